@@ -217,12 +217,12 @@ class BatchApplier:
                     raise CachedRowsLost(e) from e
                 raise
             new, at = False, step.last
-            one = TableApplyResult(
+            result = TableApplyResult(
                 owner.topic, target.location, step.first, step.last, step.count_operations(), step.position,
                 round(time.monotonic() - began, 3), max((committed[path] for path, _ in step.files), default=0),
                 name="" if table.place is None else table.name,
             )  # fmt: skip
-            done.append(one.add_write_metrics(target.written))
+            done.append(result.add_write_metrics(target.written))
         if self._origins is not None:
             shape = project_recorded_version(target, owner.application_name, shape, pending.schema_version)
             self._origins.record_columns(table.name, target, shape, pending.schema)
@@ -268,9 +268,9 @@ class BatchApplier:
         :param before: columns that the source's table had
         :raises TargetError: the table was made by another rule
         """
-        known = not new or (owner.shared and target.exists())
-        shape = self._shapes(target.spark, owner.topic, schema, not known, table.place, before)
-        if known and not same_rule(target.read_rule(), shape.format_recorded_rule(), schema):
+        has_table = not new or (owner.shared and target.exists())
+        shape = self._shapes(target.spark, owner.topic, schema, not has_table, table.place, before)
+        if has_table and not same_rule(target.read_rule(), shape.format_recorded_rule(), schema):
             raise another_rule(target, owner, shape)
         return shape
 

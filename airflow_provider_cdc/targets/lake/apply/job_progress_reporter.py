@@ -82,8 +82,8 @@ class JobTableProgress:
 
     def record_batch_range(self, table: str, first: int, last: int) -> None:
         """Record that a table is brought from one batch to another, in one commit."""
-        known = self._at_work.get(table)
-        self._at_work[table] = TableInProgress(first - 1 if known is None else known.after, first, last)
+        in_progress = self._at_work.get(table)
+        self._at_work[table] = TableInProgress(first - 1 if in_progress is None else in_progress.after, first, last)
 
     def release_table(self, table: str) -> None:
         """Record that no thread works on a table any more, for now."""

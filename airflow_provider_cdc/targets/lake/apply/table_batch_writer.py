@@ -179,8 +179,8 @@ def _by_arrays(write: TableWrite) -> str:
     """
     target, pending, shape = write.target, write.pending, write.shape
     present_version(target, pending, write.marker.application_name, shape)
-    found = write.route.reduce(pending)
-    changes = found if shape.is_identity else ProjectedReduction(shape, found)
+    last_events = write.route.reduce(pending)
+    changes = last_events if shape.is_identity else ProjectedReduction(shape, last_events)
     reason = target.upsert_arrays(
         changes, lambda: event_reduction.read_event_keys(target.spark, pending, shape), write.marker
     )
@@ -192,15 +192,15 @@ def _by_arrays(write: TableWrite) -> str:
 def _last_events(write: TableWrite) -> None:
     """Mode ``current``: the last event of each key."""
     pending, shape = write.pending, write.shape
-    found, key = (
+    events, key = (
         event_reduction.read_events(write.spark, pending, 0, shape, present=write.read_documents),
         shape.list_key_columns(pending.schema),
     )
     sparse = shape.list_sparse_columns(event_reduction.list_sparse_columns(pending, 0), pending.schema)
     more = lower_names(write.target.read_column_types()) - lower_names(write.column_types)
     rows = (
-        last_per_key(found, key, sparse, shape.retired_columns, anew=bool(more))
-        if found is not None
+        last_per_key(events, key, sparse, shape.retired_columns, recreated=bool(more))
+        if events is not None
         else event_reduction.build_empty_rows(write.spark, pending, shape)
     )
 
@@ -247,17 +247,17 @@ def _by_places(write: TableWrite, changes: DataFrame, names: list[str]) -> str:
     there = {name.lower(): (name, type_) for name, type_ in target.read_column_types().items()}
     columns = [F.col(quote_name(c)).cast(there[c.lower()][1]).alias(there[c.lower()][0]) for c in names]
     arrays = changes.select(*columns, NUMBER, SEQ).toArrow()
-    found = compute_difference(arrays, follow=len(there) > len(names))
+    difference = compute_difference(arrays, follow=len(there) > len(names))
     try:
-        reason = target.apply_difference(found, write.marker)
+        reason = target.apply_difference(difference, write.marker)
     except AbsentRows as e:
         raise _absent(target, pending) from e
     if not reason:
         log.info(
             "%s is committed: %d rows removed, %d rows added.",
             pending.topic,
-            found.number.sum(),
-            found.number_of_new_rows(),
+            difference.number.sum(),
+            difference.number_of_new_rows(),
         )
     return reason
 

@@ -24,12 +24,15 @@ def applied_batch(target: Target, owner: Owner, *, adopt: bool = False) -> int |
     :raises TargetError: what is there has another owner, or cannot be caught up
     """
     if not target.exists():
-        found = target.find_foreign_content(owner)
-        if not found:
+        foreign_content = target.find_foreign_content(owner)
+        if not foreign_content:
             return None
         if not target.exists():  # another run may have made the table since the first look
             raise _refused(
-                target, owner, f"The table does not exist, but {found}", "move it away, or give tables another location"
+                target,
+                owner,
+                f"The table does not exist, but {foreign_content}",
+                "move it away, or give tables another location",
             )
     there, markers = target.read_owner(), target.read_markers()
     if owner.application_name in markers and (how := target.set_back(owner.application_name)):
@@ -53,14 +56,14 @@ def _check_free(
 
     :param there: whose it is by now
     """
-    known = owner.application_name in markers
+    has_batches = owner.application_name in markers
     if owner.is_but_for_its_log(there) or owner.recorded_owner.is_but_for_its_log(there):
-        if known or owner.shared or not adopt:
-            raise another_log(target, owner, there, adopts=not known and not owner.shared)
+        if has_batches or owner.shared or not adopt:
+            raise another_log(target, owner, there, adopts=not has_batches and not owner.shared)
         log.warning("The table at %s is adopted for %s: it was built from another change log.", target.location, owner)
         return
     others = sorted(app.removeprefix(APPS) for app in markers if app.startswith(APPS) and app != owner.application_name)
-    if known:
+    if has_batches:
         whose = "this connector and of others" if there or others else "this connector"
         raise _refused(
             target, owner, f"The table belongs to {there or 'no connector'}, but contains batches of {whose}",
@@ -93,14 +96,14 @@ def another_log(target: TargetIdentity, owner: Owner, there: Owner | None, *, ad
     :param there: what the table records
     :param adopts: whether the table may be adopted
     """
-    made, now = (found.changelog if found is not None else "" for found in (there, owner))
+    table_log, now = (recorded.changelog if recorded is not None else "" for recorded in (there, owner))
     adopt = (
         f", or, if its rows may be replaced, use --adopt '{owner.topic}' (adopt=[{owner.topic!r}] in Airflow) for one run"
         if adopts
         else ""
     )
     return TargetError(
-        f"The table was built from another change log of {owner.connector} ({made}) than the present one "
+        f"The table was built from another change log of {owner.connector} ({table_log}) than the present one "
         f"({now or 'it has no batch'}), which was started again or replaced the earlier one: batch numbers "
         "do not show which changes the table lacks.",
         where=f"{target.location} ({owner})",

@@ -121,7 +121,7 @@ class TableWorker:
                         )
         finally:
             progress.release_table(name)
-        if not any((one.name or one.topic) == name for one in done):
+        if not any((result.name or result.topic) == name for result in done):
             earlier += find_unreported_writes(
                 table, at, view, self._backlog, before
             )  # another run was faster; its report may be lost
@@ -136,11 +136,13 @@ class TableWorker:
 
         :raises TargetError: the table was made by another one
         """
-        known = view.stands.get(table.name)
-        if known is not None and known.get("known", True) and table.name not in view.lagging:
+        entry = view.stands.get(table.name)
+        if entry is not None and entry.get("known", True) and table.name not in view.lagging:
             return
         groups = self._backlog.list_all_batches() if view.find_table_schema(table.topic) is None else view.groups
-        schema = next((found for group in reversed(groups) if (found := group.find_schema(table.topic))), None)
+        schema = next(
+            (group_schema for group in reversed(groups) if (group_schema := group.find_schema(table.topic))), None
+        )
         if schema is None:
             log.info(
                 "The rule of %s is checked with its next events, because the change log has no events of it.",
@@ -170,9 +172,11 @@ def build_failed_entry(view: BacklogState, table: TargetTable, done: Sequence[Ta
 
     :param done: what it reports of all tables: this one may have got some of the batches
     """
-    known = view.find_report_entry(table.name)
-    batch = max([known["batch"], *(one.last_batch for one in done if (one.name or one.topic) == table.name)])
+    entry = view.find_report_entry(table.name)
+    batch = max(
+        [entry["batch"], *(result.last_batch for result in done if (result.name or result.topic) == table.name)]
+    )
     # those that its rows have
-    texts = {"texts": known["texts"]} if "texts" in known and known["location"] == table.location else {}
-    known = {**known, "location": table.location, "stamp": "", "batch": batch}
-    return {**known, **view.describe_source_table(table.name, table.topic), **table.to_document(), **texts}
+    texts = {"texts": entry["texts"]} if "texts" in entry and entry["location"] == table.location else {}
+    entry = {**entry, "location": table.location, "stamp": "", "batch": batch}
+    return {**entry, **view.describe_source_table(table.name, table.topic), **table.to_document(), **texts}

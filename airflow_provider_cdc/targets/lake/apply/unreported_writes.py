@@ -19,35 +19,35 @@ log = logging.getLogger("airflow_provider_cdc.targets.lake.apply.unreported_writ
 
 
 def find_unreported_writes(
-    table: TargetTable, at: int | None, view: BacklogState, backlog: Backlog, known: int | None = None
+    table: TargetTable, at: int | None, view: BacklogState, backlog: Backlog, reported: int | None = None
 ) -> list[TableApplyResult]:
     """Return what a table has got since the last report, as one; or nothing.
 
     :param at: its last batch
-    :param known: up to which batch that is reported already
+    :param reported: up to which batch that is reported already
     """
     # before a place was found, no row of its topic had gone there
-    since = max(view.told.get(table.name, table.since), known or 0, 0)
+    since = max(view.told.get(table.name, table.since), reported or 0, 0)
     if at is None or at <= since:
         return []
     groups = view.groups if since >= view.start else backlog.left_since(since, at)
     parts = [part for group in groups for part in group.list_parts(table.topic, since) if part.last <= at]
     if not any(part.files for part in parts):
         return []
-    found = merge_pending(parts, parts[-1].last, parts[-1].position)
+    pending = merge_pending(parts, parts[-1].last, parts[-1].position)
     log.warning(
         "Another run applied %s up to batch %d without reporting it, and was probably killed: its %d events are reported now.",
-        table.name, at, found.event_count,
+        table.name, at, pending.event_count,
     )  # fmt: skip
     name = "" if table.place is None else table.name
     return [
         TableApplyResult(
             table.topic,
             table.location,
-            found.first,
-            found.last,
-            found.count_operations(),
-            found.position,
+            pending.first,
+            pending.last,
+            pending.count_operations(),
+            pending.position,
             0.0,
             name=name,
         )

@@ -82,16 +82,16 @@ class BacklogState:
 
     def find_table(self, topic: str) -> TableId | None:
         """Return the table of a topic, by the newest batches; or by those that were removed."""
-        found = next((found for group in reversed(self.groups) if (found := group.find_table(topic))), None)
-        if found is None and self.before is not None and self.before.topics:
+        table = next((table for group in reversed(self.groups) if (table := group.find_table(topic))), None)
+        if table is None and self.before is not None and self.before.topics:
             gone = self.before.topics.get(topic)
             return None if gone is None else gone.table
-        return found
+        return table
 
     def never_had(self, table: TargetTable) -> bool:
         """Check whether the topic of a table is new since the last report."""
-        known = self.stands.keys() | self.lagging.keys()
-        return self.reported and bool(self.stands) and table.place is None and table.name not in known
+        reported_names = self.stands.keys() | self.lagging.keys()
+        return self.reported and bool(self.stands) and table.place is None and table.name not in reported_names
 
     def is_gone_at_source(self, topic: str) -> bool:
         """Check whether the source has no table of a topic any more: it was dropped, or has another name."""
@@ -110,7 +110,7 @@ class BacklogState:
 
     def find_table_schema(self, topic: str) -> TableSchema | None:
         """Return the schema of a topic's table, by the newest batches."""
-        return next((found for group in reversed(self.groups) if (found := group.find_schema(topic))), None)
+        return next((schema for group in reversed(self.groups) if (schema := group.find_schema(topic))), None)
 
     def list_known_columns(self, topic: str) -> set[str]:
         """Return the columns that a topic's table has or had in these batches."""
@@ -145,7 +145,7 @@ def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rul
     """
     evidence = dict[str, tuple[int, int]]()
     newest, last = _still_there(changelog, connector, report.get("last_batch", 0))
-    told = told_of(report.get("stands", {}))
+    last_batches = told_of(report.get("stands", {}))
     if report.get("last_batch", 0) > newest or of_another(report, last):
         if last is None:
             log.warning(
@@ -163,9 +163,9 @@ def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rul
         evidence = evidence_of(report)
         log.info("The table rules differ from the rules of the last run: the apply checks each table.")
         # where a route brings rows now is found again, in all batches
-        known = {t: e for t, e in report["stands"].items() if not ("place" in e or e.get("routed"))}
-        lagging = {topic: batch for topic, batch in report["lagging"].items() if topic in known}
-        stands = {topic: {**entry, "stamp": "", "known": False} for topic, entry in known.items()}
+        unrouted = {t: e for t, e in report["stands"].items() if not ("place" in e or e.get("routed"))}
+        lagging = {topic: batch for topic, batch in report["lagging"].items() if topic in unrouted}
+        stands = {topic: {**entry, "stamp": "", "known": False} for topic, entry in unrouted.items()}
         report = {**report, "last_batch": 0, "stands": stands, "lagging": lagging}
     start, before = report.get("last_batch", 0), None
     if not start:
@@ -187,7 +187,7 @@ def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rul
     if not newest:
         log.warning("The change log %s has no batch of connector %s.", changelog.storage.url, connector)
     return BacklogState(
-        start, max(newest, start), groups, reported, stands, lagging, told, evidence, before, changelog=changelog_, writer=writer
+        start, max(newest, start), groups, reported, stands, lagging, last_batches, evidence, before, changelog=changelog_, writer=writer
     )  # fmt: skip
 
 
@@ -202,7 +202,7 @@ def add_known_routed_tables(view: BacklogState, report: Mapping[str, Any], rules
     before = rules_of(report)
     if not report.get("last_batch") or report["last_batch"] > view.last or before == rules:
         return view
-    found, known = dict[str, int](), dict[str, Any]()
+    settled, routed_stands = dict[str, int](), dict[str, Any]()
     routed = {name: entry for name, entry in report["stands"].items() if "place" in entry}
     behind = report["failed"].keys() | report["lagging"].keys()
     for topic in {entry["topic"] for entry in routed.values()}:
@@ -212,8 +212,8 @@ def add_known_routed_tables(view: BacklogState, report: Mapping[str, Any], rules
             and not behind & {topic, *entries}
             and before.match_table(table) == rules.match_table(table)
         ):
-            found[topic], known = int(report["last_batch"]), known | entries
-    return replace(view, stands={**view.stands, **known}, settled=found)
+            settled[topic], routed_stands = int(report["last_batch"]), routed_stands | entries
+    return replace(view, stands={**view.stands, **routed_stands}, settled=settled)
 
 
 def evidence_of(report: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
@@ -273,14 +273,14 @@ def group_batches(
     :param stands: of the report of the batch before them
     :param gone: full names of tables that the source had dropped before them, besides those
     """
-    found, dropped = (
+    all_groups, dropped = (
         list[BatchesByTopic](),
         {entry.get("table", "") for entry in stands.values() if entry.get("dropped")} | {*gone},
     )
     for group in _groups(batches):
-        found.append(BatchesByTopic(changelog, group, dropped))
-        dropped = found[-1].gone
-    return found
+        all_groups.append(BatchesByTopic(changelog, group, dropped))
+        dropped = all_groups[-1].gone
+    return all_groups
 
 
 def _groups(batches: Iterable[BatchContents]) -> Iterator[list[BatchContents]]:

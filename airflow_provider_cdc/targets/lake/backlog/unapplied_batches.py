@@ -39,22 +39,22 @@ class Backlog:
         :raises BatchesRemoved: it needs something that was removed from the change log
         """
         name = table.name
-        known = view.stands.get(name)
-        through = view.reported and name not in view.lagging and known is not None and known["batch"] == at
+        entry = view.stands.get(name)
+        through = view.reported and name not in view.lagging and entry is not None and entry["batch"] == at
         if through and at not in (None, NEVER) and not table.touched:
             return table, []
         if at is not None and at >= view.start:
             return table, view.groups
         if view.start == 0 or (through and at not in (None, NEVER)):
             return table, view.groups
-        if known is not None and at is not None and at < known["batch"]:
+        if entry is not None and at is not None and at < entry["batch"]:
             log.warning(
                 "The table of %s is at batch %d, but was at batch %d before: the apply brings it up to date.",
                 name,
                 at,
-                known["batch"],
+                entry["batch"],
             )
-        elif known is not None and known["batch"] != NEVER and at is None:
+        elif entry is not None and entry["batch"] != NEVER and at is None:
             log.warning("The table of %s no longer exists: the apply rebuilds it from the change log.", name)
         start = self._start(table, at, view)
         if at in (None, NEVER) and start.after:
@@ -64,8 +64,8 @@ class Backlog:
     def _start(self, table: TargetTable, at: int | None, view: BacklogState) -> TableStart:
         new = at in (None, NEVER)
         reached = table.since if new else max(at or 0, 0)
-        if not new and (found := view.evidence.get(table.location)) is not None and found[0] == at:
-            reached = found[1]
+        if not new and (evidence := view.evidence.get(table.location)) is not None and evidence[0] == at:
+            reached = evidence[1]
         elif new and view.never_had(table):
             mark = self.beginning.read_marker()
             if mark is None or mark.topics is None:
@@ -93,17 +93,17 @@ class Backlog:
             if not self._contents or until > self._contents[-1].batch:
                 self._read_on(batch)
             if batch not in self._read:
-                self._read[batch] = self._made(batch)
+                self._read[batch] = self._build_groups(batch)
             return self._read[batch]
 
     def _read_on(self, batch: int) -> None:
         """Read what has come since; or if nothing is read, what has come since a batch."""
         newest = self._contents[-1].batch if self._contents else batch
-        if found := self._contents_of(after=newest):
-            self._contents += found
+        if newer := self._contents_of(after=newest):
+            self._contents += newer
             self._read.clear()
 
-    def _made(self, batch: int) -> list[BatchesByTopic]:
+    def _build_groups(self, batch: int) -> list[BatchesByTopic]:
         further = max((start for start in self._read if start < batch), default=None)
         if further is not None:
             return [group.select_later(batch) for group in self._read[further] if group.last > batch]
@@ -111,7 +111,9 @@ class Backlog:
             there = self._contents[0].batch
             self._contents[:0] = self._contents_of(after=batch, until=there - 1, there=there)
         dropped = self.beginning.list_dropped_tables(batch)
-        return group_batches(self._changelog, (found for found in self._contents if found.batch > batch), {}, dropped)
+        return group_batches(
+            self._changelog, (contents for contents in self._contents if contents.batch > batch), {}, dropped
+        )
 
     def _contents_of(self, **which: int) -> list[BatchContents]:
         return [manifest.batch_contents for manifest in self._changelog.read_manifests(self._connector, **which)]

@@ -35,7 +35,7 @@ class EventMetadata:
         return {"source": source, "ts_us": T.LongType(), "transaction": transaction}
 
     def build_metadata_values(self, left_out: Expression) -> list[Expression]:
-        known = {
+        values = {
             "commit_ts": F.timestamp_micros("source.ts_us"),
             "captured_ts": F.timestamp_micros("ts_us"),
             "transaction_id": F.col("transaction.id"),
@@ -43,4 +43,4 @@ class EventMetadata:
             "snapshot": F.col("source.snapshot"),
             "unavailable": left_out,
         }
-        return [value.alias(f"{META}{name}") for name, value in known.items() if name in self.what]
+        return [value.alias(f"{META}{name}") for name, value in values.items() if name in self.what]

@@ -165,24 +165,34 @@ def read_events(
         documents = None
     left_out = list_sparse_columns(pending, after, deletes=shape.needs_deleted)
     moved = bool(left_out) and _moves(spark, pending, after)
-    told = EventMetadata(shape.needed_metadata, truncates=truncates)
+    metadata = EventMetadata(shape.needed_metadata, truncates=truncates)
     parts = []
     for version in list_schema_versions(pending, after):
         files = files_after(pending, version, after)
-        kept = bool(left_out or shape.retired_columns)
+        lists_kept = bool(left_out or shape.retired_columns)
         rows = _read(
-            spark, pending, version, files, kept=kept, moved=moved, told=told, shape=shape, documents=documents
+            spark,
+            pending,
+            version,
+            files,
+            lists_kept=lists_kept,
+            moved=moved,
+            metadata=metadata,
+            shape=shape,
+            documents=documents,
         )
         parts.append(rows.where(F.col(SEQ) > after) if after else rows)
     if not parts:
         return None
-    found = reduce(DataFrame.unionAll, parts)
+    events = reduce(DataFrame.unionAll, parts)
     if documents is not None:
         try:
-            found = complete_documents(spark, pending, found, documents, present, lambda: last_truncate(spark, pending))
+            events = complete_documents(
+                spark, pending, events, documents, present, lambda: last_truncate(spark, pending)
+            )
         except DocumentsLost as e:
             raise _not_kept(e, documents, shape, pending.schema) from e
-    return shape.project_events(found, pending.schema, left_out)
+    return shape.project_events(events, pending.schema, left_out)
 
 
 def _not_kept(lost: DocumentsLost, documents: DocumentSchema, shape: Projection, schema: TableSchema) -> DocumentsLost:
@@ -193,13 +203,13 @@ def _not_kept(lost: DocumentsLost, documents: DocumentSchema, shape: Projection,
     name = shape.map_column_names(schema).get(documents.body)
     if shape.is_identity or (name is not None and shape.map_column_types(schema)[name] == "string"):
         return lost
-    what = (
+    problem = (
         f"has no column with the text of {documents.body}"
         if name is None
         else f"converts {documents.body} to another type"
     )
     return DocumentsLost(
-        f"{lost.what} The rule of the table {what}, so updates cannot be applied to it.",
+        f"{lost.what} The rule of the table {problem}, so updates cannot be applied to it.",
         where=lost.where,
         safe=lost.safe,
         remedy=f"keep {documents.body} as text in the rule, or configure the source to send the whole document with each update; then snapshot the collection again",
@@ -210,7 +220,7 @@ def read_event_keys(spark: SparkSession, pending: PendingBatches, shape: Project
     """Return the key columns of all events, of batches with one schema; a key may come several times."""
     schema, names = pending.schema, shape.map_column_names(pending.schema)
     types = final_types(schema, shape)
-    found = open_event_files(
+    events = open_event_files(
         spark,
         build_struct_type({"key": struct_of([schema.get_column(k) for k in schema.key])}),
         [p for p, _ in pending.files],
@@ -219,7 +229,7 @@ def read_event_keys(spark: SparkSession, pending: PendingBatches, shape: Project
     for k in schema.key:
         value = from_file(F.col(f"key.{quote_name(k)}"), schema.get_column(k).type)
         values.append(value.cast(types[names[k]]).alias(names[k]))
-    return found.where("key IS NOT NULL").select(*values)
+    return events.where("key IS NOT NULL").select(*values)
 
 
 def list_sparse_columns(
@@ -252,24 +262,28 @@ def _moves(spark: SparkSession, pending: PendingBatches, after: int) -> bool:
         files = [path for path in files_after(pending, version, after) if path in lacking]
         key = struct_of([pending.schemas[version].get_column(name) for name in pending.schemas[version].key])
         if files:
-            wanted = build_struct_type({"previous_key": key, "unavailable": "array<string>"})
-            found = open_event_files(spark, wanted, files)
-            if found.where("previous_key IS NOT NULL AND size(unavailable) > 0").head(1):
+            file_schema = build_struct_type({"previous_key": key, "unavailable": "array<string>"})
+            events = open_event_files(spark, file_schema, files)
+            if events.where("previous_key IS NOT NULL AND size(unavailable) > 0").head(1):
                 return True
     return False
 
 
 def _read(
-    spark: SparkSession, pending: PendingBatches, version: int, files: list[str], *, kept: bool, moved: bool, told: EventMetadata, shape: Projection, documents: DocumentSchema | None
+    spark: SparkSession, pending: PendingBatches, version: int, files: list[str], *, lists_kept: bool, moved: bool, metadata: EventMetadata, shape: Projection, documents: DocumentSchema | None
 ) -> DataFrame:  # fmt: skip
     """Events of one schema version."""
     then, now = pending.schemas[version], pending.schema
-    said = [] if documents is None else list_document_fields(documents)
+    document_fields = [] if documents is None else list_document_fields(documents)
     schema = T.StructType(
-        [*event_schema(then).fields, *build_struct_type(told.list_metadata_fields(spark, files)).fields, *said]
+        [
+            *event_schema(then).fields,
+            *build_struct_type(metadata.list_metadata_fields(spark, files)).fields,
+            *document_fields,
+        ]
     )
     raw = open_event_files(spark, schema, files)
-    raw = raw if told.truncates else raw.where("op <> 't'")
+    raw = raw if metadata.truncates else raw.where("op <> 't'")
     origins = trace_columns(pending, version)
     names = shape.map_column_names(now)
     selected = [F.col("seq").alias(SEQ), F.col("op").alias(OP)]
@@ -279,13 +293,15 @@ def _read(
         selected.append(_value(then, origin, column).cast(type_).alias(column.name))
     before, lacking = _left(pending, version, shape)
     selected += before
-    if kept:
+    if lists_kept:
         selected.append(F.concat(_left_out(now, origins), lacking).alias(KEPT))
     if moved:
         selected.append(_previous(then, now, origins).alias(FROM))
     if documents is not None:
         selected += build_document_values(documents, origins[documents.body])
-    return raw.select(*selected, *told.build_metadata_values(F.concat(_left_out(now, origins, deletes=True), lacking)))
+    return raw.select(
+        *selected, *metadata.build_metadata_values(F.concat(_left_out(now, origins, deletes=True), lacking))
+    )
 
 
 def _as_it_was(

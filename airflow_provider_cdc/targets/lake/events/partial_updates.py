@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # executors load this module, and have no need of those
 Present = Callable[[], DataFrame | None]
 """The documents of the table before the events, by the key: with the names of the source; ``None`` if it has none."""
 
-_LACKS, _BEFORE, _SAID = f"{OURS}lacks", f"{OURS}before", f"{OURS}said_"
+_LACKS, _BEFORE, _CHANGE = f"{OURS}lacks", f"{OURS}before", f"{OURS}said_"
 _THERE, _LOST = "=", "!"
 """Operation of a document that the table has, and of a key whose document is not known."""
 _SHOWN = 10
@@ -58,8 +58,14 @@ def build_document_values(documents: DocumentSchema, origin: ColumnLineage) -> l
     """
     body = str(origin.column)
     lacks = (F.col("op") == "u") & F.array_contains("unavailable", F.lit(body))
-    said = [F.col(quote_name(column.name)).alias(f"{_SAID}{i}") for i, column in enumerate(documents.columns)]
-    return [F.coalesce(lacks, F.lit(False)).alias(_LACKS), F.col(f"before.{quote_name(body)}").alias(_BEFORE), *said]
+    change_values = [
+        F.col(quote_name(column.name)).alias(f"{_CHANGE}{i}") for i, column in enumerate(documents.columns)
+    ]
+    return [
+        F.coalesce(lacks, F.lit(False)).alias(_LACKS),
+        F.col(f"before.{quote_name(body)}").alias(_BEFORE),
+        *change_values,
+    ]
 
 
 def complete_documents(
@@ -77,42 +83,50 @@ def complete_documents(
     :raises TargetError: a document is not known in the end
     """
     key = pending.schema.key
-    names = [name for name in rows.columns if name not in (_LACKS, _BEFORE) and not name.startswith(_SAID)]
+    names = [name for name in rows.columns if name not in (_LACKS, _BEFORE) and not name.startswith(_CHANGE)]
     there = present() if present is not None else None
-    wanted = rows
+    all_rows = rows
     if there is not None:
         alone = rows.where(F.col(_LACKS) & F.col(_BEFORE).isNull()).select(*map(quote_name, key)).distinct()
         there = there.join(alone, [*key], "left_semi").select(
             F.lit(-1).cast("bigint").alias(SEQ), F.lit(_THERE).alias(OP), F.lit(False).alias(_LACKS), *map(quote_name, (*key, documents.body))
         )  # fmt: skip
-        wanted = rows.unionByName(there, allowMissingColumns=True)
+        all_rows = rows.unionByName(there, allowMissingColumns=True)
     schema = rows.select(*map(quote_name, names)).schema
     tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    by_key = wanted.repartition(tasks, *map(quote_name, key)).sortWithinPartitions(*map(quote_name, (*key, SEQ)))
-    said = [column.name for column in documents.columns]
-    fold = given(_folded, kind=str(documents.updates), key=key, body=documents.body, said=said, names=names)
+    by_key = all_rows.repartition(tasks, *map(quote_name, key)).sortWithinPartitions(*map(quote_name, (*key, SEQ)))
+    change_columns = [column.name for column in documents.columns]
+    fold = given(
+        _folded, kind=str(documents.updates), key=key, body=documents.body, change_columns=change_columns, names=names
+    )
     ship_driver_code(spark.sparkContext)
     try:
-        found = by_key.mapInArrow(fold, schema).localCheckpoint()  # it is read several times
+        events = by_key.mapInArrow(fold, schema).localCheckpoint()  # it is read several times
     except (PySparkException, Py4JJavaError) as e:
         if (lacking := lacks_package(str(e))) is not None:
             raise lacking from e
         raise
-    if found.where(F.col(OP) == _LOST).head(1):
-        unknown = found.where((F.col(OP) == _LOST) & (F.col(SEQ) > emptied()))  # what is gone need not be known
+    if events.where(F.col(OP) == _LOST).head(1):
+        unknown = events.where((F.col(OP) == _LOST) & (F.col(SEQ) > emptied()))  # what is gone need not be known
         lost, number = unknown.limit(_SHOWN).collect(), unknown.count()
         shown = {row[key[0]]: LostDocument(row[SEQ], json.loads(row[documents.body])) for row in lost}
         if shown:
             raise refuse_lost(shown, pending, f"the table of {pending.topic}", more=number - len(lost))
-    found = found.where(F.col(OP) != _LOST)
+    events = events.where(F.col(OP) != _LOST)
     if KEPT not in names:
-        return found
-    told = F.when(F.col(OP) == "u", F.array_remove(KEPT, documents.body)).otherwise(F.col(KEPT))
-    return found.withColumn(KEPT, told)
+        return events
+    left_out = F.when(F.col(OP) == "u", F.array_remove(KEPT, documents.body)).otherwise(F.col(KEPT))
+    return events.withColumn(KEPT, left_out)
 
 
 def _folded(
-    batches: Iterator[pa.RecordBatch], *, kind: str, key: tuple[str, ...], body: str, said: list[str], names: list[str]
+    batches: Iterator[pa.RecordBatch],
+    *,
+    kind: str,
+    key: tuple[str, ...],
+    body: str,
+    change_columns: list[str],
+    names: list[str],
 ) -> Iterator[pa.RecordBatch]:
     """Return the events of some keys with their documents, and those that are :data:`_LOST`.
 
@@ -125,33 +139,35 @@ def _folded(
             continue
         table = pa.Table.from_batches([batch])
         schema = table.select(names).schema
-        changes = _changes(table, key, body, said)
+        changes = _changes(table, key, body, change_columns)
         documents, unknown = fold.apply_events(changes, keep=changes.keys[-1:])
         whole = table.select(names).set_column(
             names.index(body), schema.field(body), documents.cast(schema.field(body).type)
         )
         whole = whole.filter(pa.array(~unknown & (changes.op != _THERE)))
         yield from whole.to_batches()
-        yield from _told_lost(fold, [one for one in fold.lost if one != changes.keys[-1]], schema, key, body)
+        yield from _lost_documents(
+            fold, [key_values for key_values in fold.lost if key_values != changes.keys[-1]], schema, key, body
+        )
     if schema is not None:
-        yield from _told_lost(fold, list(fold.lost), schema, key, body)
+        yield from _lost_documents(fold, list(fold.lost), schema, key, body)
 
 
-def _changes(table: pa.Table, key: tuple[str, ...], body: str, said: list[str]) -> DocumentEvents:
+def _changes(table: pa.Table, key: tuple[str, ...], body: str, change_columns: list[str]) -> DocumentEvents:
     keys: list[Hashable] = list(zip(*[table[name].to_pylist() for name in key], strict=True))
-    columns = {name: _array(table[f"{_SAID}{i}"]) for i, name in enumerate(said)}
+    columns = {name: _array(table[f"{_CHANGE}{i}"]) for i, name in enumerate(change_columns)}
     op, seq = (table[name].to_numpy() for name in (OP, SEQ))
     lacks: Any = pc.fill_null(table[_LACKS], False).to_numpy()
     return DocumentEvents(keys, op, seq, np.asarray(lacks, np.bool_), _array(table[body]).cast(pa.string()), _array(table[_BEFORE]).cast(pa.string()), columns)  # fmt: skip
 
 
-def _told_lost(
+def _lost_documents(
     fold: DocumentBuilder, keys: list[Hashable], schema: pa.Schema, key: tuple[str, ...], body: str
 ) -> Iterator[pa.RecordBatch]:
     rows = []
-    for one in keys:
-        lost = fold.lost.pop(one)
-        named: dict[str, Any] = dict(zip(key, one, strict=True))  # type: ignore[call-overload]
+    for key_values in keys:
+        lost = fold.lost.pop(key_values)
+        named: dict[str, Any] = dict(zip(key, key_values, strict=True))  # type: ignore[call-overload]
         rows.append({OP: _LOST, SEQ: lost.seq, body: json.dumps(lost.why), **named})
     if rows:
         nullable = pa.schema([field.with_nullable(True) for field in schema])

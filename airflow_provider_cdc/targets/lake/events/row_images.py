@@ -67,8 +67,8 @@ def read_row_images(spark: SparkSession, pending: PendingBatches) -> DataFrame |
         if image == "before":
             looked_up = (F.col("op") == "d") & F.col("source.snapshot").eqNullSafe("incremental")
             there, gone = there | F.col("op").isin("u", "d"), gone | looked_up
-        told = [F.lit(sign).alias(NUMBER), F.col("op").alias(OP), gone.alias(UNKNOWN)]
-        parts.append(raw.where(there).select(*columns, *told))
+        metadata = [F.lit(sign).alias(NUMBER), F.col("op").alias(OP), gone.alias(UNKNOWN)]
+        parts.append(raw.where(there).select(*columns, *metadata))
     return reduce(DataFrame.unionAll, parts) if parts else None
 
 
@@ -93,11 +93,11 @@ def _images(
 
 def list_incomplete_columns(pending: PendingBatches) -> set[str]:
     """Return the final names of the columns whose values an image before or after some event lacks."""
-    found = set[str]()
+    incomplete = set[str]()
     for version in list_schema_versions(pending, 0):
         of = {name for _, f in pending.files if f.schema_version == version for name in f.unavailable}
-        found |= {name for name, origin in trace_columns(pending, version).items() if of and origin.column in of}
-    return found
+        incomplete |= {name for name, origin in trace_columns(pending, version).items() if of and origin.column in of}
+    return incomplete
 
 
 def _left_out_of_changes(spark: SparkSession, pending: PendingBatches, after: int) -> list[str]:
@@ -108,8 +108,8 @@ def _left_out_of_changes(spark: SparkSession, pending: PendingBatches, after: in
     if not files:
         return []
     lists = "unavailable array<string>, unavailable_before array<string>"
-    found = spark.read.schema(f"seq bigint, op string, {lists}").parquet(*[path for path, _ in files])
-    lacking = found.where(
+    events = spark.read.schema(f"seq bigint, op string, {lists}").parquet(*[path for path, _ in files])
+    lacking = events.where(
         f"seq > {after} AND op IN ('u', 'd') AND (size(unavailable) > 0 OR size(unavailable_before) > 0)"
     )
     return sorted({name for _, f in files for name in f.unavailable}) if lacking.head(1) else []

@@ -55,10 +55,13 @@ def build_executor_workers(spark: SparkSession) -> Workers:
             yield write_partition(whole, partition, task.taskAttemptId(), (message for _, message in messages))
 
         tasks = list(group_small_shares(shares))
-        given = context.parallelize(tasks, len(tasks))
+        task_shares = context.parallelize(tasks, len(tasks))
         try:
             return (
-                given.flatMap(read).partitionBy(work.partition_count, _itself).mapPartitionsWithIndex(write).collect()
+                task_shares.flatMap(read)
+                .partitionBy(work.partition_count, _itself)
+                .mapPartitionsWithIndex(write)
+                .collect()
             )
         except (Py4JJavaError, PySparkException) as e:
             raise _failed(str(e)) from None
@@ -85,11 +88,11 @@ def _itself(partition: int) -> int:
     return partition
 
 
-def _failed(said: str) -> CdcError:
+def _failed(message: str) -> CdcError:
     """Build the error of a failed job from what it says, without where it was in whose code."""
-    lines = [line for line in said.splitlines() if line.strip() and not line.startswith(("    ", "  File", "\t"))]
+    lines = [line for line in message.splitlines() if line.strip() and not line.startswith(("    ", "  File", "\t"))]
     short = "\n".join(lines)[:_SHOWN]
-    return lacks_package(said) or CdcError(
+    return lacks_package(message) or CdcError(
         f"Spark tasks failed: {short}",
         safe="The tables contain every batch up to the batch of their marker.",
         remedy="fix the errors above, then run the apply again: it drops the staging tables of the tasks and continues",

@@ -48,13 +48,13 @@ def ship_driver_code(context: SparkContext) -> None:
             raise
 
 
-def lacks_package(said: str) -> ConfigError | None:
+def lacks_package(message: str) -> ConfigError | None:
     """Return what a job's error says where executors lack a package; ``None`` if it says something else."""
-    if "ModuleNotFoundError" not in said:
+    if "ModuleNotFoundError" not in message:
         return None
-    lines = [line for line in said.splitlines() if line.startswith("ModuleNotFoundError")]
+    lines = [line for line in message.splitlines() if line.startswith("ModuleNotFoundError")]
     return ConfigError(
-        f"The executors lack a Python package: {' '.join(lines)[:_SHOWN] or said[:_SHOWN]}",
+        f"The executors lack a Python package: {' '.join(lines)[:_SHOWN] or message[:_SHOWN]}",
         safe="No table was changed.",
         remedy="install it in the Python environment of the workers, or set PYSPARK_PYTHON to a Python that has it; the job itself sends the code of airflow-provider-cdc to the workers",
     )
@@ -62,11 +62,11 @@ def lacks_package(said: str) -> ConfigError | None:
 
 def build_code_archive() -> bytes:
     """Build the code as a zip archive that Python imports from."""
-    found = io.BytesIO()
-    with zipfile.ZipFile(found, "w", zipfile.ZIP_DEFLATED) as file:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         for name, path in _modules():
             file.writestr(zipfile.ZipInfo(name, _MADE), path.read_bytes(), zipfile.ZIP_DEFLATED)
-    return found.getvalue()
+    return archive.getvalue()
 
 
 def _modules() -> Iterator[tuple[str, Path]]:

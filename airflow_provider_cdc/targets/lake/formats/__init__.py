@@ -22,8 +22,8 @@ def load_format(kind: str) -> TableFormat:
     """
     if kind not in TARGETS:
         raise ConfigError(f"{kind!r} is not a kind of target. Valid values are: {', '.join(sorted(TARGETS))}.")
-    found: TableFormat = importlib.import_module(TARGETS[kind]).FORMAT
-    return found
+    table_format: TableFormat = importlib.import_module(TARGETS[kind]).FORMAT
+    return table_format
 
 
 def known_profile(profile: str) -> str:

@@ -88,8 +88,8 @@ class TableFormat:
                 safe="No table was changed.",
                 remedy="give a path or URL, for example /lake/{database}/{table}",
             )
-        made: Target = _named(self.table_class)(spark, location, profile=profile)
-        return made
+        target: Target = _named(self.table_class)(spark, location, profile=profile)
+        return target
 
     def load_stamp(self) -> Callable[[Any, str], str] | None:
         """Load a function that returns a text, without Spark.

@@ -75,8 +75,8 @@ class MemoryTarget(Target):
         return isinstance(STORED.get(self.location), MemoryTableState)
 
     def find_foreign_content(self, owner: Owner) -> str:
-        found = STORED.get(self.location)
-        return f"the location contains {found}" if isinstance(found, str) else ""
+        content = STORED.get(self.location)
+        return f"the location contains {content}" if isinstance(content, str) else ""
 
     def read_owner(self) -> Owner | None:
         return self._there().owner
@@ -171,10 +171,10 @@ class MemoryTarget(Target):
     def write_comments(self, comments: TableComments) -> None:
         with self._commit() as there:
             columns = {**there.comments.columns, **comments.columns}
-            known = TableComments(
+            merged = TableComments(
                 comments.table or there.comments.table, {n: c for n, c in columns.items() if n in there.types}
             )
-            STORED[self.location] = replace(there, comments=known)
+            STORED[self.location] = replace(there, comments=merged)
 
     @staticmethod
     def _value(
@@ -183,19 +183,21 @@ class MemoryTarget(Target):
         if name in evolution.fills:
             return build_fill_value(evolution.fills[name], type_)
         old = came.get(name, name)
-        known = next((n for n in (old, name) if n in there.types), None)
-        return (F.lit(None) if known is None else F.col(quote_name(known))).cast(type_)
+        source_name = next((n for n in (old, name) if n in there.types), None)
+        return (F.lit(None) if source_name is None else F.col(quote_name(source_name))).cast(type_)
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def create(self, rows: DataFrame, marker: Marker, layout: TableLayout = PLAIN_LAYOUT) -> None:
-        said = {marker.application_name: marker.batch}, {marker.application_name: marker.writer}
-        made = MemoryTableState(_arrays(rows), _types(rows), marker.owner.recorded_owner, *said, layout=layout)
+        markers_and_writers = {marker.application_name: marker.batch}, {marker.application_name: marker.writer}
+        state = MemoryTableState(
+            _arrays(rows), _types(rows), marker.owner.recorded_owner, *markers_and_writers, layout=layout
+        )
         with _LOCK:
             if isinstance(STORED.get(self.location), MemoryTableState):
                 raise WriteConflict("the table exists now")
-            STORED[self.location] = made
-        self.written = WriteMetrics("create", made.rows.num_rows, 0)
+            STORED[self.location] = state
+        self.written = WriteMetrics("create", state.rows.num_rows, 0)
 
     def merge(self, merge: KeyedMerge, marker: Marker) -> None:
         there = self.read_rows().select(
@@ -219,11 +221,11 @@ class MemoryTarget(Target):
             raise WriteConflict("another writer committed after the rows were computed from the table")
         if set(changes.column_names) != set(there.types):
             return "its columns differ from the source columns"
-        wanted = pa.table(
+        key_rows = pa.table(
             [changes.keys[name].cast(there.rows[name].type) for name in changes.keys.column_names],
             names=changes.keys.column_names,
         )
-        stay = pa.array(~match_keys(there.rows.select(wanted.column_names), wanted))
+        stay = pa.array(~match_keys(there.rows.select(key_rows.column_names), key_rows))
         come = [part.select(there.rows.column_names).cast(there.rows.schema) for part in changes.read_rows()]
         rows = pa.concat_tables([there.rows.filter(stay), *come])
         self._put("commit", self.spark.createDataFrame(rows, schema=build_struct_type(there.types)), marker)
@@ -259,32 +261,32 @@ class MemoryTarget(Target):
         self._put("replace", rows, marker)
 
     def rebuild_rows(self, rows: DataFrame, marker: Marker) -> None:
-        made = _arrays(rows)
+        arrays = _arrays(rows)
         with self._commit() as there:
             if there.markers.get(marker.application_name, NEVER) != marker.batch:
                 raise WriteConflict("another run has applied another batch")
             STORED[self.location] = replace(
-                there, rows=made, writers={**there.writers, marker.application_name: marker.writer}
+                there, rows=arrays, writers={**there.writers, marker.application_name: marker.writer}
             )
 
     def _put(self, way: str, rows: DataFrame, marker: Marker) -> None:
         before = self._there()
         if before.markers.get(marker.application_name, NEVER) >= marker.batch:
             return
-        made = _arrays(rows)
+        arrays = _arrays(rows)
         with self._commit() as there:
             if there is not before:
                 raise WriteConflict("another writer committed meanwhile")
             markers = {**there.markers, marker.application_name: marker.batch}
             writers = {**there.writers, marker.application_name: marker.writer}
-            STORED[self.location] = replace(there, rows=made, types=_types(rows), markers=markers, writers=writers)
+            STORED[self.location] = replace(there, rows=arrays, types=_types(rows), markers=markers, writers=writers)
         self.written = WriteMetrics(way)
 
     def _there(self) -> MemoryTableState:
-        found = STORED.get(self.location)
-        if not isinstance(found, MemoryTableState):
+        state = STORED.get(self.location)
+        if not isinstance(state, MemoryTableState):
             raise WriteConflict("the table no longer exists")
-        return found
+        return state
 
     @contextmanager
     def _commit(self) -> Iterator[MemoryTableState]:
@@ -294,8 +296,8 @@ class MemoryTarget(Target):
 
 def _arrays(rows: DataFrame) -> pa.Table:
     """Rows, whose columns may all be NULL: Spark knows of some that no row is."""
-    found = rows.toArrow()
-    return found.cast(pa.schema([field.with_nullable(True) for field in found.schema]))
+    arrays = rows.toArrow()
+    return arrays.cast(pa.schema([field.with_nullable(True) for field in arrays.schema]))
 
 
 def _types(rows: DataFrame) -> dict[str, str]:

@@ -31,10 +31,10 @@ def open_parquet_file(source: Any) -> pq.ParquetFile:
     :param source: its path, or :class:`JvmFileStream` of it
     :raises NotOnArrays: its values are not what Arrow takes them for
     """
-    found = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=True)
-    if set(_OTHER_CALENDAR) & set(found.metadata.metadata or {}):
+    parquet_file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=True)
+    if set(_OTHER_CALENDAR) & set(parquet_file.metadata.metadata or {}):
         raise ArrowUnsupported("a file has dates of an older calendar")
-    return found
+    return parquet_file
 
 
 def find_key_rows(
@@ -45,26 +45,26 @@ def find_key_rows(
     :param columns: column of ``keys`` → its name in the file
     :param as_now: gives rows of the file the names and types of ``keys``
     """
-    found, first, held = list[Numbers](), 0, [columns[name] for name in keys.column_names]
+    numbers, first, held = list[Numbers](), 0, [columns[name] for name in keys.column_names]
     bounded = [(_leaf(file, columns[name]), low, high) for name, low, high in ranges_of(keys)]
     for number in range(file.num_row_groups):
         group = file.metadata.row_group(number)
         if all(_may_have(group, leaf, low, high) for leaf, low, high in bounded):
             # a name stands for columns that begin with it and a dot, too, and all come in the order of the file
             rows = file.read_row_group(number, held, use_threads=False).select(held)
-            found.append(first + np.flatnonzero(match_keys(as_now(rows), keys)))
+            numbers.append(first + np.flatnonzero(match_keys(as_now(rows), keys)))
         first += group.num_rows
-    return np.concatenate(found) if found else np.zeros(0, np.int64)
+    return np.concatenate(numbers) if numbers else np.zeros(0, np.int64)
 
 
 def ranges_of(keys: pa.Table) -> list[Range]:
     """Compute what is known of all keys."""
-    found = []
+    ranges = []
     for name in keys.column_names:
         if keys.num_rows and pa.types.is_integer(keys[name].type) and not keys[name].null_count:
             ends = pc.min_max(keys[name]).as_py()
-            found.append((name, ends["min"], ends["max"]))
-    return found
+            ranges.append((name, ends["min"], ends["max"]))
+    return ranges
 
 
 def are_ranges_disjoint(least: Any, most: Any, low: int, high: int) -> bool:
@@ -83,8 +83,12 @@ def _leaf(file: pq.ParquetFile, name: str) -> int | None:
 
 def _may_have(group: pq.RowGroupMetaData, leaf: int | None, low: int, high: int) -> bool:
     """Check whether a row group can have keys, by the bounds of one of its columns."""
-    said = None if leaf is None else group.column(leaf).statistics
-    return said is None or not said.has_min_max or not are_ranges_disjoint(said.min, said.max, low, high)
+    statistics = None if leaf is None else group.column(leaf).statistics
+    return (
+        statistics is None
+        or not statistics.has_min_max
+        or not are_ranges_disjoint(statistics.min, statistics.max, low, high)
+    )
 
 
 class JvmFileStream(io.RawIOBase):
@@ -113,6 +117,6 @@ class JvmFileStream(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         self._stream.seek(self._at)
-        found = bytes(self._stream.readNBytes(self._size - self._at if size < 0 else size))
-        self._at += len(found)
-        return found
+        block = bytes(self._stream.readNBytes(self._size - self._at if size < 0 else size))
+        self._at += len(block)
+        return block

@@ -14,12 +14,12 @@ def refuse_reserved(kind: str, reserved: Collection[str], names: Iterable[str], 
     :param reserved: in lower case
     :raises TargetError: a column has one of the reserved names
     """
-    if found := [name for name in names if name.lower() in reserved]:
-        another = found[0].strip("_") if found[0].startswith("_") else f"{found[0]}_"
+    if matches := [name for name in names if name.lower() in reserved]:
+        another = matches[0].strip("_") if matches[0].startswith("_") else f"{matches[0]}_"
         raise TargetError(
-            f"{kind} tables cannot have a column called {found[0]!r}: their readers or writers use this name for another purpose.",
+            f"{kind} tables cannot have a column called {matches[0]!r}: their readers or writers use this name for another purpose.",
             where=where,
             safe="The table was not changed; the change log keeps the batches.",
-            remedy=f"give it another name, or leave it out, with a rule for the table: columns.rename {{{found[0]!r}: {another!r}}} or "
+            remedy=f"give it another name, or leave it out, with a rule for the table: columns.rename {{{matches[0]!r}: {another!r}}} or "
             "columns.drop; a column that a rule adds gets its name in the rule",
         )

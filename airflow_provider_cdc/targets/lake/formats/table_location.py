@@ -44,19 +44,19 @@ def split_table_name(name: str) -> tuple[str, ...]:
 
     :raises ConfigError: it is not the name of a table in a catalog
     """
-    found, at = [], 0
+    parts, at = [], 0
     while match := _PART.match(name, at):
-        found.append(match[2] if match[1] is None else match[1].replace("``", "`"))
+        parts.append(match[2] if match[1] is None else match[1].replace("``", "`"))
         at = match.end() + 1
         if name[match.end() : at] != ".":
             break
-    if at <= len(name) or len(found) < 3:
+    if at <= len(name) or len(parts) < 3:
         raise ConfigError(
             f"{name!r} is neither a path nor the name of a table in a catalog.",
             safe="No table was changed.",
             remedy="use a path with a slash, /lake/{database}/{table}, or a name with three or more parts, catalog.{database}.{table}",
         )
-    return tuple(found)
+    return tuple(parts)
 
 
 def table_location(
@@ -82,20 +82,20 @@ def table_location(
     names = {"connector": connector, "topic": topic, "database": table.namespace, "table": table.name, **(groups or {})}
     names = {k: _encoded(v) for k, v in names.items()} | {k: _dotless(_encoded(v)) for k, v in (values or {}).items()}
     if is_path(location):
-        found = _formatted(location, names)
-        first, *others = found.rpartition("://")[2].rstrip("/").split("/")
+        filled = _formatted(location, names)
+        first, *others = filled.rpartition("://")[2].rstrip("/").split("/")
         wrong = bool({"", ".", ".."} & set(others) or first in (".", ".."))
     else:
         each = [_formatted(part, names) for part in split_table_name(location)]
-        found = ".".join(map(_as_part, each))
+        filled = ".".join(map(_as_part, each))
         wrong = bool({"", ".", ".."} & set(each))
     if wrong:
         raise ConfigError(
-            f"The table of {topic} would be at {found!r}: no part of a location may be empty, '.' or '..'.",
+            f"The table of {topic} would be at {filled!r}: no part of a location may be empty, '.' or '..'.",
             safe="No table was changed.",
             remedy="leave the table out with table.exclude.list, or use another location, for example --location /lake/{topic}",
         )
-    return found
+    return filled
 
 
 def _encoded(text: str) -> str:

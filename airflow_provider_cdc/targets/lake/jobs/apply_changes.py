@@ -155,19 +155,19 @@ class ApplyChanges:
         self._catch_up.newest = max(self._catch_up.newest, view.last)
         tables = self._placement.list_known_tables(view)
         self._placement.check_rules(self.spark, view, tables, self._open)
-        wanted, failed = self._wanted(view, topics, tables)
+        selected, failed = self._select_tables(view, topics, tables)
         held = names_of(
             [t for t in {*view.lagging, *failed} if t not in tables and (t in failed or t not in topics)], tables
         )
-        wanted = {name: table for name, table in wanted.items() if name not in held}
+        selected = {name: table for name, table in selected.items() if name not in held}
         self._catch_up.progress = progress = JobTableProgress.from_job(
-            "Apply", len(wanted), self._changelog, self._connector, self._kind, self._location, view.last
+            "Apply", len(selected), self._changelog, self._connector, self._kind, self._location, view.last
         )
         applied, untold_ = list[TableApplyResult](), list[TableApplyResult]()
         stands = {
             name: {**view.stands[name], **view.describe_source_table(name)}
             for name in view.stands
-            if name not in wanted and (name in tables or (name in view.lagging and name not in topics))
+            if name not in selected and (name in tables or (name in view.lagging and name not in topics))
         }
         # the next run looks for its tables again
         stands |= {
@@ -176,8 +176,8 @@ class ApplyChanges:
         }
         with progress:
             futures = {
-                self._pool.submit(self._one_table.apply_table, wanted[name], view, applied, untold_, settle): name
-                for name in sorted(wanted)
+                self._pool.submit(self._one_table.apply_table, selected[name], view, applied, untold_, settle): name
+                for name in sorted(selected)
             }
             try:
                 for future in as_completed(futures):
@@ -189,15 +189,17 @@ class ApplyChanges:
                     except Exception as e:  # the other tables go on; the run fails at its end
                         log.exception("Changes could not be applied to the table of %s.", name)
                         failed[name] = str(e)
-                        stands[name] = build_failed_entry(view, wanted[name], [*untold_, *applied])
+                        stands[name] = build_failed_entry(view, selected[name], [*untold_, *applied])
             finally:
                 wait(futures)  # nobody goes on behind the back of whoever gets an error
         self._origins.write_lineage()
-        done = {*topics, *wanted} - held
+        done = {*topics, *selected} - held
         # one that is not there needs all that it began with
-        anew = {name: wanted[name].since for name in failed if self._one_table.stood.get(name, 0) in (None, NEVER)}
+        restarted = {
+            name: selected[name].since for name in failed if self._one_table.stood.get(name, 0) in (None, NEVER)
+        }
         behind = {
-            name: anew.get(name, view.find_reached_batch(name))
+            name: restarted.get(name, view.find_reached_batch(name))
             for name in {*view.lagging, *failed, *held}
             if name in failed or name in held or name not in done
         }
@@ -207,22 +209,22 @@ class ApplyChanges:
             untold=untold_, changelog=view.changelog, writer=view.writer,
         )  # fmt: skip
 
-    def _wanted(
+    def _select_tables(
         self, view: BacklogState, topics: Collection[str], tables: Mapping[str, TargetTable]
     ) -> tuple[dict[str, TargetTable], dict[str, str]]:
         """Return the tables to work on by name; and topics whose tables could not be found, with the reason."""
-        wanted, failed = {name: tables[name] for name in topics if name in tables}, dict[str, str]()
-        idle = names_of({*topics} - tables.keys(), wanted)
-        wanted |= {name: dataclasses.replace(wanted[name], touched=False) for name in idle}
+        selected, failed = {name: tables[name] for name in topics if name in tables}, dict[str, str]()
+        idle = names_of({*topics} - tables.keys(), selected)
+        selected |= {name: dataclasses.replace(selected[name], touched=False) for name in idle}
         looks = {t: self._pool.submit(self._concerned, t, view, tables) for t in sorted({*topics} - tables.keys())}
         for topic, look in looks.items():
             try:
                 # one that has failed waits until it is tried again
-                wanted |= {t.name: t for t in look.result() if t.name not in view.lagging or t.name in topics}
+                selected |= {t.name: t for t in look.result() if t.name not in view.lagging or t.name in topics}
             except Exception as e:  # the tables of other topics go on; the run fails at its end
                 log.exception("The tables of topic %s could not be found.", topic)
                 failed[topic] = str(e)
-        return wanted, failed
+        return selected, failed
 
     def _concerned(self, topic: str, view: BacklogState, tables: Mapping[str, TargetTable]) -> list[TargetTable]:
         return self._places.find_affected_tables(self._session(), topic, view, tables)
@@ -237,15 +239,15 @@ class ApplyChanges:
             topic: self._pool.submit(self._one_table.refresh_report_entry, topic, entry)
             for topic, entry in stands.items()
         }
-        found = {}
+        entries = {}
         for topic, future in futures.items():
             try:
-                found[topic] = future.result()
+                entries[topic] = future.result()
             except (
                 Exception
             ) as e:  # nothing was to be done there: whoever comes next looks closer, and says what is wrong
                 log.warning("The table of %s could not be inspected: %s", topic, e)
-        return found
+        return entries
 
     def preload_table_states(self) -> None:
         """Read where each table of the last report stands, so that the next round finds it read. Nothing is changed."""
@@ -333,14 +335,14 @@ class ApplyChanges:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    given = parse_arguments(arguments, __doc__)
+    args = parse_arguments(arguments, __doc__)
     job_logging.configure_job_logging()
     try:
-        changelog = open_changelog(given.changelog)
-        load_format(given.target)
+        changelog = open_changelog(args.changelog)
+        load_format(args.target)
         named = ("connector", "changelog", "location", "profile", "writes", "tables", "threads", "adopt", "check_crc")
-        given.spec = ConnectorSpec.from_mapping({name: getattr(given, name) for name in named})
-        done = _for_a_while(changelog, given) if given.run_for else _once(changelog, given)
+        args.spec = ConnectorSpec.from_mapping({name: getattr(args, name) for name in named})
+        done = _for_a_while(changelog, args) if args.run_for else _once(changelog, args)
     except CdcError as e:
         print(e, file=sys.stderr)
         return 2 if isinstance(e, ConfigError) else 1
@@ -351,11 +353,11 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _once(changelog: ChangeLog, given: argparse.Namespace) -> ApplyRunReport | None:
-    if at_last_batch(changelog, given.spec, given.target):
+def _once(changelog: ChangeLog, args: argparse.Namespace) -> ApplyRunReport | None:
+    if at_last_batch(changelog, args.spec, args.target):
         return None
-    with _job(changelog, given) as job:
-        return job.run(given.owner)
+    with _job(changelog, args) as job:
+        return job.run(args.owner)
 
 
 def at_last_batch(changelog: ChangeLog, spec: ConnectorSpec, target: str) -> bool:
@@ -368,24 +370,24 @@ def at_last_batch(changelog: ChangeLog, spec: ConnectorSpec, target: str) -> boo
     return True
 
 
-def _for_a_while(changelog: ChangeLog, given: argparse.Namespace) -> ApplyRunReport | None:
-    turns = ApplyTurns(changelog.storage, given.connector, given.target, given.location)
+def _for_a_while(changelog: ChangeLog, args: argparse.Namespace) -> ApplyRunReport | None:
+    turns = ApplyTurns(changelog.storage, args.connector, args.target, args.location)
     # the one that applies now goes on until this one could, too
-    with _job(changelog, given) as job:
+    with _job(changelog, args) as job:
         if turns.has_live_turn():
-            get_warm(job.spark, given.spec, given.target)
+            get_warm(job.spark, args.spec, args.target)
             job.preload_table_states()
-        return _turn(changelog, given, job, turns)
+        return _turn(changelog, args, job, turns)
 
 
 def _turn(
-    changelog: ChangeLog, given: argparse.Namespace, job: ApplyChanges, turns: ApplyTurns
+    changelog: ChangeLog, args: argparse.Namespace, job: ApplyChanges, turns: ApplyTurns
 ) -> ApplyRunReport | None:
-    with turns.take_turn(given.owner or this_job()) as turn:
-        warm = ContinuousApply(job, changelog, given.connector, turn)
+    with turns.take_turn(args.owner or this_job()) as turn:
+        warm = ContinuousApply(job, changelog, args.connector, turn)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: warm.stop())
-        return warm.run(given.run_for)
+        return warm.run(args.run_for)
 
 
 def get_warm(spark: SparkSession, spec: ConnectorSpec, target: str) -> None:
@@ -404,10 +406,10 @@ def get_warm(spark: SparkSession, spec: ConnectorSpec, target: str) -> None:
 
 
 @contextlib.contextmanager
-def _job(changelog: ChangeLog, given: argparse.Namespace) -> Iterator[ApplyChanges]:
+def _job(changelog: ChangeLog, args: argparse.Namespace) -> Iterator[ApplyChanges]:
     """Return the job, in a Spark session that ends with it."""
-    spark = open_spark_session(f"cdc apply {given.connector}", load_format(given.target))
+    spark = open_spark_session(f"cdc apply {args.connector}", load_format(args.target))
     try:
-        yield ApplyChanges.from_spec(spark, changelog, given.spec, given.target)
+        yield ApplyChanges.from_spec(spark, changelog, args.spec, args.target)
     finally:
         spark.stop()

@@ -30,14 +30,14 @@ from airflow_provider_cdc.targets.lake.session.spark_session import FAIR, open_s
 
 
 def main(arguments: list[str] | None = None) -> int:
-    given = _arguments(arguments)
+    args = _arguments(arguments)
     job_logging.configure_job_logging(named=True)
     try:
-        load_format(given.target)
-        specs = [spec for text in given.apply for spec in ConnectorSpec.parse(text)]
+        load_format(args.target)
+        specs = [spec for text in args.apply for spec in ConnectorSpec.parse(text)]
         refuse_twice(spec.connector for spec in specs)
         options = options_by_connector([spec.connector for spec in specs])
-        outcomes = _for_a_while(specs, options, given) if given.run_for else _once(specs, options, given)
+        outcomes = _for_a_while(specs, options, args) if args.run_for else _once(specs, options, args)
         _tell(outcomes)
     except CdcError as e:
         print(e, file=sys.stderr)
@@ -46,35 +46,35 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _once(
-    specs: Sequence[ConnectorSpec], options: Mapping[str, Any], given: argparse.Namespace
+    specs: Sequence[ConnectorSpec], options: Mapping[str, Any], args: argparse.Namespace
 ) -> list[ConnectorOutcome]:
     todo, failed = [], []
     for spec in specs:
         try:
-            if not at_last_batch(ChangeLog(spec.changelog, options.get(spec.connector, {})), spec, given.target):
+            if not at_last_batch(ChangeLog(spec.changelog, options.get(spec.connector, {})), spec, args.target):
                 todo.append(spec)
         except Exception as e:  # the others are applied; the run fails at its end
             failed.append(ConnectorOutcome(spec.connector, error=e))
     if not todo:
         return failed
-    with _session(todo, options, given.target) as connectors:
-        return failed + connectors.apply_once(given.owner)
+    with _session(todo, options, args.target) as connectors:
+        return failed + connectors.apply_once(args.owner)
 
 
 def _for_a_while(
-    specs: Sequence[ConnectorSpec], options: Mapping[str, Any], given: argparse.Namespace
+    specs: Sequence[ConnectorSpec], options: Mapping[str, Any], args: argparse.Namespace
 ) -> list[ConnectorOutcome]:
-    with _session(specs, options, given.target) as connectors:
+    with _session(specs, options, args.target) as connectors:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: connectors.stop())
-        return connectors.apply_continuously(given.run_for, given.owner or this_job())
+        return connectors.apply_continuously(args.run_for, args.owner or this_job())
 
 
 @contextlib.contextmanager
 def _session(specs: Sequence[ConnectorSpec], options: Mapping[str, Any], target: str) -> Iterator[ConnectorRunner]:
     """Open the connectors in a Spark session that ends with them."""
-    given = SparkConf()
-    fair = {key: value for key, value in FAIR.items() if not given.contains(key)}
+    spark_conf = SparkConf()
+    fair = {key: value for key, value in FAIR.items() if not spark_conf.contains(key)}
     spark = open_spark_session(
         f"cdc apply {format_names([spec.connector for spec in specs])}", load_format(target), extra=fair
     )
@@ -89,12 +89,12 @@ def _tell(outcomes: Sequence[ConnectorOutcome]) -> None:
 
     :raises CdcError: some connectors have failed
     """
-    for one in outcomes:
-        for table in one.report.tables if one.report else ():
+    for outcome in outcomes:
+        for table in outcome.report.tables if outcome.report else ():
             print(
-                f"{one.connector}: {table.topic}: {table.event_count} events, batches {table.first_batch} to {table.last_batch}, {table.seconds} s"
+                f"{outcome.connector}: {table.topic}: {table.event_count} events, batches {table.first_batch} to {table.last_batch}, {table.seconds} s"
             )
-    if failed := {one.connector: one.error for one in outcomes if one.error is not None}:
+    if failed := {outcome.connector: outcome.error for outcome in outcomes if outcome.error is not None}:
         texts = [f"  {name}: " + str(e or repr(e)).replace("\n", "\n    ") for name, e in failed.items()]
         raise CdcError(
             f"{len(failed)} of {len(outcomes)} connectors could not be applied completely:\n" + "\n".join(texts),

@@ -39,17 +39,17 @@ PROPERTIES = "CDC_SINK_PROPERTIES"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    given = _arguments(arguments)
+    args = _arguments(arguments)
     job_logging.configure_job_logging()
-    told = JobResultFile(given.result)
+    result_file = JobResultFile(args.result)
     try:
-        _apply(given, told)
+        _apply(args, result_file)
     except CdcError as e:
         print(e, file=sys.stderr)
-        told.write_final_result({"error": str(e), "terminal": isinstance(e, TerminalError)})
+        result_file.write_final_result({"error": str(e), "terminal": isinstance(e, TerminalError)})
         return 2 if isinstance(e, ConfigError) else 1
-    told.write_final_result()
-    for topic, table in sorted(told.done["tables"].items()):
+    result_file.write_final_result()
+    for topic, table in sorted(result_file.done["tables"].items()):
         print(f"{topic}: {sum(table['rows'].values())} events, batches {table['first_batch']} to {table['last_batch']}")
     return 0
 
@@ -79,33 +79,35 @@ class JobResultFile:
         """Say that the job has ended."""
         self._write({**self.done, **(more or {}), "ended": True})
 
-    def _write(self, found: Mapping[str, Any]) -> None:
+    def _write(self, document: Mapping[str, Any]) -> None:
         self._at = time.monotonic()
         if self._file is not None:
             new = self._file.with_name(f"{self._file.name}.new")
-            new.write_text(json.dumps(found))
+            new.write_text(json.dumps(document))
             new.replace(self._file)
 
 
-def _apply(given: argparse.Namespace, told: JobResultFile) -> None:
+def _apply(args: argparse.Namespace, result_file: JobResultFile) -> None:
     config = DatabaseTargetConfig.parse({**EQUAL, **_properties()})
-    changelog, engine = open_changelog(given.changelog), open_engine(config)
+    changelog, engine = open_changelog(args.changelog), open_engine(config)
     try:
-        spark = _session(f"cdc sink {given.connector}")
+        spark = _session(f"cdc sink {args.connector}")
         try:
             sink = StagedDatabaseApply(
-                engine, config, changelog, given.connector, build_executor_workers(spark),
-                sizes=StagingSizes(little=given.staged_from), options=json.loads(os.environ.get(STORAGE_OPTIONS) or "{}"), parallel=spark.sparkContext.defaultParallelism,
-                noted=given.noted,
+                engine, config, changelog, args.connector, build_executor_workers(spark),
+                sizes=StagingSizes(little=args.staged_from), options=json.loads(os.environ.get(STORAGE_OPTIONS) or "{}"), parallel=spark.sparkContext.defaultParallelism,
+                noted=args.noted,
             )  # fmt: skip
-            told.write_result(sink.done)
+            result_file.write_result(sink.done)
             try:
-                if given.run_for:
-                    sink.apply_continuously(_over(given.run_for, lambda: told.write_result(sink.done, at_once=False)))
+                if args.run_for:
+                    sink.apply_continuously(
+                        _over(args.run_for, lambda: result_file.write_result(sink.done, at_once=False))
+                    )
                 else:
                     sink.apply()
             finally:
-                told.write_result(sink.done)
+                result_file.write_result(sink.done)
         finally:
             spark.stop()
     finally:
@@ -161,10 +163,10 @@ def _object(text: str) -> dict[str, Any]:
 
     :raises ValueError: it is no JSON object
     """
-    found = json.loads(text)
-    if not isinstance(found, dict):
+    document = json.loads(text)
+    if not isinstance(document, dict):
         raise ValueError(text)
-    return found
+    return document
 
 
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:

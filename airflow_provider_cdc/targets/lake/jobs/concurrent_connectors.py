@@ -110,10 +110,10 @@ class ConnectorRunner:
         self._following = [ContinuousConnector(self, spec, seconds, owner) for spec in self._specs]
         if self._stop.is_set():
             self.stop()
-        if any(one.is_applied_elsewhere() for one in self._following):
+        if any(connector.is_applied_elsewhere() for connector in self._following):
             get_warm(self.spark, self._specs[0], self.target)
         with ThreadPoolExecutor(len(self._following), "cdc-connector") as pool:
-            futures = {one.name: pool.submit(one.run) for one in self._following}
+            futures = {connector.name: pool.submit(connector.run) for connector in self._following}
             while wait(futures.values(), WATCH_S).not_done and not self.spark_ended():
                 pass
         return self._outcomes(futures)
@@ -121,8 +121,8 @@ class ConnectorRunner:
     def stop(self) -> None:
         """End all after what they are committing. May be called from a signal handler or another thread."""
         self._stop.set()
-        for one in self._following:
-            one.stop()
+        for connector in self._following:
+            connector.stop()
 
     def spark_ended(self) -> bool:
         """Return whether Spark has ended; then all connectors are stopped."""
@@ -139,23 +139,23 @@ class ConnectorRunner:
             return False
         with self._lock:
             failed.failed_at = time.monotonic()
-            if all(one.ended or one.is_failing for one in self._following):
+            if all(connector.ended or connector.is_failing for connector in self._following):
                 log.error("No connector can be applied any more: the run ends.")
                 self.stop()
         return not failed.is_ending
 
     def _outcomes(self, futures: Mapping[str, Future[Any]]) -> list[ConnectorOutcome]:
-        found = []
+        outcomes = []
         for name, future in futures.items():
             try:
-                found.append(ConnectorOutcome(name, future.result()))
+                outcomes.append(ConnectorOutcome(name, future.result()))
             except Exception as e:  # the others have done their work; the run fails at its end
                 log.error("Connector %s failed.", name, exc_info=None if isinstance(e, CdcError) else e)
-                found.append(ConnectorOutcome(name, error=e))
-        if self._ended is not None or (any(one.error for one in found) and self.spark_ended()):
+                outcomes.append(ConnectorOutcome(name, error=e))
+        if self._ended is not None or (any(outcome.error for outcome in outcomes) and self.spark_ended()):
             assert self._ended is not None
             raise self._ended
-        return found
+        return outcomes
 
 
 class ContinuousConnector:
@@ -246,8 +246,8 @@ class ContinuousConnector:
                     raise
                 if time.monotonic() - began > LONGEST_S:
                     pause = SHORTEST_S  # it has worked meanwhile
-                said = None if isinstance(e, CdcError) else e
-                log.warning("The apply restarts in %.0f s: %s", pause, e, exc_info=said)
+                cause = None if isinstance(e, CdcError) else e
+                log.warning("The apply restarts in %.0f s: %s", pause, e, exc_info=cause)
                 self._rest(pause)
                 if self.is_ending:
                     raise

@@ -43,38 +43,38 @@ class ConnectorSpec(BaseModel):
     check_crc: bool = False
 
     @classmethod
-    def parse(cls, given: str) -> list[ConnectorSpec]:
+    def parse(cls, specification: str) -> list[ConnectorSpec]:
         """Parse the specifications of one or several connectors.
 
         >>> ConnectorSpec.parse('{"connector": "shop", "changelog": "/log", "location": "/lake/{table}"}')[0].threads
         2
 
-        :param given: an object in JSON; or a file with one, or with a list of them
+        :param specification: an object in JSON; or a file with one, or with a list of them
         :raises ConfigError: it cannot be used; all mistakes are named at once
         """
-        text, where = given, "--apply"
-        if not given.lstrip().startswith(("{", "[")):
-            where = given
+        text, where = specification, "--apply"
+        if not specification.lstrip().startswith(("{", "[")):
+            where = specification
             try:
-                text = Path(given).read_text(encoding="utf-8")
+                text = Path(specification).read_text(encoding="utf-8")
             except (OSError, ValueError) as e:
-                raise _refused([f"{given} cannot be read: {e}"]) from e
+                raise _refused([f"{specification} cannot be read: {e}"]) from e
         try:
-            found = json.loads(text)
+            document = json.loads(text)
         except ValueError as e:
             raise _refused([f"{where} is not JSON: {e}"]) from e
-        return [cls.from_mapping(one) for one in (found if isinstance(found, list) else [found])]
+        return [cls.from_mapping(entry) for entry in (document if isinstance(document, list) else [document])]
 
     @classmethod
-    def from_mapping(cls, given: Any) -> ConnectorSpec:
+    def from_mapping(cls, mapping: Any) -> ConnectorSpec:
         """Build a specification from a mapping.
 
         :raises ConfigError: it cannot be used
         """
-        name = given.get("connector") if isinstance(given, dict) else None
+        name = mapping.get("connector") if isinstance(mapping, dict) else None
         of = f"connector {name}" if name else "a connector"
         try:
-            return cls.model_validate(given)
+            return cls.model_validate(mapping)
         except ValidationError as e:
             raise _refused([f"{of}: {_explained(error)}" for error in e.errors()]) from e
         except ConfigError as e:  # of a profile, or of the rules for tables

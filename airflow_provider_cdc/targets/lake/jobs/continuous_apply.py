@@ -109,7 +109,7 @@ class ContinuousApply:
             if self._report is not None:
                 self._turn.set_report(_outcome(self._whole()))
         whole = self._whole()
-        events = sum(one.event_count for one in whole.tables)
+        events = sum(table.event_count for table in whole.tables)
         log.info(
             "The apply ended%s. %d rounds, %s events, batch %d.",
             self._why(),
@@ -124,17 +124,17 @@ class ContinuousApply:
         last_read, pause = time.monotonic(), LOOK_S
         while True:
             try:
-                found = self._round()
+                has_changes = self._round()
                 self.read_at = last_read = time.monotonic()
                 pause = LOOK_S
             except TransientError as e:
                 if time.monotonic() - last_read > PATIENCE_S or self.is_ending:
                     raise
-                found, pause = False, min(pause * 2, LONGEST_S / 10)
+                has_changes, pause = False, min(pause * 2, LONGEST_S / 10)
                 log.warning("The apply retries in %.1f s: %s", pause, e)
             if self.is_ending:
                 break
-            if not found:
+            if not has_changes:
                 self._stop.wait(pause)
         if self._failing and not (self._stop.is_set() or self._turn.successor):
             self._failing = {topic: RetryPause(due=0.0) for topic in self._failing}
@@ -185,38 +185,38 @@ class ContinuousApply:
             changelog=batches[-1].changelog if batches else before.changelog,
             writer=batches[-1].writer if batches else before.writer,
         )
-        wanted = {topic for group in view.groups for topic in group.topics} | set(before.lagging)
+        topics = {topic for group in view.groups for topic in group.topics} | set(before.lagging)
         if now >= self._closer:
             self._closer = now + CLOSER_S
             # an error if there are batches behind one that is missing
             next(self._changelog.read_manifests(self._connector, after=last), None)
-            wanted |= {
+            topics |= {
                 topic for topic, entry in view.list_idle_entries().items() if entry["stamp"]
             } - self._job.find_unchanged_topics(view)
         # events of a table that has failed wait with it: the last batch it has says where it goes on
-        return view, wanted - {topic for topic, retry in self._failing.items() if retry.due > now}
+        return view, topics - {topic for topic, retry in self._failing.items() if retry.due > now}
 
     def _next(self, after: int) -> list[BatchContents]:
-        found: list[BatchContents] = []
-        while len(found) < MOST and (
-            manifest := self._changelog.find_manifest(self._connector, after + len(found) + 1)
+        contents: list[BatchContents] = []
+        while len(contents) < MOST and (
+            manifest := self._changelog.find_manifest(self._connector, after + len(contents) + 1)
         ):
-            found.append(manifest.batch_contents)
-        return found
+            contents.append(manifest.batch_contents)
+        return contents
 
     def _keep(self, report: ApplyRunReport, topics: set[str]) -> None:
         """Take over what a round has done, and write the report."""
-        for one in report.tables:
-            known = self._done.get(one.name or one.topic)
-            self._done[one.name or one.topic] = one if known is None else known.merge_results(one)
-        for one in report.untold:
-            name = one.name or one.topic
-            known = self._done.get(name)
-            if known is None or one.last_batch > known.last_batch:  # it may have been this run, before an error
+        for table in report.tables:
+            previous = self._done.get(table.name or table.topic)
+            self._done[table.name or table.topic] = table if previous is None else previous.merge_results(table)
+        for table in report.untold:
+            name = table.name or table.topic
+            previous = self._done.get(name)
+            if previous is None or table.last_batch > previous.last_batch:  # it may have been this run, before an error
                 earlier = self._untold.get(name)
                 # what begins where the one before has ended is more of it; otherwise it was found again, after an error
-                more = earlier is not None and one.first_batch > earlier.last_batch
-                self._untold[name] = earlier.merge_results(one) if earlier is not None and more else one
+                more = earlier is not None and table.first_batch > earlier.last_batch
+                self._untold[name] = earlier.merge_results(table) if earlier is not None and more else table
         still = {t: text for t, text in (self._report.failed if self._report else {}).items() if t not in topics}
         for topic in topics | report.failed.keys():
             if topic in report.failed:
@@ -228,7 +228,7 @@ class ContinuousApply:
         report.failed = {**still, **report.failed}
         report.owner, report.earlier = self._turn.owner, self._earlier or []
         self._report = report
-        worked = topics | {one.name for one in report.tables if one.name}
+        worked = topics | {table.name for table in report.tables if table.name}
         changed = {t for t in worked - set(report.failed) if t in report.stands and not report.stands[t].get("stamp")}
         self._touched |= dict.fromkeys(changed, time.monotonic())
         self._write()
@@ -242,7 +242,7 @@ class ContinuousApply:
     def _whole(self) -> ApplyRunReport:
         assert self._report is not None
         seconds = round(time.monotonic() - self._began, 3)
-        done, untold = (sorted(found.values(), key=lambda t: t.topic) for found in (self._done, self._untold))
+        done, untold = (sorted(results.values(), key=lambda t: t.topic) for results in (self._done, self._untold))
         return dataclasses.replace(self._report, tables=done, untold=untold, seconds=seconds)
 
     def _settle(self) -> bool:
@@ -254,20 +254,20 @@ class ContinuousApply:
             del self._touched[topic]
         if not quiet:
             return False
-        found = self._job.refresh_report_entries({topic: stands[topic] for topic in quiet})
-        if len(found) < len(quiet):
+        entries = self._job.refresh_report_entries({topic: stands[topic] for topic in quiet})
+        if len(entries) < len(quiet):
             self._job.check_spark_alive()
-        stands.update(found)
+        stands.update(entries)
         self._write()
         return True
 
     def _tell(self, report: ApplyRunReport) -> None:
-        events = sum(one.event_count for one in report.tables)
-        newest = max((one.committed_ms for one in report.tables), default=0)
+        events = sum(table.event_count for table in report.tables)
+        newest = max((table.committed_ms for table in report.tables), default=0)
         fresh = f", freshness {time.time() - newest / 1000:.1f} s" if newest else ""
         log.info(
             "Round %d: %d tables, %s events up to batch %d in %.2f s%s.",
-            self._rounds, len({one.name or one.topic for one in report.tables}), f"{events:,}", report.last_batch, report.seconds, fresh,
+            self._rounds, len({table.name or table.topic for table in report.tables}), f"{events:,}", report.last_batch, report.seconds, fresh,
         )  # fmt: skip
 
     # -- the end ------------------------------------------------------------------------------------------------------

@@ -144,16 +144,16 @@ class MaintainTables:
     def _stands(self) -> Mapping[str, Any]:
         report = ApplyReports(self._changelog.storage, self._connector).read(self._kind, self._location)
         if report is None or not report["stands"]:
-            known = ApplyReports(self._changelog.storage, self._connector).list_reports()
-            places = ", ".join(f"{one['target']} at {one['location']}" for one in known)
+            reports = ApplyReports(self._changelog.storage, self._connector).list_reports()
+            places = ", ".join(f"{other['target']} at {other['location']}" for other in reports)
             raise ConfigError(
                 f"Nothing to maintain: no apply of {self._connector} has written a report about {self._kind} tables at {self._location}.",
                 where=self._changelog.storage.url,
                 safe="No table was changed.",
                 remedy=f"give the target and location of an apply that has run: {places or 'no apply has run'}",
             )
-        found: Mapping[str, Any] = report["stands"]
-        return found
+        stands: Mapping[str, Any] = report["stands"]
+        return stands
 
     def _table(self, location: str, names: list[str], topics: list[str]) -> TableMaintenanceResult:
         began, done = time.monotonic(), TableMaintenanceResult(", ".join(names), location)
@@ -175,13 +175,13 @@ class MaintainTables:
 
     def _known_places(self) -> set[str]:
         """Return the places of the tables of all connectors of the change log, as locations and as folders."""
-        storage, found = self._changelog.storage, set[str]()
+        storage, places = self._changelog.storage, set[str]()
         for name in self._changelog.list_connectors():
             for report in ApplyReports(storage, name).list_reports():
                 origins = ColumnOrigins(storage, name).read(report["target"], report["location"])
-                found |= {stand["location"] for stand in report["stands"].values()}
-                found |= {str(one["path"]) for one in origins.values() if one.get("path")}
-        return found
+                places |= {stand["location"] for stand in report["stands"].values()}
+                places |= {str(origin["path"]) for origin in origins.values() if origin.get("path")}
+        return places
 
     def _upkeep(self, done: TableMaintenanceResult, topics: list[str]) -> None:
         spark = own_session(self._spark, self._format)
@@ -192,9 +192,9 @@ class MaintainTables:
         if below := self._below(target.resolve_data_path()):
             done.problem = f"its folder contains the table at {below[0]}, and maintenance would remove the files of that table; nothing was changed: move one of the two tables"
             return
-        found = target.read_owner()
-        if found is None or found.connector != self._connector or found.topic not in (*topics, SHARED):
-            done.problem = f"the table at {done.location} belongs to {found or 'no connector'}; it was not changed"
+        owner = target.read_owner()
+        if owner is None or owner.connector != self._connector or owner.topic not in (*topics, SHARED):
+            done.problem = f"the table at {done.location} belongs to {owner or 'no connector'}; it was not changed"
             return
         tune_session(spark, target.count_file_bytes())
         failed = []
@@ -223,17 +223,17 @@ def _tried(name: str, step: Any) -> MaintenanceStepResult:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    given = _arguments(arguments)
+    args = _arguments(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)  # a line for every call into the JVM
     try:
-        keep, format_ = known_keep(given.keep_hours), load_format(given.target)
-        changelog = open_changelog(given.changelog)
-        spark = open_spark_session(f"cdc maintain {given.connector}", format_)
+        keep, format_ = known_keep(args.keep_hours), load_format(args.target)
+        changelog = open_changelog(args.changelog)
+        spark = open_spark_session(f"cdc maintain {args.connector}", format_)
         try:
             done = MaintainTables(
-                spark, changelog, given.connector, location=given.location, target=given.target, keep=keep,
-                threads=given.threads, run_id=given.run_id,
+                spark, changelog, args.connector, location=args.location, target=args.target, keep=keep,
+                threads=args.threads, run_id=args.run_id,
             ).run()  # fmt: skip
         finally:
             spark.stop()

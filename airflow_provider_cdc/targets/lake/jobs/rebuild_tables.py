@@ -125,7 +125,7 @@ class RebuildTables:
         """
         whole = FullChangeLog(self._changelog, self._connector, batch=self._batch, time=self._time)
         until = whole.last_batch if self._to else self._places.find_last_applied_batch(whole)
-        tables = self._places.resolve_tables(self._spark, list(names), whole, until, anew=bool(self._to))
+        tables = self._places.resolve_tables(self._spark, list(names), whole, until, only_new=bool(self._to))
         if self._to:
             tables = self._places.relocate_tables(tables, self._to, whole)
         way = self._way(whole)
@@ -152,31 +152,31 @@ class RebuildTables:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    given, began = _arguments(arguments), time.monotonic()
+    args, began = _arguments(arguments), time.monotonic()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)  # a line for every call into the JVM
     done: list[RebuiltTable] = []
     problem: CdcError | None = None
     try:
-        changelog, kind = open_changelog(given.changelog), load_format(given.target)
-        spark = open_spark_session(f"cdc rebuild {given.connector}", kind)
+        changelog, kind = open_changelog(args.changelog), load_format(args.target)
+        spark = open_spark_session(f"cdc rebuild {args.connector}", kind)
         try:
             job = RebuildTables(
-                spark, changelog, given.connector, location=given.location, to=given.to, batch=given.batch, time=given.time,
-                target=given.target, rules=TableRules.parse(given.rules) if given.rules else None,
+                spark, changelog, args.connector, location=args.location, to=args.to, batch=args.batch, time=args.time,
+                target=args.target, rules=TableRules.parse(args.rules) if args.rules else None,
             )  # fmt: skip
             done = job.done
-            job.run(given.topic)
+            job.run(args.topic)
         except CdcError as e:
             problem = e
         finally:
             spark.stop()
         report = {
-            "connector": given.connector, "target": given.target, "location": given.location, "run": given.run_id,
+            "connector": args.connector, "target": args.target, "location": args.location, "run": args.run_id,
             "tables": [dataclasses.asdict(table) for table in done], "problem": str(problem or ""),
             "seconds": round(time.monotonic() - began, 3),
         }  # fmt: skip
-        RebuildReports(changelog.storage, given.connector).write(report)
+        RebuildReports(changelog.storage, args.connector).write(report)
     except CdcError as e:
         problem = problem or e
     for table in done:

@@ -82,7 +82,7 @@ class _ComparedTable:
     :param upto: of one of the tables of a route, the batch at which they are compared if nothing of it came since its last one
     """
 
-    wanted: SourceReference
+    source_reference: SourceReference
     placed: TargetTable
     spark: SparkSession
     keys: str
@@ -143,20 +143,20 @@ class VerifyTables:
         report = self._standing.read_report()
         if self._rules is None and (self._plan is not None or report is not None):
             self._rules = rules_of(report or {})
-        topics = self._wanted()
+        topics = self._load_references()
         try:
             results = self._all(topics) + self._left_out(topics)
         finally:
-            for wanted in topics.values():
-                wanted.release_cached_rows()
-        position = max(((t.connector, t.position) for t in topics.values()), key=lambda one: one[0], default=("", {}))[
-            1
-        ]
+            for source_reference in topics.values():
+                source_reference.release_cached_rows()
+        position = max(
+            ((t.connector, t.position) for t in topics.values()), key=lambda pair: pair[0], default=("", {})
+        )[1]
         results.sort(key=lambda result: (result.topic, result.display_name))
         named = self._plan is not None and self._plan.named
         return VerificationReport(self._tables_of, position, results, round(time.monotonic() - began, 3), named)
 
-    def _wanted(self) -> dict[str, SourceReference]:
+    def _load_references(self) -> dict[str, SourceReference]:
         """Topic → what its tables are compared with."""
         if self._plan is None:
             return at_rest(self._changelog, self._connector)
@@ -170,24 +170,24 @@ class VerifyTables:
         with self._progress:
             try:
                 for look in as_completed([pool.submit(self._tables, topics[name]) for name in sorted(topics)]):
-                    found = look.result()
-                    if isinstance(found, TableVerification):
-                        results.append(found)
+                    outcome = look.result()
+                    if isinstance(outcome, TableVerification):
+                        results.append(outcome)
                         self._progress.count_finished_table()
                     else:
-                        self._progress.tables += len(found) - 1
-                        tables += [pool.submit(self._table, one) for one in found]
-                return results + [one.result() for one in tables]
+                        self._progress.tables += len(outcome) - 1
+                        tables += [pool.submit(self._table, table) for table in outcome]
+                return results + [future.result() for future in tables]
             finally:
                 pool.shutdown(cancel_futures=True)
 
     def _left_out(self, tables: Collection[str]) -> list[TableVerification]:
         """Return results for the tables of the plan whose rows were not read, as they could not be compared."""
         why = self._plan.not_compared if self._plan else {}
-        known = (self._standing.read_report() or {"stands": {}})["stands"] if why else {}
+        stands = (self._standing.read_report() or {"stands": {}})["stands"] if why else {}
         return [
             TableVerification(
-                topic, known.get(topic, {}).get("location") or self._location, not_compared=text, never=True
+                topic, stands.get(topic, {}).get("location") or self._location, not_compared=text, never=True
             )
             for topic, text in why.items()
             if topic not in tables
@@ -207,30 +207,30 @@ class VerifyTables:
 
     # -- which tables -------------------------------------------------------------------------------------------------
 
-    def _tables(self, wanted: SourceReference) -> list[_ComparedTable] | TableVerification:
+    def _tables(self, source_reference: SourceReference) -> list[_ComparedTable] | TableVerification:
         """Return the tables of a topic, or the result of one that cannot be compared or needs no table.
 
         Such a result says that the tables cannot be compared, or that there are none, as they need not be.
         """
-        wanted.check_files()
-        topic, id_ = wanted.topic, wanted.reference.schema.id
-        spark, known = own_session(self._spark, self._format), self._standing.list_routed_tables(topic)
-        if not (known or (self._rules is not None and self._rules.select_rule(id_).is_routed)):
+        source_reference.check_files()
+        topic, id_ = source_reference.topic, source_reference.reference.schema.id
+        spark, routed_tables = own_session(self._spark, self._format), self._standing.list_routed_tables(topic)
+        if not (routed_tables or (self._rules is not None and self._rules.select_rule(id_).is_routed)):
             placed = TargetTable(topic, topic, self._standing.resolve_location(topic, id_, self._rules))
-            return [_ComparedTable(wanted, placed, spark, topic)]
-        result = TableVerification(topic, self._location, wanted.position)
+            return [_ComparedTable(source_reference, placed, spark, topic)]
+        result = TableVerification(topic, self._location, source_reference.position)
         try:
-            return self._places(spark, wanted) or result
+            return self._places(spark, source_reference) or result
         except (NotComparable, *_TROUBLE) as e:
             _not_compared(result, e)
             return result
 
-    def _places(self, spark: SparkSession, wanted: SourceReference) -> list[_ComparedTable]:
+    def _places(self, spark: SparkSession, source_reference: SourceReference) -> list[_ComparedTable]:
         """Return the tables of a topic with a route.
 
         :raises NotComparable: it is not known which they are
         """
-        rule, topic = match_rule(self._rules, wanted.reference.schema).rule, wanted.topic
+        rule, topic = match_rule(self._rules, source_reference.reference.schema).rule, source_reference.topic
         # the known ones are not compared either: the report would be silent about all others
         if self._rules is None or self._standing.read_report() is None:
             raise NotComparable(
@@ -241,27 +241,32 @@ class VerifyTables:
             raise NotComparable(
                 "the last apply had a rule with a route for it, but the given rules have no route for it"
             )
-        upto = 0 if wanted.since is None else self._standing.wait_for_routes(wanted)
-        tune_session(spark, 2 * wanted.reference.file_bytes)  # its tables together are about as large
-        there = wanted.load_cached_rows(spark, upto)
-        found = tables_of(
+        upto = 0 if source_reference.since is None else self._standing.wait_for_routes(source_reference)
+        tune_session(spark, 2 * source_reference.reference.file_bytes)  # its tables together are about as large
+        there = source_reference.load_cached_rows(spark, upto)
+        tables = tables_of(
             spark, self._rules, self._tables_of, self._location, topic, there, self._standing.list_routed_tables(topic)
         )
-        return [_ComparedTable(wanted, one, spark, f"{topic}/place={n}", upto) for n, one in enumerate(found, start=1)]
+        return [
+            _ComparedTable(source_reference, table, spark, f"{topic}/place={n}", upto)
+            for n, table in enumerate(tables, start=1)
+        ]
 
     # -- one table ----------------------------------------------------------------------------------------------------
 
     def _table(self, table: _ComparedTable) -> TableVerification:
-        began, placed, wanted = time.monotonic(), table.placed, table.wanted
+        began, placed, source_reference = time.monotonic(), table.placed, table.source_reference
         self._progress.start_table(placed.name)
-        result = TableVerification(placed.topic, placed.location, wanted.position, source=wanted.reference.event_count)
+        result = TableVerification(
+            placed.topic, placed.location, source_reference.position, source=source_reference.reference.event_count
+        )
         if placed.place is not None:
             result.name, result.source = placed.name, 0
         try:
-            rule = match_rule(self._rules, wanted.reference.schema)
+            rule = match_rule(self._rules, source_reference.reference.schema)
             target = self._opened(table)
             owner = Owner(self._tables_of, placed.topic, bool(rule.rule.shard), self._identity)
-            pinned = self._standing.wait_for_table(target, wanted, placed.name, result, owner)
+            pinned = self._standing.wait_for_table(target, source_reference, placed.name, result, owner)
             if pinned is not None:
                 self._compare(result, table, target, pinned, rule)
         except (NotComparable, *_TROUBLE) as e:  # of the other tables people want to know all the same
@@ -292,35 +297,41 @@ class VerifyTables:
         pinned: PinnedTableState,
         rule: MatchedRule,
     ) -> None:
-        spark, wanted, place = table.spark, table.wanted, table.placed.place
-        last = 0 if wanted.since is None else max(result.batch or 0, wanted.reached_batch)
+        spark, source_reference, place = table.spark, table.source_reference, table.placed.place
+        last = 0 if source_reference.since is None else max(result.batch or 0, source_reference.reached_batch)
         if place is None:
-            tune_session(spark, wanted.reference.file_bytes + target.count_file_bytes())
+            tune_session(spark, source_reference.reference.file_bytes + target.count_file_bytes())
         elif last < table.upto <= self._standing.find_applied_batch(result.topic, table.placed.name, result.batch):
             last = table.upto
-        there = wanted.load_cached_rows(spark, last) if last == table.upto else wanted.load_rows(spark, last)
-        kept = build_projected_table(
-            spark, rule, self._tables_of, result.topic, there.schema, target.read_rule(), known=self._rules is not None, place=place,
+        there = (
+            source_reference.load_cached_rows(spark, last)
+            if last == table.upto
+            else source_reference.load_rows(spark, last)
+        )
+        projected = build_projected_table(
+            spark, rule, self._tables_of, result.topic, there.schema, target.read_rule(), rules_known=self._rules is not None, place=place,
         )  # fmt: skip
-        kept = kept.with_variants(_variants(target, pinned))
-        rows, found = kept.made_of(there.rows), kept.select_live_rows(pinned.rows)
-        types = self._types(result, kept, pinned)
+        projected = projected.with_variants(_variants(target, pinned))
+        rows, table_rows = projected.made_of(there.rows), projected.select_live_rows(pinned.rows)
+        types = self._types(result, projected, pinned)
         if result.problem:
-            result.source, result.target = rows.count(), found.count()
+            result.source, result.target = rows.count(), table_rows.count()
         else:
-            comparison = RowComparison(rows, found, types, kept.key_columns, there.rows_about, kept.key_at_source)
+            comparison = RowComparison(
+                rows, table_rows, types, projected.key_columns, there.rows_about, projected.key_at_source
+            )
             comparison.record_differences(
                 result, values=self._values, keys=f"{self._keys}/{table.keys}" if self._keys else ""
             )
-            result.aside = kept.count_skipped_rows(pinned.rows)
-        if wanted.since is not None and (result.problem or result.rows_differ):
-            self._settled(result, wanted, last)
+            result.aside = projected.count_skipped_rows(pinned.rows)
+        if source_reference.since is not None and (result.problem or result.rows_differ):
+            self._settled(result, source_reference, last)
 
-    def _types(self, result: TableVerification, kept: ProjectedTable, pinned: PinnedTableState) -> dict[str, str]:
+    def _types(self, result: TableVerification, projected: ProjectedTable, pinned: PinnedTableState) -> dict[str, str]:
         """Column → the type in which it is compared. What is the matter with columns is put into the result."""
         there = {f.name.lower(): (f.name, f.dataType.simpleString()) for f in pinned.rows.schema.fields}
         types, problems = dict[str, str](), list[str]()
-        for name, type_ in kept.comparable_types.items():
+        for name, type_ in projected.comparable_types.items():
             other = there.pop(name.lower(), None)
             compared = find_common_type(type_, other[1]) if other else None
             if other is None:
@@ -329,19 +340,19 @@ class VerifyTables:
                 problems.append(f"column {name} has the type {type_} at the source and {other[1]} in the table")
             else:
                 types[name] = compared
-        result.by_rule = kept.by_rule
-        result.told = [name for name in kept.event_columns if there.pop(name.lower(), None)]
+        result.by_rule = projected.by_rule
+        result.told = [name for name in projected.event_columns if there.pop(name.lower(), None)]
         result.only_in_table = sorted(name for name, _ in there.values())
         result.problem = "; ".join(problems)
         return types
 
-    def _settled(self, result: TableVerification, wanted: SourceReference, last: int) -> None:
+    def _settled(self, result: TableVerification, source_reference: SourceReference, last: int) -> None:
         """Check that the connector has finished to read the table.
 
         :raises NotComparable: the table may differ, as the connector has not finished to read it
         """
-        assert wanted.since is not None
-        if why := wanted.since.explain_lag(str(wanted.reference.schema.id), last):
+        assert source_reference.since is not None
+        if why := source_reference.since.explain_lag(str(source_reference.reference.schema.id), last):
             text = f"{why}, so that the table may be behind the source: verify it again afterwards ({result.problem or _differs(result)})"
             result.problem, result.missing, result.surplus, result.different = "", 0, 0, 0
             result.differing, result.examples = {}, []
@@ -373,8 +384,10 @@ def _variants(target: TargetIdentity, pinned: PinnedTableState) -> dict[str, str
     What has been recorded a moment ago may not be there yet.
     """
     owner = target.read_owner()
-    known = read_recorded_variants(target, owner.application_name) if owner is not None else ColumnVariants()
-    return {column: name for column, name in known.select_names(known.until).items() if name in pinned.rows.columns}
+    variants = read_recorded_variants(target, owner.application_name) if owner is not None else ColumnVariants()
+    return {
+        column: name for column, name in variants.select_names(variants.until).items() if name in pinned.rows.columns
+    }
 
 
 def _differs(result: TableVerification) -> str:
@@ -382,19 +395,19 @@ def _differs(result: TableVerification) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    given = parse_arguments(arguments, __doc__)
+    args = parse_arguments(arguments, __doc__)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)  # a line for every call into the JVM
     try:
-        changelog, kind = open_changelog(given.changelog), load_format(given.target)
-        plan = VerificationPlan.read(changelog.storage) if given.plan else None
-        spark = open_spark_session(f"cdc verify {given.connector}", kind)
+        changelog, kind = open_changelog(args.changelog), load_format(args.target)
+        plan = VerificationPlan.read(changelog.storage) if args.plan else None
+        spark = open_spark_session(f"cdc verify {args.connector}", kind)
         try:
             job = VerifyTables(
-                spark, changelog, given.connector, location=given.location, target=given.target,
-                tables_of=given.tables_of, values=given.values, keys=given.keys, threads=given.threads, plan=plan,
-                source=open_changelog(plan.changelog if plan else given.applied) if plan or given.applied else None,
-                rules=TableRules.parse(given.rules) if given.rules else None,
+                spark, changelog, args.connector, location=args.location, target=args.target,
+                tables_of=args.tables_of, values=args.values, keys=args.keys, threads=args.threads, plan=plan,
+                source=open_changelog(plan.changelog if plan else args.applied) if plan or args.applied else None,
+                rules=TableRules.parse(args.rules) if args.rules else None,
             )  # fmt: skip
             verified = job.run()
         finally:
@@ -403,8 +416,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(e, file=sys.stderr)
         return 2
     print(verified.format_text())
-    if given.json:
-        given.json.write_bytes(orjson.dumps(verified.to_document(), option=orjson.OPT_INDENT_2))
+    if args.json:
+        args.json.write_bytes(orjson.dumps(verified.to_document(), option=orjson.OPT_INDENT_2))
     if plan is not None:
         write_report(changelog.storage, verified.to_document())
     return verified.exit_status

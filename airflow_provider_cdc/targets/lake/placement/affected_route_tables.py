@@ -87,33 +87,37 @@ class RoutedTables:
         :raises ConfigError: the route does not fit the table, or brings two tables to one location
         :raises BatchesRemoved: it is not known any more which tables it has
         """
-        known = {table.place: table for table in tables.values() if table.topic == topic and table.place is not None}
+        known_tables = {
+            table.place: table for table in tables.values() if table.topic == topic and table.place is not None
+        }
         start, groups = self._start(topic, view)
-        newest, seen = None, _RouteChanges()
+        newest, changes = None, _RouteChanges()
         for group in groups:
             if pending := group.merge_parts(topic, start.after):
                 newest = pending
-                self._look(spark, pending, seen)
+                self._look(spark, pending, changes)
         if newest is None:
             return []
-        found = self._placement.match_rule(newest.schema.id)
-        if seen.left and found.rule.unrouted_rows_action == "error":
-            raise _left(newest, seen.left, found)
-        if found.rule.unrouted_rows_action != "default":
-            seen.come.discard(ELSE)
-        if len(known.keys() | seen.come) > MOST:
-            raise _too_many(newest, found)
+        matched = self._placement.match_rule(newest.schema.id)
+        if changes.left and matched.rule.unrouted_rows_action == "error":
+            raise _left(newest, changes.left, matched)
+        if matched.rule.unrouted_rows_action != "default":
+            changes.come.discard(ELSE)
+        if len(known_tables.keys() | changes.come) > MOST:
+            raise _too_many(newest, matched)
         taken = {table.location: table.name for table in tables.values()}
         new: list[TargetTable] = []
-        for place in sorted(seen.come - known.keys(), key=lambda p: (p.step, p.value or "")):
-            location = self._placement.resolve_branch_location(found, topic, newest.schema.id, place)
-            made = TargetTable.from_route(topic, location, place, start.after, lacks=start.lacks)
-            if (other := taken.setdefault(location, made.name)) != made.name or location in [t.location for t in new]:
-                raise _one_place(made, other)
-            new.append(made)
+        for place in sorted(changes.come - known_tables.keys(), key=lambda p: (p.step, p.value or "")):
+            location = self._placement.resolve_branch_location(matched, topic, newest.schema.id, place)
+            new_table = TargetTable.from_route(topic, location, place, start.after, lacks=start.lacks)
+            if (other := taken.setdefault(location, new_table.name)) != new_table.name or location in [
+                t.location for t in new
+            ]:
+                raise _one_place(new_table, other)
+            new.append(new_table)
         if new:
             log.info("Rows of %s go to new tables: %s.", topic, ", ".join(table.location for table in new[:20]))
-        return [table for place, table in known.items() if seen.whole or place in seen.touched] + new
+        return [table for place, table in known_tables.items() if changes.whole or place in changes.touched] + new
 
     def _start(self, topic: str, view: BacklogState) -> tuple[TableStart, Sequence[BatchesByTopic]]:
         """Return the start of the search for tables that are not known, and the batches that are looked at.
@@ -127,14 +131,14 @@ class RoutedTables:
         behind = start.after < view.start
         return start, self._backlog.list_later_batches(start.after) if behind else view.groups
 
-    def _look(self, spark: SparkSession, pending: PendingBatches, seen: _RouteChanges) -> None:
+    def _look(self, spark: SparkSession, pending: PendingBatches, changes: _RouteChanges) -> None:
         for _, file in pending.files:
             self._changelog.check_file(self._connector, file, crc=self._check_crc)
         matched = self._placement.match_rule(pending.schema.id)
         rule = matched.rule
         if rule.outbox is not None:
             _check_updates(pending, rule.outbox.invalid)
-        seen.whole |= bool(pending.changes) or (rule.outbox is None and "t" in pending.count_operations())
+        changes.whole |= bool(pending.changes) or (rule.outbox is None and "t" in pending.count_operations())
         if not pending.files:
             return
         tune_session(spark, pending.file_bytes)
@@ -145,29 +149,29 @@ class RoutedTables:
         # of an update whose image after does not tell where its row goes
         shape.list_sparse_columns(event_reduction.list_sparse_columns(pending, 0), pending.schema)
         needs = frozenset() if shape.filter is None else shape.filter.needs
-        seen.whole |= rule.outbox is None and bool(row_images.list_incomplete_columns(pending) & needs)
+        changes.whole |= rule.outbox is None and bool(row_images.list_incomplete_columns(pending) & needs)
         for sign, op, unknown, step, value, number in _groups(spark, pending, matched, route, logged=logged):
             place = RouteBranch(step, value)
             if unknown or (op == "r" and not logged):
                 # what a read replaces is known to no image
-                seen.whole = True
+                changes.whole = True
             if unknown:
                 continue
-            seen.touched.add(place)
+            changes.touched.add(place)
             if sign > 0:
-                seen.come.add(place)
-                seen.left += number if place == ELSE else 0
+                changes.come.add(place)
+                changes.left += number if place == ELSE else 0
 
     def _route(
         self, spark: SparkSession, pending: PendingBatches, matched: MatchedRule
     ) -> tuple[Projection, CheckedRoute]:
         """Return the rule of a topic, checked against its table; once for each schema."""
-        known = self._checked.get(pending.topic)
-        if known is None or known[0] != pending.schema:
+        checked = self._checked.get(pending.topic)
+        if checked is None or checked[0] != pending.schema:
             shape = self._placement.build_projection(spark, pending.topic, pending.schema, False, ELSE)
-            known = pending.schema, shape, build_routing(spark, matched, pending.schema)
-            self._checked[pending.topic] = known
-        return known[1:]
+            checked = pending.schema, shape, build_routing(spark, matched, pending.schema)
+            self._checked[pending.topic] = checked
+        return checked[1:]
 
 
 def _groups(
@@ -192,10 +196,10 @@ def _groups(
         route.build_branch_value().alias(_VALUE),
     ]
     counted = rows.select(*by).groupBy(NUMBER, OP, UNKNOWN, _STEP, _VALUE).agg(F.count("*").alias(_COUNT))
-    found = counted.limit(MOST * _KINDS + 1).collect()
-    if len(found) > MOST * _KINDS:
+    group_rows = counted.limit(MOST * _KINDS + 1).collect()
+    if len(group_rows) > MOST * _KINDS:
         raise _too_many(pending, matched)
-    return found
+    return group_rows
 
 
 def _check_updates(pending: PendingBatches, behavior: str) -> None:
@@ -206,29 +210,29 @@ def _check_updates(pending: PendingBatches, behavior: str) -> None:
     number = pending.count_operations().get("u", 0)
     if not number:
         return
-    what = f"{number} rows of the outbox {pending.schema.id} were updated"
+    problem = f"{number} rows of the outbox {pending.schema.id} were updated"
     if behavior == "fatal":
         raise TargetError(
-            f"{what}, and table.op.invalid.behavior is fatal.",
+            f"{problem}, and table.op.invalid.behavior is fatal.",
             where=f"{pending.topic}, batches {pending.first} to {pending.last}",
             safe="Its tables were not changed; the change log keeps the batches.",
             remedy="change the application so that it only inserts and deletes rows; to ignore these updates, set table.op.invalid.behavior to warn",
         )
     level = logging.WARNING if behavior == "warn" else logging.ERROR
-    log.log(level, "%s (batches %d to %d): the apply ignores the updates.", what, pending.first, pending.last)
+    log.log(level, "%s (batches %d to %d): the apply ignores the updates.", problem, pending.first, pending.last)
 
 
 def _left(pending: PendingBatches, number: int, matched: MatchedRule) -> TargetError:
     rule = matched.rule
     if rule.outbox is not None:
-        what, remedy = f"have no {rule.outbox.by}", "set otherwise: drop in the rule to ignore such events"
+        problem, remedy = f"have no {rule.outbox.by}", "set otherwise: drop in the rule to ignore such events"
     else:
-        what, remedy = (
+        problem, remedy = (
             "match no step of the route, and otherwise is set to error",
             "set otherwise in the rule to drop or default",
         )
     return TargetError(
-        f"{number} rows of {pending.schema.id} {what}.",
+        f"{number} rows of {pending.schema.id} {problem}.",
         where=f"{pending.topic}, batches up to {pending.last}",
         safe="Its tables were not changed; the change log keeps the batches.",
         remedy=f"{remedy}; this also works for existing tables",

@@ -35,10 +35,14 @@ def changes_rows(made_by: str) -> bool:
 
 def another_place(target: TargetIdentity, owner: Owner, place: RouteBranch) -> TargetError | None:
     """Build an error if the table has the rows of another place than this one; ``None`` if it does not."""
-    found = _read(target.read_rule()).get("place")
-    if found == place.to_identity():
+    recorded_place = _read(target.read_rule()).get("place")
+    if recorded_place == place.to_identity():
         return None
-    has = "all of its rows or the rows of an earlier rule" if found is None else f"its rows of {_shown(found)}"
+    has = (
+        "all of its rows or the rows of an earlier rule"
+        if recorded_place is None
+        else f"its rows of {_shown(recorded_place)}"
+    )
     return TargetError(
         f"A rule routes rows of {owner.topic} to a table that has {has}, but should have the rows of {_shown(place.to_identity())}.",
         where=f"{target.location} ({owner})",
@@ -62,15 +66,15 @@ def another_rule(target: TargetIdentity, owner: Owner, shape: Projection) -> Tar
     )
 
 
-def other_texts(table: TargetTable, known: Mapping[str, Any], where: TargetIdentity) -> TargetError | None:
+def other_texts(table: TargetTable, entry: Mapping[str, Any], where: TargetIdentity) -> TargetError | None:
     """Build an error if the rows of a topic in a shared table have other texts than its next ones would get.
 
     ``None`` if they have the same. Named groups of a pattern are no part of the rule that a table records, and it has the rows of several topics.
 
-    :param known: what the last report has of the table
+    :param entry: what the last report has of the table
     """
-    before, now = known.get("texts"), table.texts
-    if before is None or now is None or before == now or known.get("location") != table.location:
+    before, now = entry.get("texts"), table.texts
+    if before is None or now is None or before == now or entry.get("location") != table.location:
         return None
     lines = [
         f"{name}: {_shown(text)} → {_shown(now.get(name))}" for name, text in before.items() if now.get(name) != text
@@ -89,17 +93,17 @@ def _read(text: str) -> dict[str, Any]:
 
 
 def _relevant(text: str, schema: TableSchema) -> dict[str, Any]:
-    found, there = _read(text), {name.lower() for name in schema.column_names}
-    columns: Mapping[str, Any] = found.get("columns", {})
-    kept: dict[str, Any] = {}
-    for what, value in columns.items():
-        if what in ("rename", "cast"):
-            kept[what] = {name.lower(): new for name, new in value.items() if name.lower() in there}
-        elif what in ("keep", "drop"):
-            kept[what] = sorted(name.lower() for name in value if name.lower() in there)
+    rule, there = _read(text), {name.lower() for name in schema.column_names}
+    columns: Mapping[str, Any] = rule.get("columns", {})
+    relevant: dict[str, Any] = {}
+    for option, value in columns.items():
+        if option in ("rename", "cast"):
+            relevant[option] = {name.lower(): new for name, new in value.items() if name.lower() in there}
+        elif option in ("keep", "drop"):
+            relevant[option] = sorted(name.lower() for name in value if name.lower() in there)
         else:
-            kept[what] = value
-    return {**found, "columns": {what: value for what, value in kept.items() if value}}
+            relevant[option] = value
+    return {**rule, "columns": {option: value for option, value in relevant.items() if value}}
 
 
 def _shown(value: Any) -> str:

@@ -69,13 +69,13 @@ class TablePlacement:
             return TargetTable(
                 name, name, entry["location"], self.is_shared_table(view, name), texts=entry.get("texts")
             )
-        found = self._rules.match_table(table)
+        matched = self._rules.match_table(table)
         self._tables[name] = table
-        if found.rule.is_routed:
+        if matched.rule.is_routed:
             return None
-        location = table_location(found.rule.location or self._location, self._connector, name, table, found.groups)
-        texts = found.build_constants(self._connector, name, table) if found.rule.shard else None
-        return TargetTable(name, name, location, bool(found.rule.shard), texts=texts)
+        location = table_location(matched.rule.location or self._location, self._connector, name, table, matched.groups)
+        texts = matched.build_constants(self._connector, name, table) if matched.rule.shard else None
+        return TargetTable(name, name, location, bool(matched.rule.shard), texts=texts)
 
     def match_rule(self, table: TableId) -> MatchedRule:
         """Return the rule of a table."""
@@ -152,7 +152,7 @@ class TablePlacement:
             target = open_table(where)
             if placed is not None and target.exists() and target.read_rule():
                 continue  # whether it is the rule that the table was made by, its own thread looks
-            made = self.build_projection(
+            projection = self.build_projection(
                 spark,
                 topic,
                 schema,
@@ -160,9 +160,9 @@ class TablePlacement:
                 place=ELSE if placed is None else None,
                 before=view.list_known_columns(topic),
             )
-            target.check_columns([*made.map_column_types(schema), *made.map_flag_types()])
-            target.check_types(made.map_column_types(schema))
-            target.check_layout(made.build_layout())
+            target.check_columns([*projection.map_column_types(schema), *projection.map_flag_types()])
+            target.check_types(projection.map_column_types(schema))
+            target.check_layout(projection.build_layout())
         # of tables without new events nobody knows here what they are called
         unused = (
             self._rules.find_unused_patterns(self._tables.values())

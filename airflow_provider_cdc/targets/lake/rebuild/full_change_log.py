@@ -52,7 +52,7 @@ class FullChangeLog:
         if batch == self.last_batch:
             return self.batches
         return BatchesByTopic(
-            self.changelog, [manifest.batch_contents for manifest in self._kept(batch)], self._dropped
+            self.changelog, [manifest.batch_contents for manifest in self._existing_manifests(batch)], self._dropped
         )
 
     def has_removed_events(self, topic: str) -> bool:
@@ -104,12 +104,12 @@ class FullChangeLog:
             raise self._none(
                 f"Batch {batch} does not exist: the change log of {self.connector} has batches {first} to {last}."
             )
-        kept = self._kept(batch)
+        manifests = self._existing_manifests(batch)
         if time is None:
-            return [manifest.batch_contents for manifest in kept]
-        return self._by(kept, time if time.tzinfo else time.replace(tzinfo=UTC))
+            return [manifest.batch_contents for manifest in manifests]
+        return self._by(manifests, time if time.tzinfo else time.replace(tzinfo=UTC))
 
-    def _kept(self, until: int | None) -> Iterator[Manifest]:
+    def _existing_manifests(self, until: int | None) -> Iterator[Manifest]:
         """Return the manifests up to a batch that are kept.
 
         :raises BatchesRemoved: the last one of them is not there any more
@@ -120,21 +120,21 @@ class FullChangeLog:
 
     def _by(self, manifests: Iterator[Manifest], time: datetime) -> list[BatchContents]:
         """Return the batches up to the last one that was committed by a time."""
-        found, by, first = list[BatchContents](), 0, ""
+        contents, by, first = list[BatchContents](), 0, ""
         for count, manifest in enumerate(manifests, start=1):
             first = first or manifest.created_at
-            found.append(manifest.batch_contents)
+            contents.append(manifest.batch_contents)
             if datetime.fromisoformat(manifest.created_at) <= time:
                 by = count
         if not by:
             raise self._none(
                 f"No batch of {self.connector} was committed by {time.isoformat()}: the first batch was committed at {first}."
             )
-        return found[:by]
+        return contents[:by]
 
-    def _none(self, what: str) -> ConfigError:
+    def _none(self, problem: str) -> ConfigError:
         return ConfigError(
-            what,
+            problem,
             safe="No table was changed.",
             remedy=f"run `{format_cdc_command('batches', self.connector)}` to list the batches with their positions and times",
         )

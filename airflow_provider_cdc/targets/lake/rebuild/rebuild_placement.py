@@ -167,7 +167,7 @@ class InPlaceRebuild(RebuildStrategy):
         return from_the_beginning(target, pending, marker, self._route, shape)
 
     def find_last_batch(self, target: Target, table: TargetTable) -> int | None:
-        owner, known = self._owner(table), self._places.made_before(table)
+        owner, was_made = self._owner(table), self._places.made_before(table)
         if table.shared:
             raise TargetError(
                 f"The table of {table.topic} is shared by several topics, and only the apply builds such tables.",
@@ -176,11 +176,13 @@ class InPlaceRebuild(RebuildStrategy):
                 remedy=f"move the table away and {_APPLY}; or build the rows of one topic at another location with --to",
             )
         if not target.exists():
-            found = target.find_foreign_content(owner)
-            if known and not found:
+            foreign_content = target.find_foreign_content(owner)
+            if was_made and not foreign_content:
                 return None
-            what = f"The table of {table.topic} does not exist" + (f", but {found}" if found else "")
-            raise TargetError(f"{what}.", where=target.location, safe=_UNTOUCHED, remedy=_APPLY)
+            problem = f"The table of {table.topic} does not exist" + (
+                f", but {foreign_content}" if foreign_content else ""
+            )
+            raise TargetError(f"{problem}.", where=target.location, safe=_UNTOUCHED, remedy=_APPLY)
         if owner.is_but_for_its_log(there := target.read_owner()):
             raise another_log(target, owner, there)
         if there != owner:
@@ -225,8 +227,8 @@ class SeparateRebuild(RebuildStrategy):
     def find_last_batch(self, target: Target, table: TargetTable) -> int | None:
         owner = self._owner(table)
         if not target.exists():
-            if found := target.find_foreign_content(owner):
-                raise _taken(target, table, found)
+            if foreign_content := target.find_foreign_content(owner):
+                raise _taken(target, table, foreign_content)
             return None
         batch = target.read_marker(owner.application_name)
         if target.read_owner() != owner.recorded_owner or table.shared:
@@ -239,9 +241,9 @@ class SeparateRebuild(RebuildStrategy):
         return batch
 
 
-def _taken(target: TargetIdentity, table: TargetTable, found: str, more: str = "") -> TargetError:
+def _taken(target: TargetIdentity, table: TargetTable, content: str, more: str = "") -> TargetError:
     return TargetError(
-        f"The table of {table.topic} cannot be built at this location: {found}.",
+        f"The table of {table.topic} cannot be built at this location: {content}.",
         where=target.location,
         safe="Nothing was changed there.",
         remedy=f"give another location with --to, or move the existing files away{more}",
@@ -253,17 +255,17 @@ def match_table_columns(rows: DataFrame, target: Target, owner: Owner) -> DataFr
 
     :raises TargetError: the table has other columns, or a column has no room for its values
     """
-    given = {f.name.lower(): (f.name, f.dataType.simpleString()) for f in rows.schema.fields}
+    columns = {f.name.lower(): (f.name, f.dataType.simpleString()) for f in rows.schema.fields}
     selected, problems = [], []
     for name, there in target.read_column_types().items():
-        column, type_ = given.pop(name.lower(), ("", ""))
+        column, type_ = columns.pop(name.lower(), ("", ""))
         if not column:
             problems.append(f"the change log no longer has a column {name}")
         elif find_common_type(type_, there) != there:
             problems.append(f"column {name} has the type {there} in the table and {type_} in the change log")
         else:
             selected.append(F.col(quote_name(column)).cast(there).alias(name))
-    problems += [f"the table has no column {name}" for name, _ in given.values()]
+    problems += [f"the table has no column {name}" for name, _ in columns.values()]
     if problems:
         raise TargetError(
             f"The table of {owner.topic} cannot be built in its place: {'; '.join(problems)}.",

@@ -60,14 +60,14 @@ class RebuildTargets:
         return min(max(self.applied, whole.batches.first) if self.applied else whole.last_batch, whole.last_batch)
 
     def resolve_tables(
-        self, spark: SparkSession, names: Sequence[str], whole: FullChangeLog, until: int, *, anew: bool
+        self, spark: SparkSession, names: Sequence[str], whole: FullChangeLog, until: int, *, only_new: bool
     ) -> list[TargetTable]:
         """Resolve the names that people give to tables.
 
         :param names: topics, tables of the source, or of a topic with a route the name or the location of one of its tables
         :param whole: the change log
         :param until: the last batch whose rows decide which tables a route makes
-        :param anew: those alone that an apply of these batches makes where nothing is, not also those that are known
+        :param only_new: those alone that an apply of these batches makes where nothing is, not also those that are known
         :raises ConfigError: there is no such table
         :raises BatchesRemoved: it cannot be built any more
         """
@@ -80,13 +80,13 @@ class RebuildTargets:
                 safe="No table was changed.",
                 remedy=f"use one of these topics: {', '.join(sorted(whole.batches.topics)[:20])}",
             )
-        found: dict[str, TargetTable] = {}
+        selected: dict[str, TargetTable] = {}
         for name in names:
             tables = [single[name]] if name not in topics else self._of(spark, topics[name], whole, until)
-            if not anew and name in topics:
+            if not only_new and name in topics:
                 tables += [t for t in self._reported() if t.topic == topics[name]]
-            found |= {table.name: table for table in tables}
-        return list(found.values())
+            selected |= {table.name: table for table in tables}
+        return list(selected.values())
 
     def _refuse_removed(self, names: Sequence[str], whole: FullChangeLog) -> None:
         """Reject tables whose events are removed from the change log.
@@ -94,20 +94,20 @@ class RebuildTargets:
         :raises BatchesRemoved: everything that the change log had of one of these tables is removed
         """
         gone = (whole.mark.topics or {}) if whole.mark is not None else {}
-        for topic, one in gone.items():
-            if whole.mark is not None and {topic, str(one.table)} & {*names}:
-                where = self._placement.describe_locations(topic, one.table)
+        for topic, entry in gone.items():
+            if whole.mark is not None and {topic, str(entry.table)} & {*names}:
+                where = self._placement.describe_locations(topic, entry.table)
                 raise unbuildable_error(self._connector, whole.mark, topic, 0, new=True, base=0, where=where)
 
     def _of(self, spark: SparkSession, topic: str, whole: FullChangeLog, until: int) -> list[TargetTable]:
         """Return the tables of a topic; of one with a route, those to which any row ever went."""
         table = whole.batches.find_table(topic)
         assert table is not None
-        found = self._placement.match_rule(table)
-        if not found.rule.is_routed:
-            location = found.rule.location or self._location
-            at = table_location(location, self._connector, topic, table, found.groups)
-            return [TargetTable(topic, topic, at, bool(found.rule.shard))]
+        matched = self._placement.match_rule(table)
+        if not matched.rule.is_routed:
+            location = matched.rule.location or self._location
+            at = table_location(location, self._connector, topic, table, matched.groups)
+            return [TargetTable(topic, topic, at, bool(matched.rule.shard))]
         view = BacklogState(
             0, until, [whole.select_batches(until)], reported=False, stands={}, lagging={}, before=whole.mark
         )
@@ -137,7 +137,7 @@ class RebuildTargets:
                 safe="No table was changed.",
                 remedy="use {place} in --to, which differs for each of these tables, for example --to /lake/rebuilt/{table}/{place}",
             )
-        found: dict[str, TargetTable] = {}
+        by_location: dict[str, TargetTable] = {}
         for table in tables:
             moved = self._moved(table, to, whole)
             if moved.location.rstrip("/") == table.location.rstrip("/"):
@@ -146,13 +146,13 @@ class RebuildTargets:
                     safe="No table was changed.",
                     remedy="give another location, or leave out --to to rebuild the table in its place",
                 )
-            if (other := found.setdefault(moved.location, moved)) is not moved:
+            if (other := by_location.setdefault(moved.location, moved)) is not moved:
                 raise ConfigError(
                     f"The tables of {other.name} and {table.name} would both be at {moved.location}.",
                     safe="No table was changed.",
                     remedy="use {database} and {table}, or {topic}, in --to",
                 )
-        return list(found.values())
+        return list(by_location.values())
 
     def _moved(self, table: TargetTable, to: str, whole: FullChangeLog) -> TargetTable:
         source = whole.batches.find_table(table.topic)

@@ -29,7 +29,7 @@ NEW_CALENDAR = (dt.date(1900, 1, 1) - dt.date(1970, 1, 1)).days
 _IMAGE, _NUMBER, _NTH = f"{OURS}image", f"{OURS}number", f"{OURS}nth"
 
 
-def locate_rows(there: DataFrame, wanted: MultisetDifference, place: Sequence[str]) -> LocatedRows:
+def locate_rows(there: DataFrame, changes: MultisetDifference, place: Sequence[str]) -> LocatedRows:
     """Find the rows of a table that go: as many of each image as it says.
 
     Those go first that are the same to the sign of each zero, then the first ones by their places.
@@ -38,33 +38,34 @@ def locate_rows(there: DataFrame, wanted: MultisetDifference, place: Sequence[st
     :param place: columns of ``there`` that say where a row is
     :raises AbsentRows: the table has too few
     """
-    others = [name for name in there.columns if name not in (*wanted.column_names, *place)]
-    if not wanted.goes.num_rows:
+    others = [name for name in there.columns if name not in (*changes.column_names, *place)]
+    if not changes.goes.num_rows:
         return LocatedRows(np.zeros(0, np.int64), _nothing(there, place), _nothing(there, others))
-    images = _images(there, wanted)
-    rows = there.where(may_be_among(wanted.goes)).alias("t")
+    images = _images(there, changes)
+    rows = there.where(may_be_among(changes.goes)).alias("t")
     same = [
-        F.col(f"t.{quote_name(name)}").eqNullSafe(F.col(f"g.{_value(i)}")) for i, name in enumerate(wanted.column_names)
+        F.col(f"t.{quote_name(name)}").eqNullSafe(F.col(f"g.{_value(i)}"))
+        for i, name in enumerate(changes.column_names)
     ]
     joined = rows.join(F.broadcast(images).alias("g"), reduce(and_, same))
-    signs = _signs(there, wanted.column_names)
-    asked = [*place, *others, *signs]
-    columns = [F.col(f"t.{quote_name(name)}").alias(f"c{i}") for i, name in enumerate(asked)]
+    signs = _signs(there, changes.column_names)
+    selected = [*place, *others, *signs]
+    columns = [F.col(f"t.{quote_name(name)}").alias(f"c{i}") for i, name in enumerate(selected)]
     columns += [sign.alias(f"s{i}") for i, sign in enumerate(signs.values())]
     equal = Window.partitionBy(_IMAGE, *[f"s{i}" for i in range(len(signs))])
     order = equal.orderBy(*[f"c{i}" for i in range(len(place))])
     ranked = joined.select(_IMAGE, _NUMBER, *columns).withColumn(_NTH, F.row_number().over(order))
     # the first condition has only a constant, so that Spark keeps no more rows than that of an image
-    enough = ranked.where(F.col(_NTH) <= int(wanted.number.max())).where(F.col(_NTH) <= F.col(_NUMBER))
+    enough = ranked.where(F.col(_NTH) <= int(changes.number.max())).where(F.col(_NTH) <= F.col(_NUMBER))
     plain = enough.drop(_NUMBER, *[f"s{i}" for i in range(len(signs))])
     taken = plain.toArrow().sort_by([(_IMAGE, "ascending"), (_NTH, "ascending")])
     image = taken[_IMAGE].to_numpy().astype(np.int64)
-    if (np.bincount(image, minlength=len(wanted.number)) < wanted.number).any():
+    if (np.bincount(image, minlength=len(changes.number)) < changes.number).any():
         raise AbsentRows
-    values = taken.drop_columns([_IMAGE, _NTH]).rename_columns(asked)
+    values = taken.drop_columns([_IMAGE, _NTH]).rename_columns(selected)
     signed = values.select(list(signs))
     if signs:
-        first = _same_first(image, signed, wanted)
+        first = _same_first(image, signed, changes)
         image, values, signed = image[first], values.take(first), signed.take(first)
     return LocatedRows(image, values.select(list(place)), values.select(others), signed)
 
@@ -72,11 +73,11 @@ def locate_rows(there: DataFrame, wanted: MultisetDifference, place: Sequence[st
 def _signs(there: DataFrame, names: Sequence[str]) -> dict[str, Expression]:
     """Column of the table (``t``) whose zeros have signs → the expression that distinguishes them."""
     types = {field.name: field.dataType for field in there.schema.fields}
-    found = {name: sign_of_zeros(F.col(f"t.{quote_name(name)}"), types[name]) for name in names}
-    return {name: sign for name, sign in found.items() if sign is not None}
+    signs = {name: sign_of_zeros(F.col(f"t.{quote_name(name)}"), types[name]) for name in names}
+    return {name: sign for name, sign in signs.items() if sign is not None}
 
 
-def _same_first(image: Numbers, signed: pa.Table, wanted: MultisetDifference) -> Numbers:
+def _same_first(image: Numbers, signed: pa.Table, changes: MultisetDifference) -> Numbers:
     """Choose which of the rows that are equal to an image go, in the order of the images.
 
     As many are chosen as go; those that are the same come before the others.
@@ -86,23 +87,23 @@ def _same_first(image: Numbers, signed: pa.Table, wanted: MultisetDifference) ->
     """
     there = signed.add_column(0, _IMAGE, pa.array(image))
     gone = (
-        wanted.signed.select(signed.column_names)
+        changes.signed.select(signed.column_names)
         .cast(signed.schema)
-        .add_column(0, _IMAGE, pa.array(wanted.signed_image))
+        .add_column(0, _IMAGE, pa.array(changes.signed_image))
     )
-    codes, known = number_rows(there, gone, one_zero=False)
-    quota = np.bincount(known, weights=wanted.signed_number, minlength=int(codes.max(initial=0)) + 1)
+    codes, gone_codes = number_rows(there, gone, one_zero=False)
+    quota = np.bincount(gone_codes, weights=changes.signed_number, minlength=int(codes.max(initial=0)) + 1)
     order = np.lexsort((_nth(codes) >= quota[codes], image))
-    chosen: Numbers = np.sort(order[_nth(image[order]) < wanted.number[image[order]]])
+    chosen: Numbers = np.sort(order[_nth(image[order]) < changes.number[image[order]]])
     return chosen
 
 
 def _nth(codes: Numbers) -> Numbers:
     """For each number, how often it was there before."""
     order = np.argsort(codes, kind="stable")
-    ordered, found = codes[order], np.empty(len(codes), np.int64)
-    found[order] = np.arange(len(codes)) - np.searchsorted(ordered, ordered)
-    return found
+    ordered, nth = codes[order], np.empty(len(codes), np.int64)
+    nth[order] = np.arange(len(codes)) - np.searchsorted(ordered, ordered)
+    return nth
 
 
 def exclude_rows(there: DataFrame, gone: pa.Table) -> DataFrame:
@@ -113,13 +114,13 @@ def exclude_rows(there: DataFrame, gone: pa.Table) -> DataFrame:
     fields = {field.name: field.dataType for field in there.schema.fields}
     plain = [T.StructField(_value(i), fields[name]) for i, name in enumerate(gone.column_names)]
     columns = [F.col(field.name) for field in plain]
-    made: DataFrame = there.sparkSession.createDataFrame(
+    gone_rows: DataFrame = there.sparkSession.createDataFrame(
         gone.rename_columns([field.name for field in plain]), schema=T.StructType(plain)
     )
     signs = _signs(there, gone.column_names)
     of_gone = [sign_of_zeros(F.col(field.name), field.dataType) for field in plain]
     own = [sign.alias(f"s{i}") for i, sign in enumerate(sign for sign in of_gone if sign is not None)]
-    groups = made.select(*columns, *own).groupBy(*columns, *[f"s{i}" for i in range(len(own))])
+    groups = gone_rows.select(*columns, *own).groupBy(*columns, *[f"s{i}" for i in range(len(own))])
     counted = groups.agg(F.count("*").alias(_NUMBER)).alias("g")
     same = [
         F.col(f"t.{quote_name(name)}").eqNullSafe(F.col(f"g.{_value(i)}")) for i, name in enumerate(gone.column_names)
@@ -127,8 +128,8 @@ def exclude_rows(there: DataFrame, gone: pa.Table) -> DataFrame:
     same += [sign.eqNullSafe(F.col(f"g.s{i}")) for i, sign in enumerate(signs.values())]
     joined = there.alias("t").join(F.broadcast(counted), reduce(and_, same), "left")
     of_g = [*(_value(i) for i in range(len(plain))), *(f"s{i}" for i in range(len(own)))]
-    kept = [F.col(f"g.{name}").alias(f"{OURS}g_{name}") for name in of_g]
-    rows = joined.select("t.*", *kept, F.col(f"g.{_NUMBER}"))
+    group_values = [F.col(f"g.{name}").alias(f"{OURS}g_{name}") for name in of_g]
+    rows = joined.select("t.*", *group_values, F.col(f"g.{_NUMBER}"))
     nth = F.row_number().over(Window.partitionBy(*[f"{OURS}g_{name}" for name in of_g]).orderBy(_NUMBER))
     more = rows.where(F.col(_NUMBER).isNotNull()).withColumn(_NTH, nth).where(F.col(_NTH) > F.col(_NUMBER))
     names = [F.col(quote_name(name)) for name in there.columns]
@@ -140,13 +141,13 @@ def _value(number: int) -> str:
     return f"{OURS}v{number}"
 
 
-def _images(there: DataFrame, wanted: MultisetDifference) -> DataFrame:
+def _images(there: DataFrame, changes: MultisetDifference) -> DataFrame:
     """Create a frame of the images, by numbers in the place of names."""
     spark: SparkSession = there.sparkSession
     types = {field.name: field.dataType for field in there.schema.fields}
-    fields = [T.StructField(_value(i), types[name]) for i, name in enumerate(wanted.column_names)]
+    fields = [T.StructField(_value(i), types[name]) for i, name in enumerate(changes.column_names)]
     fields += [T.StructField(name, T.LongType()) for name in (_IMAGE, _NUMBER)]
-    columns = [*wanted.goes.columns, pa.array(np.arange(len(wanted.number))), pa.array(wanted.number)]
+    columns = [*changes.goes.columns, pa.array(np.arange(len(changes.number))), pa.array(changes.number)]
     return spark.createDataFrame(pa.table(columns, names=[f.name for f in fields]), schema=T.StructType(fields))
 
 

@@ -54,7 +54,7 @@ def last_per_key(
     carried: Collection[str] = (),
     *,
     stays: bool = False,
-    anew: bool = False,
+    recreated: bool = False,
 ) -> DataFrame:
     """Reduce events to the one with the highest number of each key; without that number.
 
@@ -63,13 +63,13 @@ def last_per_key(
     :param sparse: columns that events may lack
     :param carried: those among them that also creates and reads leave as they are, and that have the image before a delete
     :param stays: whether a row that is deleted stays in the table, and what comes under its key continues it
-    :param anew: whether :data:`ANEW` is wanted
+    :param recreated: whether :data:`ANEW` is wanted
     """
     groups, moves = rows.groupBy(*map(quote_name, key)), FROM in rows.columns
-    more, told = ([F.max(F.col(OP) == "d").alias(ANEW)], [F.col(ANEW)]) if anew else ([], [])
+    more, recreated_columns = ([F.max(F.col(OP) == "d").alias(ANEW)], [F.col(ANEW)]) if recreated else ([], [])
     if not sparse:
         last = _newest([c for c in rows.columns if c != SEQ]).alias(_LAST)
-        return groups.agg(last, *more).select(f"{_LAST}.*", *told)
+        return groups.agg(last, *more).select(f"{_LAST}.*", *recreated_columns)
     # what is grouped by has lost the sign of its zeros
     others = [c for c in rows.columns if c not in (SEQ, KEPT, FROM, *sparse)]
     last = _newest(others).alias(_LAST)
@@ -80,13 +80,13 @@ def last_per_key(
         else:
             by_row.append(_last_value(c, moves=moves).alias(f"{_VALUE}{i}"))
     if not moves:
-        return _shown(groups.agg(last, *more, *by_key, *by_row), others, sparse, *told)
+        return _shown(groups.agg(last, *more, *by_key, *by_row), others, sparse, *recreated_columns)
     rows = identify_rows(rows, key).localCheckpoint()
     ended = rows.groupBy(*map(quote_name, key)).agg(last, *more, *by_key, F.max_by(ROW, SEQ).alias(ROW)).alias("e")
-    known = rows.where(F.col(OP) != "d").groupBy(ROW).agg(F.count("*"), *by_row).alias("k")
+    row_values = rows.where(F.col(OP) != "d").groupBy(ROW).agg(F.count("*"), *by_row).alias("k")
     same = F.col(f"e.{ROW}").eqNullSafe(F.col(f"k.{ROW}"))
-    joined = ended.join(known, same, "left").drop(F.col(f"k.{ROW}"))
-    return _shown(joined, others, sparse, F.col(f"{ROW}.key").alias(ORIGIN), *told)
+    joined = ended.join(row_values, same, "left").drop(F.col(f"k.{ROW}"))
+    return _shown(joined, others, sparse, F.col(f"{ROW}.key").alias(ORIGIN), *recreated_columns)
 
 
 def begun_anew(rows: DataFrame) -> DataFrame:
@@ -136,12 +136,12 @@ def _last_carried(column: str, *, moves: bool, stays: bool) -> Expression:
 
 def _shown(picked: DataFrame, others: Sequence[str], sparse: Sequence[str], *more: Expression) -> DataFrame:
     values = {c: F.col(f"{_VALUE}{i}") for i, c in enumerate(sparse)}
-    kept = [F.when(value.isNull(), F.lit(c)) for c, value in values.items()]
+    kept_names = [F.when(value.isNull(), F.lit(c)) for c, value in values.items()]
     unknown = [F.when(value["lacks"], F.lit(c)) for c, value in values.items()]
     return picked.select(
         *[F.col(f"{_LAST}.{quote_name(c)}").alias(c) for c in others],
         *[value["v"].alias(c) for c, value in values.items()],
-        F.array_compact(F.array(*kept)).alias(KEPT),
+        F.array_compact(F.array(*kept_names)).alias(KEPT),
         F.array_compact(F.array(*unknown)).alias(UNKNOWN),
         *more,
     )
@@ -184,8 +184,8 @@ def identify_rows(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
             break
     first = links.select(F.col("t").alias(_OLD), F.struct("at", "key").alias(_VALUES))
     own = F.struct(F.col(_LIFE).alias("at"), whole.alias("key"))
-    found = rows.join(first, F.col(_LIFE) == F.col(_OLD), "left")
-    return found.withColumn(ROW, F.coalesce(_VALUES, own)).drop(_OLD, _VALUES, _LIFE)
+    identified = rows.join(first, F.col(_LIFE) == F.col(_OLD), "left")
+    return identified.withColumn(ROW, F.coalesce(_VALUES, own)).drop(_OLD, _VALUES, _LIFE)
 
 
 def inherit_values(
@@ -206,14 +206,14 @@ def inherit_values(
     old = there.select(
         F.struct(*[F.col(quote_name(c)) for c in key]).alias(_OLD), F.struct(*map(quote_name, sparse)).alias(_VALUES)
     )
-    wanted = rows.where(_MOVED).select(F.col(ORIGIN))
+    origins = rows.where(_MOVED).select(F.col(ORIGIN))
     # a merge reads its rows twice, and may not see two states of the table
-    found = old.join(wanted, F.col(_OLD).eqNullSafe(F.col(ORIGIN)), "left_semi").localCheckpoint()
-    joined = rows.join(found, F.col(_MOVED) & (F.col(ORIGIN) == F.col(_OLD)), "left")
+    old_values = old.join(origins, F.col(_OLD).eqNullSafe(F.col(ORIGIN)), "left_semi").localCheckpoint()
+    joined = rows.join(old_values, F.col(_MOVED) & (F.col(ORIGIN) == F.col(_OLD)), "left")
     columns = []
     for name in rows.columns:
         if name == KEPT:
-            stays = F.filter(KEPT, lambda one: one.isin(*carried)) if carried else F.array().cast("array<string>")
+            stays = F.filter(KEPT, lambda column: column.isin(*carried)) if carried else F.array().cast("array<string>")
             columns.append(F.when(F.col(_MOVED), stays).otherwise(F.col(KEPT)).alias(KEPT))
         elif name in sparse:
             takes = F.col(_MOVED) & F.array_contains(KEPT, F.lit(name))

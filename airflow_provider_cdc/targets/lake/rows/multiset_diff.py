@@ -71,14 +71,14 @@ class MultisetDifference:
 
     def build_removed_rows(self, taken: LocatedRows) -> pa.Table:
         """Return the rows that go, with all their columns and places."""
-        found = self.goes.take(pa.array(taken.image))
+        rows = self.goes.take(pa.array(taken.image))
         if taken.signed is not None:
             for name, values in zip(taken.signed.column_names, taken.signed.columns, strict=True):
-                found = found.set_column(found.column_names.index(name), found.schema.field(name), values)
+                rows = rows.set_column(rows.column_names.index(name), rows.schema.field(name), values)
         for part in (taken.others, taken.places):
             for field, values in zip(part.schema, part.columns, strict=True):
-                found = found.append_column(field, values)
-        return found
+                rows = rows.append_column(field, values)
+        return rows
 
     def build_added_rows(self, taken: LocatedRows) -> pa.Table:
         """Return the rows that come.
@@ -89,10 +89,10 @@ class MultisetDifference:
             return self._comes
         new = self._root < 0
         at = pa.array(np.searchsorted(taken.image, self._root) + self._nth, mask=new)
-        found = self._comes
+        rows = self._comes
         for name in taken.others.column_names:
-            found = found.append_column(taken.others.schema.field(name), taken.others[name].take(at))
-        return found
+            rows = rows.append_column(taken.others.schema.field(name), taken.others[name].take(at))
+        return rows
 
 
 def compute_difference(changes: pa.Table, *, follow: bool = False) -> MultisetDifference:
@@ -149,7 +149,7 @@ def _followed(images: pa.Table, sign: Numbers, seq: Numbers) -> MultisetDifferen
             gone.append(at)
     first, numbers = _first(codes), sorted(taken)
     order = {code: number for number, code in enumerate(numbers)}
-    rows = [one for of_image in left.values() for one in of_image]
+    rows = [entry for of_image in left.values() for entry in of_image]
     return MultisetDifference(
         images.take(first[np.array(numbers, np.int64)]),
         np.array([taken[code] for code in numbers], np.int64),

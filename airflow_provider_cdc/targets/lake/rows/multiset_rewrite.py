@@ -138,8 +138,8 @@ def expand_row_counts(rows: DataFrame, columns: list[str]) -> DataFrame:
 
 def _signs(rows: DataFrame, columns: Sequence[str]) -> list[Expression]:
     """Build the :data:`_SIGN` columns, which distinguish zeros that are equal."""
-    found = [sign_of_zeros(F.col(quote_name(column)), rows.schema[column].dataType) for column in columns]
-    return [sign.alias(f"{_SIGN}{i}") for i, sign in enumerate(sign for sign in found if sign is not None)]
+    signs = [sign_of_zeros(F.col(quote_name(column)), rows.schema[column].dataType) for column in columns]
+    return [sign.alias(f"{_SIGN}{i}") for i, sign in enumerate(sign for sign in signs if sign is not None)]
 
 
 def _left_of_equal(rows: DataFrame, names: list[str]) -> DataFrame:

@@ -22,7 +22,7 @@ def build_merged_table(there: DataFrame, rows: DataFrame, key: tuple[str, ...], 
     same = reduce(and_, [F.col(f"t.{quote_name(c)}").eqNullSafe(F.col(f"s.{quote_name(c)}")) for c in key])
     if ANEW in rows.columns:
         same &= ~F.col(f"s.{ANEW}")
-    kept, op = KEPT in rows.columns, F.col(f"s.{OP}")
+    has_kept, op = KEPT in rows.columns, F.col(f"s.{OP}")
     columns = []
     for name in there.columns:
         old = F.col(f"t.{quote_name(name)}")
@@ -30,7 +30,7 @@ def build_merged_table(there: DataFrame, rows: DataFrame, key: tuple[str, ...], 
             columns.append(old.alias(name))
             continue
         stays = op.isNull()
-        if kept:
+        if has_kept:
             stays |= F.array_contains(f"s.{KEPT}", F.lit(name))
         columns.append(F.when(stays, old).otherwise(F.col(f"s.{quote_name(name)}")).alias(name))
     joined = there.alias("t").join(rows.alias("s"), same, "full_outer")

@@ -28,36 +28,36 @@ def of_an_outbox(rule: TableRule, schema: TableSchema) -> TableRule:
     """
     assert rule.outbox is not None
     keep, rename = list[str](), dict[str, str]()
-    for column, alias in _found(rule.outbox, schema):
+    for column, alias in _find_columns(rule.outbox, schema):
         if column not in keep:
             keep.append(column)
             rename[column] = alias
-    told = {} if rule.outbox.timestamp else {"timestamp": "commit_ts"}
-    columns = ColumnRules(keep=tuple(keep), rename=rename, metadata=told)
+    metadata = {} if rule.outbox.timestamp else {"timestamp": "commit_ts"}
+    columns = ColumnRules(keep=tuple(keep), rename=rename, metadata=metadata)
     return rule.model_copy(update={"mode": "log", "columns": columns})
 
 
 def payload_fields(outbox: Outbox, schema: TableSchema) -> dict[str, RuleExpression]:
     """Columns that are no column of the outbox alone: those named twice, and the payload's members."""
-    made, seen = dict[str, RuleExpression](), set[str]()
-    for column, alias in _found(outbox, schema):
-        if column in seen:
+    fields, used = dict[str, RuleExpression](), set[str]()
+    for column, alias in _find_columns(outbox, schema):
+        if column in used:
             type_ = spark_type(schema.get_column(column).type)
             again = partial(F.col, quote_name(column))
-            made[alias] = RuleExpression(quote_name(column), type_, frozenset({column}), made=again)
-        seen.add(column)
+            fields[alias] = RuleExpression(quote_name(column), type_, frozenset({column}), made=again)
+        used.add(column)
     payload = next((c.name for c in schema.columns if c.name.lower() == outbox.payload.lower()), None)
     if outbox.expand and payload is not None:
-        made[FIELDS] = RuleExpression(
+        fields[FIELDS] = RuleExpression(
             f"from_json({quote_name(payload)}, '{_MAP}')",
             _MAP,
             frozenset({payload}),
             made=lambda: F.from_json(F.col(quote_name(payload)), _MAP),
         )
-    return made
+    return fields
 
 
-def _found(outbox: Outbox, schema: TableSchema) -> list[tuple[str, str]]:
+def _find_columns(outbox: Outbox, schema: TableSchema) -> list[tuple[str, str]]:
     """Column as the table spells it, and its alias."""
     there = {name.lower(): name for name in schema.column_names}
     return [(there[c.lower()], alias) for _, c, alias in outbox.list_columns(schema.column_names) if c.lower() in there]

@@ -152,15 +152,15 @@ class Projection:
         """Return the shape of rows of another schema version that the batches begin with, or go through."""
         if version not in self.versions:
             return self
-        left = {name: one for name, one in self.left.items() if one.until <= version}
+        left = {name: retired for name, retired in self.left.items() if retired.until <= version}
         return replace(self, variants=self.versions[version], left=left)
 
     def format_recorded_rule(self) -> str:
         """Format the rule as its table records it; empty if it says nothing about the table."""
         meaning = {**self.rule.to_comparable_form(), **self.place}
         # which texts these are, only the pattern says, which may be changed; a shared table has those of each topic
-        given, groups = self.rule.constant_columns, self.places.keys()
-        texts = {name: text for name, text in self.constants.items() if names_in(given[name]) - groups}
+        patterns, groups = self.rule.constant_columns, self.places.keys()
+        texts = {name: text for name, text in self.constants.items() if names_in(patterns[name]) - groups}
         if texts and not self.shard_column:
             meaning["texts"] = texts
         return json.dumps(meaning, sort_keys=True, ensure_ascii=False) if meaning else ""
@@ -184,8 +184,8 @@ class Projection:
         columns = self.rule.columns
         keep, drop = lower_names(columns.keep), lower_names(columns.drop)
         rename = {old.lower(): new for old, new in columns.rename.items()}
-        wanted = [n for n in schema.column_names if n.lower() not in drop and (not keep or n.lower() in keep)]
-        return {name: self.variants.get(name) or rename.get(name.lower(), name) for name in wanted}
+        selected = [n for n in schema.column_names if n.lower() not in drop and (not keep or n.lower() in keep)]
+        return {name: self.variants.get(name) or rename.get(name.lower(), name) for name in selected}
 
     def map_column_name(self, column: str) -> str | None:
         """Return the name of a column of the source, of any version, in the table."""
@@ -212,8 +212,8 @@ class Projection:
             **dict.fromkeys(self.rule.shard, "string"),
             **self.map_source_types(schema),
             **dict.fromkeys(self.rule.columns.constant, "string"),
-            **{name: _TYPES[what] for name, what in self.rule.metadata_columns.items()},
-            **{name: found.type for name, found in self.left.items()},
+            **{name: _TYPES[metadata] for name, metadata in self.rule.metadata_columns.items()},
+            **{name: retired.type for name, retired in self.left.items()},
         }
 
     def map_source_types(self, schema: TableSchema) -> dict[str, str]:
@@ -224,7 +224,7 @@ class Projection:
             or (VARIANT if old == self.documents else spark_type(schema.get_column(old).type))
             for old, new in self.map_column_names(schema).items()
         }
-        return {**mapped, **{name: found.type for name, found in self.computed.items()}}
+        return {**mapped, **{name: expression.type for name, expression in self.computed.items()}}
 
     def map_flag_types(self) -> dict[str, str]:
         """Columns that the mode keeps up to date itself."""
@@ -234,8 +234,8 @@ class Projection:
         """Return the comments that the source has for the table and its columns."""
         if self.shard_column:
             return NO_COMMENTS  # each of its tables may say something else
-        said = {new: schema.get_column(old).declared.comment for old, new in self.map_column_names(schema).items()}
-        return TableComments(schema.comment or "", {name: text for name, text in said.items() if text})
+        comments = {new: schema.get_column(old).declared.comment for old, new in self.map_column_names(schema).items()}
+        return TableComments(schema.comment or "", {name: text for name, text in comments.items() if text})
 
     def list_sparse_columns(self, left_out: Sequence[str], schema: TableSchema) -> list[str]:
         """Columns of the table whose values some events leave out.
@@ -249,13 +249,13 @@ class Projection:
         needed: list[tuple[str, RowCondition]] = [(self.filter.rule_option, self.filter)] if self.filter else []
         if self.mode != "log":
             needed += list(self.computed.items())
-        for what, found in needed:
-            if lacking := sorted(found.needs & missing):
-                raise self._lacks(schema, f"{what} needs column {lacking[0]}")
-        kept = [names[c] for c in left_out if c in names]
-        if kept and self.filter and self.mode != "log":
+        for option, condition in needed:
+            if lacking := sorted(condition.needs & missing):
+                raise self._lacks(schema, f"{option} needs column {lacking[0]}")
+        kept_names = [names[c] for c in left_out if c in names]
+        if kept_names and self.filter and self.mode != "log":
             raise self._lacks(
-                schema, f"a row that newly passes the {self.filter.rule_option} would lack its value of {kept[0]}"
+                schema, f"a row that newly passes the {self.filter.rule_option} would lack its value of {kept_names[0]}"
             )
         return self.left_out(left_out, schema)
 
@@ -263,14 +263,18 @@ class Projection:
         """Return whether something of the table follows from the values that updates give a column of the source."""
         if self.rule.outbox is not None:  # it has nothing of updates
             return False
-        found = [*self.computed.values(), *([self.filter] if self.filter else [])]
-        return column in self.map_column_names(schema) or any(column in one.needs for one in found)
+        conditions = [*self.computed.values(), *([self.filter] if self.filter else [])]
+        return column in self.map_column_names(schema) or any(column in condition.needs for condition in conditions)
 
     def left_out(self, columns: Sequence[str], schema: TableSchema) -> list[str]:
         """Columns of the table whose values follow from some columns of the source, which events leave out."""
         names, missing = self.map_column_names(schema), set(columns)
-        kept = [names[c] for c in columns if c in names]
-        return kept + [name for name, found in self.computed.items() if found.needs & missing] + [*self.retired_columns]
+        sparse = [names[c] for c in columns if c in names]
+        return (
+            sparse
+            + [name for name, expression in self.computed.items() if expression.needs & missing]
+            + [*self.retired_columns]
+        )
 
     def _lacks(self, schema: TableSchema, why: str) -> TargetError:
         return TargetError(
@@ -294,92 +298,92 @@ class Projection:
     @property
     def needed_metadata(self) -> set[str]:
         """The metadata that has to be read of events besides their rows."""
-        wanted = set(self.rule.metadata_columns.values())
+        metadata = set(self.rule.metadata_columns.values())
         if self.mode == "log" and self.filter:
-            wanted.add("unavailable")
-        return wanted | ({"commit_ts"} if self.mode in ("soft_delete", "history") else set())
+            metadata.add("unavailable")
+        return metadata | ({"commit_ts"} if self.mode in ("soft_delete", "history") else set())
 
-    def project_events(self, found: DataFrame, schema: TableSchema, left_out: Sequence[str]) -> DataFrame:
+    def project_events(self, events: DataFrame, schema: TableSchema, left_out: Sequence[str]) -> DataFrame:
         """Events with the columns of the table.
 
-        :param found: events with the columns of the source; with ``META`` columns as :attr:`needed_metadata` asks for
+        :param events: events with the columns of the source; with ``META`` columns as :attr:`needed_metadata` asks for
         """
         if self.is_identity:
-            return found
+            return events
         passes = F.coalesce(self.filter.build_expression(), F.lit(col=False)) if self.filter else F.lit(col=True)
         op = F.col(OP)
         if self.rule.outbox is not None:
-            found = found.where(op.isin("c", "r"))
+            events = events.where(op.isin("c", "r"))
         if self.filter and self.mode in ("current", "history"):
             op = F.when(passes, op).otherwise(F.lit("d"))
         if self.filter and self.mode == "log":
             # of a delete that does not tell whether its row passed
             lacks = [F.array_contains(f"{META}unavailable", F.lit(c)) for c in sorted(self.filter.needs & {*left_out})]
             unknown = (F.col(OP) == "d") & reduce(or_, lacks, F.lit(col=False))
-            found = found.where(passes | unknown | (F.col(OP) == "t"))
+            events = events.where(passes | unknown | (F.col(OP) == "t"))
         columns = [F.col(SEQ), op.alias(OP)]
         columns += [value.alias(name) for name, value in self._row(schema, self._telling(schema, left_out)).items()]
         if self.mode in ("soft_delete", "history"):
             columns.append(F.col(COMMITTED))
         if self.mode == "soft_delete":
             columns.append(passes.alias(PASSES))
-        if KEPT in found.columns:
-            columns.append(self._kept(KEPT, schema, left_out).alias(KEPT))
-        if FROM in found.columns:
+        if KEPT in events.columns:
+            columns.append(self._kept_names(KEPT, schema, left_out).alias(KEPT))
+        if FROM in events.columns:
             columns.append(self._from(schema).alias(FROM))
-        return found.select(*columns)
+        return events.select(*columns)
 
-    def project_images(self, found: DataFrame, schema: TableSchema, *others: str | Expression) -> DataFrame:
+    def project_images(self, images: DataFrame, schema: TableSchema, *others: str | Expression) -> DataFrame:
         """Row images of a table without a key, with the columns of the table; those that do not pass the filter are not there."""
         if self.is_identity:
-            return found
+            return images
         if self.filter:
-            found = found.where(F.coalesce(self.filter.build_expression(), F.lit(col=False)))
-        row = self._row(schema, lambda what: F.lit(None))
-        return found.select(*[value.alias(name) for name, value in row.items()], *others)
+            images = images.where(F.coalesce(self.filter.build_expression(), F.lit(col=False)))
+        row = self._row(schema, lambda metadata: F.lit(None))
+        return images.select(*[value.alias(name) for name, value in row.items()], *others)
 
-    def project_current_rows(self, found: DataFrame, schema: TableSchema) -> DataFrame:
+    def project_current_rows(self, rows: DataFrame, schema: TableSchema) -> DataFrame:
         """Project rows that the source has to the columns of the table.
 
         They are what :meth:`project_events` makes of the last event of each. Columns that describe events are NULL.
 
-        :param found: with the columns of the source; with :data:`~airflow_provider_cdc.targets.lake.rows.last_event_per_key.UNKNOWN` where values are not known
+        :param rows: with the columns of the source; with :data:`~airflow_provider_cdc.targets.lake.rows.last_event_per_key.UNKNOWN` where values are not known
         """
-        if self.is_identity or UNKNOWN not in found.columns:
-            return self.project_images(found, schema)
-        return self.project_images(found, schema, self._kept(UNKNOWN, schema, schema.column_names).alias(UNKNOWN))
+        if self.is_identity or UNKNOWN not in rows.columns:
+            return self.project_images(rows, schema)
+        return self.project_images(rows, schema, self._kept_names(UNKNOWN, schema, schema.column_names).alias(UNKNOWN))
 
-    def _row(self, schema: TableSchema, told: Callable[[str], Expression]) -> dict[str, Expression]:
+    def _row(self, schema: TableSchema, metadata_value: Callable[[str], Expression]) -> dict[str, Expression]:
         """Column of the table → its value."""
         types = self.map_column_types(schema)
         values = {new: F.col(quote_name(old)) for old, new in self.map_column_names(schema).items()}
         if (name := self.map_column_names(schema).get(self.documents, "")) and types[name] == VARIANT:
             values[name] = as_variant(values[name])
-        values |= {name: found.build_expression() for name, found in self.computed.items()}
+        values |= {name: expression.build_expression() for name, expression in self.computed.items()}
         values |= {name: F.lit(text) for name, text in self.constants.items()}
-        values |= {name: told(what) for name, what in self.rule.metadata_columns.items()}
+        values |= {name: metadata_value(metadata) for name, metadata in self.rule.metadata_columns.items()}
         values |= {name: F.col(quote_name(f"{LEFT}{name}")) for name in self.left}
         return {name: values[name].cast(type_) for name, type_ in types.items()}
 
     def _telling(self, schema: TableSchema, left_out: Sequence[str]) -> Callable[[str], Expression]:
-        def told(what: str) -> Expression:
-            if what in self.places:
-                return F.lit(self.places[what])
-            if what == "unavailable":
-                return self._kept(f"{META}{what}", schema, left_out)
-            return F.col({"op": OP, "seq": SEQ}.get(what, f"{META}{what}"))
+        def metadata_value(metadata: str) -> Expression:
+            if metadata in self.places:
+                return F.lit(self.places[metadata])
+            if metadata == "unavailable":
+                return self._kept_names(f"{META}{metadata}", schema, left_out)
+            return F.col({"op": OP, "seq": SEQ}.get(metadata, f"{META}{metadata}"))
 
-        return told
+        return metadata_value
 
-    def _kept(self, column: str, schema: TableSchema, left_out: Sequence[str]) -> Expression:
+    def _kept_names(self, column: str, schema: TableSchema, left_out: Sequence[str]) -> Expression:
         """Names of the table's columns whose values an event leaves out.
 
         :param column: the one with the source's names
         """
         names = self.map_column_names(schema)
         of = [F.when(F.array_contains(column, F.lit(c)), F.lit(names[c])) for c in left_out if c in names]
-        for name, found in self.computed.items():
-            if lacking := [F.array_contains(column, F.lit(c)) for c in left_out if c in found.needs]:
+        for name, expression in self.computed.items():
+            if lacking := [F.array_contains(column, F.lit(c)) for c in left_out if c in expression.needs]:
                 of.append(F.when(reduce(or_, lacking), F.lit(name)))
         of += [F.when(F.array_contains(column, F.lit(f"{LEFT}{name}")), F.lit(name)) for name in self.retired_columns]
         return F.array_compact(F.array(*of)).cast("array<string>") if of else F.array().cast("array<string>")
@@ -395,13 +399,13 @@ WHOLE = Projection()
 """The table is as the source has it."""
 
 
-def laid_out_by(given: str) -> str:
+def laid_out_by(layout: str) -> str:
     """Return the column of a partition or cluster.
 
     >>> laid_out_by("bucket(16, id)"), laid_out_by("country")
     ('id', 'country')
     """
-    return given[given.find("(") + 1 : -1].rpartition(",")[2].strip() if given.endswith(")") else given
+    return layout[layout.find("(") + 1 : -1].rpartition(",")[2].strip() if layout.endswith(")") else layout
 
 
 def lower_names(names: Iterable[str]) -> set[str]:

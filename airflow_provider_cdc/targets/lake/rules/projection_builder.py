@@ -72,23 +72,23 @@ def build_projection(
     if rule.outbox is not None:
         _check_outbox(Projection(rule), schema, strict=strict)
         rule = of_an_outbox(rule, schema)
-    found = Projection(rule, constants, places)
-    _check_names(found, schema, lower_names(before) if strict else None)
+    base = Projection(rule, constants, places)
+    _check_names(base, schema, lower_names(before) if strict else None)
     computed = {
-        name: _computed(spark, found, schema, f"columns.computed.{name}", sql)
+        name: _computed(spark, base, schema, f"columns.computed.{name}", sql)
         for name, sql in rule.columns.computed.items()
     }
     if rule.outbox is not None:
         computed |= payload_fields(rule.outbox, schema)
-    where: RowCondition | None = _condition(spark, found, schema, "filter", rule.filter)
+    where: RowCondition | None = _condition(spark, base, schema, "filter", rule.filter)
     if place is not None:
         going = build_routing(spark, matched, schema)
         where = RouteCondition(going, place, where)
     recorded = {} if place is None else place.describe_meaning(rule)
-    made = Projection(rule, constants, places, computed, where, recorded, documents=schema.variant_column)
-    _check_types(spark, made, schema, strict=strict)
-    _check_key(made, schema)
-    return made
+    projection = Projection(rule, constants, places, computed, where, recorded, documents=schema.variant_column)
+    _check_types(spark, projection, schema, strict=strict)
+    _check_key(projection, schema)
+    return projection
 
 
 def build_routing(spark: SparkSession, matched: MatchedRule, schema: TableSchema) -> CheckedRoute:
@@ -96,16 +96,16 @@ def build_routing(spark: SparkSession, matched: MatchedRule, schema: TableSchema
 
     :raises ConfigError: the route does not fit the table
     """
-    rule, found = matched.rule, Projection(matched.rule)
+    rule, projection = matched.rule, Projection(matched.rule)
     if rule.outbox is not None:
-        return CheckedRoute((CheckedRouteStep(None, _by_column(found, schema, rule.outbox.by)),))
+        return CheckedRoute((CheckedRouteStep(None, _by_column(projection, schema, rule.outbox.by)),))
     steps = []
     for number, step in enumerate(rule.route, start=1):
-        when = _condition(spark, found, schema, f"route: step {number}: when", step.when)
-        by = None if step.by is None else _analyzed(spark, found, schema, f"route: step {number}: by", step.by)
+        when = _condition(spark, projection, schema, f"route: step {number}: when", step.when)
+        by = None if step.by is None else _analyzed(spark, projection, schema, f"route: step {number}: by", step.by)
         if by is not None and by.type.startswith(_NO_TEXTS):
             raise _wrong(
-                found, schema, f"route: step {number}: by has the type {by.type}, which cannot be used as text"
+                projection, schema, f"route: step {number}: by has the type {by.type}, which cannot be used as text"
             )
         steps.append(CheckedRouteStep(when, by))
     return CheckedRoute(tuple(steps))
@@ -116,153 +116,168 @@ _NO_TEXTS = ("array", "map", "struct", "binary", "variant", "void")
 
 
 def _condition(
-    spark: SparkSession, made: Projection, schema: TableSchema, what: str, sql: str | None
+    spark: SparkSession, projection: Projection, schema: TableSchema, option: str, sql: str | None
 ) -> RuleExpression | None:
     if sql is None:
         return None
-    found = _analyzed(spark, made, schema, what, sql)
-    if found.type != "boolean":
-        raise _wrong(made, schema, f"{what} has the type {found.type}, but must be a condition")
-    return found
+    expression = _analyzed(spark, projection, schema, option, sql)
+    if expression.type != "boolean":
+        raise _wrong(projection, schema, f"{option} has the type {expression.type}, but must be a condition")
+    return expression
 
 
-def _by_column(made: Projection, schema: TableSchema, given: str) -> RuleExpression:
+def _by_column(projection: Projection, schema: TableSchema, column: str) -> RuleExpression:
     """Build the column of ``route.by.field``; its name is no SQL."""
-    name = next((c.name for c in schema.columns if c.name.lower() == given.lower()), None)
+    name = next((c.name for c in schema.columns if c.name.lower() == column.lower()), None)
     if name is None:
-        said = f"outbox: route.by.field names column {given!r}, which the table does not have"
-        raise _wrong(made, schema, f"{said}; {suggest_names(given, schema.column_names)}")
+        problem = f"outbox: route.by.field names column {column!r}, which the table does not have"
+        raise _wrong(projection, schema, f"{problem}; {suggest_names(column, schema.column_names)}")
     type_ = spark_type(schema.get_column(name).type)
     if type_.startswith(_NO_TEXTS):
-        raise _wrong(made, schema, f"outbox: route.by.field {name} has the type {type_}, which cannot be used as text")
+        raise _wrong(
+            projection, schema, f"outbox: route.by.field {name} has the type {type_}, which cannot be used as text"
+        )
     return RuleExpression(quote_name(name), type_, frozenset({name}), made=lambda: F.col(quote_name(name)))
 
 
-def _check_outbox(made: Projection, schema: TableSchema, *, strict: bool) -> None:
-    outbox, there = made.rule.outbox, lower_names(schema.column_names)
+def _check_outbox(projection: Projection, schema: TableSchema, *, strict: bool) -> None:
+    outbox, there = projection.rule.outbox, lower_names(schema.column_names)
     assert outbox is not None
-    for what, column, _ in outbox.list_columns(schema.column_names):
+    for option, column, _ in outbox.list_columns(schema.column_names):
         if column.lower() in there:
             continue
         if strict:
-            said = f"outbox: {what} names column {column!r}, which the table does not have"
-            raise _wrong(made, schema, f"{said}; {suggest_names(column, schema.column_names)}")
-        log.warning("%s no longer has the column %s, which %s of its outbox names.", schema.id, column, what)
+            problem = f"outbox: {option} names column {column!r}, which the table does not have"
+            raise _wrong(projection, schema, f"{problem}; {suggest_names(column, schema.column_names)}")
+        log.warning("%s no longer has the column %s, which %s of its outbox names.", schema.id, column, option)
     payload = next((c for c in schema.columns if c.name.lower() == outbox.payload.lower()), None)
     if outbox.expand and payload is not None and spark_type(payload.type) != "string":
-        said = f"outbox: {payload.name} has the type {spark_type(payload.type)}, but table.expand.json.payload needs a text column"
-        raise _wrong(made, schema, said)
+        problem = f"outbox: {payload.name} has the type {spark_type(payload.type)}, but table.expand.json.payload needs a text column"
+        raise _wrong(projection, schema, problem)
 
 
-def _check_names(made: Projection, schema: TableSchema, before: Collection[str] | None) -> None:
+def _check_names(projection: Projection, schema: TableSchema, before: Collection[str] | None) -> None:
     """
     :param before: columns that it had, in lower case; ``None`` if they are not known
     """
-    columns, there = made.rule.columns, lower_names(schema.column_names)
-    for what in ("keep", "drop", "rename", "cast"):
-        for name in getattr(columns, what):
+    columns, there = projection.rule.columns, lower_names(schema.column_names)
+    for option in ("keep", "drop", "rename", "cast"):
+        for name in getattr(columns, option):
             if name.lower() in there:
                 continue
             if before is not None and name.lower() not in before:
                 raise _wrong(
-                    made,
+                    projection,
                     schema,
-                    f"columns.{what} names column {name!r}, which the table does not have; {suggest_names(name, schema.column_names)}",
+                    f"columns.{option} names column {name!r}, which the table does not have; {suggest_names(name, schema.column_names)}",
                 )
-            log.warning("%s no longer has the column %s, which columns.%s of its rule names.", schema.id, name, what)
-    if not made.map_column_names(schema):
-        raise _wrong(made, schema, "it leaves out all columns of the source")
+            log.warning("%s no longer has the column %s, which columns.%s of its rule names.", schema.id, name, option)
+    if not projection.map_column_names(schema):
+        raise _wrong(projection, schema, "it leaves out all columns of the source")
 
 
-def _check_types(spark: SparkSession, made: Projection, schema: TableSchema, *, strict: bool) -> None:
-    for name, type_ in made.rule.columns.cast.items():
+def _check_types(spark: SparkSession, projection: Projection, schema: TableSchema, *, strict: bool) -> None:
+    for name, type_ in projection.rule.columns.cast.items():
         old = next((c for c in schema.columns if c.name.lower() == name.lower()), None)
         if old is None:
             continue
         empty = spark.createDataFrame([], build_struct_type({old.name: spark_type(old.type)}))
         try:
-            got = empty.select(F.col(quote_name(old.name)).cast(type_)).schema.fields[0].dataType.simpleString()
+            actual_type = empty.select(F.col(quote_name(old.name)).cast(type_)).schema.fields[0].dataType.simpleString()
         except (PySparkException, ValueError) as e:
             raise _wrong(
-                made, schema, f"columns.cast.{name}: {spark_type(old.type)} cannot be cast to {type_!r}: {_short(e)}"
+                projection,
+                schema,
+                f"columns.cast.{name}: {spark_type(old.type)} cannot be cast to {type_!r}: {_short(e)}",
             ) from e
-        if got != type_:
-            raise _wrong(made, schema, f"columns.cast.{name}: write {type_!r} as {got!r}")
-    names = [*made.map_column_types(schema), *made.map_flag_types()]
+        if actual_type != type_:
+            raise _wrong(projection, schema, f"columns.cast.{name}: write {type_!r} as {actual_type!r}")
+    names = [*projection.map_column_types(schema), *projection.map_flag_types()]
     if twice := sorted({n for n in names if [m.lower() for m in names].count(n.lower()) > 1}):
         raise _wrong(
-            made,
+            projection,
             schema,
             f"the table would have two columns called {twice[0]}: rename one of them in columns.rename or columns.metadata",
         )
-    if len(names) < len(made.map_column_names(schema)) + len(made.computed) + len(made.constants) + len(
-        made.rule.metadata_columns
-    ) + len(made.map_flag_types()):
-        news = list(made.map_column_names(schema).values())
+    if len(names) < len(projection.map_column_names(schema)) + len(projection.computed) + len(
+        projection.constants
+    ) + len(projection.rule.metadata_columns) + len(projection.map_flag_types()):
+        news = list(projection.map_column_names(schema).values())
         both = [
-            n for n in news if n in (*made.computed, *made.constants, *made.rule.metadata_columns) or news.count(n) > 1
+            n
+            for n in news
+            if n in (*projection.computed, *projection.constants, *projection.rule.metadata_columns)
+            or news.count(n) > 1
         ]
         raise _wrong(
-            made,
+            projection,
             schema,
             f"the table would have two columns called {both[0]}: rename one of them in columns.rename or columns.metadata",
         )
-    for what in ("partition_by", "cluster_by"):
-        for given in getattr(made.rule, what):
-            name = laid_out_by(given)
+    for option in ("partition_by", "cluster_by"):
+        for layout in getattr(projection.rule, option):
+            name = laid_out_by(layout)
             # the source may have dropped it since the table was laid out
             if strict and name.lower() not in lower_names(names):
                 raise _wrong(
-                    made,
+                    projection,
                     schema,
-                    f"{what} names column {name!r}, which the table will not have; {suggest_names(name, names)}",
+                    f"{option} names column {name!r}, which the table will not have; {suggest_names(name, names)}",
                 )
 
 
-def _check_key(made: Projection, schema: TableSchema) -> None:
-    mode, names = made.mode, made.map_column_names(schema)
+def _check_key(projection: Projection, schema: TableSchema) -> None:
+    mode, names = projection.mode, projection.map_column_names(schema)
     if mode == "log":
         return
     for name in schema.key:
         if name not in names:
-            raise _wrong(made, schema, f"column {name} is part of the key, so it cannot be left out in mode {mode}")
-        old, new = spark_type(schema.get_column(name).type), made.map_column_types(schema)[names[name]]
+            raise _wrong(
+                projection, schema, f"column {name} is part of the key, so it cannot be left out in mode {mode}"
+            )
+        old, new = spark_type(schema.get_column(name).type), projection.map_column_types(schema)[names[name]]
         if not (can_hold_type(new, old) or (new == "string" and old not in ("float", "double", "binary"))):
-            raise _wrong(made, schema, f"column {name} is part of the key: as {new}, different keys could become equal")
-    if not schema.key and (mode != "current" or made.shard_column or made.rule.metadata_columns):
-        what = (
+            raise _wrong(
+                projection, schema, f"column {name} is part of the key: as {new}, different keys could become equal"
+            )
+    if not schema.key and (mode != "current" or projection.shard_column or projection.rule.metadata_columns):
+        subject = (
             f"mode {mode}"
             if mode != "current"
             else "a shared table"
-            if made.shard_column
+            if projection.shard_column
             else "a column of columns.metadata"
         )
         raise _wrong(
-            made,
+            projection,
             schema,
-            f"{what} needs a key, but the table has none: set one with message.key.columns, or use mode log",
+            f"{subject} needs a key, but the table has none: set one with message.key.columns, or use mode log",
         )
 
 
-def _computed(spark: SparkSession, made: Projection, schema: TableSchema, what: str, sql: str) -> RuleExpression:
+def _computed(
+    spark: SparkSession, projection: Projection, schema: TableSchema, option: str, sql: str
+) -> RuleExpression:
     """Build a column that a SQL expression makes."""
-    found = _analyzed(spark, made, schema, what, sql)
+    expression = _analyzed(spark, projection, schema, option, sql)
     try:
-        type_ = T.DataType.fromDDL(found.type)
+        type_ = T.DataType.fromDDL(expression.type)
     except PySparkException as e:
-        said = f"{what} has the type {found.type} with unusual field names: use only letters, digits and _ in the names of fields"
-        raise _wrong(made, schema, said) from e
+        problem = f"{option} has the type {expression.type} with unusual field names: use only letters, digits and _ in the names of fields"
+        raise _wrong(projection, schema, problem) from e
     if odd := next((part for part in parts_of(type_) if not is_storable_type(part)), None):
-        of = "" if odd is type_ else f" ({found.type})"
+        of = "" if odd is type_ else f" ({expression.type})"
         raise _wrong(
-            made,
+            projection,
             schema,
-            f"{what} has the type {odd.simpleString()}{of}, which tables do not support: cast it to another type",
+            f"{option} has the type {odd.simpleString()}{of}, which tables do not support: cast it to another type",
         )
-    return found
+    return expression
 
 
-def _analyzed(spark: SparkSession, made: Projection, schema: TableSchema, what: str, sql: str) -> RuleExpression:
+def _analyzed(
+    spark: SparkSession, projection: Projection, schema: TableSchema, option: str, sql: str
+) -> RuleExpression:
     """Analyze a SQL expression over the columns of the source.
 
     In mode ``log`` it is also over what its tables have about events.
@@ -274,27 +289,27 @@ def _analyzed(spark: SparkSession, made: Projection, schema: TableSchema, what: 
             name.startswith("UnresolvedStar")
             for name in _nodes(spark._jsparkSession.sessionState().sqlParser().parseExpression(sql))
         ):
-            said = f"{what}: {sql!r} has *, which would include columns of the job and columns that the source adds later: name the columns"
-            raise _wrong(made, schema, said)
+            problem = f"{option}: {sql!r} has *, which would include columns of the job and columns that the source adds later: name the columns"
+            raise _wrong(projection, schema, problem)
         selected = empty.select(F.expr(sql).alias("v"))
         plan = selected._jdf.queryExecution().analyzed()
         expression = plan.expressions().head()
         # an aggregate, and what makes rows, would have got another plan
         rows = empty.where(F.expr(sql).isNotNull()) if plan.nodeName() == "Project" else None
         if rows is None:
-            raise _wrong(made, schema, f"{what}: {sql!r} is not an expression over one row")
+            raise _wrong(projection, schema, f"{option}: {sql!r} is not an expression over one row")
         if getattr(spark._jvm, _SUBQUERIES).hasSubquery(expression):
-            said = f"{what}: {sql!r} has a subquery: its result for a row could change with another table, and the apply would not notice"
-            raise _wrong(made, schema, said)
+            problem = f"{option}: {sql!r} has a subquery: its result for a row could change with another table, and the apply would not notice"
+            raise _wrong(projection, schema, problem)
         needs = expression.references().toSeq()
-        found = frozenset(needs.apply(i).name() for i in range(needs.size()))
+        column_names = frozenset(needs.apply(i).name() for i in range(needs.size()))
         if not expression.deterministic() or _TODAY.search(sql) or _NOW & {n.lower() for n in _functions(expression)}:
             raise _wrong(
-                made,
+                projection,
                 schema,
-                f"{what}: {sql!r} has a different result each time, so that a repeated run would build a different table",
+                f"{option}: {sql!r} has a different result each time, so that a repeated run would build a different table",
             )
-        return RuleExpression(sql, selected.schema.fields[0].dataType.simpleString(), found)
+        return RuleExpression(sql, selected.schema.fields[0].dataType.simpleString(), column_names)
     except PySparkException as e:
         if getattr(e, "getCondition", lambda: "")() in (
             "UNRESOLVED_COLUMN.WITH_SUGGESTION",
@@ -302,11 +317,11 @@ def _analyzed(spark: SparkSession, made: Projection, schema: TableSchema, what: 
         ):
             name = str((e.getMessageParameters() or {}).get("objectName", "")).strip("`").rpartition("`.`")[2]
             raise _wrong(
-                made,
+                projection,
                 schema,
-                f"{what} names column {name!r}, which the table does not have; {suggest_names(name, schema.column_names)}",
+                f"{option} names column {name!r}, which the table does not have; {suggest_names(name, schema.column_names)}",
             ) from e
-        raise _wrong(made, schema, f"{what}: {sql!r} cannot be used: {_short(e)}") from e
+        raise _wrong(projection, schema, f"{option}: {sql!r} cannot be used: {_short(e)}") from e
 
 
 _SUBQUERIES = "org.apache.spark.sql.catalyst.expressions.SubqueryExpression"
@@ -349,9 +364,9 @@ def _nodes(expression: Any) -> Iterable[str]:
         yield from _nodes(children.apply(i))
 
 
-def _wrong(made: Projection, schema: TableSchema, what: str) -> ConfigError:
+def _wrong(projection: Projection, schema: TableSchema, problem: str) -> ConfigError:
     return ConfigError(
-        f"The rule for {', '.join(made.rule.tables)} does not fit {schema.id}: {what}.",
+        f"The rule for {', '.join(projection.rule.tables)} does not fit {schema.id}: {problem}.",
         safe="No table was changed.",
         remedy="correct the rule; rules are checked in their order, so a rule for this table alone can precede it",
     )

@@ -128,7 +128,9 @@ class RouteCondition:
 
     def build_expression(self) -> Expression:
         """Build a condition over the source's columns."""
-        found = self.routing.build_step_number() == self.place.step
+        matches = self.routing.build_step_number() == self.place.step
         if self.place.value is not None:
-            found &= self.routing.build_branch_value().eqNullSafe(F.lit(self.place.value))
-        return found if self.filter is None else F.coalesce(self.filter.build_expression(), F.lit(col=False)) & found
+            matches &= self.routing.build_branch_value().eqNullSafe(F.lit(self.place.value))
+        return (
+            matches if self.filter is None else F.coalesce(self.filter.build_expression(), F.lit(col=False)) & matches
+        )

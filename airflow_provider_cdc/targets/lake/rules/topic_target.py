@@ -50,9 +50,9 @@ class TargetTable:
 
     def to_document(self) -> dict[str, Any]:
         """Return the entry that a report has of it besides its location."""
-        found: dict[str, Any] = {"shared": True} if self.shared else {}
-        found |= {"texts": dict(self.texts)} if self.texts else {}
+        entry: dict[str, Any] = {"shared": True} if self.shared else {}
+        entry |= {"texts": dict(self.texts)} if self.texts else {}
         if self.place is None:
-            return found
-        found |= {"since": self.since} if self.since else {}
-        return {**found, "topic": self.topic, "place": self.place.to_document()}
+            return entry
+        entry |= {"since": self.since} if self.since else {}
+        return {**entry, "topic": self.topic, "place": self.place.to_document()}

@@ -26,25 +26,25 @@ class ColumnOriginRecorder:
     :param location: of the target, as the report has it
     """
 
-    def __init__(self, kept: ColumnOrigins, target: str, location: str) -> None:
-        self._kept, self._of = kept, (target, location)
-        self._lock, self._known, self._changed = threading.Lock(), dict[str, dict[str, Any]](), False
+    def __init__(self, store: ColumnOrigins, target: str, location: str) -> None:
+        self._store, self._of = store, (target, location)
+        self._lock, self._recorded, self._changed = threading.Lock(), dict[str, dict[str, Any]](), False
         self._read = False
 
     def record_columns(self, topic: str, target: Target, shape: Projection, schema: TableSchema) -> None:
         """Note the columns that a table has now. Costs nothing if it had them before."""
         types = {column.name: column.type for column in schema.columns}
         source, rule = types | ({shape.documents: VARIANT} if shape.documents else {}), shape.format_recorded_rule()
-        known = self._tables().get(topic, {})
-        if (known.get("location"), known.get("source"), known.get("rule")) == (target.location, source, rule):
+        recorded = self._tables().get(topic, {})
+        if (recorded.get("location"), recorded.get("source"), recorded.get("rule")) == (target.location, source, rule):
             return
-        found = {
+        entry = {
             "location": target.location, "path": target.resolve_data_path(), "catalog": dict(target.describe_catalog()), "table": schema.id.full_name,
             "source": source, "rule": rule, "filter": sorted(shape.filter.needs) if shape.filter else [],
             "columns": find_column_origins(target.read_column_types(), shape, schema),
         }  # fmt: skip
         with self._lock:
-            self._known[topic], self._changed = found, True
+            self._recorded[topic], self._changed = entry, True
 
     def write_lineage(self) -> None:
         """Write what is new.
@@ -56,7 +56,7 @@ class ColumnOriginRecorder:
                 return
             target, location = self._of
             try:
-                self._kept.write({"target": target, "location": location, "tables": self._known})
+                self._store.write({"target": target, "location": location, "tables": self._recorded})
                 self._changed = False
             except (CdcError, OSError) as e:
                 log.warning("The origins of columns could not be stored; a later round tries again: %s", e)
@@ -65,11 +65,11 @@ class ColumnOriginRecorder:
         with self._lock:
             if not self._read:
                 try:
-                    self._known = self._kept.read(*self._of)
+                    self._recorded = self._store.read(*self._of)
                 except (CdcError, OSError) as e:
                     log.warning("The origins of columns could not be loaded; they are determined again: %s", e)
                 self._read = True
-            return self._known
+            return self._recorded
 
 
 def find_column_origins(there: Mapping[str, str], shape: Projection, schema: TableSchema) -> dict[str, dict[str, Any]]:
@@ -78,17 +78,17 @@ def find_column_origins(there: Mapping[str, str], shape: Projection, schema: Tab
     :param there: the table's columns and their types
     """
     casts = {old.lower(): type_ for old, type_ in shape.rule.columns.cast.items()}
-    made: dict[str, dict[str, Any]] = {}
+    origins: dict[str, dict[str, Any]] = {}
     for old, new in shape.map_column_names(schema).items():
         cast = casts.get(old.lower()) or (VARIANT if old == shape.documents else None)
-        made[new.lower()] = {"from": [old], "how": "identity"} | ({"how": "cast", "text": cast} if cast else {})
-    for name, found in shape.computed.items():
-        made[name.lower()] = {"from": sorted(found.needs), "how": "computed", "text": found.sql}
+        origins[new.lower()] = {"from": [old], "how": "identity"} | ({"how": "cast", "text": cast} if cast else {})
+    for name, expression in shape.computed.items():
+        origins[name.lower()] = {"from": sorted(expression.needs), "how": "computed", "text": expression.sql}
     for name, text in shape.constants.items():
-        made[name.lower()] = {"from": [], "how": "constant", "text": text}
-    for name, what in shape.rule.metadata_columns.items():
-        made[name.lower()] = {"from": [], "how": "event", "text": what}
+        origins[name.lower()] = {"from": [], "how": "constant", "text": text}
+    for name, metadata in shape.rule.metadata_columns.items():
+        origins[name.lower()] = {"from": [], "how": "event", "text": metadata}
     for name in shape.map_flag_types():
-        made[name.lower()] = {"from": [], "how": "mode", "text": shape.mode}
+        origins[name.lower()] = {"from": [], "how": "mode", "text": shape.mode}
     gone = {"from": [], "how": "dropped"}
-    return {name: {"type": type_, **made.get(name.lower(), gone)} for name, type_ in there.items()}
+    return {name: {"type": type_, **origins.get(name.lower(), gone)} for name, type_ in there.items()}

@@ -57,33 +57,35 @@ class ColumnVariants:
         >>> ColumnVariants(3, {3: {"n": "n__v_string"}}).select_names(4)
         {'n': 'n__v_string'}
         """
-        known = max((v for v in self.names if v <= version), default=None)
-        return {} if known is None else self.names[known]
+        latest = max((v for v in self.names if v <= version), default=None)
+        return {} if latest is None else self.names[latest]
 
     def format_record(self, app: str) -> str:
         """Format the variants as the table records them.
 
         Schema versions are those of an application name (:attr:`airflow_provider_cdc.targets.lake.formats.owners_and_markers.Owner.application_name`).
         """
-        names = {str(v): dict(found) for v, found in self.names.items()}
-        began = {str(v): dict(found) for v, found in self.began.items()}
+        names = {str(v): dict(columns) for v, columns in self.names.items()}
+        began = {str(v): dict(columns) for v, columns in self.began.items()}
         return json.dumps({"app": app, "until": self.until, "names": names, "began": began}, ensure_ascii=False)
 
 
 def read_recorded_variants(target: TargetIdentity, app: str) -> ColumnVariants:
     """Return the variants that a table has; none if they are those of another owner."""
     text = target.read_variants()
-    found = json.loads(text) if text else {}
-    if found.get("app") != app:
+    record = json.loads(text) if text else {}
+    if record.get("app") != app:
         return ColumnVariants()
-    names = {int(v): dict(names) for v, names in found["names"].items()}
-    return ColumnVariants(int(found["until"]), names, {int(v): dict(columns) for v, columns in found["began"].items()})
+    names = {int(v): dict(names) for v, names in record["names"].items()}
+    return ColumnVariants(
+        int(record["until"]), names, {int(v): dict(columns) for v, columns in record["began"].items()}
+    )
 
 
 def project_recorded_version(target: TargetIdentity, app: str, shape: Projection, version: int) -> Projection:
     """Return the shape of the rows that a table has at a schema version."""
-    known = read_recorded_variants(target, app)
-    return replace(shape, variants=known.select_names(version)) if known else shape
+    variants = read_recorded_variants(target, app)
+    return replace(shape, variants=variants.select_names(version)) if variants else shape
 
 
 def resolve_variants(
@@ -98,18 +100,18 @@ def resolve_variants(
     :return: the batches, in whose changes a column that continues in a new one is dropped and added; and the shape that has the new names
     :raises TargetError: a column cannot continue in a new one
     """
-    known, wanted = read_recorded_variants(target, app), shape.rule.type_changes == "new_column"
+    recorded, new_columns = read_recorded_variants(target, app), shape.rule.type_changes == "new_column"
     keeps = _keeps(target, pending, shape)
-    if not (known or ((wanted or keeps) and pending.changes)):
+    if not (recorded or ((new_columns or keeps) and pending.changes)):
         return pending, shape
     if not pending.changes:
-        return pending, replace(shape, variants=known.select_names(pending.schema_version))
+        return pending, replace(shape, variants=recorded.select_names(pending.schema_version))
     # what a killed run has begun to do in place, without a record, needs no variants
-    known_until = replace(known, until=max(known.until, target.read_schema_version(app)))
-    way = _VariantResolver(target, pending, shape, known_until, wanted=wanted, keeps=keeps)
-    found = way.resolve_versions()
-    if found != known and (found or known):
-        target.record_variants(found.format_record(app))
+    known_until = replace(recorded, until=max(recorded.until, target.read_schema_version(app)))
+    way = _VariantResolver(target, pending, shape, known_until, new_columns=new_columns, keeps=keeps)
+    resolved = way.resolve_versions()
+    if resolved != recorded and (resolved or recorded):
+        target.record_variants(resolved.format_record(app))
     return way.build_pending(), way.build_projection()
 
 
@@ -120,8 +122,8 @@ def _keeps(target: Target, pending: PendingBatches, shape: Projection) -> frozen
     if not (drops := {v: gone for v in pending.changes if (gone := left_behind(pending, v))}):
         return frozenset()
     cut = _cut(target, pending, shape)
-    seen = [file.schema_version for _, file in pending.files if file.last_seq > cut]
-    first, base = min(seen, default=pending.schema_version), base_version(pending)
+    versions = [file.schema_version for _, file in pending.files if file.last_seq > cut]
+    first, base = min(versions, default=pending.schema_version), base_version(pending)
 
     def came(version: int, column: str) -> bool:
         """Return whether a column has come since, too."""
@@ -147,19 +149,21 @@ class _VariantResolver:
     target: Target
     whole: PendingBatches
     plain: Projection
-    known: ColumnVariants
-    wanted: bool
+    recorded: ColumnVariants
+    new_columns: bool
     keeps: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
         self.types = {name.lower(): type_ for name, type_ in self.target.read_column_types().items()}
         """Column of the table, in lower case → its type."""
         base = base_version(self.whole)
-        self.placed = self._all(self.known.select_names(base), names_at(self.whole, base))
+        self.placed = self._all(self.recorded.select_names(base), names_at(self.whole, base))
         """Column of the source → its column in the table."""
-        self.names: dict[int, Mapping[str, str]] = {base: self.known.select_names(base)}
+        self.names: dict[int, Mapping[str, str]] = {base: self.recorded.select_names(base)}
         self.began: dict[int, Mapping[str, str]] = {}
-        self.behind = lower_names(left for v, found in self.known.began.items() if v <= base for left in found.values())
+        self.behind = lower_names(
+            left for v, columns in self.recorded.began.items() if v <= base for left in columns.values()
+        )
         """Columns of the table that others went on from."""
         self.left: dict[str, RetiredColumn] = {}
 
@@ -169,9 +173,9 @@ class _VariantResolver:
             if self.plain.rule.dropped_columns == "drop":
                 for name in change.dropped:
                     self.types.pop(self.placed.get(name, "").lower(), None)
-            if version <= self.known.until:
-                placed = self._all(self.known.select_names(version), schema.column_names)
-                new = list(self.known.began.get(version, ()))
+            if version <= self.recorded.until:
+                placed = self._all(self.recorded.select_names(version), schema.column_names)
+                new = list(self.recorded.began.get(version, ()))
             else:
                 placed, new = self._decide(change, schema)
             if version in self.keeps:
@@ -193,7 +197,7 @@ class _VariantResolver:
 
     def build_projection(self) -> Projection:
         live = lower_names(self.placed.values())
-        left = {name: one for name, one in self.left.items() if name.lower() not in live}
+        left = {name: retired for name, retired in self.left.items() if name.lower() not in live}
         # rows that are not told by one key are followed through their columns
         cut = event_reduction.last_truncate(self.target.spark, self.whole) if self.plain.mode == "current" else 0
         if left and self.plain.mode != "log" and event_reduction.key_changed(self.whole, cut):
@@ -211,7 +215,7 @@ class _VariantResolver:
         stays = set(self.types) - goes
         """Columns of the table that no column of the source goes on from: they are not written over."""
         rule = self.plain.rule
-        made = lower_names(
+        rule_columns = lower_names(
             [*rule.constant_columns, *rule.columns.computed, *rule.metadata_columns, *self.plain.map_flag_types()]
         )
         wished = lower_names(str(self.plain.map_column_name(c)) for c in came)
@@ -222,34 +226,34 @@ class _VariantResolver:
             wants, taken = self._type(column), lower_names(placed.values())
             lower = plain.lower()
             if old is not None and (change.renamed.get(name, name) == name or lower == old.lower()):
-                found = old
+                successor = old
             elif (
                 lower in taken
                 or lower in self.behind
-                or (self.wanted and lower in stays and (old is not None or self._differs(lower, wants)))
+                or (self.new_columns and lower in stays and (old is not None or self._differs(lower, wants)))
             ):
                 has = None if old is None else self.types.get(old.lower())
-                found = _free(
+                successor = _free(
                     plain,
                     (find_common_type(has, wants) if has else None) or wants,
-                    {*self.types, *made, *wished, *taken},
+                    {*self.types, *rule_columns, *wished, *taken},
                 )
             else:
-                found = plain
-            if self.wanted and old is not None and self._differs(old.lower(), wants):
+                successor = plain
+            if self.new_columns and old is not None and self._differs(old.lower(), wants):
                 self._check(column, schema, self.types[old.lower()], wants)
-                found = _free(plain, wants, {*self.types, *made, *wished, *taken})
+                successor = _free(plain, wants, {*self.types, *rule_columns, *wished, *taken})
                 new.append(name)
-            placed[name] = found
+            placed[name] = successor
         return placed, new
 
     def _came(self, change: TableChange, name: str) -> str | None:
         """Return the table's column that a column of the source continues."""
         return None if name in change.added else self.placed.get(change.renamed.get(name, name))
 
-    def _differs(self, there: str, wanted: str) -> bool:
+    def _differs(self, there: str, required: str) -> bool:
         """Return whether the table has a column whose type and another one have no room for the values of both."""
-        return there in self.types and find_common_type(self.types[there], wanted) is None
+        return there in self.types and find_common_type(self.types[there], required) is None
 
     def _leave(self, version: int, column: str, new: str) -> str:
         """Leave a column of the table without values from this version on.
@@ -286,9 +290,9 @@ class _VariantResolver:
 
     def _recorded(self) -> ColumnVariants:
         base = base_version(self.whole)
-        before = {v: names for v, names in self.known.names.items() if v <= base}
-        began = {v: names for v, names in self.known.began.items() if v <= base}
-        at: Mapping[str, str] = self.known.select_names(base)
+        before = {v: names for v, names in self.recorded.names.items() if v <= base}
+        began = {v: names for v, names in self.recorded.began.items() if v <= base}
+        at: Mapping[str, str] = self.recorded.select_names(base)
         for version in sorted(self.whole.changes):
             if self.names[version] != at:
                 before[version] = at = self.names[version]
@@ -296,8 +300,8 @@ class _VariantResolver:
         return ColumnVariants(self.whole.schema_version, before, began) if before else ColumnVariants()
 
     def _all(self, names: Mapping[str, str], columns: Iterable[str]) -> dict[str, str]:
-        found = {name: names.get(name) or self.plain.map_column_name(name) for name in columns}
-        return {name: there for name, there in found.items() if there is not None}
+        placed = {name: names.get(name) or self.plain.map_column_name(name) for name in columns}
+        return {name: there for name, there in placed.items() if there is not None}
 
     def _type(self, column: Column) -> str:
         casts = {name.lower(): type_ for name, type_ in self.plain.rule.columns.cast.items()}
@@ -329,9 +333,9 @@ def _free(plain: str, type_: str, taken: Collection[str]) -> str:
     >>> _free("n", "decimal(9,2)", {"n", "n__v_decimal"})
     'n__v_decimal_2'
     """
-    found = _WORD.match(type_)
-    assert found is not None
-    first = name = f"{plain}__v_{found[0]}"
+    match = _WORD.match(type_)
+    assert match is not None
+    first = name = f"{plain}__v_{match[0]}"
     number = 1
     while name.lower() in taken:
         number += 1

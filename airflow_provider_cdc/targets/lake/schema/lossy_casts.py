@@ -25,14 +25,14 @@ def other_types(columns: Mapping[str, str], evolution: ColumnEvolution) -> dict[
     """
     types = {name.lower(): type_ for name, type_ in columns.items()}
     came = {new.lower(): old.lower() for old, new in evolution.renamed}
-    found = {}
+    lossy = {}
     for name, new in evolution.types.items():
         lower = name.lower()
         old = types.get(came.get(lower, lower), types.get(lower))  # a killed run may have renamed it
         # a column that is dropped and made again has none of its old values
         if name not in evolution.fills and old is not None and not (can_hold_type(old, new) or can_hold_type(new, old)):
-            found[name] = old, new
-    return found
+            lossy[name] = old, new
+    return lossy
 
 
 def check_exact(rows: DataFrame, changed: Changed, where: str) -> None:

@@ -128,13 +128,13 @@ def brought_up(
         if pending.changes
         else {name: ColumnLineage(column=name) for name in pending.schema.column_names}
     )
-    found = _fills(pending, pending.schema_version, shape) if pending.changes else {}
+    fill_values = _fills(pending, pending.schema_version, shape) if pending.changes else {}
     came: dict[str, str] = {}
     columns, left = [], _left_from(pending, start, shape)
     there = {f.name.lower(): f.dataType.simpleString() for f in rows.schema.fields}
     for name, type_ in types.items():
-        if name in found:
-            value = build_fill_value(found[name] if fills else None, type_)
+        if name in fill_values:
+            value = build_fill_value(fill_values[name] if fills else None, type_)
         else:
             old = before.map_column_name(str(origins[names[name]].column)) if name in names else name
             if name in left:

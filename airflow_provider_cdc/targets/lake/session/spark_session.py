@@ -93,18 +93,18 @@ def open_spark_session(name: str, *formats: TableFormat, extra: Mapping[str, str
     """
     from pyspark import SparkConf
 
-    given, required = SparkConf(), _required(formats, extra or {})
+    submitted_conf, required = SparkConf(), _required(formats, extra or {})
     builder = SparkSession.builder.appName(name)
     advised = {**ADVISED, **{key: value for kind in formats for key, value in kind.advised.items()}}
     for key, value in {**advised, **(extra or {}), **required}.items():
-        if key in required or key in (extra or {}) or not given.contains(key):
+        if key in required or key in (extra or {}) or not submitted_conf.contains(key):
             builder = builder.config(key, value)
     spark = configure_session(builder.getOrCreate(), *formats)
     for key, value in required.items():
-        found = spark.conf.get(key, None)
-        if not set(value.split(",")) <= set((found or "").split(",")):
+        present = spark.conf.get(key, None)
+        if not set(value.split(",")) <= set((present or "").split(",")):
             raise ConfigError(
-                f"The Spark session of the job has {key}={found}, but needs {value}.",
+                f"The Spark session of the job has {key}={present}, but needs {value}.",
                 safe="Nothing was read or changed.",
                 remedy=f"start the job in a separate session, or with --conf {key}={value}",
             )
@@ -136,9 +136,9 @@ def _required(formats: Sequence[TableFormat], extra: Mapping[str, str]) -> dict[
     needed: dict[str, list[str]] = {}
     for key, value in ((key, value) for kind in formats for key, value in kind.required.items()):
         needed.setdefault(key, []).append(value)
-    given = SparkConf()
+    submitted_conf = SparkConf()
     if EXTENSIONS in needed:
-        own = extra.get(EXTENSIONS) or given.get(EXTENSIONS, None) or ""
+        own = extra.get(EXTENSIONS) or submitted_conf.get(EXTENSIONS, None) or ""
         needed[EXTENSIONS] = [name for name in own.split(",") if name] + needed[EXTENSIONS]
     return {key: ",".join(dict.fromkeys(values)) for key, values in needed.items()}
 
@@ -153,9 +153,9 @@ def configure_session(spark: SparkSession, *formats: TableFormat) -> SparkSessio
 
     A new session has the cluster's defaults, whatever the one that made it has.
     """
-    wanted = {**PINNED, **{key: value for kind in formats for key, value in kind.pinned.items()}}
+    settings = {**PINNED, **{key: value for kind in formats for key, value in kind.pinned.items()}}
     there = _settings(spark)
-    for key, value in wanted.items():
+    for key, value in settings.items():
         if there.get(key) != value:  # some are set with a warning
             spark.conf.set(key, value)
     for key in (key for kind in formats for key in kind.unset):
@@ -198,12 +198,12 @@ def tune_session(spark: SparkSession, size: int) -> None:
     """
     own = _OWN.setdefault(spark, {})
     if not own:
-        given = spark.sparkContext.getConf()
-        own |= {key: "" for key in LITTLE if given.contains(key)}
+        conf = spark.sparkContext.getConf()
+        own |= {key: "" for key in LITTLE if conf.contains(key)}
         own["cores"] = str(spark.sparkContext.defaultParallelism)
     partitions = min(size // PARTITION_BYTES + 1, 4 * int(own["cores"]))
-    wanted = {"spark.sql.shuffle.partitions": str(partitions), **(MUCH if size >= PARTITION_BYTES else LITTLE)}
-    for key, value in wanted.items():
+    settings = {"spark.sql.shuffle.partitions": str(partitions), **(MUCH if size >= PARTITION_BYTES else LITTLE)}
+    for key, value in settings.items():
         if own.get(key, None) not in ("", value):
             spark.conf.set(key, value)
             own[key] = value
@@ -216,8 +216,8 @@ _OWN: WeakKeyDictionary[SparkSession, dict[str, str]] = WeakKeyDictionary()
 def _settings(spark: SparkSession) -> dict[str, str]:
     """Return the settings of a session, in one call into the JVM."""
     mapper = getattr(spark._jvm, "com.fasterxml.jackson.databind.ObjectMapper")()
-    found: dict[str, str] = json.loads(mapper.writeValueAsString(spark._jsparkSession.conf().getAllAsJava()))
-    return found
+    settings: dict[str, str] = json.loads(mapper.writeValueAsString(spark._jsparkSession.conf().getAllAsJava()))
+    return settings
 
 
 def open_changelog(url: str) -> ChangeLog:
@@ -234,8 +234,8 @@ def options_by_connector(connectors: Sequence[str]) -> dict[str, dict[str, Any]]
     :raises ConfigError: they cannot be read, or are of a connector that is not applied
     """
     example = '{"shop": {"key": "…", "secret": "…"}}'
-    found = _options(example)
-    wrong = sorted(name for name, options in found.items() if name not in connectors or not isinstance(options, dict))
+    options = _options(example)
+    wrong = sorted(name for name, options in options.items() if name not in connectors or not isinstance(options, dict))
     if wrong:
         raise ConfigError(
             f"The environment variable {STORAGE_OPTIONS} must hold options by connector, but the job does not apply {wrong[0]!r}.",
@@ -243,7 +243,7 @@ def options_by_connector(connectors: Sequence[str]) -> dict[str, dict[str, Any]]
             safe="Nothing was read or changed.",
             remedy=f"for example {STORAGE_OPTIONS}='{example}'",
         )
-    return found
+    return options
 
 
 def _options(example: str) -> dict[str, Any]:

@@ -105,8 +105,8 @@ def is_known_type(type_: str) -> bool:
 def _object(type_: str | T.DataType) -> T.DataType:
     if isinstance(type_, T.DataType):
         return type_
-    if found := _DECIMAL.fullmatch(type_):
-        return T.DecimalType(int(found[1]), int(found[2]))
+    if match := _DECIMAL.fullmatch(type_):
+        return T.DecimalType(int(match[1]), int(match[2]))
     return _OBJECTS[type_]
 
 
@@ -194,7 +194,7 @@ def sign_of_zeros(value: Expression, type_: T.DataType) -> Expression | None:
     if isinstance(type_, T.FloatType | T.DoubleType):
         return (value == 0) & value.cast("string").startswith("-")
     if isinstance(type_, T.ArrayType) and isinstance(type_.elementType, T.FloatType | T.DoubleType):
-        return F.transform(value, lambda one: (one == 0) & one.cast("string").startswith("-"))
+        return F.transform(value, lambda item: (item == 0) & item.cast("string").startswith("-"))
     return None
 
 
@@ -229,8 +229,8 @@ def to_comparable_value(value: Expression, type_: T.DataType) -> Expression:
         key, of_key = type_.keyType, type_.valueType
         entries = F.transform(
             F.map_entries(value),
-            lambda one: F.struct(
-                to_comparable_value(one.key, key).alias("key"), to_comparable_value(one.value, of_key).alias("value")
+            lambda item: F.struct(
+                to_comparable_value(item.key, key).alias("key"), to_comparable_value(item.value, of_key).alias("value")
             ),
         )
         return F.array_sort(entries)
@@ -238,7 +238,7 @@ def to_comparable_value(value: Expression, type_: T.DataType) -> Expression:
         return as_text(value)
     if isinstance(type_, T.ArrayType):
         element = type_.elementType
-        return F.transform(value, lambda one: to_comparable_value(one, element))
+        return F.transform(value, lambda item: to_comparable_value(item, element))
     if isinstance(type_, T.StructType):
         fields = [to_comparable_value(value.getField(f.name), f.dataType).alias(f.name) for f in type_.fields]
         return F.when(value.isNotNull(), F.struct(*fields))

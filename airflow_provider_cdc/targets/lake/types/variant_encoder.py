@@ -78,12 +78,12 @@ class VariantEncoder:
 
     def _dictionary(self) -> bytes:
         names = tuple(self._ids)
-        found = self._metadata.get(names)
-        if found is None:
+        encoded = self._metadata.get(names)
+        if encoded is None:
             if len(self._metadata) >= _MOST_KNOWN:
                 self._metadata.clear()
-            found = self._metadata[names] = _metadata(names)
-        return found
+            encoded = self._metadata[names] = _metadata(names)
+        return encoded
 
     def _object(self, pairs: list[tuple[str, Any]]) -> bytes:
         """Encode an object; the parser calls it with each one, from the innermost on."""
@@ -191,9 +191,9 @@ def _decimal(text: str) -> bytes | None:
 
     It has no exponents above 0, and no zero with a minus.
     """
-    if (found := _DECIMAL.fullmatch(text)) is None:
+    if (match := _DECIMAL.fullmatch(text)) is None:
         return None
-    sign, whole, fraction, exponent = found[1], found[2], found[3] or "", int(found[4] or 0)
+    sign, whole, fraction, exponent = match[1], match[2], match[3] or "", int(match[4] or 0)
     digits, scale = int(whole + fraction), len(fraction) - exponent
     precision = len(str(digits))
     if scale < 0 or max(precision, scale) > 38 or (sign and not digits):

@@ -43,24 +43,27 @@ def _shipped(context: SparkContext) -> None:
     ship_driver_code(context)
 
 
-def _called(function: Callable[[pa.Array], pa.Array], type_: T.DataType, given: Expression) -> Expression:
+def _called(function: Callable[[pa.Array], pa.Array], type_: T.DataType, value: Expression) -> Expression:
     context = SparkContext._active_spark_context  # threads have no active session of their own
     if context is not None:
         _shipped(context)
-    found: Expression = arrow_udf(function, type_)(given)  # type: ignore[call-overload]
-    return found
+    result: Expression = arrow_udf(function, type_)(value)  # type: ignore[call-overload]
+    return result
 
 
-def encode_variants(given: pa.Array) -> pa.Array:
+def encode_variants(texts: pa.Array) -> pa.Array:
     """Convert an array of texts to one of variants."""
     encode = VariantEncoder().encode
-    made = [(b"", b"") if text is None else encode(text) for text in given.to_pylist()]
-    values = pa.array([value for value, _ in made], pa.binary())
-    metadata = pa.array([metadata for _, metadata in made], pa.binary())
-    return pa.StructArray.from_arrays([values, metadata], fields=list(_FIELDS), mask=given.is_null())
+    variants = [(b"", b"") if text is None else encode(text) for text in texts.to_pylist()]
+    values = pa.array([value for value, _ in variants], pa.binary())
+    metadata = pa.array([metadata for _, metadata in variants], pa.binary())
+    return pa.StructArray.from_arrays([values, metadata], fields=list(_FIELDS), mask=texts.is_null())
 
 
-def decode_variants(given: pa.Array) -> pa.Array:
+def decode_variants(variants: pa.Array) -> pa.Array:
     """Convert an array of variants to one of texts."""
-    found = [None if one is None else decode_variant(one["value"], one["metadata"]) for one in given.to_pylist()]
-    return pa.array(found, pa.string())
+    texts = [
+        None if variant is None else decode_variant(variant["value"], variant["metadata"])
+        for variant in variants.to_pylist()
+    ]
+    return pa.array(texts, pa.string())

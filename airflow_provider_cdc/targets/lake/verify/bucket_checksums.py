@@ -90,8 +90,8 @@ def select_buckets(rows: DataFrame, buckets: Sequence[int], of: int) -> DataFram
     if len(buckets) == of:
         return rows
     spark = rows.sparkSession
-    wanted = spark.createDataFrame(pa.table({BUCKET: pa.array(buckets, pa.int32())}))
-    return rows.join(F.broadcast(wanted), BUCKET, "left_semi")
+    bucket_rows = spark.createDataFrame(pa.table({BUCKET: pa.array(buckets, pa.int32())}))
+    return rows.join(F.broadcast(bucket_rows), BUCKET, "left_semi")
 
 
 def _hashed(rows: DataFrame, columns: Sequence[str], side: int) -> DataFrame:
@@ -113,7 +113,7 @@ def _parts(value: Expression, type_: T.DataType) -> list[Expression]:
         value = F.when(value == 0, F.lit(0).cast(type_)).otherwise(value)
     elif isinstance(type_, T.ArrayType):
         element = type_.elementType
-        value_of = F.transform(value, lambda one: F.xxhash64(*_parts(one, element)))
+        value_of = F.transform(value, lambda item: F.xxhash64(*_parts(item, element)))
         return [value.isNull(), value_of]
     elif isinstance(type_, T.StructType):
         fields = [part for f in type_.fields for part in _parts(value.getField(f.name), f.dataType)]

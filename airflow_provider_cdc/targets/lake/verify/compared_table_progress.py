@@ -55,37 +55,37 @@ class VerifiedTables:
         A rule may have put it elsewhere, which the report of the apply knows, or the rules do.
         """
         report = self.read_report()
-        known = report["stands"].get(topic, {}).get("location") if report else None
-        found = (rules or NO_RULES).match_table(table)
-        location = found.rule.location or self._location
-        return known or table_location(location, self._connector, topic, table, found.groups)
+        reported = report["stands"].get(topic, {}).get("location") if report else None
+        matched = (rules or NO_RULES).match_table(table)
+        location = matched.rule.location or self._location
+        return reported or table_location(location, self._connector, topic, table, matched.groups)
 
     def list_routed_tables(self, topic: str) -> list[TargetTable]:
         """Return the tables that a route has made of a topic, as far as the last apply knows."""
         stands = (self.read_report() or {"stands": {}})["stands"]
-        found = [
+        tables = [
             TargetTable.from_report(name, entry)
             for name, entry in stands.items()
             if entry.get("topic") == topic and "place" in entry
         ]
-        return sorted(found, key=lambda table: table.name)
+        return sorted(tables, key=lambda table: table.name)
 
-    def wait_for_routes(self, wanted: SourceReference) -> int:
+    def wait_for_routes(self, source_reference: SourceReference) -> int:
         """Wait until an apply has looked which tables of a topic there are by the reference's position.
 
         :return: the batch up to which it has
         :raises NotComparable: none does in time
         """
-        since, topic = wanted.since, wanted.topic
+        since, topic = source_reference.since, source_reference.topic
         assert since is not None
         while True:
             through = self.find_applied_batch(topic, topic)
             if through >= since.required_batch or (through >= 0 and not since.has_missing_events(topic, through)):
                 return max(through, since.required_batch)
-            self._wait(wanted, "its rows are in several tables, and the last one is at an earlier batch")
+            self._wait(source_reference, "its rows are in several tables, and the last one is at an earlier batch")
 
     def wait_for_table(
-        self, target: Target, wanted: SourceReference, name: str, result: TableVerification, owner: Owner
+        self, target: Target, source_reference: SourceReference, name: str, result: TableVerification, owner: Owner
     ) -> PinnedTableState | None:
         """Return the state of a table that is compared.
 
@@ -97,40 +97,40 @@ class VerifiedTables:
         """
         while True:
             there = target.exists()
-            if there and wanted.since is None:
+            if there and source_reference.since is None:
                 return target.pin_table_state()
-            if there and (found := target.read_owner()) != owner.recorded_owner:
-                other = owner.recorded_owner.is_but_for_its_log(found)
+            if there and (actual_owner := target.read_owner()) != owner.recorded_owner:
+                other = owner.recorded_owner.is_but_for_its_log(actual_owner)
                 result.problem = (
                     "the table was built from another change log than the present one"
                     if other
-                    else f"the table belongs to {found or 'no connector'}"
+                    else f"the table belongs to {actual_owner or 'no connector'}"
                 )
                 return None
             if there:
                 pinned = target.pin_table_state()
                 marker = pinned.read_marker(owner.application_name)
-                if not self._behind(wanted, name, marker):
+                if not self._behind(source_reference, name, marker):
                     result.batch, result.version = marker, pinned.version
                     return pinned
-            if wanted.since is None or (
-                not there and self.find_applied_batch(wanted.topic, name) >= wanted.reached_batch
+            if source_reference.since is None or (
+                not there and self.find_applied_batch(source_reference.topic, name) >= source_reference.reached_batch
             ):
                 unknown = self._plan is None and self.read_report() is None
                 result.problem = "the table does not exist" + (_ELSEWHERE if unknown else "")
                 return None
-            self._wait(wanted, f"it is at batch {marker}" if there else "it does not exist")
+            self._wait(source_reference, f"it is at batch {marker}" if there else "it does not exist")
 
-    def _behind(self, wanted: SourceReference, name: str, marker: int) -> bool:
+    def _behind(self, source_reference: SourceReference, name: str, marker: int) -> bool:
         """Return whether a table with this last batch lacks something from before the position."""
-        since = wanted.since
+        since = source_reference.since
         assert since is not None
         if (
             marker >= since.required_batch
-            or self.find_applied_batch(wanted.topic, name, marker) >= since.required_batch
+            or self.find_applied_batch(source_reference.topic, name, marker) >= since.required_batch
         ):
             return False
-        return since.has_missing_events(wanted.topic, marker)
+        return since.has_missing_events(source_reference.topic, marker)
 
     def find_applied_batch(self, topic: str, name: str, marker: int | None = None) -> int:
         """Return the batch up to which an apply has found nothing more to do for a table; -1 if that is not known.
@@ -145,7 +145,7 @@ class VerifiedTables:
             return -1
         return int(report["last_batch"])
 
-    def _wait(self, wanted: SourceReference, stands: str) -> None:
+    def _wait(self, source_reference: SourceReference, stands: str) -> None:
         """Wait a moment, if there is time left.
 
         :raises NotComparable: it is over
@@ -155,6 +155,6 @@ class VerifiedTables:
             return
         assert self._plan is not None
         raise NotComparable(
-            f"it did not reach batch {wanted.reached_batch} within {self._plan.wait_s:.0f} s, which is the batch with the position of the "
-            f"reference ({wanted.at}); {stands}: run the apply, then verify it again"
+            f"it did not reach batch {source_reference.reached_batch} within {self._plan.wait_s:.0f} s, which is the batch with the position of the "
+            f"reference ({source_reference.at}); {stands}: run the apply, then verify it again"
         )

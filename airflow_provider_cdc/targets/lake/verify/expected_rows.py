@@ -115,24 +115,24 @@ def _version_at(
     schemas = dict(pending.schemas)
     if base not in schemas and (before := since.schema_before(pending.topic)) is not None and before.version == base:
         schemas[base] = before
-    wanted = _columns(source)
-    found = [v for v in range(base, newest + 1) if v in schemas and _columns(schemas[v]) == wanted]
-    if not found and base not in schemas and base > 0:
+    source_columns = _columns(source)
+    versions = [v for v in range(base, newest + 1) if v in schemas and _columns(schemas[v]) == source_columns]
+    if not versions and base not in schemas and base > 0:
         return base  # no batch that there is still has the schema
-    if not found:
+    if not versions:
         there = [name for name, _ in _columns(schemas[max(v for v in schemas if v <= newest)])] if schemas else []
         raise NotComparable(
             f"at the position of the reference, its columns were {', '.join(source.column_names)}; in the change log, they "
             f"were {', '.join(there) or 'unknown'}: if a DDL statement has just changed them, verify it again"
         )
-    known = replace(pending, schemas={**pending.schemas, **{v: schemas[v] for v in found}})
+    extended = replace(pending, schemas={**pending.schemas, **{v: schemas[v] for v in versions}})
     if any(
         origin != ColumnLineage(column=name)
-        for v in found[1:]
-        for name, origin in trace_columns(known, found[0], until=v).items()
+        for v in versions[1:]
+        for name, origin in trace_columns(extended, versions[0], until=v).items()
     ):  # fmt: skip
         raise NotComparable("its columns were changing at the position of the reference: verify it again")
-    return found[0]
+    return versions[0]
 
 
 def _columns(schema: TableSchema) -> list[tuple[str, str]]:
@@ -182,16 +182,16 @@ def _upon(spark: SparkSession, rows: DataFrame, pending: PendingBatches, *, stra
     """Rows with a key, and the last event of each."""
     names, key = list(pending.schema.column_names), pending.schema.key
     sparse = event_reduction.list_sparse_columns(pending, 0)
-    found = event_reduction.read_events(spark, pending, 0, present=lambda: rows.select(*map(quote_name, names)))
-    if found is None:
+    events = event_reduction.read_events(spark, pending, 0, present=lambda: rows.select(*map(quote_name, names)))
+    if events is None:
         return rows
-    last = last_per_key(found, key, sparse)
+    last = last_per_key(events, key, sparse)
     few = pending.event_count <= BROADCAST_EVENTS
     moved = ORIGIN in last.columns
     if moved and not straddles:
         last = inherit_values(last, rows, key, sparse).drop(ORIGIN)
     if KEPT in last.columns:
-        last = _kept_of_nobody(last, key) if moved and straddles else last
+        last = _without_kept_values(last, key) if moved and straddles else last
     last = last.localCheckpoint()  # it is read several times
     touched = last.select(*[F.col(quote_name(k)) for k in key])
     same = _same(key, "r", "l")
@@ -238,7 +238,7 @@ def _completed(
 _THERE = "__cdc_there"
 
 
-def _kept_of_nobody(last: DataFrame, key: tuple[str, ...]) -> DataFrame:
+def _without_kept_values(last: DataFrame, key: tuple[str, ...]) -> DataFrame:
     """Reduced rows of which the reference may have the old key or the new one: what they would keep of it is not known."""
     moved = ~F.col(ORIGIN).eqNullSafe(F.struct(*[F.col(quote_name(k)) for k in key]))
     none = F.array().cast("array<string>")
@@ -255,8 +255,8 @@ def _with_unknown(rows: DataFrame, names: list[str]) -> DataFrame:
 def _same(key: tuple[str, ...], a: str, b: str) -> Expression:
     same = [F.col(f"{a}.{quote_name(k)}").eqNullSafe(F.col(f"{b}.{quote_name(k)}")) for k in key]
     whole = same[0]
-    for one in same[1:]:
-        whole &= one
+    for condition in same[1:]:
+        whole &= condition
     return whole
 
 

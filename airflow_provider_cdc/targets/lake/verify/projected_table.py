@@ -52,9 +52,9 @@ class ProjectedTable:
     @property
     def comparable_types(self) -> dict[str, str]:
         """Column of the table → Spark type, of those that follow from the source's rows."""
-        told = self.shape.rule.metadata_columns
-        found = event_reduction.final_types(self.schema, self.shape)
-        return {name: type_ for name, type_ in found.items() if name not in told}
+        metadata_columns = self.shape.rule.metadata_columns
+        types = event_reduction.final_types(self.schema, self.shape)
+        return {name: type_ for name, type_ in types.items() if name not in metadata_columns}
 
     @property
     def event_columns(self) -> list[str]:
@@ -127,10 +127,10 @@ def match_rule(rules: TableRules | None, schema: TableSchema) -> MatchedRule:
 
     :raises NeverComparable: its rows are none of the source
     """
-    found = MatchedRule(PLAIN, {}) if rules is None else rules.match_table(schema.id)
-    if why := why_not(found.rule):
+    matched = MatchedRule(PLAIN, {}) if rules is None else rules.match_table(schema.id)
+    if why := why_not(matched.rule):
         raise NeverComparable(why)
-    return found
+    return matched
 
 
 def build_projected_table(
@@ -141,29 +141,30 @@ def build_projected_table(
     schema: TableSchema,
     made_by: str,
     *,
-    known: bool,
+    rules_known: bool,
     place: RouteBranch | None = None,
 ) -> ProjectedTable:
     """Apply a rule to the schema of a table.
 
     :param made_by: the rule that the table records
-    :param known: whether the rules are known that the apply has
+    :param rules_known: whether the rules are known that the apply has
     :param place: of a rule with a route, the one whose rows the table has
     :raises NotComparable: the table was made by another rule, or the rule does not fit the source's table any more
     """
-    if not known and changes_rows(made_by):
+    if not rules_known and changes_rows(made_by):
         raise NotComparable(NOBODY_SAYS)
     try:
-        made = build_projection(spark, rule, connector, topic, schema, strict=False, place=place)
+        projection = build_projection(spark, rule, connector, topic, schema, strict=False, place=place)
     except CdcError as e:
         raise NotComparable(e.what) from e
     if not (
-        same_rule(made_by, made.format_recorded_rule(), schema) or (made.is_identity and not changes_rows(made_by))
+        same_rule(made_by, projection.format_recorded_rule(), schema)
+        or (projection.is_identity and not changes_rows(made_by))
     ):
         raise NotComparable(
-            f"it was built by another rule ({made_by or 'none'}) than the rule of the last apply ({made.format_recorded_rule() or 'none'}): run the apply, which reports the remedy"
+            f"it was built by another rule ({made_by or 'none'}) than the rule of the last apply ({projection.format_recorded_rule() or 'none'}): run the apply, which reports the remedy"
         )
-    return ProjectedTable(made, schema)
+    return ProjectedTable(projection, schema)
 
 
 def written_key(key: tuple[str, ...], at_source: Mapping[str, tuple[str, str]]) -> Expression:

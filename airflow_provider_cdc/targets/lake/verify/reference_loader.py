@@ -21,7 +21,7 @@ def at_rest(changelog: ChangeLog, connector: str) -> dict[str, SourceReference]:
     if not topics:
         raise _nothing(changelog, connector)
     position = contents[-1].position
-    return {topic: SourceReference(found, changelog, connector, position) for topic, found in topics.items()}
+    return {topic: SourceReference(pending, changelog, connector, position) for topic, pending in topics.items()}
 
 
 def load_plan_references(changelog: ChangeLog, plan: VerificationPlan, source: ChangeLog) -> dict[str, SourceReference]:
@@ -33,21 +33,21 @@ def load_plan_references(changelog: ChangeLog, plan: VerificationPlan, source: C
     :raises TransientError: a part of a reference was deleted
     """
     topics: dict[str, SourceReference] = {}
-    for one in plan.references:
-        contents = [manifest.batch_contents for manifest in changelog.read_manifests(one.name)]
-        if len(contents) != one.batches:
+    for point in plan.references:
+        contents = [manifest.batch_contents for manifest in changelog.read_manifests(point.name)]
+        if len(contents) != point.batches:
             raise TransientError(
-                f"The scratch change log has {len(contents)} of the {one.batches} batches that were written to it.",
-                where=f"{changelog.storage.url}, {one.name}",
+                f"The scratch change log has {len(contents)} of the {point.batches} batches that were written to it.",
+                where=f"{changelog.storage.url}, {point.name}",
                 safe="No table was changed.",
                 remedy="run the verification again, and make sure that its scratch change log is not deleted meanwhile",
             )
-        found = collect_topics(changelog, contents)
-        since = BatchesAfterReference(source, plan.connector, one.first, straddles=one.straddles)
+        by_topic = collect_topics(changelog, contents)
+        since = BatchesAfterReference(source, plan.connector, point.first, straddles=point.straddles)
         topics |= {
-            topic: SourceReference(found[topic], changelog, one.name, one.position, since, one.at)
-            for topic in one.topics
-            if topic in found
+            topic: SourceReference(by_topic[topic], changelog, point.name, point.position, since, point.at)
+            for topic in point.topics
+            if topic in by_topic
         }
     if not topics and not plan.not_compared:
         raise _nothing(changelog, plan.connector)

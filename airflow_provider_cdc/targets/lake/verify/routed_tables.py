@@ -28,40 +28,40 @@ def tables_of(
     connector: str,
     location: str,
     topic: str,
-    wanted: ExpectedTableRows,
-    known: Sequence[TargetTable],
+    expected: ExpectedTableRows,
+    known_tables: Sequence[TargetTable],
 ) -> list[TargetTable]:
     """Return the tables of a topic; those that should be there and are not are among them.
 
     :param location: where tables are that no rule brings elsewhere
-    :param wanted: the rows of the source at some batch
-    :param known: those that the apply has made by then
+    :param expected: the rows of the source at some batch
+    :param known_tables: those that the apply has made by then
     :raises NotComparable: it is not known where rows go
     """
-    matched, placement = rules.match_table(wanted.schema.id), TablePlacement(connector, location, rules)
+    matched, placement = rules.match_table(expected.schema.id), TablePlacement(connector, location, rules)
     try:
-        where = build_projection(spark, matched, connector, topic, wanted.schema, strict=False, place=ELSE).filter
+        where = build_projection(spark, matched, connector, topic, expected.schema, strict=False, place=ELSE).filter
         assert where is not None
-        refuse_unknown(wanted.rows, where)
-        route, rows = build_routing(spark, matched, wanted.schema), wanted.rows
+        refuse_unknown(expected.rows, where)
+        route, rows = build_routing(spark, matched, expected.schema), expected.rows
         if matched.rule.filter is not None:
             rows = rows.where(F.coalesce(F.expr(matched.rule.filter), F.lit(col=False)))
-        found = (
+        branches = (
             rows.select(route.build_step_number().alias(_STEP), route.build_branch_value().alias(_VALUE))
             .distinct()
             .limit(MOST + 1)
             .collect()
         )
-        there = {table.place for table in known}
-        missing = {RouteBranch(row[_STEP], row[_VALUE]) for row in found} - there
+        there = {table.place for table in known_tables}
+        missing = {RouteBranch(row[_STEP], row[_VALUE]) for row in branches} - there
         if matched.rule.unrouted_rows_action != "default":
             missing.discard(ELSE)
         if len(missing) > MOST:
             raise NotComparable(f"its route would create more than {MOST:,} tables of it")
-        made = [
-            (place, placement.resolve_branch_location(matched, topic, wanted.schema.id, place)) for place in missing
+        locations = [
+            (place, placement.resolve_branch_location(matched, topic, expected.schema.id, place)) for place in missing
         ]
     except CdcError as e:
         raise NotComparable(e.what) from e
-    new = [TargetTable.from_route(topic, at, place) for place, at in made]
-    return sorted([*known, *new], key=lambda table: table.name)
+    new = [TargetTable.from_route(topic, at, place) for place, at in locations]
+    return sorted([*known_tables, *new], key=lambda table: table.name)

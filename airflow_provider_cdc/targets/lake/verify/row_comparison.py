@@ -152,7 +152,7 @@ def _count(
     result.examples = [_example(row, key, values=values) for row in wrong.take(EXAMPLES)]
 
 
-def _what() -> Expression:
+def _kind_of_difference() -> Expression:
     more = F.when(F.col(_SOURCE) > F.col(_TARGET), "missing").when(F.col(_SOURCE) < F.col(_TARGET), "surplus")
     return more.otherwise("different").alias("what")
 
@@ -163,7 +163,9 @@ def _keys(wrong: DataFrame, key: tuple[str, ...], at_source: Mapping[str, tuple[
     The numbers say how many rows source and table have of the key.
     """
     counts = F.col(_SOURCE).alias("source"), F.col(_TARGET).alias("target")
-    return wrong.select(written_key(key, at_source).alias("key"), _what(), F.col(_COLUMNS).alias("columns"), *counts)
+    return wrong.select(
+        written_key(key, at_source).alias("key"), _kind_of_difference(), F.col(_COLUMNS).alias("columns"), *counts
+    )
 
 
 def _example(row: Row, key: tuple[str, ...], *, values: bool) -> dict[str, Any]:

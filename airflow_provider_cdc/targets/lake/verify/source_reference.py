@@ -38,7 +38,7 @@ class SourceReference:
         self.since, self.at = since, at
         self._changelog = changelog
         self._lock = threading.Lock()
-        self._kept: tuple[int, ExpectedTableRows] | None = None
+        self._cached: tuple[int, ExpectedTableRows] | None = None
 
     @property
     def topic(self) -> str:
@@ -73,11 +73,11 @@ class SourceReference:
     def load_cached_rows(self, spark: SparkSession, last: int) -> ExpectedTableRows:
         """Return the same, read once for all the tables that a route makes of the topic; until :meth:`release_cached_rows`."""
         with self._lock:
-            if self._kept is None or self._kept[0] != last:
+            if self._cached is None or self._cached[0] != last:
                 self._forget()
-                found = self.load_rows(spark, last)
-                self._kept = last, replace(found, rows=found.rows.persist())
-            return self._kept[1]
+                expected = self.load_rows(spark, last)
+                self._cached = last, replace(expected, rows=expected.rows.persist())
+            return self._cached[1]
 
     def release_cached_rows(self) -> None:
         """Give back what is kept."""
@@ -85,6 +85,6 @@ class SourceReference:
             self._forget()
 
     def _forget(self) -> None:
-        if self._kept is not None:
-            self._kept[1].rows.unpersist()
-        self._kept = None
+        if self._cached is not None:
+            self._cached[1].rows.unpersist()
+        self._cached = None

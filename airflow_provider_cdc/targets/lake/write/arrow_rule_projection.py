@@ -42,9 +42,11 @@ def needs_spark(shape: Projection, pending: PendingBatches) -> str:
         return f"its rule has a {shape.filter.rule_option}"
     if shape.computed:
         return f"its rule computes {', '.join(shape.computed)}"
-    if inexact := [old for old, (there, wanted) in _casts(shape, pending.schema).items() if not _exact(there, wanted)]:
+    if inexact := [
+        old for old, (there, required) in _casts(shape, pending.schema).items() if not _exact(there, required)
+    ]:
         return f"its rule casts {', '.join(inexact)}"
-    if others := sorted({what for what in shape.rule.metadata_columns.values() if what not in {*TOLD, *shape.places}}):
+    if others := sorted({name for name in shape.rule.metadata_columns.values() if name not in {*TOLD, *shape.places}}):
         return f"its rule requests {', '.join(others)}"
     if shape.mode == "soft_delete" and (lacking := event_reduction.list_sparse_columns(pending, 0, deletes=True)):
         return f"deletes lack values: {', '.join(lacking)}"
@@ -53,18 +55,18 @@ def needs_spark(shape: Projection, pending: PendingBatches) -> str:
 
 def _casts(shape: Projection, schema: TableSchema) -> dict[str, tuple[str, str]]:
     """Column of the source that gets another type → its Spark type, and the one that it gets."""
-    types, found = shape.map_column_types(schema), {}
+    types, casts = shape.map_column_types(schema), {}
     for old, new in shape.map_column_names(schema).items():
         there = spark_type(schema.get_column(old).type)
         if types[new] != there:
-            found[old] = there, types[new]
-    return found
+            casts[old] = there, types[new]
+    return casts
 
 
-def _exact(there: str, wanted: str) -> bool:
+def _exact(there: str, required: str) -> bool:
     """Return whether Arrow makes of each value what Spark makes of it."""
     # nanoseconds are texts to Spark only
-    return can_hold_type(wanted, there) and (wanted in _ARROW or wanted.startswith("decimal("))
+    return can_hold_type(required, there) and (required in _ARROW or required.startswith("decimal("))
 
 
 def _arrow(type_: str) -> pa.DataType:
@@ -92,10 +94,10 @@ class ProjectedReduction:
     @cached_property
     def keys(self) -> pa.Table:
         """The key columns, as the table calls them."""
-        given, schema = self.reduction.keys, self.reduction.schema
+        keys, schema = self.reduction.keys, self.reduction.schema
         names = self.shape.map_column_names(schema)
-        columns = {name: self._constant(name, given.num_rows) for name in self.shape.rule.shard}
-        return pa.table(columns | {names[k]: self._cast(k, given[k]) for k in schema.key})
+        columns = {name: self._constant(name, keys.num_rows) for name in self.shape.rule.shard}
+        return pa.table(columns | {names[k]: self._cast(k, keys[k]) for k in schema.key})
 
     @property
     def inserts_only(self) -> bool:
@@ -112,27 +114,29 @@ class ProjectedReduction:
 
     def read_rows(self) -> Iterator[pa.Table]:
         """Iterate over the rows that the batches leave; a row group at a time."""
-        told = {what for what in self.shape.rule.metadata_columns.values() if what in TOLD}
-        wanted = sorted(told | {"op", "commit_ts"}) if self._marks else sorted(told)
-        for rows, of_events in self.reduction.read_images(wanted, deleted=self._marks):
-            yield self._made(rows, of_events)
+        metadata = {name for name in self.shape.rule.metadata_columns.values() if name in TOLD}
+        requested = sorted(metadata | {"op", "commit_ts"}) if self._marks else sorted(metadata)
+        for rows, of_events in self.reduction.read_images(requested, deleted=self._marks):
+            yield self._project_rows(rows, of_events)
 
     @property
     def _marks(self) -> bool:
         """True if rows that are deleted stay."""
         return self.shape.mode == "soft_delete"
 
-    def _made(self, rows: pa.Table, told: pa.Table) -> pa.Table:
+    def _project_rows(self, rows: pa.Table, metadata: pa.Table) -> pa.Table:
         shape, number = self.shape, rows.num_rows
-        found = {new: self._cast(old, rows[old]) for old, new in shape.map_column_names(self.reduction.schema).items()}
-        found |= {name: self._constant(name, number) for name in shape.constants}
-        for name, what in shape.rule.metadata_columns.items():
-            found[name] = told[what] if what in TOLD else _repeated(shape.places[what], number)
+        columns = {
+            new: self._cast(old, rows[old]) for old, new in shape.map_column_names(self.reduction.schema).items()
+        }
+        columns |= {name: self._constant(name, number) for name in shape.constants}
+        for name, source in shape.rule.metadata_columns.items():
+            columns[name] = metadata[source] if source in TOLD else _repeated(shape.places[source], number)
         if self._marks:
-            gone = pc.equal(told["op"], "d")
-            at = told["commit_ts"]
-            found |= {"_is_deleted": gone, "_deleted_at": pc.if_else(gone, at, pa.scalar(None, at.type))}
-        return pa.table({name: found[name] for name in self.column_names})
+            gone = pc.equal(metadata["op"], "d")
+            at = metadata["commit_ts"]
+            columns |= {"_is_deleted": gone, "_deleted_at": pc.if_else(gone, at, pa.scalar(None, at.type))}
+        return pa.table({name: columns[name] for name in self.column_names})
 
     def _cast(self, column: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
         cast = _casts(self.shape, self.reduction.schema).get(column)

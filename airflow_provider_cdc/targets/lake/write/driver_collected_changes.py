@@ -65,8 +65,8 @@ class CollectedChanges:
 
     def build_key_frame(self, spark: SparkSession) -> DataFrame:
         """Create a Spark frame of the keys."""
-        wanted = T.StructType([self._schema[name] for name in self.keys.column_names])
-        return spark.createDataFrame(self.keys, schema=wanted)
+        key_schema = T.StructType([self._schema[name] for name in self.keys.column_names])
+        return spark.createDataFrame(self.keys, schema=key_schema)
 
 
 def collect_changes(
@@ -89,7 +89,7 @@ def collect_changes(
     """
     own = {name.lower(): name for name in columns}
     names = {name: own[name.lower()] for name in merge.types}
-    kept = KEPT in merge.rows.columns
+    has_kept = KEPT in merge.rows.columns
     rows = merge.rows.select(
         OP,
         *[F.col(quote_name(name)).cast(columns[to]).alias(to) for name, to in names.items()],
@@ -97,17 +97,17 @@ def collect_changes(
     )
     others = [name for name in columns if name not in names.values()]
     key = [names[name] for name in merge.key]
-    schema, found = rows.schema, _arrays(rows)
-    lacks = bool(others) or (kept and bool(pc.any(pc.greater(pc.list_value_length(found[KEPT]), 0)).as_py()))
+    schema, arrays = rows.schema, _arrays(rows)
+    lacks = bool(others) or (has_kept and bool(pc.any(pc.greater(pc.list_value_length(arrays[KEPT]), 0)).as_py()))
     if lacks:
-        given = there.rows.sparkSession.createDataFrame(found, schema=schema)
-        whole = _completed(given, there.rows, key, {to: name for name, to in names.items()}, others)
-        schema, found = whole.schema, _arrays(whole)
-    gone = pc.equal(found[OP], "d")
+        frame = there.rows.sparkSession.createDataFrame(arrays, schema=schema)
+        whole = _completed(frame, there.rows, key, {to: name for name, to in names.items()}, others)
+        schema, arrays = whole.schema, _arrays(whole)
+    gone = pc.equal(arrays[OP], "d")
     deletes = None if looked_up else int(pc.sum(gone).as_py() or 0)
     made_from = there.version if from_there or lacks else ""
-    come = found.filter(pc.invert(gone)).select(list(columns))
-    return CollectedChanges(found.select(key), inserts_only, made_from, deletes, come, schema)
+    come = arrays.filter(pc.invert(gone)).select(list(columns))
+    return CollectedChanges(arrays.select(key), inserts_only, made_from, deletes, come, schema)
 
 
 def collect_new(rows: DataFrame, columns: Mapping[str, str], order: str) -> CollectedChanges:
@@ -117,11 +117,11 @@ def collect_new(rows: DataFrame, columns: Mapping[str, str], order: str) -> Coll
     :param order: the column by which they are in order
     :raises TooMuch: they are too many for the driver
     """
-    given = {name.lower(): F.col(quote_name(name)) for name in rows.columns}
-    values = {name: given.get(name.lower(), F.lit(None)) for name in columns}
+    columns_by_name = {name.lower(): F.col(quote_name(name)) for name in rows.columns}
+    values = {name: columns_by_name.get(name.lower(), F.lit(None)) for name in columns}
     whole = rows.select(*[values[name].cast(type_).alias(name) for name, type_ in columns.items()])
-    found = _arrays(whole).sort_by(order)
-    return CollectedChanges(found.select([order]).slice(0, 0), True, "", 0, found, whole.schema)
+    arrays = _arrays(whole).sort_by(order)
+    return CollectedChanges(arrays.select([order]).slice(0, 0), True, "", 0, arrays, whole.schema)
 
 
 def _arrays(rows: DataFrame) -> pa.Table:
@@ -141,11 +141,11 @@ def _completed(
     :param names: column of the table → how :data:`KEPT` calls it
     :param others: columns of the table that no row has
     """
-    told = [name for name in names if name not in key] if KEPT in rows.columns else []
+    kept_columns = [name for name in names if name not in key] if KEPT in rows.columns else []
     lacks = F.col(OP) != "d" if others else F.size(KEPT) > 0
-    wanted = F.broadcast(rows.where(lacks).select(*map(quote_name, key)))
-    old = there.alias("t").join(wanted.alias("s"), build_key_condition(key, "t", "s"), "left_semi")
-    places = {name: f"{_THERE}{i}" for i, name in enumerate([*told, *others])}
+    incomplete = F.broadcast(rows.where(lacks).select(*map(quote_name, key)))
+    old = there.alias("t").join(incomplete.alias("s"), build_key_condition(key, "t", "s"), "left_semi")
+    places = {name: f"{_THERE}{i}" for i, name in enumerate([*kept_columns, *others])}
     old = old.select(
         *map(quote_name, key),
         *[F.col(quote_name(name)).alias(to) for name, to in places.items()],
@@ -154,15 +154,15 @@ def _completed(
 
     def value(name: str) -> Expression:
         own = F.col(f"r.{quote_name(name)}")
-        if name not in told:
+        if name not in kept_columns:
             return own
         keeps = F.coalesce(_FOUND, F.lit(False)) & F.array_contains(KEPT, F.lit(names[name]))
         return F.when(keeps, F.col(places[name])).otherwise(own)
 
-    goes_on = build_key_condition(key, "r", "o")
+    continues = build_key_condition(key, "r", "o")
     if ANEW in rows.columns:  # the row that the table has was deleted before this one
-        goes_on &= ~F.col(f"r.{ANEW}")
-    joined = rows.alias("r").join(old.alias("o"), goes_on, "left")
+        continues &= ~F.col(f"r.{ANEW}")
+    joined = rows.alias("r").join(old.alias("o"), continues, "left")
     return joined.select(
         OP,
         *[value(name).alias(name) for name in names],

@@ -44,7 +44,7 @@ from airflow_provider_cdc.targets.lake.write.driver_collected_changes import (
 from airflow_provider_cdc.targets.lake.write.write_strategy import WriteStrategy, new_keys_only
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.write.table_write")
-_OLD, _TOLD, _READ, _ENDED = f"{OURS}old_", f"{OURS}told_", f"{OURS}read", f"{OURS}ended"
+_OLD, _CARRIED, _READ, _ENDED = f"{OURS}old_", f"{OURS}told_", f"{OURS}read", f"{OURS}ended"
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,8 @@ class TableWrite:
         pinned = self.target.pin_table_state()
         self._check_at(pinned.read_marker(self.marker.application_name))
         body, there = names.get(schema.documents.body, ""), pinned.rows
-        found = {field.name.lower(): field.dataType for field in there.schema.fields}
-        if found.get(body.lower()) != T.StringType() or shape.map_column_types(schema)[body] != "string":
+        types = {field.name.lower(): field.dataType for field in there.schema.fields}
+        if types.get(body.lower()) != T.StringType() or shape.map_column_types(schema)[body] != "string":
             return None
         there = there.where(shape.build_source_condition())
         if shape.mode == "history":
@@ -146,21 +146,23 @@ class TableWrite:
         old = there.select(
             *names, *[F.col(quote_name(c)).alias(f"{_OLD}{i}") for i, c in enumerate([*others, *carried])]
         )
-        found = rows.alias("n").join(ended, build_key_condition(key, "n", "s"), "left")
-        found = found.join(old.alias("o"), F.col(f"s.{_ENDED}").isNull() & build_key_condition(key, "n", "o"), "left")
+        joined = rows.alias("n").join(ended, build_key_condition(key, "n", "s"), "left")
+        joined = joined.join(old.alias("o"), F.col(f"s.{_ENDED}").isNull() & build_key_condition(key, "n", "o"), "left")
         stays = {c: F.col(f"{_OLD}{i}") for i, c in enumerate([*others, *carried])}
         if carried:  # events before the rows were read again may have had values
             since = events.alias("e").join(ended, build_key_condition(key, "e", "s"), "left")
             since = since.where(F.col(SEQ) > F.coalesce(f"s.{_ENDED}", F.lit(0))).select("e.*")
-            told = last_per_key(since.select(SEQ, OP, KEPT, *names, *map(quote_name, carried)), key, carried, carried)
-            told = told.select(
-                *names, F.col(KEPT), *[F.col(quote_name(c)).alias(f"{_TOLD}{i}") for i, c in enumerate(carried)]
+            carried_values = last_per_key(
+                since.select(SEQ, OP, KEPT, *names, *map(quote_name, carried)), key, carried, carried
             )
-            found = found.join(told.alias("e"), build_key_condition(key, "n", "e"), "left")
+            carried_values = carried_values.select(
+                *names, F.col(KEPT), *[F.col(quote_name(c)).alias(f"{_CARRIED}{i}") for i, c in enumerate(carried)]
+            )
+            joined = joined.join(carried_values.alias("e"), build_key_condition(key, "n", "e"), "left")
             for i, c in enumerate(carried):
                 lacks = F.coalesce(F.array_contains(KEPT, F.lit(c)), F.lit(col=True))
-                stays[c] = F.when(lacks, stays[c]).otherwise(F.col(f"{_TOLD}{i}"))
-        return found.select(
+                stays[c] = F.when(lacks, stays[c]).otherwise(F.col(f"{_CARRIED}{i}"))
+        return joined.select(
             *[(stays[c] if c in carried else F.col(f"n.{quote_name(c)}")).alias(c) for c in rows.columns],
             *[stays[c].alias(c) for c in others],
         )
@@ -176,11 +178,11 @@ class TableWrite:
         return there.where(~self.shape.build_source_condition())
 
     def _columns_there(self) -> DataFrame:
-        wanted = {name.lower(): type_ for name, type_ in self.column_types.items()}
+        types = {name.lower(): type_ for name, type_ in self.column_types.items()}
         rows = self.target.read_rows()
-        found = {f.name: f.dataType.simpleString() for f in rows.schema.fields}
+        present = {f.name: f.dataType.simpleString() for f in rows.schema.fields}
         wider = {
-            name: find_common_type(type_, wanted.get(name.lower(), type_)) or type_ for name, type_ in found.items()
+            name: find_common_type(type_, types.get(name.lower(), type_)) or type_ for name, type_ in present.items()
         }
         return rows.select(*[F.col(quote_name(name)).cast(type_).alias(name) for name, type_ in wider.items()])
 
@@ -189,11 +191,11 @@ class TableWrite:
 
         :param order: the column by which they are in order
         """
-        found = self._evolution()
-        evolution, there = replace(found, fills={}), self.target.read_column_types()
+        full_evolution = self._evolution()
+        evolution, there = replace(full_evolution, fills={}), self.target.read_column_types()
         # rows keep the values of a column that is dropped and made again: no type would do for both
-        again = other_types(there, evolution).keys() - other_types(there, found).keys()
-        if (again or not self._changes_types(found)) and self.target.can_evolve(evolution):
+        again = other_types(there, evolution).keys() - other_types(there, full_evolution).keys()
+        if (again or not self._changes_types(full_evolution)) and self.target.can_evolve(evolution):
             self.target.evolve_columns(evolution)
             if appends := self.merges or self._add(rows, order):
                 log.info("%s is appended by Spark: %s.", self.pending.topic, appends)
@@ -288,9 +290,9 @@ class TableWrite:
             return  # the last event of a key is that, whatever the table has
         self._check_at(self.target.read_marker(self.marker.application_name) if self.target.exists() else NEVER)
 
-    def _check_at(self, found: int) -> None:
-        if found != (NEVER if self.at is None else self.at):
-            raise WriteConflict(f"another run has advanced the table to batch {found}")
+    def _check_at(self, last_batch: int) -> None:
+        if last_batch != (NEVER if self.at is None else self.at):
+            raise WriteConflict(f"another run has advanced the table to batch {last_batch}")
 
     def _needs_a_rewrite(self, evolution: ColumnEvolution) -> bool:
         """Return whether columns would change for rows of other topics, too, if they were changed in place."""
@@ -367,9 +369,9 @@ class TableWrite:
             return ColumnEvolution(app, pending.schema_version, self.column_types)
         self.refuse_removed_columns(start)
         self._refuse_renamed_columns(start)
-        found = evolution_of(pending, app, start, pending.schema_version, shape)
-        self._check_dropped(found)
-        return found
+        evolution = evolution_of(pending, app, start, pending.schema_version, shape)
+        self._check_dropped(evolution)
+        return evolution
 
     def _refuse_renamed_columns(self, start: int) -> None:
         """Reject columns that the rule left out under their old names, and does not under the new ones.
@@ -434,12 +436,12 @@ class TableWrite:
         :raises TargetError: the rule lays the table out by a column that goes
         """
         rule, gone = self.shape.rule, lower_names(evolution.dropped)
-        for what in ("partition_by", "cluster_by"):
-            for given in getattr(rule, what):
-                if laid_out_by(given).lower() in gone:
+        for option in ("partition_by", "cluster_by"):
+            for layout in getattr(rule, option):
+                if laid_out_by(layout).lower() in gone:
                     raise TargetError(
-                        f"Column {laid_out_by(given)} of {self.pending.schema.id} was dropped at the source. The rule of its table has dropped_columns: drop, "
-                        f"but partitions or clusters the table by this column: {what}: {given}.",
+                        f"Column {laid_out_by(layout)} of {self.pending.schema.id} was dropped at the source. The rule of its table has dropped_columns: drop, "
+                        f"but partitions or clusters the table by this column: {option}: {layout}.",
                         where=f"{self.target.location}, batches {self.pending.first} to {self.pending.last}",
                         safe="The table was not changed; the change log keeps the batches.",
                         remedy="set dropped_columns: keep in the rule, so that the column stays with its values; or give the rule another layout and another location: "
@@ -479,11 +481,11 @@ class DraftWrite(TableWrite):
         self.made.append(rows)
 
 
-def key_is_another(write: TableWrite, what: str) -> TargetError:
+def key_is_another(write: TableWrite, subject: str) -> TargetError:
     """Build the error of a table whose key has changed at the source, so that rows cannot be followed."""
     pending = write.pending
     return TargetError(
-        f"The key of {pending.schema.id} changed at the source. The apply cannot continue {what} across this change, because keys identify its rows.",
+        f"The key of {pending.schema.id} changed at the source. The apply cannot continue {subject} across this change, because keys identify its rows.",
         where=f"{write.target.location}, batches {pending.first} to {pending.last}",
         safe="The table was not changed; the change log keeps the batches.",
         remedy=f"snapshot the source table again with `{pending.read_again}`, move the target table away, and run the apply again: the new table starts "

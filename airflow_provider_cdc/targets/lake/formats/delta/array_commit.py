@@ -48,16 +48,16 @@ def find_matching_rows(rows: DataFrame, keys: DataFrame, changes: KeyedChanges) 
     :param keys: with the key columns; a key may come several times
     """
     names = list(changes.keys.column_names)
-    found = rows.select(
+    candidates = rows.select(
         *[F.col(quote_name(name)).alias(f"t{i}") for i, name in enumerate(names)],
         rows.metadataColumn("_metadata").alias(METADATA),
     )  # fmt: skip
     for i, name in enumerate(names):
         if bounds := _bounds(changes.keys[name]):  # files without such keys are not read
-            found = found.where(F.col(f"t{i}").between(*bounds))
+            candidates = candidates.where(F.col(f"t{i}").between(*bounds))
     same = reduce(and_, [F.col(f"t{i}").eqNullSafe(F.col(f"k.{quote_name(name)}")) for i, name in enumerate(names)])
-    known = F.broadcast(keys) if changes.keys.num_rows < BROADCAST_KEYS else keys
-    return found.join(known.alias("k"), same, "left_semi")
+    key_rows = F.broadcast(keys) if changes.keys.num_rows < BROADCAST_KEYS else keys
+    return candidates.join(key_rows.alias("k"), same, "left_semi")
 
 
 def _bounds(keys: pa.ChunkedArray) -> tuple[Column, Column] | None:
@@ -81,19 +81,19 @@ class DeltaArrayCommit:
 
     :param log: Delta's view of the table
     :param layout: of the table at this version
-    :param made: writes files of the table
+    :param writer: writes files of the table
     :param files: reads those that are there
     :param at: version → the table's rows then
     """
 
     def __init__(
-        self, spark: SparkSession, log: Any, transaction: Any, layout: DeltaFileLayout, made: DeltaFileWriter, files: DeltaFileReader,
+        self, spark: SparkSession, log: Any, transaction: Any, layout: DeltaFileLayout, writer: DeltaFileWriter, files: DeltaFileReader,
         at: Callable[[int], DataFrame],
     ) -> None:  # fmt: skip
         self._spark, self._delta = spark, DeltaClasses(spark)
         self._log, self._transaction, self._layout = log, transaction, layout
-        self._made, self._files, self._at = made, files, at
-        self._old = DeltaCopyOnWrite(made, files)
+        self._writer, self._files, self._at = writer, files, at
+        self._old = DeltaCopyOnWrite(writer, files)
         self.written: WriteMetrics | None = None
         """What was written; ``None`` before it is."""
 
@@ -135,7 +135,7 @@ class DeltaArrayCommit:
         """Actions that give files new deletion vectors, in which the rows with some keys are gone."""
         try:
             files = [DeltaDataFile.from_action(action, self._log) for action in self._few_files()]
-            return self._vectors_of().build_key_removals(files, self._made.to_file_columns(changes.keys))
+            return self._vectors_of().build_key_removals(files, self._writer.to_file_columns(changes.keys))
         except ArrowUnsupported as e:
             log.info("Spark searches for the rows to remove: %s.", e)
         return self._delta.build_deletion_vectors(
@@ -157,29 +157,29 @@ class DeltaArrayCommit:
         return vectors.DeletionVectorWriter(self._delta, self._log, conf, self._files)
 
     def _put(
-        self, actions: Sequence[Any], changes: KeyedChanges, marker: Marker, kept: Iterable[pa.Table] = ()
+        self, actions: Sequence[Any], changes: KeyedChanges, marker: Marker, kept_rows: Iterable[pa.Table] = ()
     ) -> None:
-        sizes = self._commit(actions, changes.read_rows(), marker, kept)
+        sizes = self._commit(actions, changes.read_rows(), marker, kept_rows)
         rows, deleted = changes.number_of_rows(), changes.number_of_deletes()
         self.written = WriteMetrics("commit", rows, deleted, sum(sizes), len(sizes))
 
     def _commit(
-        self, actions: Sequence[Any], new: Iterable[pa.Table], marker: Marker, kept: Iterable[pa.Table] = ()
+        self, actions: Sequence[Any], new: Iterable[pa.Table], marker: Marker, kept_rows: Iterable[pa.Table] = ()
     ) -> list[int]:
         """Write the new files, and commit them.
 
         :param new: rows with the table's columns
-        :param kept: rows as its files have them
+        :param kept_rows: rows as its files have them
         :return: bytes of each file that was written
         """
-        made = self._made.write_files(chain(kept, map(self._made.to_file_columns, new)))
+        files = self._writer.write_files(chain(kept_rows, map(self._writer.to_file_columns, new)))
         self._delta.commit_actions(
             self._transaction,
-            [*actions, *map(self._delta.build_add_action, made)],
+            [*actions, *map(self._delta.build_add_action, files)],
             marker.application_name,
             marker.batch,
         )
-        return [int(file["size"]) for file in made]
+        return [int(file["size"]) for file in files]
 
     def _now(self) -> DataFrame:
         return self._at(int(self._transaction.snapshot().version()))
@@ -189,9 +189,12 @@ def read_snapshot_markers(spark: SparkSession, snapshot: Any) -> dict[str, int]:
     """Application → its last batch, at some version of a table."""
     # the version's checksum has them, as long as they are few; whatever else is asked, a Spark job reads the log first
     checksum = snapshot.checksumOpt()
-    known = checksum.get().setTransactions() if checksum.isDefined() else checksum
-    found = known.get() if known.isDefined() else snapshot.setTransactions()
-    return {one.appId(): int(one.version()) for one in DeltaClasses(spark).to_python_list(found)}
+    recorded = checksum.get().setTransactions() if checksum.isDefined() else checksum
+    transactions = recorded.get() if recorded.isDefined() else snapshot.setTransactions()
+    return {
+        transaction.appId(): int(transaction.version())
+        for transaction in DeltaClasses(spark).to_python_list(transactions)
+    }
 
 
 def count_snapshot_bytes(snapshot: Any) -> int:
@@ -229,10 +232,10 @@ class DeltaClasses:
         """Return an object of Scala."""
         return getattr(self.load_class(f"{name}$"), "MODULE$")
 
-    def to_python_list(self, found: Any) -> list[Any]:
+    def to_python_list(self, sequence: Any) -> list[Any]:
         """Convert a sequence of Scala's to a list."""
         # py4j's own iteration ends each time with an error of Java's, which costs dozens of calls
-        return [found.apply(at) for at in range(found.size())]
+        return [sequence.apply(at) for at in range(sequence.size())]
 
     def read_all_files(self, transaction: Any) -> list[Any]:
         """Return ``AddFile`` of all files.
@@ -243,9 +246,9 @@ class DeltaClasses:
         snapshot = transaction.snapshot()
         checksum = snapshot.checksumOpt()
         # Delta writes the list of a small table's files into each version's checksum: otherwise a Spark job has to make it
-        known = checksum.get().allFiles() if checksum.isDefined() else self.load_class("scala.Option").empty()
-        if known.isDefined():
-            return self.to_python_list(known.get())
+        recorded = checksum.get().allFiles() if checksum.isDefined() else self.load_class("scala.Option").empty()
+        if recorded.isDefined():
+            return self.to_python_list(recorded.get())
         return list(snapshot.allFiles().collectAsList().toArray())
 
     def read_file_rows(self, log: Any, snapshot: Any, files: Iterable[Any]) -> DataFrame:
@@ -258,10 +261,10 @@ class DeltaClasses:
 
     def to_scala_sequence(self, values: Iterable[Any]) -> Any:
         """Build a sequence of Scala's."""
-        found = self.load_class("java.util.ArrayList")()
+        array_list = self.load_class("java.util.ArrayList")()
         for value in values:
-            found.add(value)
-        return self.load_class("scala.jdk.javaapi.CollectionConverters").asScala(found).toSeq()
+            array_list.add(value)
+        return self.load_class("scala.jdk.javaapi.CollectionConverters").asScala(array_list).toSeq()
 
     def build_deletion_vectors(self, transaction: Any, log: Any, rows: DataFrame) -> list[Any]:
         """Actions that give files new deletion vectors, in which some rows are gone."""
@@ -270,7 +273,7 @@ class DeltaClasses:
         # the whole table counts as read: whoever changes it first makes this commit fail
         files = transaction.filterFiles()
         always = self.load_class("org.apache.spark.sql.catalyst.expressions.Literal").TrueLiteral()
-        found = self.load_scala_object(
+        row_indexes = self.load_scala_object(
             f"{commands}.DeletionVectorBitmapGenerator"
         ).buildRowIndexSetsForFilesMatchingCondition(
             session,
@@ -282,11 +285,11 @@ class DeltaClasses:
             some(F.col(f"{METADATA}.file_path")._jc),
             some(F.col(f"{METADATA}.row_index")._jc),
         )
-        if found.isEmpty():
+        if row_indexes.isEmpty():
             return []
         helper = self.load_scala_object(f"{commands}.DMLWithDeletionVectorsHelper")
         by_path = helper.generateCandidateFileMap(log.dataPath(), files)
-        touched = helper.findFilesWithMatchingRows(transaction, by_path, found)
+        touched = helper.findFilesWithMatchingRows(transaction, by_path, row_indexes)
         actions = helper.processUnmodifiedData(session, touched, transaction.snapshot(), 32)._1()
         return self.to_python_list(actions)
 

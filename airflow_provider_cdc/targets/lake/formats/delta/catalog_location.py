@@ -76,11 +76,11 @@ class CatalogTableName:
 
     def describe_catalog(self) -> dict[str, str]:
         """Describe the catalog, as :meth:`airflow_provider_cdc.targets.lake.formats.target_interface.Target.describe_catalog`."""
-        found = {"name": ".".join(split_table_name(self._name))}
+        description = {"name": ".".join(split_table_name(self._name))}
         for name, key in _ABOUT.items():
             if value := self._spark.conf.get(key, None):
-                found[name] = str(strip_credentials(key, value))
-        return found
+                description[name] = str(strip_credentials(key, value))
+        return description
 
     def register(self, folder: str) -> None:
         """Give the table in a folder its name, if it has none yet."""
@@ -107,5 +107,5 @@ class CatalogTableName:
     def _identifier(self) -> Any:
         jvm: Any = self._spark._jvm
         some = getattr(jvm, "scala.Option").apply
-        made = getattr(jvm, "org.apache.spark.sql.catalyst.TableIdentifier")
-        return made(self._table, some(self._schema), some(_SESSION))
+        identifier_class = getattr(jvm, "org.apache.spark.sql.catalyst.TableIdentifier")
+        return identifier_class(self._table, some(self._schema), some(_SESSION))

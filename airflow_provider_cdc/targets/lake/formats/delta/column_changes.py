@@ -117,12 +117,12 @@ def _other_type(name: str, old: str, new: str, location: str) -> TargetError:
     )
 
 
-def _fits(there: str, wanted: str) -> bool:
+def _fits(there: str, required: str) -> bool:
     """Check whether a column of one type can hold values of another, as it is or widened in place.
 
     Delta makes integers only such decimals as have room for all values of their width in its files, which have 32 bits at least.
     """
-    if can_hold_type(there, wanted):
+    if can_hold_type(there, required):
         return True
-    in_files = "int" if there in ("tinyint", "smallint") and wanted.startswith("decimal") else there
-    return can_hold_type(wanted, there) and can_hold_type(wanted, in_files)
+    in_files = "int" if there in ("tinyint", "smallint") and required.startswith("decimal") else there
+    return can_hold_type(required, there) and can_hold_type(required, in_files)

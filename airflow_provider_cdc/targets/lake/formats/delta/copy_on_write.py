@@ -31,19 +31,19 @@ class DeltaFileReplacement:
 class DeltaCopyOnWrite:
     """Finds the files that hold keys of a batch, and what is left of them.
 
-    :param made: writes the table's files, and knows their columns
+    :param writer: writes the table's files, and knows their columns
     :param files: reads those that are there
     """
 
-    def __init__(self, made: DeltaFileWriter, files: DeltaFileReader) -> None:
-        self._made, self._files = made, files
+    def __init__(self, writer: DeltaFileWriter, files: DeltaFileReader) -> None:
+        self._writer, self._files = writer, files
 
     def replace_keys(self, old: Sequence[DeltaDataFile], changes: KeyedChanges) -> DeltaFileReplacement:
         """Replace the files that have some of the keys.
 
         :raises NotOnArrays: a file that has to be replaced cannot be
         """
-        keys = self._made.to_file_columns(changes.keys)
+        keys = self._writer.to_file_columns(changes.keys)
         ranges = ranges_of(keys)
         gone: list[DeltaDataFile] = []
         left: list[pa.Table] = []
@@ -65,12 +65,12 @@ class DeltaCopyOnWrite:
         """
         gone: list[DeltaDataFile] = []
         left: list[pa.Table] = []
-        for file, wanted in places:
+        for file, rows_to_remove in places:
             if file.has_vector:
                 raise ArrowUnsupported("a file with some of the rows has a deletion vector")
             rows = self._files.read_rows(file, ())
-            going = match_multiset(rows, self._made.to_file_columns(wanted))
-            if going.sum() != wanted.num_rows:
+            going = match_multiset(rows, self._writer.to_file_columns(rows_to_remove))
+            if going.sum() != rows_to_remove.num_rows:
                 raise ArrowUnsupported("Arrow does not find the rows that Spark found")
             gone.append(file)
             if not going.all():
@@ -88,12 +88,12 @@ class DeltaCopyOnWrite:
     def _take(self, file: DeltaDataFile, keys: pa.Table, gone: list[DeltaDataFile], left: list[pa.Table]) -> bool:
         """Check whether a file has some of the keys; if so, keep what is left of it."""
         rows = self._files.read_rows(file, keys.column_names)
-        known = match_keys(rows.select(keys.column_names), keys)
-        if not known.any():
+        matches = match_keys(rows.select(keys.column_names), keys)
+        if not matches.any():
             return False
         if file.has_vector:
             raise ArrowUnsupported("a file with some of the keys has a deletion vector")
         gone.append(file)
-        if not known.all():
-            left.append(rows.filter(pa.array(~known)))
+        if not matches.all():
+            left.append(rows.filter(pa.array(~matches)))
         return True

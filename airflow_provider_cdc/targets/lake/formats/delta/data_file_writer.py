@@ -50,23 +50,23 @@ class DeltaFileWriter:
 
         :param rows: as :meth:`to_file_columns` or :meth:`to_current_columns` give them
         """
-        made: list[dict[str, Any]] = []
+        actions: list[dict[str, Any]] = []
         waiting: list[pa.Table] = []
         for slice_ in rows:
             waiting.append(slice_)
             if sum(table.nbytes for table in waiting) >= FILE_BYTES:
-                made.append(self._file(pa.concat_tables(waiting)))
+                actions.append(self._file(pa.concat_tables(waiting)))
                 waiting = []
         if waiting:
-            made.append(self._file(pa.concat_tables(waiting)))
-        return made
+            actions.append(self._file(pa.concat_tables(waiting)))
+        return actions
 
     def to_file_columns(self, rows: pa.Table) -> pa.Table:
         """Columns of a batch with the table's types, and the names that its files have."""
         fields = dict(zip((field["name"] for field in self._layout.fields), self._schema, strict=True))
-        wanted = [field for name, field in fields.items() if name in rows.column_names]
+        present_fields = [field for name, field in fields.items() if name in rows.column_names]
         columns = [cast_column(rows[name], field.type) for name, field in fields.items() if name in rows.column_names]
-        return pa.table(columns, schema=pa.schema(wanted, self._schema.metadata))
+        return pa.table(columns, schema=pa.schema(present_fields, self._schema.metadata))
 
     def to_current_columns(self, rows: pa.Table) -> pa.Table:
         """Return the rows of a file of the table with all its columns, as their types are now."""

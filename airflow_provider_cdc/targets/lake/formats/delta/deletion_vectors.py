@@ -67,23 +67,23 @@ class DeletionVectorWriter:
         if any(file.number_of_rows is None for file, _ in places):
             raise ArrowUnsupported("the table does not record the number of rows in a file")
         store = self._classes.load_scala_object(f"{_STORE}.DeletionVectorStore").createInstance(self._conf)
-        found: list[Any] = []
+        actions: list[Any] = []
         bitmaps: list[tuple[DeltaDataFile, Any]] = []
         for file, numbers in places:
             bitmap, gone = self._bitmap(store, file, numbers)
             if gone == file.number_of_rows:
-                found.append(file.action.remove())
+                actions.append(file.action.remove())
             elif gone:
                 bitmaps.append((file, bitmap))
-        return [*found, *self._written(store, bitmaps)]
+        return [*actions, *self._written(store, bitmaps)]
 
     def _bitmap(self, store: Any, file: DeltaDataFile, numbers: Numbers) -> tuple[Any, int]:
         """All rows that are gone from a file then, and how many they are; zero if there are no more than before."""
         bitmap, before = self._classes.load_class(_BITMAP).readFrom(serialize_row_numbers(numbers)), 0
         if file.has_vector:
-            known = store.read(file.action.deletionVector(), self._log.dataPath())
-            before = int(known.cardinality())
-            getattr(bitmap, "or")(known)
+            previous = store.read(file.action.deletionVector(), self._log.dataPath())
+            before = int(previous.cardinality())
+            getattr(bitmap, "or")(previous)
         gone = int(bitmap.cardinality())
         return bitmap, gone if gone > before else 0
 
@@ -105,16 +105,16 @@ class DeletionVectorWriter:
             context = self._classes.load_class(f"{_COMMANDS}.DeletionVectorWriter$DeletionVectorMapperContext")
             there = context(store, writer, path, identity, "")
             portable = self._classes.load_scala_object(f"{_BITMAP}Format").Portable()
-            found = []
+            actions = []
             for file, bitmap in bitmaps:
                 bitmap.runOptimize()
                 content = bitmap.serializeAsByteArray(portable)
                 vector = vectors.storeSerializedBitmap(there, content, int(bitmap.cardinality()))
                 both = file.action.removeRows(vector, True, True)
-                found += [both._1(), both._2()]
+                actions += [both._1(), both._2()]
         finally:
             writer.close()
-        return found
+        return actions
 
 
 _COMMANDS = "org.apache.spark.sql.delta.commands"

@@ -46,17 +46,17 @@ class DeltaDataFile:
     @cached_property
     def column_bounds(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The least and the greatest values by the columns' physical names, as far as they are known."""
-        return self._said.get("minValues") or {}, self._said.get("maxValues") or {}
+        return self._statistics.get("minValues") or {}, self._statistics.get("maxValues") or {}
 
     @property
     def number_of_rows(self) -> int | None:
         """Also those that a deletion vector has taken away; ``None`` if the table does not say."""
-        return self._said.get("numRecords")
+        return self._statistics.get("numRecords")
 
     @cached_property
-    def _said(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.stats) if self.stats else {}
-        return found
+    def _statistics(self) -> dict[str, Any]:
+        statistics: dict[str, Any] = json.loads(self.stats) if self.stats else {}
+        return statistics
 
     def may_have(self, ranges: Sequence[Range]) -> bool:
         """Check whether the file can have keys, by its bounds."""
@@ -67,13 +67,13 @@ class DeltaDataFile:
 class DeltaFileReader:
     """Reads them.
 
-    :param made: knows the table's columns
+    :param writer: knows the table's columns
     :param files: the table's filesystem, in Hadoop's words
     :param path: makes a path of Hadoop's
     """
 
-    def __init__(self, made: DeltaFileWriter, files: Any, path: Any) -> None:
-        self._made, self._files, self._path = made, files, path
+    def __init__(self, writer: DeltaFileWriter, files: Any, path: Any) -> None:
+        self._writer, self._files, self._path = writer, files, path
 
     def read_rows(self, file: DeltaDataFile, needed: Sequence[str]) -> pa.Table:
         """All rows, with the columns that the table has now.
@@ -83,7 +83,7 @@ class DeltaFileReader:
         """
         with self._local(file.path) as name:
             source = self._opened(name, needed)
-            return self._made.to_current_columns(source.read())
+            return self._writer.to_current_columns(source.read())
 
     def find_row_numbers(self, file: DeltaDataFile, keys: pa.Table) -> Numbers:
         """Return the numbers of the rows that have some of the keys, in order.
@@ -96,14 +96,14 @@ class DeltaFileReader:
         names = keys.column_names
         with self._parts(file) as stream:
             return find_key_rows(
-                self._opened(stream, names), keys, dict(zip(names, names, strict=True)), self._made.as_now
+                self._opened(stream, names), keys, dict(zip(names, names, strict=True)), self._writer.as_now
             )
 
     def _opened(self, source: Any, needed: Sequence[str]) -> pq.ParquetFile:
-        found = open_parquet_file(source)
-        if lacking := set(needed) - set(found.schema_arrow.names):
+        parquet_file = open_parquet_file(source)
+        if lacking := set(needed) - set(parquet_file.schema_arrow.names):
             raise ArrowUnsupported(f"a file lacks {', '.join(sorted(lacking))}")
-        return found
+        return parquet_file
 
     @contextlib.contextmanager
     def _local(self, path: Any) -> Iterator[str]:

@@ -103,24 +103,24 @@ def arrow_of(type_: Any) -> pa.DataType | None:
     return None
 
 
-def cast_column(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+def cast_column(values: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     """Values of a column of the table with another type, or of fewer fields."""
-    if values.type == wanted:
+    if values.type == type_:
         return values
-    if not pa.types.is_struct(wanted):
-        return values.cast(wanted)
-    return pa.chunked_array([_cast_struct(chunk, wanted) for chunk in values.chunks], wanted)
+    if not pa.types.is_struct(type_):
+        return values.cast(type_)
+    return pa.chunked_array([_cast_struct(chunk, type_) for chunk in values.chunks], type_)
 
 
-def _cast_struct(values: pa.StructArray, wanted: pa.StructType) -> pa.StructArray:
+def _cast_struct(values: pa.StructArray, type_: pa.StructType) -> pa.StructArray:
     names = [field.name for field in values.type]
     parts = []
-    for at, field in enumerate(wanted):
+    for at, field in enumerate(type_):
         # the fields of a batch are in the table's order, those of a file have its names
-        found = field.name if field.name in names else at if len(names) == wanted.num_fields else None
-        part = pa.nulls(len(values), field.type) if found is None else pc.struct_field(values, found)
+        source_field = field.name if field.name in names else at if len(names) == type_.num_fields else None
+        part = pa.nulls(len(values), field.type) if source_field is None else pc.struct_field(values, source_field)
         parts.append(part.cast(field.type))
-    return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=values.is_null())
+    return pa.StructArray.from_arrays(parts, fields=list(type_), mask=values.is_null())
 
 
 def is_ordered(type_: pa.DataType) -> bool:

@@ -50,8 +50,8 @@ class DeltaTableFolder:
 
     def read_properties(self) -> dict[str, str]:
         """Return the table's properties."""
-        found: dict[str, str] = self.to_python_value(self.read_snapshot().metadata().configuration())
-        return found
+        properties: dict[str, str] = self.to_python_value(self.read_snapshot().metadata().configuration())
+        return properties
 
     def resolve_filesystem(self) -> tuple[Any, Any]:
         """Return the table's folder and its filesystem, in Hadoop's words."""
@@ -90,8 +90,8 @@ class DeltaTableFolder:
         The log is not counted, to which maintenance adds commits.
         """
         folder, files = self.resolve_filesystem()
-        found, log = (files.getContentSummary(path) for path in (folder, self.build_path(folder, "_delta_log")))
-        return int(found.getFileCount() - log.getFileCount()), int(found.getLength() - log.getLength())
+        content, log = (files.getContentSummary(path) for path in (folder, self.build_path(folder, "_delta_log")))
+        return int(content.getFileCount() - log.getFileCount()), int(content.getLength() - log.getLength())
 
     def set_back(self, app: str, batch: int) -> str:
         """Find what has given the table other rows than those of an application identifier's last batch; empty if nothing has.

@@ -45,12 +45,12 @@ class DeltaKeylessCommit(DeltaArrayCommit):
         if self._layout.has_vectors:
             there = rows.select("*", place["file_path"].alias(_FILE), place["row_index"].alias(_ROW))
             taken = locate_rows(there, changes, (_FILE, _ROW))
-            actions, kept, sizes = self._vectors(taken.places), list[pa.Table](), list[int]()
+            actions, kept_rows, sizes = self._vectors(taken.places), list[pa.Table](), list[int]()
         else:  # Delta does not say where in a file a row is
             taken = locate_rows(rows.select("*", place["file_path"].alias(_FILE)), changes, (_FILE,))
-            actions, kept, sizes = self._without(changes, taken)
+            actions, kept_rows, sizes = self._without(changes, taken)
         come = changes.build_added_rows(taken)
-        sizes += self._commit(actions, [come] if come.num_rows else [], marker, kept)
+        sizes += self._commit(actions, [come] if come.num_rows else [], marker, kept_rows)
         self.written = WriteMetrics("commit", come.num_rows, len(taken.image), sum(sizes), len(sizes))
 
     def _vectors(self, places: pa.Table) -> list[Any]:
@@ -82,28 +82,28 @@ class DeltaKeylessCommit(DeltaArrayCommit):
         others: list[DeltaDataFile] = []
         if files.size() <= MOST_FILES and count_snapshot_bytes(self._transaction.snapshot()) <= MOST_BYTES:
             paths = {file.path.toString() for file, _ in touched}
-            known = [DeltaDataFile.from_action(action, self._log) for action in self._delta.to_python_list(files)]
-            others = [file for file in known if file.path.toString() not in paths]
+            all_files = [DeltaDataFile.from_action(action, self._log) for action in self._delta.to_python_list(files)]
+            others = [file for file in all_files if file.path.toString() not in paths]
         if len(touched) <= MOST_FILES and sum(file.size for file, _ in touched) <= MOST_BYTES:
             try:
                 done = self._old.remove_rows(touched, others)
                 return [file.action.remove() for file in done.gone], done.rows, []
             except ArrowUnsupported as e:
                 log.info("Spark rewrites the files: %s.", e)
-        made = self._by_spark([file.action for file, _ in touched], gone)
-        sizes = [int(action.size()) for action in made]
-        return [*(file.action.remove() for file, _ in touched), *made], [], sizes
+        new_files = self._by_spark([file.action for file, _ in touched], gone)
+        sizes = [int(action.size()) for action in new_files]
+        return [*(file.action.remove() for file, _ in touched), *new_files], [], sizes
 
     def _touched(self, gone: pa.Table, files: Any) -> list[tuple[DeltaDataFile, pa.Table]]:
         """Return the files in which some rows are, and those rows."""
         helper = self._delta.load_scala_object("org.apache.spark.sql.delta.commands.DMLWithDeletionVectorsHelper")
         actions = helper.generateCandidateFileMap(self._log.dataPath(), files)
         path, uri = self._delta.load_class("org.apache.hadoop.fs.Path"), self._delta.load_class("java.net.URI")
-        found = []
+        touched = []
         for file in pc.unique(gone[_FILE]).to_pylist():
             rows = gone.filter(pc.equal(gone[_FILE], file)).drop_columns([_FILE])
-            found.append((DeltaDataFile.from_action(actions.apply(path(uri(file)).toString()), self._log), rows))
-        return found
+            touched.append((DeltaDataFile.from_action(actions.apply(path(uri(file)).toString()), self._log), rows))
+        return touched
 
     def _by_spark(self, actions: list[Any], gone: pa.Table) -> list[Any]:
         """Write what is left of some files.

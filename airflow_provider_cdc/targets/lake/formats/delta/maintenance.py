@@ -55,20 +55,20 @@ class DeltaMaintenance:
         """Compact small files, and rewrite files that have many deleted rows. Clustered tables are clustered by it."""
         files = DataFrame(self._log().unsafeVolatileSnapshot().allFiles().toDF(), self._spark)
         gone = F.coalesce("deletionVector.cardinality", F.lit(0)) / F.get_json_object("stats", "$.numRecords")
-        found = files.agg(
+        counts = files.agg(
             F.count("*").alias("all"), F.count_if(F.col("size") < SMALL_FILE).alias("small"), F.count_if(gone > DELETED).alias("worn")
         ).first()  # fmt: skip
-        assert found is not None
-        if found["small"] <= FEW and not found["worn"]:
+        assert counts is not None
+        if counts["small"] <= FEW and not counts["worn"]:
             return MaintenanceStepResult(
-                False, f"of {found['all']} files, {found['small']} are small, and none has many deleted rows"
+                False, f"of {counts['all']} files, {counts['small']} are small, and none has many deleted rows"
             )
         with self._set(_OPTIMIZE):
             done = self._spark.sql(f"OPTIMIZE {self._table}").first()
         assert done is not None
         metrics = done["metrics"]
         if not metrics["numFilesRemoved"]:
-            return MaintenanceStepResult(False, f"the {found['all']} files cannot be compacted further")
+            return MaintenanceStepResult(False, f"the {counts['all']} files cannot be compacted further")
         return MaintenanceStepResult(True, f"{metrics['numFilesRemoved']} files became {metrics['numFilesAdded']}")
 
     def write_checkpoint(self) -> MaintenanceStepResult:

@@ -29,8 +29,8 @@ def build_merge(folder: DeltaTableFolder, merge: KeyedMerge) -> Any:
     same = [there(c).eqNullSafe(new(c)) if c in merge.nullable else there(c) == new(c) for c in merge.key]
     if ANEW in merge.rows.columns:
         same.append(~F.col(f"s.{ANEW}"))
-    kept = set(merge.types) - set(merge.key) if KEPT in merge.rows.columns else set()
-    sets = {c: _kept(c, merge) if c in kept else new(c) for c in merge.types}
+    kept_columns = set(merge.types) - set(merge.key) if KEPT in merge.rows.columns else set()
+    sets = {c: _kept_value(c, merge) if c in kept_columns else new(c) for c in merge.types}
     table = folder.load_class("io.delta.tables.DeltaTable").forPath(folder.spark._jsparkSession, folder.name)
     builder = table.alias("t").merge(merge.rows.alias("s")._jdf, _java(reduce(and_, same)))
     builder = builder.whenMatched(_java(op == "d")).delete()
@@ -43,13 +43,13 @@ def build_merge(folder: DeltaTableFolder, merge: KeyedMerge) -> Any:
 
 
 def _assignments(folder: DeltaTableFolder, values: Mapping[str, Expression]) -> Any:
-    found = folder.load_class("java.util.LinkedHashMap")()
+    assignments = folder.load_class("java.util.LinkedHashMap")()
     for name, value in values.items():
-        found.put(quote_name(name), _java(value))
-    return found
+        assignments.put(quote_name(name), _java(value))
+    return assignments
 
 
-def _kept(column: str, merge: KeyedMerge) -> Expression:
+def _kept_value(column: str, merge: KeyedMerge) -> Expression:
     """Build the table's value where no event had one: what the fill makes of it, if there is one."""
     name = quote_name(column)
     fills = merge.fills

@@ -31,8 +31,8 @@ def guard_partition_values(rows: DataFrame, partitions: Collection[str]) -> Data
         if field.name.lower() in names and field.dataType.typeName() in ("string", "varchar", "char", "binary"):
             value = F.col(quote_name(field.name))
             refused = F.raise_error(f"{_REFUSED}{field.name};").cast(field.dataType)
-            kept = F.when(value.cast("string").isin("", OF_NULL), refused).otherwise(value)
-            rows = rows.withColumn(field.name, kept)
+            guarded = F.when(value.cast("string").isin("", OF_NULL), refused).otherwise(value)
+            rows = rows.withColumn(field.name, guarded)
     return rows
 
 
@@ -46,8 +46,8 @@ def unfit_partitions(where: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as e:
-        _, found, text = str(e).partition(_REFUSED)
-        if not found:
+        _, separator, text = str(e).partition(_REFUSED)
+        if not separator:
             raise
         name = text.partition(";")[0]
         raise TargetError(

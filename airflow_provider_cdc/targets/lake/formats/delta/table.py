@@ -102,17 +102,17 @@ class DeltaTarget(Target):
         return f"delta.{quote_name(self._folder.name)}"
 
     def exists(self) -> bool:
-        found = self._folder.exists()
-        if found and self._named and self.read_owner() and not self._named.is_registered():
+        table_exists = self._folder.exists()
+        if table_exists and self._named and self.read_owner() and not self._named.is_registered():
             self._named.register(self._folder.name)  # whoever made it was killed before
-        return found
+        return table_exists
 
     def find_foreign_content(self, owner: Owner) -> str:
         return CreationMarker(self.spark, *self._folder.resolve_filesystem()).find_foreign_content(owner)
 
     def read_owner(self) -> Owner | None:
-        found = self._folder.read_properties()
-        return owner_of(found, _OWNER)
+        properties = self._folder.read_properties()
+        return owner_of(properties, _OWNER)
 
     def record_owner(self, owner: Owner) -> None:
         with translate_conflicts():
@@ -208,11 +208,11 @@ class DeltaTarget(Target):
             ) in statements:  # each is a commit of its own, which Delta makes whatever others have committed
                 self.check_stand()
                 self._alter(statement)
-        known = {name.lower() for name in there} | {new for _, new in list_renames(evolution)}
+        column_names = {name.lower() for name in there} | {new for _, new in list_renames(evolution)}
         return {
             name: value
             for name, value in evolution.fills.items()
-            if value is not None or (name.lower() in known and self._has_values(name))
+            if value is not None or (name.lower() in column_names and self._has_values(name))
         }
 
     def write_comments(self, comments: TableComments) -> None:
@@ -223,8 +223,8 @@ class DeltaTarget(Target):
             for statement in columns.build_comment_statements(comments, metadata.description() or "", there):
                 self._alter(statement)
 
-    def _alter(self, what: str) -> None:
-        self.spark.sql(f"ALTER TABLE {self._name} {what}")
+    def _alter(self, clause: str) -> None:
+        self.spark.sql(f"ALTER TABLE {self._name} {clause}")
 
     def _set(self, properties: Mapping[str, str]) -> None:
         self._alter(f"SET TBLPROPERTIES ({_listed(properties)})")
@@ -334,18 +334,18 @@ class DeltaTarget(Target):
         """
         none = self._folder.load_class("scala.Option").empty()
         transaction = self._folder.open_log(fresh=True).startTransaction(none, none)
-        found = read_snapshot_markers(self.spark, transaction.snapshot()).get(marker.application_name, NEVER)
-        if found >= marker.batch:
+        last_batch = read_snapshot_markers(self.spark, transaction.snapshot()).get(marker.application_name, NEVER)
+        if last_batch >= marker.batch:
             return None
-        if self.stand is not None and self.stand.app == marker.application_name and found != self.stand.batch:
-            raise WriteConflict(f"another run has advanced the table from batch {self.stand.batch} to {found}")
+        if self.stand is not None and self.stand.app == marker.application_name and last_batch != self.stand.batch:
+            raise WriteConflict(f"another run has advanced the table from batch {self.stand.batch} to {last_batch}")
         return transaction
 
     def _commit(self, kind: type[_C], transaction: Any, layout: DeltaFileLayout) -> _C:
         folder, files = self._folder.resolve_filesystem()
-        made = DeltaFileWriter(layout, folder, files, self._folder.build_path)
-        old = DeltaFileReader(made, files, self._folder.build_path)
-        return kind(self.spark, self._folder.open_log(), transaction, layout, made, old, self._at)
+        writer = DeltaFileWriter(layout, folder, files, self._folder.build_path)
+        old = DeltaFileReader(writer, files, self._folder.build_path)
+        return kind(self.spark, self._folder.open_log(), transaction, layout, writer, old, self._at)
 
     def _at(self, version: int) -> DataFrame:
         return self.spark.read.format("delta").option("versionAsOf", version).load(self._folder.name)
@@ -395,8 +395,8 @@ class DeltaTarget(Target):
             if lacking := self._off(columns.list_column_properties(_columns(rows))):
                 with translate_conflicts():
                     self._set(lacking)
-            kept = [name for name in partitions if name in rows.columns]
-            writer = writer.option("overwriteSchema", "true").partitionBy(*kept)
+            kept_partitions = [name for name in partitions if name in rows.columns]
+            writer = writer.option("overwriteSchema", "true").partitionBy(*kept_partitions)
         before = self._folder.read_version()
         with self._writing(marker):
             writer.save(self._folder.name)
@@ -410,21 +410,21 @@ class DeltaTarget(Target):
             DeltaClasses(self.spark),
         )
         transaction = log.startTransaction(none, none)
-        found = read_snapshot_markers(self.spark, transaction.snapshot()).get(marker.application_name, NEVER)
-        if found != marker.batch:
-            raise WriteConflict(f"another run has advanced the table to batch {found}")
+        last_batch = read_snapshot_markers(self.spark, transaction.snapshot()).get(marker.application_name, NEVER)
+        if last_batch != marker.batch:
+            raise WriteConflict(f"another run has advanced the table to batch {last_batch}")
         rows = guard_partition_values(rows, self._partitions())
         with self._writing(marker):
             gone = [file.remove() for file in delta.read_all_files(transaction)]
-            made = delta.to_python_list(transaction.writeFiles(rows._jdf))
-            delta.commit_actions(transaction, [*gone, *made], marker.application_name, marker.batch)
+            new_files = delta.to_python_list(transaction.writeFiles(rows._jdf))
+            delta.commit_actions(transaction, [*gone, *new_files], marker.application_name, marker.batch)
 
     def _partitions(self, snapshot: Any = None) -> list[str]:
         """Return the columns by which the table is partitioned."""
-        found: list[str] = self._folder.to_python_value(
+        partition_columns: list[str] = self._folder.to_python_value(
             (snapshot or self._folder.read_snapshot()).metadata().partitionColumns()
         )
-        return found
+        return partition_columns
 
     @contextlib.contextmanager
     def _writing(self, marker: Marker, *more: str) -> Iterator[None]:

@@ -31,10 +31,10 @@ def read_write_metrics(way: str, actions: Sequence[Mapping[str, Any]], marker: M
     )
     if not mine:
         return None
-    found = next((a["commitInfo"].get("operationMetrics") or {} for a in actions if "commitInfo" in a), {})
+    metrics = next((a["commitInfo"].get("operationMetrics") or {} for a in actions if "commitInfo" in a), {})
     numbers = {
-        name: sum(int(found[given]) for given in names)
+        name: sum(int(metrics[metric]) for metric in names)
         for name, names in (_MERGE if way == "merge" else _WRITE).items()
-        if all(given in found for given in names)
+        if all(metric in metrics for metric in names)
     }
     return WriteMetrics(way, **numbers)

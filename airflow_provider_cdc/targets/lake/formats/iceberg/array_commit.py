@@ -83,16 +83,16 @@ class IcebergArrayCommit:
                 )
             self._tell(files)
             return ""
-        known = self._may_be_there(physical)
+        may_exist = self._may_be_there(physical)
         by_key = self._properties().get(BY_KEY) == "true"
-        if known and not by_key and (reason := no_positions(self._table)):
+        if may_exist and not by_key and (reason := no_positions(self._table)):
             return reason
         with removed_unless_done(files):
             delta = self._table.newRowDelta()
-            if known and by_key:
+            if may_exist and by_key:
                 delta.addDeletes(files.write_equality_deletes(self._changes.keys))
-            elif known and (found := self._found(keys, physical, files)).num_rows:
-                delta.addDeletes(files.write_position_deletes(found))
+            elif may_exist and (positions := self._find_positions(keys, physical, files)).num_rows:
+                delta.addDeletes(files.write_position_deletes(positions))
             for file in files.write_rows(self._changes.read_rows()):
                 delta.addRows(file)
             delta.set(marker, str(batch)).commit()
@@ -121,7 +121,7 @@ class IcebergArrayCommit:
     def _bounds(self, keys: pa.Table) -> Any:
         expressions = load_jvm_class(self._spark, f"{ICEBERG}.expressions.Expressions")
         both, one_of = getattr(expressions, "and"), getattr(expressions, "in")
-        found = expressions.alwaysTrue()
+        condition = expressions.alwaysTrue()
         for name in keys.column_names:
             values = keys[name]
             if values.null_count or not _comparable(values.type):
@@ -129,11 +129,11 @@ class IcebergArrayCommit:
             if len(keys.column_names) == 1 and len(values) <= FEW_KEYS:
                 return one_of(name, java_list(self._spark, map(_literal, values)))
             least, most = _ends(values)
-            found = both(found, expressions.greaterThanOrEqual(name, _literal(least)))
-            found = both(found, expressions.lessThanOrEqual(name, _literal(most)))
-        return found
+            condition = both(condition, expressions.greaterThanOrEqual(name, _literal(least)))
+            condition = both(condition, expressions.lessThanOrEqual(name, _literal(most)))
+        return condition
 
-    def _found(self, keys: Callable[[], DataFrame], physical: pa.Table, files: IcebergFileWriter) -> pa.Table:
+    def _find_positions(self, keys: Callable[[], DataFrame], physical: pa.Table, files: IcebergFileWriter) -> pa.Table:
         """Find where the table's rows with some keys are: for each file a list of positions."""
         try:
             return RowPositionFinder(self._spark, self._table, files).find_positions(physical, self._bounds(physical))
@@ -153,8 +153,8 @@ class IcebergArrayCommit:
                 there = there.where(F.col(quote_name(name)).between(least.as_py(), most.as_py()))
         there = there.select(*[F.col(quote_name(name)).alias(f"t{i}") for i, name in enumerate(names)], "_file", "_pos")
         same = reduce(and_, [F.col(f"t{i}").eqNullSafe(F.col(f"k.{quote_name(name)}")) for i, name in enumerate(names)])
-        wanted = F.broadcast(keys) if physical.num_rows < BROADCAST_KEYS else keys
-        rows = there.join(wanted.alias("k"), same, "left_semi")
+        key_rows = F.broadcast(keys) if physical.num_rows < BROADCAST_KEYS else keys
+        rows = there.join(key_rows.alias("k"), same, "left_semi")
         return (
             rows.groupBy(F.col("_file").alias("file")).agg(F.sort_array(F.collect_list("_pos")).alias("at")).toArrow()
         )
@@ -188,8 +188,8 @@ def no_positions(table: Any) -> str:
 def _manifests(table: Any) -> list[Any]:
     """List the manifests of existing files of rows."""
     snapshot = table.currentSnapshot()
-    found = [] if snapshot is None else snapshot.dataManifests(table.io())
-    return [one for one in found if one.hasAddedFiles() or one.hasExistingFiles()]
+    manifests = [] if snapshot is None else snapshot.dataManifests(table.io())
+    return [manifest for manifest in manifests if manifest.hasAddedFiles() or manifest.hasExistingFiles()]
 
 
 def replace_files(table: Any, old: IcebergFileReplacement, new: Iterable[Any], marker: str, batch: int) -> None:

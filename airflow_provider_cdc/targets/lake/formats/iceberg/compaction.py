@@ -65,9 +65,9 @@ def count_files(table: Any) -> tuple[int, int, int]:
     total = to_python_dict(snapshot.summary())
     planned, small = table.newScan().planFiles(), 0
     try:
-        found = planned.iterator()
-        while found.hasNext():
-            small += found.next().file().fileSizeInBytes() < SMALL_BYTES
+        tasks = planned.iterator()
+        while tasks.hasNext():
+            small += tasks.next().file().fileSizeInBytes() < SMALL_BYTES
     finally:
         planned.close()
     return int(total.get("total-data-files", 0)), int(total.get("total-delete-files", 0)), small

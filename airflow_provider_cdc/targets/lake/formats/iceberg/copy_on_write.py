@@ -48,11 +48,11 @@ class IcebergCopyOnWrite:
     """Finds the files that hold keys of a batch, and what is left of them.
 
     :param table: ``org.apache.iceberg.Table``
-    :param made: writes its files, and knows its columns
+    :param writer: writes its files, and knows its columns
     """
 
-    def __init__(self, spark: SparkSession, table: Any, made: IcebergFileWriter) -> None:
-        self._spark, self._table, self._made = spark, table, made
+    def __init__(self, spark: SparkSession, table: Any, writer: IcebergFileWriter) -> None:
+        self._spark, self._table, self._writer = spark, table, writer
 
     def is_small_enough(self) -> bool:
         """Check whether the table is so small that this costs less than deletes."""
@@ -68,15 +68,15 @@ class IcebergCopyOnWrite:
         :param keys: with the table's types
         """
         tasks = spark_plans.list_scan_tasks(self._table.newScan())
-        deletes = {str(one.location()): one for task in tasks for one in task.deletes()}
+        deletes = {str(delete_file.location()): delete_file for task in tasks for delete_file in task.deletes()}
         files = [task.file() for task in tasks]
         if not keys.num_rows and not deletes and len(files) < GATHERED:
             return IcebergFileReplacement([], [], [])
         if not deletes and (some := self._some(files, keys)) is not None:
             return some
         # whatever the files are: Spark reads them
-        names = [quote_name(name) for name in self._made.column_names]
-        rows = self._made.to_file_columns(
+        names = [quote_name(name) for name in self._writer.column_names]
+        rows = self._writer.to_file_columns(
             spark_plans.read_table_rows(self._spark, self._table).select(*names).toArrow()
         )
         return IcebergFileReplacement(files, list(deletes.values()), _without(rows, keys))
@@ -86,7 +86,7 @@ class IcebergCopyOnWrite:
         :param places: file → the numbers of the rows that go
         """
         tasks = spark_plans.list_scan_tasks(self._table.newScan())
-        deletes = {str(one.location()): one for task in tasks for one in task.deletes()}
+        deletes = {str(delete_file.location()): delete_file for task in tasks for delete_file in task.deletes()}
         files = {str(task.file().location()): task.file() for task in tasks}
         others = [path for path in files if path not in places]
         gone = [*places, *(others if len(others) >= GATHERED else ())]
@@ -105,14 +105,14 @@ class IcebergCopyOnWrite:
         self, places: Mapping[str, Numbers], files: Mapping[str, Any], deletes: Mapping[str, Any]
     ) -> IcebergFileReplacement:
         """All rows of the table but for some, whatever its files are: Spark reads them."""
-        names = self._made.column_names
+        names = self._writer.column_names
         columns = [F.col(quote_name(name)).alias(f"c{at}") for at, name in enumerate(names)]
         there = spark_plans.read_table_rows(self._spark, self._table).select(*columns, "_file", "_pos").toArrow()
         stay, at = np.ones(there.num_rows, np.bool_), there["_pos"].to_numpy()
         for path, gone in places.items():
             stay &= ~(pc.equal(there["_file"], path).to_numpy() & np.isin(at, gone))
         rows = there.select(range(len(names))).rename_columns(names)
-        left = [self._made.to_file_columns(rows.filter(pa.array(stay)))] if stay.any() else []
+        left = [self._writer.to_file_columns(rows.filter(pa.array(stay)))] if stay.any() else []
         return IcebergFileReplacement(list(files.values()), list(deletes.values()), left)
 
     def _some(self, files: list[Any], keys: pa.Table) -> IcebergFileReplacement | None:
@@ -143,17 +143,17 @@ class IcebergCopyOnWrite:
             name = str(scratch / "file.parquet")
             try:
                 path = load_jvm_class(self._spark, "java.nio.file.Path").of(
-                    name, self._made.create_empty_array("java.lang.String")
+                    name, self._writer.create_empty_array("java.lang.String")
                 )
                 load_jvm_class(self._spark, "java.nio.file.Files").copy(
-                    stream, path, self._made.create_empty_array("java.nio.file.CopyOption")
+                    stream, path, self._writer.create_empty_array("java.nio.file.CopyOption")
                 )
             finally:
                 stream.close()
-            return self._made.to_current_columns(pq.read_table(name, memory_map=False))
+            return self._writer.to_current_columns(pq.read_table(name, memory_map=False))
 
 
 def _without(rows: pa.Table, keys: pa.Table) -> list[pa.Table]:
     """Rows that have none of the keys."""
-    known = match_keys(rows.select(keys.column_names), keys)
-    return [] if known.all() else [rows.filter(pa.array(~known))] if known.any() else [rows]
+    matches = match_keys(rows.select(keys.column_names), keys)
+    return [] if matches.all() else [rows.filter(pa.array(~matches))] if matches.any() else [rows]

@@ -34,10 +34,10 @@ _POSITIONS = pa.schema(
 
 def read_table_fields(spark: SparkSession, table: Any) -> list[dict[str, Any]]:
     """Return the columns of a table, as the format's JSON has them."""
-    found: list[dict[str, Any]] = json.loads(load_jvm_class(spark, f"{ICEBERG}.SchemaParser").toJson(table.schema()))[
+    fields: list[dict[str, Any]] = json.loads(load_jvm_class(spark, f"{ICEBERG}.SchemaParser").toJson(table.schema()))[
         "fields"
     ]
-    return found
+    return fields
 
 
 class IcebergFileWriter:
@@ -88,23 +88,23 @@ class IcebergFileWriter:
             ids[at] = number
         return self._deletes(physical, "keys", self._builder().ofEqualityDeletes(ids), self._of_table())
 
-    def write_position_deletes(self, found: pa.Table) -> Any:
+    def write_position_deletes(self, positions: pa.Table) -> Any:
         """Delete rows by where they are.
 
-        :param found: ``file``, and the positions in it in a list, ``at``
+        :param positions: ``file``, and the positions in it in a list, ``at``
         :return: a file (``org.apache.iceberg.DeleteFile``)
         """
-        found = found.sort_by("file").combine_chunks()
-        at = found["at"].combine_chunks()
-        paths = found["file"].combine_chunks().take(pc.list_parent_indices(at))
+        positions = positions.sort_by("file").combine_chunks()
+        at = positions["at"].combine_chunks()
+        paths = positions["file"].combine_chunks().take(pc.list_parent_indices(at))
         rows = pa.table([paths.cast(pa.string()), pc.list_flatten(at).cast(pa.int64())], schema=_POSITIONS)
         config = load_jvm_class(self._spark, f"{ICEBERG}.MetricsConfig").forPositionDelete()
         return self._deletes(rows, "positions", self._builder().ofPositionDeletes(), config)
 
     def to_file_columns(self, rows: pa.Table) -> pa.Table:
         """Rows with the table's types, the numbers that its columns have, and their order."""
-        wanted = [field for field in self._schema if field.name in rows.column_names]
-        return pa.table([_cast(rows[f.name], f.type) for f in wanted], schema=pa.schema(wanted))
+        fields = [field for field in self._schema if field.name in rows.column_names]
+        return pa.table([_cast(rows[f.name], f.type) for f in fields], schema=pa.schema(fields))
 
     def to_current_columns(self, rows: pa.Table) -> pa.Table | None:
         """Return the rows of a file of the table with all its columns, as their names and types are now.
@@ -130,14 +130,14 @@ class IcebergFileWriter:
         :param schema: of the file
         """
         numbers = {(field.metadata or {}).get(_ID.encode()): field for field in schema}
-        found = {}
+        names_in_file = {}
         for name in names:
             field = self._schema.field(name)
             held = numbers.get(field.metadata[_ID.encode()])
             if held is None or not _becomes(held.type, field.type):
                 return None
-            found[name] = held.name
-        return found
+            names_in_file[name] = held.name
+        return names_in_file
 
     def as_now(self, rows: pa.Table) -> pa.Table:
         """Return some columns of a file of the table, as their names and types are now."""
@@ -154,10 +154,10 @@ class IcebergFileWriter:
 
     def _data(self, rows: pa.Table) -> Any:
         builder = load_jvm_class(self._spark, f"{ICEBERG}.DataFiles").builder(self._table.spec())
-        return self._made(rows.select(self._schema.names), "rows", builder, self._of_table())
+        return self._build_file(rows.select(self._schema.names), "rows", builder, self._of_table())
 
-    def _deletes(self, rows: pa.Table, what: str, builder: Any, config: Any) -> Any:
-        return self._made(rows, what, builder, config)
+    def _deletes(self, rows: pa.Table, kind: str, builder: Any, config: Any) -> Any:
+        return self._build_file(rows, kind, builder, config)
 
     def _builder(self) -> Any:
         return load_jvm_class(self._spark, f"{ICEBERG}.FileMetadata").deleteFileBuilder(self._table.spec())
@@ -165,15 +165,15 @@ class IcebergFileWriter:
     def _of_table(self) -> Any:
         return load_jvm_class(self._spark, f"{ICEBERG}.MetricsConfig").forTable(self._table)
 
-    def _made(self, rows: pa.Table, what: str, builder: Any, config: Any) -> Any:
-        location, size = self._put(rows, what)
+    def _build_file(self, rows: pa.Table, kind: str, builder: Any, config: Any) -> Any:
+        location, size = self._put(rows, kind)
         written = self._table.io().newInputFile(location)
         metrics = load_jvm_class(self._spark, f"{ICEBERG}.parquet.ParquetUtil").fileMetrics(written, config)
         return builder.withPath(location).withFormat("parquet").withFileSizeInBytes(size).withMetrics(metrics).build()
 
-    def _put(self, rows: pa.Table, what: str) -> tuple[str, int]:
+    def _put(self, rows: pa.Table, kind: str) -> tuple[str, int]:
         """Write a file where the table has its own, through its own way to the store."""
-        name = f"{uuid.uuid4()}-{what}.parquet"
+        name = f"{uuid.uuid4()}-{kind}.parquet"
         location = str(self._table.locationProvider().newDataLocation(name))
         with scratch_folder(look_s=LOOK_AGAIN_S) as scratch:
             local = scratch / name
@@ -227,25 +227,25 @@ def _numbered(name: str, type_: pa.DataType, number: int) -> pa.Field:
     return pa.field(name, type_, metadata={_ID: str(number)})
 
 
-def _cast(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
-    return pa.chunked_array([_cast_one(chunk, wanted) for chunk in values.chunks], wanted)
+def _cast(values: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    return pa.chunked_array([_cast_one(chunk, type_) for chunk in values.chunks], type_)
 
 
-def _cast_one(values: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _cast_one(values: pa.Array, type_: pa.DataType) -> pa.Array:
     """Values as another type. Arrow's own cast leaves the numbers of nested fields out."""
-    if pa.types.is_struct(wanted):
-        parts = [_cast_one(pc.struct_field(values, [i]), wanted.field(i).type) for i in range(wanted.num_fields)]
-        return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=values.is_null())
-    return values.cast(wanted)
+    if pa.types.is_struct(type_):
+        parts = [_cast_one(pc.struct_field(values, [i]), type_.field(i).type) for i in range(type_.num_fields)]
+        return pa.StructArray.from_arrays(parts, fields=list(type_), mask=values.is_null())
+    return values.cast(type_)
 
 
-def _becomes(there: pa.DataType, wanted: pa.DataType) -> bool:
+def _becomes(there: pa.DataType, type_: pa.DataType) -> bool:
     """Check whether values of a file are those of a column, or become them without a change of value."""
-    if pa.types.is_nested(wanted):
-        return bool(there.equals(wanted, check_metadata=True))
-    if pa.types.is_decimal128(there) and pa.types.is_decimal128(wanted):
-        return bool(there.scale == wanted.scale and there.precision <= wanted.precision)
-    return there == wanted or (there, wanted) in ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
+    if pa.types.is_nested(type_):
+        return bool(there.equals(type_, check_metadata=True))
+    if pa.types.is_decimal128(there) and pa.types.is_decimal128(type_):
+        return bool(there.scale == type_.scale and there.precision <= type_.precision)
+    return there == type_ or (there, type_) in ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
 
 
 def explain_unfit_columns(columns: Sequence[Mapping[str, Any]], names: Sequence[str], *, others: bool = False) -> str:

@@ -35,24 +35,24 @@ def activate_session(spark: SparkSession) -> None:
 
 
 def java_map(spark: SparkSession, values: Mapping[str, str]) -> Any:
-    made = load_jvm_class(spark, "java.util.LinkedHashMap")()
+    linked_map = load_jvm_class(spark, "java.util.LinkedHashMap")()
     for name, value in values.items():
-        made.put(name, value)
-    return made
+        linked_map.put(name, value)
+    return linked_map
 
 
-def to_python_dict(found: Any) -> dict[str, str]:
+def to_python_dict(java_texts: Any) -> dict[str, str]:
     """Convert a map of texts of the JVM to Python's, in two calls: py4j's own way has several for each entry."""
-    mapper = JavaClass("com.fasterxml.jackson.databind.ObjectMapper", found._gateway_client)()
-    plain: dict[str, str] = json.loads(mapper.writeValueAsString(found))
+    mapper = JavaClass("com.fasterxml.jackson.databind.ObjectMapper", java_texts._gateway_client)()
+    plain: dict[str, str] = json.loads(mapper.writeValueAsString(java_texts))
     return plain
 
 
 def java_list(spark: SparkSession, values: Iterable[Any]) -> Any:
-    made = load_jvm_class(spark, "java.util.ArrayList")()
+    array_list = load_jvm_class(spark, "java.util.ArrayList")()
     for value in values:
-        made.add(value)
-    return made
+        array_list.add(value)
+    return array_list
 
 
 def extract_error_message(error: BaseException) -> str:

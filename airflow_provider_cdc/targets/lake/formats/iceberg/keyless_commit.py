@@ -81,8 +81,8 @@ class IcebergKeylessCommit:
 def _by_file(places: pa.Table) -> dict[str, Numbers]:
     """File → the numbers of the rows in it, in order."""
     each = places.group_by(_PLACE[0], use_threads=False).aggregate([(_PLACE[1], "list")])
-    found = zip(each[_PLACE[0]].to_pylist(), each[f"{_PLACE[1]}_list"].to_pylist(), strict=True)
-    return {file: np.sort(np.array(rows, np.int64)) for file, rows in found}
+    rows_by_file = zip(each[_PLACE[0]].to_pylist(), each[f"{_PLACE[1]}_list"].to_pylist(), strict=True)
+    return {file: np.sort(np.array(rows, np.int64)) for file, rows in rows_by_file}
 
 
 def _listed(places: dict[str, Numbers]) -> pa.Table:

@@ -25,7 +25,7 @@ def stamp(files: Any, folder: str) -> str:
         names = [str(path).rstrip("/").rsplit("/", 1)[-1] for path in files.ls(metadata, detail=False)]
     except (FileNotFoundError, NotADirectoryError):
         return ""
-    versions = {int(found[1]): name for name in names if (found := _METADATA.fullmatch(name))}
+    versions = {int(match[1]): name for name in names if (match := _METADATA.fullmatch(name))}
     if not versions:
         return ""
     newest = max(versions)

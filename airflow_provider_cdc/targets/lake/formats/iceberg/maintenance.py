@@ -62,12 +62,12 @@ class IcebergMaintenance:
         table = self._load()
         snapshot = table.currentSnapshot()
         manifests = [] if snapshot is None else list(snapshot.dataManifests(table.io()))
-        small = [one for one in manifests if one.length() < SMALL_MANIFEST]
+        small = [manifest for manifest in manifests if manifest.length() < SMALL_MANIFEST]
         if len(small) <= FEW:
             return MaintenanceStepResult(False, f"of {len(manifests)} manifests, {len(small)} are small")
         with self._alone():
             done = self._action("rewriteManifests", self._load()).execute()
-        before, after = (sum(1 for _ in found) for found in (done.rewrittenManifests(), done.addedManifests()))
+        before, after = (sum(1 for _ in changed) for changed in (done.rewrittenManifests(), done.addedManifests()))
         return MaintenanceStepResult(after < before, f"{before} manifests became {after}")
 
     def expire_snapshots(self, keep: timedelta) -> MaintenanceStepResult:
@@ -75,9 +75,9 @@ class IcebergMaintenance:
         table, until = self._load(), self._until(keep)
         if reason := _kept_by_itself(table):
             return MaintenanceStepResult(False, reason)
-        old = [one for one in table.snapshots() if one.timestampMillis() < until]
+        old = [snapshot for snapshot in table.snapshots() if snapshot.timestampMillis() < until]
         current = table.currentSnapshot()
-        if not [one for one in old if one.snapshotId() != current.snapshotId()]:
+        if not [snapshot for snapshot in old if snapshot.snapshotId() != current.snapshotId()]:
             return MaintenanceStepResult(
                 False, f"no snapshot except the current one is older than {keep.total_seconds() / 3600:g} hours"
             )
@@ -101,10 +101,10 @@ class IcebergMaintenance:
         if reason := _kept_by_itself(table):
             return MaintenanceStepResult(False, reason)
         done = self._action("deleteOrphanFiles", table).olderThan(self._until(keep)).execute()
-        found = sum(1 for _ in done.orphanFileLocations())
-        if not found:
+        orphans = sum(1 for _ in done.orphanFileLocations())
+        if not orphans:
             return MaintenanceStepResult(False, f"no orphan file is older than {keep.total_seconds() / 3600:g} hours")
-        return MaintenanceStepResult(True, f"{found} files that no snapshot refers to were removed")
+        return MaintenanceStepResult(True, f"{orphans} files that no snapshot refers to were removed")
 
     def _action(self, name: str, table: Any) -> Any:
         activate_session(self._spark)

@@ -34,11 +34,11 @@ class RowPositionFinder:
     """The rows of one table, at its newest snapshot, by their positions.
 
     :param table: ``org.apache.iceberg.Table``
-    :param made: knows its columns
+    :param writer: knows its columns
     """
 
-    def __init__(self, spark: SparkSession, table: Any, made: IcebergFileWriter) -> None:
-        self._spark, self._table, self._made = spark, table, made
+    def __init__(self, spark: SparkSession, table: Any, writer: IcebergFileWriter) -> None:
+        self._spark, self._table, self._writer = spark, table, writer
 
     def find_positions(self, keys: pa.Table, bounds: Any) -> pa.Table:
         """Find the positions of the rows with some keys.
@@ -58,22 +58,22 @@ class RowPositionFinder:
         if (size := sum(int(file.fileSizeInBytes()) for file in [*files, *deletes])) > parquet_key_lookup.MOST_BYTES:
             raise ArrowUnsupported(f"the keys may be in files of {size >> 30} GB")
         with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-            found = list(pool.map(lambda file: self._in(file, keys), files))
-            gone = list(pool.map(self._gone, deletes)) if any(map(len, found)) else []
-        return _without(dict(zip([str(file.location()) for file in files], found, strict=True)), gone)
+            positions = list(pool.map(lambda file: self._in(file, keys), files))
+            gone = list(pool.map(self._gone, deletes)) if any(map(len, positions)) else []
+        return _without(dict(zip([str(file.location()) for file in files], positions, strict=True)), gone)
 
     @staticmethod
     def _deletes(tasks: Sequence[Any]) -> list[Any]:
         """Files of deleted positions, each once."""
-        every = {str(one.location()): one for task in tasks for one in task.deletes()}
-        return [one for one in every.values() if one.content().name() == "POSITION_DELETES"]
+        every = {str(delete_file.location()): delete_file for task in tasks for delete_file in task.deletes()}
+        return [delete_file for delete_file in every.values() if delete_file.content().name() == "POSITION_DELETES"]
 
     def _in(self, file: Any, keys: pa.Table) -> Numbers:
         with self._open(file) as source:
-            columns = self._made.in_file(source.schema_arrow, keys.column_names)
+            columns = self._writer.in_file(source.schema_arrow, keys.column_names)
             if columns is None:
                 raise ArrowUnsupported("the columns of a file have other types or no field IDs")
-            return find_key_rows(source, keys, columns, self._made.as_now)
+            return find_key_rows(source, keys, columns, self._writer.as_now)
 
     def _gone(self, file: Any) -> pa.Table:
         with self._open(file) as source:
@@ -97,7 +97,7 @@ def _on_disk(path: Any) -> str | None:
     return local if path.toUri().getScheme() in (None, "file") and os.path.exists(local) else None
 
 
-def _without(found: dict[str, Numbers], gone: Sequence[pa.Table]) -> pa.Table:
+def _without(positions: dict[str, Numbers], gone: Sequence[pa.Table]) -> pa.Table:
     """Rows that are not deleted yet: a position that is deleted again would be read with every scan."""
     deleted = (
         pa.concat_tables(gone)
@@ -105,7 +105,7 @@ def _without(found: dict[str, Numbers], gone: Sequence[pa.Table]) -> pa.Table:
         else pa.table({"file_path": pa.array([], pa.string()), "pos": pa.array([], pa.int64())})
     )
     left = {}
-    for file, at in found.items():
+    for file, at in positions.items():
         if len(at):
             before = deleted.filter(pc.equal(deleted["file_path"], file))["pos"].to_numpy()
             left[file] = at[~np.isin(at, before)]

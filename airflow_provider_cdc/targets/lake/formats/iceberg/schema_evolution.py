@@ -50,20 +50,22 @@ def list_schema_updates(
 
     :param there: the table's columns, and their types
     """
-    names, wanted = {name.lower(): name for name in there}, {name.lower(): name for name in evolution.types}
+    names, final_names = {name.lower(): name for name in there}, {name.lower(): name for name in evolution.types}
     for old, new in list_renames(evolution):
-        if old in names and new in wanted:
-            yield "renameColumn", names[old], wanted[new]
+        if old in names and new in final_names:
+            yield "renameColumn", names[old], final_names[new]
             names[new] = names.pop(old)
     for name in evolution.list_dropped_columns(there):
         yield "deleteColumn", name
-    made = iceberg_types(spark, evolution.types)
+    types = iceberg_types(spark, evolution.types)
     for name, type_ in evolution.types.items():
-        known = names.get(name.lower())
-        if known is None:
-            yield "addColumn", None, name, made[name]
-        elif not (can_hold_type(there[known], type_) or can_hold_type(there[known], to_iceberg_type(type_))):
-            yield "updateColumn", known, made[name]
+        present_name = names.get(name.lower())
+        if present_name is None:
+            yield "addColumn", None, name, types[name]
+        elif not (
+            can_hold_type(there[present_name], type_) or can_hold_type(there[present_name], to_iceberg_type(type_))
+        ):
+            yield "updateColumn", present_name, types[name]
 
 
 def _other_type(name: str, old: str, new: str, location: str) -> TargetError:

@@ -61,25 +61,25 @@ class SnapshotHistory:
     @cached_property
     def last_markers(self) -> dict[str, SnapshotMarker]:
         """Application → its marker. Only as many snapshots are read as are needed."""
-        found: dict[str, SnapshotMarker] = {}
+        markers: dict[str, SnapshotMarker] = {}
         passed: list[Any] = []
         for snapshot in self._line():
             for name, value in to_python_dict(snapshot.summary()).items():
                 if name.startswith(SNAPSHOT_MARKER):
-                    found.setdefault(name.removeprefix(SNAPSHOT_MARKER), SnapshotMarker(int(value), tuple(passed)))
+                    markers.setdefault(name.removeprefix(SNAPSHOT_MARKER), SnapshotMarker(int(value), tuple(passed)))
             passed.append(snapshot)
-            if self._recorded and found.keys() >= self._recorded.keys():
-                return found
+            if self._recorded and markers.keys() >= self._recorded.keys():
+                return markers
         if passed and passed[-1].parentId() is not None:  # older ones have expired
             for app, (batch, _) in self._recorded.items():
-                found.setdefault(app, SnapshotMarker(batch, tuple(passed), expired=True))
-        return found
+                markers.setdefault(app, SnapshotMarker(batch, tuple(passed), expired=True))
+        return markers
 
     @property
     def went_back(self) -> dict[str, int]:
         """Application → the batch to which a user has rolled the table back, :data:`NEVER` if before its first one."""
-        found = {app: self.last_markers[app].batch if app in self.last_markers else NEVER for app in self._recorded}
-        return {app: batch for app, batch in found.items() if batch < self._recorded[app][0]}
+        batches = {app: self.last_markers[app].batch if app in self.last_markers else NEVER for app in self._recorded}
+        return {app: batch for app, batch in batches.items() if batch < self._recorded[app][0]}
 
     def set_back(self, app: str) -> str:
         """Find what has set the rows back, as :meth:`airflow_provider_cdc.targets.lake.formats.target_interface.Target.set_back`.
@@ -88,13 +88,13 @@ class SnapshotHistory:
         expired one, or a cherry-picked snapshot, has done to the rows only the one who did it knows. Others may have
         committed since, as a compaction does: the oldest snapshot that is known shows it.
         """
-        found = self.last_markers.get(app)
-        if found is None:
+        marker = self.last_markers.get(app)
+        if marker is None:
             return ""
-        for snapshot in found.later:
+        for snapshot in marker.later:
             if _CHERRY_PICKED in to_python_dict(snapshot.summary()):
                 return f"snapshot {snapshot.snapshotId()} was cherry-picked"
-        if found.expired and (oldest := found.later[-1]).sequenceNumber() < self._recorded[app][1]:
+        if marker.expired and (oldest := marker.later[-1]).sequenceNumber() < self._recorded[app][1]:
             return f"the table was rolled back to snapshot {oldest.snapshotId()}"
         return ""
 
@@ -140,13 +140,13 @@ def remove_new_files(table: Any, before: Any, now: Any) -> None:
     :param before: the table's metadata before it
     :param now: the table as it is now; ``None`` if there is none
     """
-    files, known = table.io(), {snapshot.snapshotId() for snapshot in before.snapshots()}
-    new = [snapshot for snapshot in table.snapshots() if snapshot.snapshotId() not in known]
+    files, earlier_ids = table.io(), {snapshot.snapshotId() for snapshot in before.snapshots()}
+    new = [snapshot for snapshot in table.snapshots() if snapshot.snapshotId() not in earlier_ids]
     if now is not None and any(now.snapshot(snapshot.snapshotId()) is not None for snapshot in new):
         return
     for snapshot in new:
-        for found in (*snapshot.addedDataFiles(files), *snapshot.addedDeleteFiles(files)):
-            files.deleteFile(found.location())
+        for file in (*snapshot.addedDataFiles(files), *snapshot.addedDeleteFiles(files)):
+            files.deleteFile(file.location())
         for manifest in snapshot.allManifests(files):
             if manifest.snapshotId() == snapshot.snapshotId():
                 files.deleteFile(manifest.path())

@@ -31,9 +31,9 @@ def list_scan_tasks(scan: Any) -> list[Any]:
     """
     planned = scan.planFiles()
     try:
-        found, every = planned.iterator(), []
-        while found.hasNext():
-            every.append(found.next())
+        tasks, every = planned.iterator(), []
+        while tasks.hasNext():
+            every.append(tasks.next())
         return every
     finally:
         planned.close()
@@ -69,10 +69,12 @@ def merge_rows(spark: SparkSession, table: Any, merge: KeyedMerge) -> None:
 
 def build_merge_statement(merge: KeyedMerge) -> str:
     """Build the merge of ``s`` into ``t`` in SQL."""
-    op, kept = f"s.{OP}", set(merge.types) - set(merge.key) if KEPT in merge.rows.columns else set()
+    op, kept_columns = f"s.{OP}", set(merge.types) - set(merge.key) if KEPT in merge.rows.columns else set()
     same = [f"t.{quote_name(c)} {'<=>' if c in merge.nullable else '='} s.{quote_name(c)}" for c in merge.key]
     same += [f"NOT s.{ANEW}"] if ANEW in merge.rows.columns else []
-    sets = [f"t.{quote_name(c)} = {_kept(c, merge) if c in kept else f's.{quote_name(c)}'}" for c in merge.types]
+    sets = [
+        f"t.{quote_name(c)} = {_kept_sql(c, merge) if c in kept_columns else f's.{quote_name(c)}'}" for c in merge.types
+    ]
     columns, values = (", ".join(f"{prefix}{quote_name(c)}" for c in merge.types) for prefix in ("", "s."))
     text = (
         f"MERGE INTO t USING s ON {' AND '.join(same)} WHEN MATCHED AND {op} = 'd' THEN DELETE "
@@ -84,7 +86,7 @@ def build_merge_statement(merge: KeyedMerge) -> str:
     return text
 
 
-def _kept(column: str, merge: KeyedMerge) -> str:
+def _kept_sql(column: str, merge: KeyedMerge) -> str:
     """Build the table's value where no event had one: what the fill makes of it, if there is one."""
     name, fills = quote_name(column), merge.fills
     there = _filled(fills[column], merge.types[column]) if column in fills else f"t.{name}"
@@ -98,8 +100,10 @@ def _filled(text: str | None, type_: str) -> str:
 def _relation(spark: SparkSession, table: Any) -> Any:
     none = load_jvm_class(spark, "scala.Option").empty()
     activate_session(spark)
-    made = load_jvm_class(spark, f"{ICEBERG}.spark.source.SparkTable")(table)
-    return _object(spark, "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation").create(made, none, none)
+    spark_table = load_jvm_class(spark, f"{ICEBERG}.spark.source.SparkTable")(table)
+    return _object(spark, "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation").create(
+        spark_table, none, none
+    )
 
 
 def _plan(rows: DataFrame) -> Any:

@@ -110,7 +110,7 @@ class IcebergTarget(Target):
         self._loaded: Any = None
         self._view: Any = None
         self._before: Any = None
-        self._seen: SnapshotHistory | None = None
+        self._snapshot_history: SnapshotHistory | None = None
         self._overtaken = False
 
     def exists(self) -> bool:
@@ -122,8 +122,8 @@ class IcebergTarget(Target):
             self._loaded.newTransaction()
         )  # looks at the newest state, though a catalog may have kept the table
         self._before, self._view = self._loaded.operations().current(), self._within(transaction)
-        self._seen = SnapshotHistory(self._before)
-        if went := self._seen.went_back:
+        self._snapshot_history = SnapshotHistory(self._before)
+        if went := self._snapshot_history.went_back:
             bring_columns_back(self.spark, self._view, went, _VERSION)
         return True
 
@@ -131,13 +131,13 @@ class IcebergTarget(Target):
         return self._place.find_foreign_content(owner)
 
     def read_owner(self) -> Owner | None:
-        found = self._properties()
-        return owner_of(found, _OWNER)
+        properties = self._properties()
+        return owner_of(properties, _OWNER)
 
     def record_owner(self, owner: Owner) -> None:
         there, version = self._properties(), self._metadata().formatVersion()
-        wanted = {**_owned(owner), **{k: v for k, v in _PROPERTIES.items() if there.get(k) != v}}
-        self._alter(lambda table: _set(table, wanted | ({_FORMAT_VERSION: "2"} if version < 2 else {})))
+        new_properties = {**_owned(owner), **{k: v for k, v in _PROPERTIES.items() if there.get(k) != v}}
+        self._alter(lambda table: _set(table, new_properties | ({_FORMAT_VERSION: "2"} if version < 2 else {})))
 
     def read_rule(self) -> str:
         return self._properties().get(_RULE, "")
@@ -155,7 +155,7 @@ class IcebergTarget(Target):
         self._alter(lambda table: _set(table, {_VARIANTS: text}))
 
     def read_markers(self) -> dict[str, int]:
-        return {app: found.batch for app, found in self._history().last_markers.items()}
+        return {app: marker.batch for app, marker in self._history().last_markers.items()}
 
     def read_last_writer(self, app: str) -> str:
         return self._history().read_last_writer(app)
@@ -165,8 +165,8 @@ class IcebergTarget(Target):
 
     def _history(self) -> SnapshotHistory:
         self._table()
-        assert self._seen is not None
-        return self._seen
+        assert self._snapshot_history is not None
+        return self._snapshot_history
 
     def read_rows(self) -> DataFrame:
         return spark_plans.read_table_rows(self.spark, self._table())
@@ -210,18 +210,18 @@ class IcebergTarget(Target):
             def change(table: Any) -> None:
                 _upgrade(table, evolution.types)
                 update = table.updateSchema()
-                for name, *given in changes:
-                    getattr(update, name)(*given)
+                for name, *arguments in changes:
+                    getattr(update, name)(*arguments)
                 update.commit()
                 _set(table, {_VERSION: f"{evolution.version} {evolution.app}"})
 
             self._alter(change)
             self.changes_columns(evolution.version)
-        known = set(there) | {new for _, new in list_renames(evolution)}
+        column_names = set(there) | {new for _, new in list_renames(evolution)}
         return {
             name: value
             for name, value in evolution.fills.items()
-            if value is not None or (name.lower() in known and self._has_values(name))
+            if value is not None or (name.lower() in column_names and self._has_values(name))
         }
 
     def write_comments(self, comments: TableComments) -> None:
@@ -267,10 +267,10 @@ class IcebergTarget(Target):
             table = self._within(transaction)
             lay_out(self.spark, table, layout.partition_by, layout.cluster_by)
             self._write(table, marker, lambda: spark_plans.append_rows(self.spark, table, rows))
-            told = read_write_metrics("create", table)
+            metrics = read_write_metrics("create", table)
             with translate_conflicts(), self._place.lock_metadata():
                 transaction.commitTransaction()
-        self.written = told
+        self.written = metrics
         self.exists()
 
     def merge(self, merge: KeyedMerge, marker: Marker) -> None:
@@ -324,10 +324,10 @@ class IcebergTarget(Target):
         return ""
 
     def append(self, rows: DataFrame, marker: Marker) -> None:
-        given = {name.lower(): name for name in rows.columns}
+        names = {name.lower(): name for name in rows.columns}
         whole = rows.select(
             *[
-                (F.col(quote_name(given[c.lower()])) if c.lower() in given else F.lit(None)).cast(t).alias(c)
+                (F.col(quote_name(names[c.lower()])) if c.lower() in names else F.lit(None)).cast(t).alias(c)
                 for c, t in self.read_column_types().items()
             ]
         )
@@ -344,9 +344,9 @@ class IcebergTarget(Target):
         self._put("replace", marker, write)
 
     def rebuild_rows(self, rows: DataFrame, marker: Marker) -> None:
-        table, found = self._table(), self.read_marker(marker.application_name)
-        if found != marker.batch:
-            raise WriteConflict(f"another run has advanced the table to batch {found}")
+        table, last_batch = self._table(), self.read_marker(marker.application_name)
+        if last_batch != marker.batch:
+            raise WriteConflict(f"another run has advanced the table to batch {last_batch}")
         self._write(table, marker, lambda: spark_plans.overwrite_rows(self.spark, table, rows))
         self._publish()
 
@@ -355,9 +355,9 @@ class IcebergTarget(Target):
             return
         table = self._table()
         self._write(table, marker, lambda: write(table))
-        told = read_write_metrics(way, table)
+        metrics = read_write_metrics(way, table)
         self._publish()
-        self.written = told
+        self.written = metrics
         self._compact()
 
     def _write(self, table: Any, marker: Marker, write: Callable[[], None]) -> None:
@@ -373,8 +373,8 @@ class IcebergTarget(Target):
     def _record(self, table: Any, marker: Marker) -> None:
         """Write the marker of the current snapshot to the table's properties, too."""
         snapshot = table.currentSnapshot()
-        said = {f"{MARKER}{marker.application_name}": f"{marker.batch} {snapshot.sequenceNumber()}"}
-        _set(table, said | {f"{WRITER}{marker.application_name}": f"{marker.batch} {marker.writer}"})
+        properties = {f"{MARKER}{marker.application_name}": f"{marker.batch} {snapshot.sequenceNumber()}"}
+        _set(table, properties | {f"{WRITER}{marker.application_name}": f"{marker.batch} {marker.writer}"})
 
     def _compact(self) -> None:
         """Rewrite what small commits have left, if it is time. The batch is in the table, whatever comes of it."""

@@ -126,8 +126,8 @@ class FolderLocation(IcebergLocation):
     def _conf(self) -> Any:
         return self.spark._jsparkSession.sessionState().newHadoopConf()
 
-    def _path(self, *given: Any) -> Any:
-        return load_jvm_class(self.spark, "org.apache.hadoop.fs.Path")(*given)
+    def _path(self, *arguments: Any) -> Any:
+        return load_jvm_class(self.spark, "org.apache.hadoop.fs.Path")(*arguments)
 
     def _files(self) -> tuple[Any, Any]:
         folder = self._path(self.location)
@@ -162,8 +162,10 @@ class CatalogLocation(IcebergLocation):
     def describe_catalog(self) -> Mapping[str, str]:
         prefix = f"spark.sql.catalog.{self._catalog_name}."
         settings = {name: self.spark.conf.get(f"{prefix}{name}", None) for name in ("type", "uri", "warehouse")}
-        found = {name: str(strip_credentials(f"catalog.{name}", value)) for name, value in settings.items() if value}
-        return {"name": ".".join((self._catalog_name, *self._levels, self._name)), **found}
+        properties = {
+            name: str(strip_credentials(f"catalog.{name}", value)) for name, value in settings.items() if value
+        }
+        return {"name": ".".join((self._catalog_name, *self._levels, self._name)), **properties}
 
     def _make_namespaces(self) -> None:
         catalog = self.spark._jsparkSession.sessionState().catalogManager().catalog(self._catalog_name)
@@ -195,10 +197,10 @@ class CatalogLocation(IcebergLocation):
             ) from e
 
     def _array(self, texts: Sequence[str]) -> Any:
-        made = self.spark.sparkContext._gateway.new_array(load_jvm_class(self.spark, "java.lang.String"), len(texts))  # type: ignore[union-attr]
+        array = self.spark.sparkContext._gateway.new_array(load_jvm_class(self.spark, "java.lang.String"), len(texts))  # type: ignore[union-attr]
         for at, text in enumerate(texts):
-            made[at] = text
-        return made
+            array[at] = text
+        return array
 
     def _identifier(self) -> Any:
         namespace = load_jvm_class(self.spark, f"{ICEBERG}.catalog.Namespace").of(self._array(self._levels))

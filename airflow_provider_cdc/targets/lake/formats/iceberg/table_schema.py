@@ -78,18 +78,18 @@ def format_of(types: Mapping[str, str]) -> str:
     return "3" if "variant" in types.values() else "2"
 
 
-def spark_types_from_schema(spark: SparkSession, found: Any) -> dict[str, str]:
+def spark_types_from_schema(spark: SparkSession, schema: Any) -> dict[str, str]:
     """Column → Spark type, of a schema of Iceberg."""
-    struct = load_jvm_class(spark, f"{ICEBERG}.spark.SparkSchemaUtil").convert(found)
+    struct = load_jvm_class(spark, f"{ICEBERG}.spark.SparkSchemaUtil").convert(schema)
     return {f.name: f.dataType.simpleString() for f in StructType.fromJson(json.loads(struct.json())).fields}
 
 
-def iceberg_types(spark: SparkSession, wanted: Mapping[str, str]) -> dict[str, Any]:
+def iceberg_types(spark: SparkSession, types: Mapping[str, str]) -> dict[str, Any]:
     """Column → type of Iceberg (``org.apache.iceberg.types.Type``)."""
-    return {field.name(): field.type() for field in build_iceberg_schema(spark, wanted).columns()}
+    return {field.name(): field.type() for field in build_iceberg_schema(spark, types).columns()}
 
 
-def rearrange_columns(spark: SparkSession, table: Any, wanted: Mapping[str, str]) -> None:
+def rearrange_columns(spark: SparkSession, table: Any, types: Mapping[str, str]) -> None:
     """Make these a table's columns, in this order.
 
     Those that are there and can hold the new values keep their identity, and the partitions by them.
@@ -98,7 +98,7 @@ def rearrange_columns(spark: SparkSession, table: Any, wanted: Mapping[str, str]
     """
     there, new = (
         spark_types_from_schema(spark, table.schema()),
-        {name: to_iceberg_type(type_) for name, type_ in wanted.items()},
+        {name: to_iceberg_type(type_) for name, type_ in types.items()},
     )
     names = {name.lower(): name for name in there}
     stays = {
@@ -116,15 +116,15 @@ def rearrange_columns(spark: SparkSession, table: Any, wanted: Mapping[str, str]
     for name in gone:
         update.deleteColumn(name)
     update.commit()
-    update, made = table.updateSchema(), iceberg_types(spark, new)
+    update, new_types = table.updateSchema(), iceberg_types(spark, new)
     for name, type_ in new.items():
         if name not in stays:
-            update.addColumn(None, name, made[name])
+            update.addColumn(None, name, new_types[name])
             continue
         old = stays[name]
         update.makeColumnOptional(old)
         if there[old] != type_:
-            update.updateColumn(old, made[name])
+            update.updateColumn(old, new_types[name])
         if old != name:
             update.renameColumn(old, name)
     update.commit()
@@ -177,10 +177,10 @@ def parse_transform(text: str) -> tuple[str, tuple[int, ...], str]:
 
     :raises ConfigError: it is not a transform
     """
-    found = _TRANSFORM.fullmatch(text)
-    if found is None:
+    match = _TRANSFORM.fullmatch(text)
+    if match is None:
         return "identity", (), text
-    name, number, column = found[1].lower(), found[2], found[3]
+    name, number, column = match[1].lower(), match[2], match[3]
     if name in (*_TIMES, *_TIMES.values()) and number is None:
         return _TIMES.get(name, name), (), column
     if name in ("bucket", "truncate") and number is not None:

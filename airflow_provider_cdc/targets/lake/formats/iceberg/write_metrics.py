@@ -16,16 +16,16 @@ def read_write_metrics(way: str, table: Any) -> WriteMetrics:
     """
     summary = to_python_dict(table.currentSnapshot().summary())
 
-    def told(name: str) -> int:
+    def count(name: str) -> int:
         return int(summary.get(name) or 0)
 
-    copied = way == "merge" and told("deleted-data-files") > 0
-    files = told("added-data-files") + told("added-delete-files")
+    copied = way == "merge" and count("deleted-data-files") > 0
+    files = count("added-data-files") + count("added-delete-files")
     return WriteMetrics(
         way,
-        rows=None if copied else told("added-records"),
+        rows=None if copied else count("added-records"),
         # a delete of a position may be that of a row that was written anew
         deleted=0 if way in ("create", "append") else None,
-        bytes=told("added-files-size"),
+        bytes=count("added-files-size"),
         files=files,
     )

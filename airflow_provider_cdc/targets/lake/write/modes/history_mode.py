@@ -45,8 +45,8 @@ _AT, _BEGAN, _NEXT, _SILENT = f"{OURS}at", f"{OURS}began", f"{OURS}next", f"{OUR
 def write_history(write: TableWrite) -> None:
     """Add the versions that events begin, and end those that they follow."""
     shape, schema = write.shape, write.pending.schema
-    found, cuts, sparse = read_followed_events(write)
-    events, sparse = (build_no_events(write), []) if found is None else (found, sparse)
+    followed, cuts, sparse = read_followed_events(write)
+    events, sparse = (build_no_events(write), []) if followed is None else (followed, sparse)
     key, types = shape.list_key_columns(schema), write.column_types
     values = list(shape.map_source_types(schema))
 
@@ -61,10 +61,10 @@ def write_history(write: TableWrite) -> None:
 
     def final(there: DataFrame) -> DataFrame:
         rows, ended = versions(there), F.col(OP) == _OPEN
-        kept = F.when(ended, F.array(*[F.lit(c) for c in stays])).otherwise(F.array()).cast("array<string>")
+        kept_columns = F.when(ended, F.array(*[F.lit(c) for c in stays])).otherwise(F.array()).cast("array<string>")
         rows = rows.where(~ended | F.col("_seq_to").isNotNull())
         # a merge reads its rows twice, and may not see two states of the table
-        return rows.select(F.lit("u").alias(OP), *map(quote_name, types), kept.alias(KEPT)).localCheckpoint()
+        return rows.select(F.lit("u").alias(OP), *map(quote_name, types), kept_columns.alias(KEPT)).localCheckpoint()
 
     write.merge_rows(final, ("_seq",), frozenset())
 
@@ -106,7 +106,10 @@ def _completed(
     row = [ROW] if ROW in events.columns else list(map(quote_name, key))
     before = Window.partitionBy(*row).orderBy(SEQ).rowsBetween(Window.unboundedPreceding, Window.currentRow)
     return events.select(
-        *[(_known(c, events, before) if c in sparse else F.col(quote_name(c))).alias(c) for c in events.columns]
+        *[
+            (_last_known_value(c, events, before) if c in sparse else F.col(quote_name(c))).alias(c)
+            for c in events.columns
+        ]
     )
 
 
@@ -127,7 +130,7 @@ def _ended(events: DataFrame, there: DataFrame, opened: DataFrame, key: tuple[st
     return ends.withColumn(OP, F.lit("d"))
 
 
-def _known(column: str, events: DataFrame, before: object) -> Expression:
+def _last_known_value(column: str, events: DataFrame, before: object) -> Expression:
     """Build the value of a column by the last event of the row that has it, or that begins a row without it."""
     begins = F.col(OP).isin("c", "r")
     if FROM in events.columns:

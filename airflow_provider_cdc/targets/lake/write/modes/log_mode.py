@@ -20,8 +20,8 @@ def write_log(write: TableWrite) -> None:
     """Append the events of some batches, which must not be those of a commit before."""
     shape, pending = write.shape, write.pending.with_all_files()
     shape.list_sparse_columns(event_reduction.list_sparse_columns(pending, 0, as_they_are=True), pending.schema)
-    found = event_reduction.read_events(write.spark, pending, 0, shape, truncates=True)
-    rows = found if found is not None else event_reduction.build_empty_rows(write.spark, pending, shape)
+    events = event_reduction.read_events(write.spark, pending, 0, shape, truncates=True)
+    rows = events if events is not None else event_reduction.build_empty_rows(write.spark, pending, shape)
     if write.fresh and shape.place:
         rows = _since_the_first(rows)
     rows = rows.select(*map(quote_name, write.column_types))

@@ -32,7 +32,7 @@ from airflow_provider_cdc.targets.lake.write.modes.keyed_mode_events import (
 )
 from airflow_provider_cdc.targets.lake.write.table_write import TableWrite, key_is_another
 
-_AT, _IMAGE, _LAST, _TOLD = f"{OURS}at", f"{OURS}image", f"{OURS}last", f"{OURS}told_"
+_AT, _IMAGE, _LAST, _CARRIED = f"{OURS}at", f"{OURS}image", f"{OURS}last", f"{OURS}told_"
 _ENDED, _LIVED, _BEFORE = f"{OURS}ended", f"{OURS}lived", f"{OURS}before"
 """When a row has ended that stays deleted, whether it was alive in the batches, and when it had ended by the table."""
 
@@ -61,36 +61,41 @@ def write_soft_delete(write: TableWrite) -> None:
             raise key_is_another(
                 write, "a table in mode soft_delete in which a deleted row has the new key of another row"
             )
-        found = inherit_values(rows, there, key, sparse, shape.retired_columns) if ORIGIN in rows.columns else rows
-        found = found.drop(UNKNOWN)
+        merged = inherit_values(rows, there, key, sparse, shape.retired_columns) if ORIGIN in rows.columns else rows
+        merged = merged.drop(UNKNOWN)
         if again:
-            found = _as_it_was(found, there, key)
+            merged = _as_it_was(merged, there, key)
         flags = set(shape.map_flag_types())
         # deletes, and rows that a truncate has taken, change the flags alone
         marks = F.array(*[F.lit(name) for name in types if name not in {*flags, *key}]).cast("array<string>")
         if shape.filter is not None:
-            alone = found.where(F.col(_IMAGE).isNull()).drop(_IMAGE)
-            known = there.select(*map(quote_name, key))
+            alone = merged.where(F.col(_IMAGE).isNull()).drop(_IMAGE)
+            present_keys = there.select(*map(quote_name, key))
             same = fold(
                 lambda a, b: a & b, [F.col(f"a.{quote_name(c)}").eqNullSafe(F.col(f"b.{quote_name(c)}")) for c in key]
             )
-            alone = alone.alias("a").join(known.alias("b"), same, "left_semi").withColumn(KEPT, marks).localCheckpoint()
-            found = found.where(F.col(_IMAGE).isNotNull()).drop(_IMAGE)
-            if KEPT not in found.columns:
-                found = found.withColumn(KEPT, F.array().cast("array<string>"))
-            found = found.unionByName(alone)
+            alone = (
+                alone.alias("a")
+                .join(present_keys.alias("b"), same, "left_semi")
+                .withColumn(KEPT, marks)
+                .localCheckpoint()
+            )
+            merged = merged.where(F.col(_IMAGE).isNotNull()).drop(_IMAGE)
+            if KEPT not in merged.columns:
+                merged = merged.withColumn(KEPT, F.array().cast("array<string>"))
+            merged = merged.unionByName(alone)
         if cuts:
             same = fold(
                 lambda a, b: a & b, [F.col(f"a.{quote_name(c)}").eqNullSafe(F.col(f"b.{quote_name(c)}")) for c in key]
             )
             swept = there.where(~F.coalesce("_is_deleted", F.lit(col=False))).alias("a")
-            swept = swept.join(found.alias("b"), same, "left_anti").withColumn(SEQ, F.lit(0).cast("bigint"))
+            swept = swept.join(merged.alias("b"), same, "left_anti").withColumn(SEQ, F.lit(0).cast("bigint"))
             swept = swept.withColumn("_is_deleted", F.lit(col=True)).withColumn("_deleted_at", cut_after(SEQ, cuts).ts)
             swept = swept.select(F.lit("u").alias(OP), *map(quote_name, types), marks.alias(KEPT)).localCheckpoint()
-            if KEPT not in found.columns:
-                found = found.withColumn(KEPT, F.array().cast("array<string>"))
-            found = found.unionByName(swept)
-        return found
+            if KEPT not in merged.columns:
+                merged = merged.withColumn(KEPT, F.array().cast("array<string>"))
+            merged = merged.unionByName(swept)
+        return merged
 
     if write.fresh:
         if _IMAGE in rows.columns:
@@ -147,21 +152,21 @@ def _last_that_passed(events: DataFrame, key: tuple[str, ...], carried: Collecti
     others = [c for c in events.columns if c not in not_row]
     op = F.when(F.col(PASSES), F.col(OP)).otherwise(F.lit("d"))
     image = F.struct(F.lit(1).alias("_"), *map(quote_name, others))
-    told = []
+    carried_values = []
     for i, c in enumerate(carried):
         has_value = F.col(PASSES) & ~F.array_contains(KEPT, F.lit(c))
         value = F.max_by(F.struct(F.col(quote_name(c)).alias("v")), F.when(has_value, F.col(SEQ)))
-        told.append(value.alias(f"{_TOLD}{i}"))
-    found = events.groupBy(*map(quote_name, key)).agg(
+        carried_values.append(value.alias(f"{_CARRIED}{i}"))
+    reduced = events.groupBy(*map(quote_name, key)).agg(
         F.max_by(F.struct(op.alias(OP), COMMITTED, _AT, *map(quote_name, key)), SEQ).alias(_LAST),
         F.max_by(F.when(F.col(PASSES), image), F.when(F.col(PASSES), F.col(SEQ))).alias(_IMAGE),
-        *told,
+        *carried_values,
     )
-    kept = [F.when(F.col(f"{_TOLD}{i}").isNull(), F.lit(c)) for i, c in enumerate(carried)]
-    return found.select(
+    kept_names = [F.when(F.col(f"{_CARRIED}{i}").isNull(), F.lit(c)) for i, c in enumerate(carried)]
+    return reduced.select(
         f"{_LAST}.*", *[F.col(f"{_IMAGE}.{quote_name(c)}").alias(c) for c in others],
-        *[F.col(f"{_TOLD}{i}.v").alias(c) for i, c in enumerate(carried)],
-        *([F.array_compact(F.array(*kept)).alias(KEPT)] if kept else []),
+        *[F.col(f"{_CARRIED}{i}.v").alias(c) for i, c in enumerate(carried)],
+        *([F.array_compact(F.array(*kept_names)).alias(KEPT)] if kept_names else []),
         F.col(f"{_IMAGE}._").alias(_IMAGE),
     )  # fmt: skip
 
