@@ -71,7 +71,7 @@ def _plain(value: Any) -> Any:
 def print_table(columns: tuple[str, ...], rows: list[tuple[Any, ...]], nothing: str) -> None:
     """Print a table.
 
-    :param nothing: what to say when it has no row
+    :param nothing: text if there is no row
     """
     from airflow.cli.simple_table import AirflowConsole
 

@@ -87,9 +87,9 @@ def _maintained(task: MaintainTablesOperator) -> dict[str, Any]:
 
 
 def _tell(args: argparse.Namespace, retained: RetentionResult | None, reports: list[dict[str, Any]]) -> None:
-    """Print what was done.
+    """Print the results.
 
-    :param retained: what became of change log and state tables, if they were to be maintained
+    :param retained: results for change log and state tables, if they were to be maintained
     """
     if args.output == "json":
         nothing = {"changelog": None, "state": None}
@@ -113,7 +113,7 @@ def _print(report: dict[str, Any]) -> None:
 
 @cli_command
 def list_targets(args: argparse.Namespace) -> None:
-    """List the targets of a connector, and what they still need of its change log."""
+    """List the targets of a connector, and the batches of its change log that they still need."""
     from airflow_provider_cdc.changelog.retention.batch_retention import Retention, RetentionLimits
     from airflow_provider_cdc.changelog.retention.target_progress import needs_of
 
@@ -148,7 +148,7 @@ def list_targets(args: argparse.Namespace) -> None:
 
 @cli_command
 def forget_target(args: argparse.Namespace) -> None:
-    """Have a target need nothing of the change log any more."""
+    """Forget a target, so that it needs nothing of the change log any more."""
     from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
     from airflow_provider_cdc.services.actions.action_execution import find_forgettable_target
 

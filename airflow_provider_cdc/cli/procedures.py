@@ -1,4 +1,4 @@
-"""Commands that have something done at a source, such as ``airflow cdc db2 add-table``: a plan first, then with ``--confirm`` what it says."""
+"""Commands that run a procedure at a source, such as ``airflow cdc db2 add-table``: a plan first, then with ``--confirm`` its steps."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def _change(change: RowChange) -> Iterator[str]:
 
 
 def _images(change: RowChange) -> Iterator[str]:
-    """Before and after, side by side; ``*`` marks what has changed."""
+    """Format the values before and after, side by side; ``*`` marks changes."""
     if change.before is None and change.after is None:
         return
     rows = [("", "column", "before", "after")]

@@ -37,7 +37,7 @@ def verify_tables(args: argparse.Namespace) -> None:
 def _verified(
     args: argparse.Namespace, access: ConnectorAccess, target: str, location: str
 ) -> tuple[VerificationReport, list[str]]:
-    """Run the comparison, and return what it has found, and what was done to repair it."""
+    """Run the comparison, and return its report and the texts of repairs."""
     from airflow_provider_cdc.operators.table_actions import build_verify_task
 
     options = {

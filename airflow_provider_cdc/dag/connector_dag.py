@@ -23,7 +23,7 @@ CONTINUOUS = "@continuous"
 LENGTH = timedelta(hours=1)
 """How long a run takes that captures and applies all the time."""
 OVERLAP = timedelta(minutes=2)
-"""How long its tasks go on after that, if those of the next run are not ready before."""
+"""How long its tasks continue after that, if those of the next run are not ready before."""
 FRESH_MS = 1000
 """``batch.max.ms`` of a connector whose changes are applied all the time."""
 
@@ -80,7 +80,9 @@ def cdc_task_group(
     with TaskGroup(name, prefix_group_id=group_id is not None) as group:
         capture = CaptureOperator(task_id="capture", storage_conn_id=storage_conn_id, **captures, **common)
         applies = {"task_id": "apply", "definition": definition, "storage_conn_id": storage_conn_id, **applies}
-        if not continuous:  # one table that is stopped must not keep what is captured of the others from their tables
+        if (
+            not continuous
+        ):  # a table that is stopped must not keep captured changes of the other tables from being applied
             applies = {"trigger_rule": TriggerRule.NONE_SKIPPED, **applies}
         task: BaseOperator | None = None
         if location is not None:
@@ -123,7 +125,7 @@ def _refuse_two_targets(
 ) -> None:
     """Reject arguments for two targets.
 
-    :raises ConfigError: there are two targets, or something is said of a target that is not given
+    :raises ConfigError: there are two targets, or there are options of a target that is not given
     """
     if location is None and (tables or (apply and database is None)):
         raise ConfigError("tables and apply need location: without location, no changes are applied.")
@@ -165,8 +167,8 @@ def cdc_dag(
 
     Airflow finds a DAG only in a module-level variable: ``dag = cdc_dag(…)``.
 
-    :param location: where tables are, as of :func:`cdc_task_group`. Without it, the DAG captures only; one DAG may apply what several of these
-        capture: :func:`~airflow_provider_cdc.dag.apply_dag.apply_dag`
+    :param location: where tables are, as of :func:`cdc_task_group`. Without it, the DAG captures only; one DAG may apply the captures of several of these:
+        :func:`~airflow_provider_cdc.dag.apply_dag.apply_dag`
     :param tables: rules for tables that are not kept as the source has them, or are elsewhere: mode, columns, filter and so on by patterns,
         as of :class:`ApplyChangesOperator`
     :param database: Airflow connection to a relational database whose tables are kept equal to the source, instead of ``location``
@@ -211,7 +213,7 @@ def arguments_of(
     """Build the schedule and further arguments of a DAG that captures or applies.
 
     :param refused: whether the user has given a schedule that ``continuous`` has no use for
-    :param dag: what the user says
+    :param dag: arguments of the user
     """
     if continuous and refused:
         raise ConfigError("continuous=True sets its own schedule: one run every run_for (default: one hour).")

@@ -1,6 +1,6 @@
 """DAGs of many connectors, each defined by a file.
 
-:mod:`.definition_files` finds the file, :mod:`.definition_parser` reads it, :mod:`.definition_schema` says what it may hold.
+:mod:`.definition_files` finds the file, :mod:`.definition_parser` reads it, :mod:`.definition_schema` defines its contents.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ConnectorDags:
 
     :param dags: DAGs by their ids, also those that stand for broken definitions. While a task runs, only the one that it belongs to
     :param connectors: those that can be used, for :func:`~airflow_provider_cdc.dag.lifecycle_dag.lifecycle_dag` and the like
-    :param broken: files that cannot be used, relative to the directory, with what is wrong
+    :param broken: files that cannot be used, relative to the directory, with their errors
     """
 
     dags: dict[str, DAG] = field(default_factory=dict)
@@ -55,10 +55,10 @@ class ConnectorDags:
 class _DefinitionFile:
     """A file on its way to a DAG.
 
-    :param stack: it, over its defaults
+    :param stack: the file, over its defaults
     :param name: relative to the directory
-    :param dag_id: that of its DAG; of a file that does not say it, one by the name of the file
-    :param error: what is wrong with it, if anything
+    :param dag_id: of its DAG; built from the file's name, if the file has none
+    :param error: its error, if it has one
     """
 
     stack: LayeredDefinition
@@ -74,15 +74,15 @@ def cdc_dags(directory: str | Path, *, default_args: Mapping[str, Any] | None = 
 
         >>> fleet = cdc_dags(Path(__file__).parent / "fleet", default_args={"on_failure_callback": page_somebody})
 
-    A file says what :class:`~airflow_provider_cdc.connector.ConnectorDefinition` and :func:`~airflow_provider_cdc.dag.connector_dag.cdc_dag` take, by
-    the same names. ``_defaults.yaml`` says what holds for all files in its folder and below: mappings are joined, everything else is replaced.
+    A file has the arguments of :class:`~airflow_provider_cdc.connector.ConnectorDefinition` and :func:`~airflow_provider_cdc.dag.connector_dag.cdc_dag`, by
+    the same names. ``_defaults.yaml`` has the values of all files in its folder and below: mappings are joined, everything else is replaced.
     docs/airflow.md has the whole.
 
-    A file that cannot be used breaks only itself: its DAG has one task then, which fails with what is wrong, once an hour. An error of the
+    A file that cannot be used breaks only itself: its DAG has one task then, which fails with the error, once an hour. An error of the
     import would not do, as Airflow stops all DAGs of a Python file that has one.
 
     :param directory: an absolute path, as Airflow's processes begin in different folders
-    :param default_args: what holds for all tasks, and only code can say: callbacks. What a file says wins
+    :param default_args: arguments of all tasks that only code can give: callbacks. The values of a file win
     :raises ConfigError: the directory is not there, or cannot be listed
     """
     folder, shared = Path(directory), dict(default_args or {})
@@ -94,7 +94,7 @@ def cdc_dags(directory: str | Path, *, default_args: Mapping[str, Any] | None = 
         if context_dag_id in (None, dag_id):
             fleet.dags[dag_id] = built_dag = _build_or_stub_dag(dag_id, of_it, shared)
             with built_dag:
-                pass  # what a block was entered for, Airflow finds without a variable
+                pass  # Airflow registers a DAG whose block was entered: no variable is needed
     for file in files:
         if file.error is not None:
             fleet.broken[file.name] = file.error
@@ -123,7 +123,7 @@ def _listed(folder: Path) -> list[LayeredDefinition]:
 
 
 def _parsed(stack: LayeredDefinition) -> _DefinitionFile:
-    """Read a file, and check what it says."""
+    """Read a file, and check its values."""
     file = _DefinitionFile(stack, stack.name, _fit(f"cdc_{stack.path.stem}"))
     try:
         values = stack.merge_values()
@@ -210,7 +210,7 @@ def _by_id(files: Sequence[_DefinitionFile]) -> dict[str, list[_DefinitionFile]]
 
 
 def _build_or_stub_dag(dag_id: str, of_it: Sequence[_DefinitionFile], shared: Mapping[str, Any]) -> DAG:
-    """Build the DAG of a file; or one that reports what is wrong with it, or with several that want the same id."""
+    """Build the DAG of a file; or one that reports its error, or that several files want the same id."""
     if len(of_it) == 1 and of_it[0].error is None:
         (file,) = of_it
         try:
@@ -220,7 +220,7 @@ def _build_or_stub_dag(dag_id: str, of_it: Sequence[_DefinitionFile], shared: Ma
         except CdcError as e:
             file.error = _of_code(file.name, e)
         except Exception as e:
-            # whatever Airflow has against an argument: it would break the DAGs of all files
+            # any objection of Airflow to an argument: it would break the DAGs of all files
             file.error = _error(file.name, [DefinitionProblem(None, None, f"{type(e).__name__}: {e}")])
     texts = dict.fromkeys(str(file.error) for file in of_it)
     return _stub(dag_id, "\n\n".join(texts), shared)

@@ -22,11 +22,11 @@ from airflow_provider_cdc.dag.definition_parser import (
 )
 
 ENDINGS = (".yaml", ".yml", ".json")
-"""What the names of files end with that define something."""
+"""Endings of the files that define something."""
 DEFAULTS = "_defaults"
-"""Name, without its ending, of the file with what holds for all files in its folder and below."""
+"""Name, without its ending, of the file with the values of all files in its folder and below."""
 ONLY_OF_ONE = ("name", "dag_id")
-"""What cannot be the same for all."""
+"""Properties that cannot be the same for all definitions."""
 
 
 @dataclass(slots=True)
@@ -150,7 +150,7 @@ def _files(top: Path, folder: Path, above: DefaultsFolder | None, visited: set[P
             except OSError:
                 definitions = [
                     LayeredDefinition(_name(top, path), path, here)
-                ]  # to be told as a file that cannot be read
+                ]  # to be reported as a file that cannot be read
             yield from definitions
 
 
@@ -162,4 +162,4 @@ def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
     except OSError:
-        return False  # it is told when it is read
+        return False  # reported when it is read

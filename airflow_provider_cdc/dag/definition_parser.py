@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 MOST_BYTES = 256 * 1024
-"""The size of a file that nobody writes by hand."""
+"""The size of a file that no one writes by hand."""
 MOST_LEVELS = 32
 """How deep values may be below each other."""
 MOST_VALUES = 20_000
@@ -226,7 +226,7 @@ def _refuse_depths(text: str) -> None:
 def _loader() -> Any:
     """Return the reader of YAML.
 
-    It makes what JSON has, but for values with a tag of their own.
+    It builds the types that JSON has, except for tagged values.
     """
     import yaml
 
@@ -240,7 +240,7 @@ def _loader() -> Any:
 
 
 def _wrong_keys(document: Any) -> Iterator[DefinitionProblem]:
-    """Keys that are there twice, which the reader takes without a word, and those that are no texts."""
+    """Find keys that occur twice, which the reader accepts silently, and keys that are no texts."""
     for _, node in _nodes(document):
         if node.id != "mapping":
             continue
@@ -313,7 +313,7 @@ def _unfit(document: Mapping[str, Any]) -> Iterator[tuple[ValuePath, str]]:
 
 
 def _wrong(value: Any) -> str | None:
-    """Why a value that holds no others cannot be used."""
+    """Return why a value that holds no others cannot be used."""
     if isinstance(value, str):
         return None if _storable(value) else "the string has a character that cannot be stored"
     if type(value) not in type_names:

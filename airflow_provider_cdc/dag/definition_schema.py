@@ -2,8 +2,8 @@
 
 They are the arguments of :func:`~airflow_provider_cdc.dag.connector_dag.cdc_dag`, by the same names.
 
-Types are strict, so that a wrong one is reported with the file, and does not come up when Airflow stores the DAGs of all files together. What only
-code can say (callbacks, assets, Python objects) is left out. This module is imported at DAG parse: it must stay light.
+Types are strict, so that a wrong one is reported with the file, and does not come up when Airflow stores the DAGs of all files together. Arguments that only
+code can give (callbacks, assets, Python objects) are left out. This module is imported at DAG parse: it must stay light.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _FormPart(BaseModel):
 
 
 class TaskPart(_FormPart):
-    """``default_args``: what holds for all tasks."""
+    """``default_args``: arguments of all tasks."""
 
     owner: Name | None = None
     retries: Count | None = None
@@ -191,9 +191,9 @@ _EXPECTED_TEXTS = {
 
 
 def parse_definition(values: Mapping[str, Any]) -> tuple[DagDefinition | None, list[tuple[ValuePath, str]]]:
-    """Check what a file says.
+    """Check the values of a file.
 
-    :return: the definition, or what is wrong, with where it is. Values are never named: a secret may be at the wrong place
+    :return: the definition, or the problems with their places. Values are never named: a secret may be at the wrong place
     """
     try:
         return DagDefinition.model_validate(dict(values)), []
@@ -205,7 +205,7 @@ def parse_definition(values: Mapping[str, Any]) -> tuple[DagDefinition | None, l
 def build_arguments(part: _FormPart) -> dict[str, Any]:
     """Return the given values of a part as arguments.
 
-    What was not said, or is ``null``, is left to what is called; but a DAG without a schedule is possible.
+    A value that is not given, or is ``null``, is left to the callee's default; but a DAG without a schedule is possible.
     """
     given_values = {name: getattr(part, name) for name in type(part).model_fields if name in part.model_fields_set}
     return {

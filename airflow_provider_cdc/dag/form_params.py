@@ -55,7 +55,7 @@ def build_text_param(title: str, description: str, section: str | None, **more: 
 def build_choice_param(title: str, description: str, section: str | None, values: Mapping[str, str]) -> Param:
     """Build a field for a choice of some values, the first of them if nothing else is chosen.
 
-    :param values: value → what people see
+    :param values: value → its text in the form
     """
     return Param(
         next(iter(values)), description, type="string", enum=list(values), values_display=dict(values), title=title,

@@ -1,4 +1,4 @@
-"""A DAG that captures several small connectors by one task, and applies what it has captured."""
+"""A DAG that captures several small connectors by one task, and applies their changes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def cdc_group_dag(
 
     :param location: where tables are, of all connectors that ``tables_of`` names no other place of. Without both, the DAG captures only; another one applies,
         such as that of :func:`~airflow_provider_cdc.dag.apply_dag.apply_dag`
-    :param tables_of: what is different for the tables of single connectors
+    :param tables_of: options that differ for the tables of single connectors
     :param target: kind of all tables, ``delta`` or ``iceberg``
     :param schedule: as of ``DAG``. With a fixed schedule, ``wait=False`` keeps runs from waiting
     :param wait: begin with the sensor. Without it, a run captures the changes that there are, and never waits
@@ -70,7 +70,7 @@ def cdc_group_dag(
     done = f"Keeps the captured changes of the connectors {names} up to date."
     arguments = {"tags": ["cdc"], "doc_md": done, **arguments}
     with DAG(dag_id, schedule=schedule, **arguments) as built_dag:
-        # a source that is down is asked by the sensor of the next run: there is nothing to try again meanwhile
+        # the sensor of the next run polls a source that is down: nothing needs a retry meanwhile
         captured = CaptureGroupOperator(task_id="capture", **common, **{"skip_unreachable": wait, **(capture or {})})
         if wait:
             AnyChangesSensor(**build_sensor_arguments(poll_interval, wait_timeout), **common) >> captured
@@ -81,7 +81,7 @@ def cdc_group_dag(
                 location=location,
                 target=target,
                 conn_id=spark_conn_id,
-                # one connector that fails must not keep what is captured of the others from their tables
+                # a connector that fails must not keep captured changes of the others from being applied
                 trigger_rule=TriggerRule.NONE_SKIPPED,
                 **(apply or {}),
             )

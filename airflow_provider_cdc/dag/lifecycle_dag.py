@@ -32,9 +32,9 @@ def lifecycle_dag(
 
     It pauses, resumes, stops and restarts connectors, shows their status, moves their offsets, repairs gaps and deletes them.
 
-    What cannot be undone only says what it would do, until *Plan only* is switched off and the connector's name is typed.
+    An action that cannot be undone only shows its plan, until *Plan only* is switched off and the connector's name is typed.
 
-    :param connectors: what the form offers
+    :param connectors: that the form offers
     :param dag: further arguments of ``DAG``
     """
     names = form_params.connector_names(connectors)

@@ -1,4 +1,4 @@
-"""Names of tables that a definition contains: what a form can offer when a DAG is parsed, without asking the database."""
+"""Names of tables that a definition contains: a form can offer them at DAG parse, without a query."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LIMIT = 1000
 
 
 def named_tables(properties: Mapping[str, Any]) -> list[str]:
-    """Tables that the include list names one by one. Patterns that leave open what they match are left out.
+    """Tables that the include list names one by one. Patterns without fixed names are left out.
 
     >>> named_tables({"table.include.list": r"inventory\\.(customers|orders),archive\\..*"})
     ['inventory.customers', 'inventory.orders']

@@ -39,12 +39,12 @@ def ad_hoc_snapshot_dag(
 
     The form says which tables of which connector are to be read again, which rows, and how.
 
-    Its tasks check what was entered against what the connector captures, send the signal, and wait without a worker until the
+    Its tasks check the entries against the captured tables, send the signal, and wait without a worker until the
     snapshot is complete; progress is in the log of ``wait``.
 
         >>> dag = ad_hoc_snapshot_dag([shop, billing], tables={"billing": ["billing.invoices"]})
 
-    :param connectors: what the form offers
+    :param connectors: that the form offers
     :param tables: connector → names of tables to offer besides those that its include list names one by one
     :param poll_interval: seconds between two polls of the snapshot's progress
     :param timeout: how long to wait for a snapshot; it continues after that
@@ -81,7 +81,7 @@ def signal_dag(
 ) -> DAG:
     """Build a DAG with a form that sends any signal to a connector and waits until it has ended.
 
-    :param connectors: what the form offers
+    :param connectors: that the form offers
     :param dag: further arguments of ``DAG``
     """
     names = form_params.connector_names(connectors)
@@ -116,7 +116,7 @@ def signal_dag(
 
 @task
 def _check(state_conn_id: str, **context: Any) -> dict[str, Any]:
-    """Check what was entered; the data of the signal."""
+    """Check the entries, and return the data of the signal."""
     from airflow_provider_cdc.core.config.table_source_config import TableConfig
     from airflow_provider_cdc.dag.snapshot_form_parser import snapshot_request
     from airflow_provider_cdc.services.connectors.captured_tables import captured_tables

@@ -1,4 +1,4 @@
-"""Turns the form of an ad hoc snapshot into a signal, or into an error that says what is wrong with it."""
+"""Turns the form of an ad hoc snapshot into a signal, or into an error that names its problem."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def watched_table_asset(
 
         >>> with DAG("on_orders", schedule=[watched_table_asset(shop, "inventory.orders")]): ...
 
-    The event's ``extra["payload"]`` is what :class:`~airflow_provider_cdc.triggers.asset_changes.CdcChangeTrigger` fires. All that is
+    The event's ``extra["payload"]`` is the event that :class:`~airflow_provider_cdc.triggers.asset_changes.CdcChangeTrigger` fires. All that is
     watched of one connector shares one poll of the state tables, of one row if nothing is new.
 
     :param table: as ``database.table``; without one, all tables

@@ -30,7 +30,7 @@ def tables_dag(
 
     The pages of connectors start its runs, too.
 
-    :param connectors: what the form offers
+    :param connectors: that the form offers
     :param spark: how jobs are submitted for tables in a lakehouse: ``conn_id``, ``jars``, ``packages``, ``conf`` and other arguments of ``SparkSubmitOperator``
     :param wait: how long a comparison waits for the capture, and then for the apply
     :param dag: further arguments of ``DAG``

@@ -1,4 +1,4 @@
-"""Gives what runs measure to Airflow's own metrics: StatsD, Datadog or OpenTelemetry, whichever Airflow is configured for.
+"""Gives the measurements of runs to Airflow's own metrics: StatsD, Datadog or OpenTelemetry, whichever Airflow is configured for.
 
 Names are ``cdc.`` and the documented ones, ``cdc.streaming.MilliSecondsBehindSource``; Airflow puts its prefix before them.
 """
@@ -13,7 +13,7 @@ PREFIX = "cdc"
 
 
 def to_airflow(samples: MetricSamples) -> None:
-    """Emit everything: values now as gauges, what was added as counts, freshness as timings.
+    """Emit everything: values now as gauges, increments as counts, freshness as timings.
 
     Tags are ``connector``, those of the producer, and ``topic`` where it is that of one table.
     """

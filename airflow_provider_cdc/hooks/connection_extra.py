@@ -16,10 +16,10 @@ def extra_of(connection: Connection, remedy: str) -> dict[str, Any]:
 
     It may contain secrets; Airflow masks those whose names it knows.
 
-    :param remedy: what to write there
+    :param remedy: of the error
     :raises ConfigError: it is not a JSON object
     """
-    connection.extra_dejson  # noqa: B018  # registers what has to be masked in logs
+    connection.extra_dejson  # noqa: B018  # registers the values to mask in logs
     try:
         extra = json.loads(connection.extra or "{}")
     except ValueError:

@@ -33,8 +33,8 @@ PREFIX = "cdc_"
 def properties_of(connection: Connection, source: str) -> dict[str, Any]:
     """Return the properties, by their documented names, that a connection sets. They contain secrets.
 
-    :param source: kind of source, which says what the fields mean
-    :raises ConfigError: the connection's extra is not a JSON object, or holds what does not belong to a connection
+    :param source: kind of source, which gives the fields their meaning
+    :raises ConfigError: the connection's extra is not a JSON object, or has properties that do not belong to a connection
     """
     remedy = 'give an object with documented property names, for example {"database.ssl.mode": "required"}'
     properties = config_class(source).from_connection(
@@ -92,7 +92,7 @@ class CdcSourceHook(BaseHook):
         return properties_of(connection, self._kind(connection))
 
     def check_prerequisites(self) -> list[Finding]:
-        """Every prerequisite of capture that is not met.
+        """List the prerequisites of capture that are not met.
 
         :raises CdcError: the database cannot be reached, or does not allow the queries
         """
@@ -102,11 +102,11 @@ class CdcSourceHook(BaseHook):
     def inspect_source(
         self, places: Mapping[str, str] = MappingProxyType({}), tables: Sequence[str] = ()
     ) -> SourceInspection:
-        """Every prerequisite that is not met, and every table that could be captured.
+        """List the prerequisites that are not met, and the tables that could be captured.
 
-        :param places: what is read, where no connection says it: properties of :attr:`ConnectionForm.places`. Those that name files are not
+        :param places: places to read, if the connection does not name them: properties of :attr:`ConnectionForm.places`. Those that name files are not
             looked at: the files are the workers', and this process may see others
-        :param tables: patterns of what is to be captured, if that is known: what others lack does not matter then
+        :param tables: patterns of the tables to capture, if they are known: problems of other tables do not matter then
         :raises ConfigError: another property is among them
         :raises CdcError: the database cannot be reached, or does not allow the queries
         """
@@ -126,7 +126,7 @@ class CdcSourceHook(BaseHook):
             try:
                 return SourceInspection(findings, source.discover_tables())
             except CdcError:
-                if any(finding.fatal for finding in findings):  # which say better what is missing
+                if any(finding.fatal for finding in findings):  # the findings describe the problem better
                     return SourceInspection(findings, {})
                 raise
 
@@ -139,7 +139,7 @@ class CdcSourceHook(BaseHook):
             yield source
 
     def test_connection(self) -> tuple[bool, str]:
-        """Check every prerequisite of capture; the text names what is not met, each with the statement that fixes it."""
+        """Check every prerequisite of capture; the text names those that are not met, each with the statement that fixes it."""
         try:
             findings = self.check_prerequisites()
         except CdcError as e:

@@ -120,7 +120,7 @@ class CdcStateHook(BaseHook):
 
 
 def records_of(store: StateStore, names: Collection[str]) -> dict[str, ConnectorRecord | Exception | None]:
-    """Read what the tables hold of each connector, by one query.
+    """Read the records of connectors by one query.
 
     If that cannot be read, such as an offset of a later release, the result has the error instead.
 

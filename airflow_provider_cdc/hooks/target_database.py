@@ -86,7 +86,7 @@ def open_database(conn_id: str, sink: Mapping[str, Any]) -> Iterator[tuple[sa.En
 
 
 def describe_database(conn_id: str, sink: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the report of an apply says of its database, so that commands reach it later. No secrets."""
+    """Return the database's part of an apply report, so that commands reach it later. No secrets."""
     sink_properties = {name: value for name, value in sink.items() if not name.startswith("connection.")}
     return {"database": {"conn_id": conn_id, "sink": sink_properties}}
 
@@ -94,7 +94,7 @@ def describe_database(conn_id: str, sink: Mapping[str, Any]) -> dict[str, Any]:
 def _of_oracle(url: Any) -> Any:
     """Return the URL with the database as a service name.
 
-    SQLAlchemy takes what stands behind the host in a URL for a SID there, which few databases are known by now.
+    SQLAlchemy reads the path of a URL as a SID there; by now, few databases are known by their SID.
     """
     query = dict(url.query)
     sid = query.pop("sid", None)

@@ -46,7 +46,7 @@ class ApplyChangesOperator(ApplyJobOperator, SparkJobOperator):
     :param profile: how new tables begin: ``compatible`` (most readers know them; a feature of the format is switched on by the first change that
         needs it) or ``fast`` (small changes to large tables cost less: Delta with deletion vectors, Iceberg with deletes of keys)
     :param writes: how rows of tables with a key are written: ``merge`` (always by a MERGE of Spark), ``commit`` (as arrays wherever they can be) or
-        ``auto``, what costs less
+        ``auto``, the cheaper one
     :param tables: rules for tables that are not kept as the source has them, or are elsewhere: a list of mappings, or a file (JSON or YAML) with
         one, as docs/targets.md describes them: ``[{"tables": r"shop\.orders", "mode": "history", "columns": {"drop": ["note"]}}]``.
         ``mode`` is ``current``, ``log``, ``soft_delete`` or ``history``
@@ -55,7 +55,7 @@ class ApplyChangesOperator(ApplyJobOperator, SparkJobOperator):
     :param check_crc: compare the checksum of each file of the change log too, not only its size and number of rows
     :param run_for: continue for so long, in seconds or as a timedelta: one Spark session applies each batch as soon as it is there, and the
         log of the task has a line for each round. If a task of this kind applies to the same target already, it ends as soon as this one
-        is ready. Asset events come at the end. A task that is killed ends after what is being committed; its next try emits its events
+        is ready. Asset events come at the end. A task that is killed ends after the present commit; its next try emits its events
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
     :param conn_id: Airflow connection to Spark; this and all others are those of ``SparkSubmitOperator``
     """

@@ -28,11 +28,11 @@ _SHOWN = 10
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectorApplyOptions:
-    """The options of one of several connectors. What is left out is as the operator has it for all of them.
+    """The options of one of several connectors. Options that are left out are those of the operator.
 
         >>> ConnectorApplyOptions(definition=billing, location="s3a://finance/{table}", profile="fast")
 
-    The fields mean what the arguments of :class:`~airflow_provider_cdc.operators.apply_changes.ApplyChangesOperator` do.
+    The fields have the meaning of the arguments of :class:`~airflow_provider_cdc.operators.apply_changes.ApplyChangesOperator`.
     """
 
     definition: ConnectorDefinition
@@ -47,7 +47,7 @@ class ConnectorApplyOptions:
 
 
 class ApplyConnectorsOperator(ApplyJobOperator):
-    """Submits one Spark job that applies what is new in the change logs of several connectors.
+    """Submits one Spark job that applies new batches of the change logs of several connectors.
 
     There is one JVM for all of them, instead of one for each.
 
@@ -62,7 +62,7 @@ class ApplyConnectorsOperator(ApplyJobOperator):
         ... )
 
     Asset events are those of ``ApplyChangesOperator``. They come with the success of the task; if a connector has failed, with that of its next try.
-    Returns ``{"target", "events", "seconds", "connectors"}``, where ``connectors`` has by name what ``ApplyChangesOperator`` returns, with 10
+    Returns ``{"target", "events", "seconds", "connectors"}``, where ``connectors`` has by name the result of ``ApplyChangesOperator``, with 10
     tables instead of 50.
 
     Secret storage options of each connector reach the job through its environment, never through its command line.
@@ -73,7 +73,7 @@ class ApplyConnectorsOperator(ApplyJobOperator):
     :param profile: as of ``ApplyChangesOperator``, like ``writes``, ``tables`` (rules), ``check_crc`` and ``storage_conn_id``: of all connectors that
         say nothing else
     :param threads: tables of one connector worked on at the same time
-    :param run_for: continue for so long, in seconds or as a timedelta; without it, apply what there is, of those connectors that have anything new
+    :param run_for: continue for so long, in seconds or as a timedelta; without it, apply pending batches once, of those connectors that have anything new
     :param conn_id: Airflow connection to Spark; this and all others are those of ``SparkSubmitOperator``
     :raises ConfigError: something that is known now cannot be used, or a connector is there twice
     """
@@ -126,7 +126,7 @@ class ApplyConnectorsOperator(ApplyJobOperator):
             }
             for name, options in by_name.items()
         ]  # fmt: skip
-        """What is rendered; the rest is in ``_options_by_name``: rules for tables may have braces of their own."""
+        """Rendered fields; the rest is in ``_options_by_name``: rules for tables may have braces of their own."""
 
     def _connectors(self) -> list[ConnectorTables]:
         return [
@@ -140,7 +140,7 @@ class ApplyConnectorsOperator(ApplyJobOperator):
     def _access(self, rendered: dict[str, Any]) -> ConnectorAccess:
         """Return the connector with rendered fields.
 
-        :raises ConfigError: a template has put a secret into what is shown
+        :raises ConfigError: a template has put a secret into a field that is shown
         """
         definition = self._options_by_name[rendered["connector"]].definition
         rendered_definition = replace(

@@ -35,13 +35,13 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
         >>> ApplyToDatabaseOperator(task_id="apply", definition=shop, conn_id="warehouse")
 
     Without ``sink``, tables equal the source: they are made and get columns, and have the source's keys. Returns ``{"connector", "target", "last_batch",
-    "events", "tables", "seconds"}``, and emits an event of the asset ``cdc://<connector>/<topic>`` for each table that was changed. What a run has changed that fails
-    in the end, the next run that does not fail reports.
+    "events", "tables", "seconds"}``, and emits an event of the asset ``cdc://<connector>/<topic>`` for each table that was changed. The changes of a run that fails
+    in the end are reported by the next run that succeeds.
 
     :param definition: the connector; paths are templated
     :param conn_id: Airflow connection to the target database (templated)
     :param run_for: continue for so long, as batches come: they are in the tables within seconds of their capture. Another task may begin before: each batch is applied
-        once, whichever task does it. Without it, what the change log has is applied
+        once, whichever task does it. Without it, the present batches of the change log are applied
     :param sink: properties of the Debezium JDBC sink connector that say otherwise (templated); see docs/databases.md
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
     """
@@ -102,11 +102,11 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
         report_database_metrics(self.connector_access, done.to_document(), self.log, **more)
 
     def on_kill(self) -> None:
-        """End after what is being committed."""
+        """End after the present commit."""
         self._ended.set()
 
     def _over(self, run_for: float, sink: DatabaseApply) -> Callable[[float], bool]:
-        """Build the check for the end of the time; what is applied until then is measured meanwhile."""
+        """Build the check for the end of the time; it reports metrics meanwhile."""
         until = time.monotonic() + run_for
         reported_at = time.monotonic()
 
@@ -122,7 +122,7 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
 
 
 def report_database_metrics(access: ConnectorAccess, done: Mapping[str, Any], log: Any, **more: Any) -> None:
-    """Report what was measured, which costs the task nothing if it fails.
+    """Report metrics; an error of the report does not fail the task.
 
     :param done: as of :meth:`airflow_provider_cdc.targets.database.apply.apply_result.DatabaseApplyResult.to_document`
     :param more: of :func:`~airflow_provider_cdc.operators.base.apply_metrics.measure_report`
@@ -139,10 +139,10 @@ def report_database_metrics(access: ConnectorAccess, done: Mapping[str, Any], lo
 def emit_asset_events(
     context: Context, access: ConnectorAccess, done: Mapping[str, Any], log: Any, *, keep: bool = False
 ) -> dict[str, Any]:
-    """Emit the events of the assets that were changed, also by earlier runs of the task that have failed; what the task returns.
+    """Emit the events of changed assets, also for failed earlier runs of the task, and return the task's result.
 
     :param done: as of :meth:`airflow_provider_cdc.targets.database.apply.apply_result.DatabaseApplyResult.to_document`
-    :param keep: what earlier runs have left stays for the next one, too
+    :param keep: events that earlier runs have left stay for the next one, too
     """
     from airflow_provider_cdc.changelog.reports.apply_report_store import merge_by_table
 
@@ -174,7 +174,7 @@ def emit_asset_events(
 
 
 def left_to_next_run(context: Context, access: ConnectorAccess, done: Mapping[str, Any], log: Any) -> None:
-    """Note what a run has changed that has failed or was ended: Airflow takes no events of it, and the next run of the task emits them.
+    """Record the changes of a run that has failed or was ended: Airflow takes no events of it, and the next run of the task emits them.
 
     :param done: as of :meth:`airflow_provider_cdc.targets.database.apply.apply_result.DatabaseApplyResult.to_document`
     """

@@ -99,7 +99,7 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SparkScriptOperator):
     def _run(self, context: Context, report: dict[str, Any]) -> None:
         """Run the job.
 
-        :param report: becomes what it has reported, also if it fails or is killed
+        :param report: gets the contents of the job's report, also if the job fails or is killed
         :raises AirflowException: it has failed
         """
         from airflow.sdk.exceptions import AirflowException, AirflowFailException

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class BrokenDefinitionOperator(BaseOperator):
-    """Fails with what is wrong with a definition, so that alerts, the list of DAGs and the log of the task tell it.
+    """Fails with the error of a definition, so that alerts, the list of DAGs and the log of the task show it.
 
     :param error: the message
     """

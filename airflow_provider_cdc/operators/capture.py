@@ -36,9 +36,9 @@ _PAUSED_S = 5
 class CaptureOperator(ConnectorFields, BaseOperator):
     """Captures the changes of one connector into its change log, up to the end of the source's log as it is now.
 
-    The first run reads whole tables first. A run that is ended (SIGTERM) commits what it has at the next boundary between
+    The first run reads whole tables first. A run that is ended (SIGTERM) commits its changes at the next boundary between
     two transactions; one that is killed loses nothing either, the next run continues from the offset. While the connector is
-    paused or stopped, the task is skipped, and its log says by whom and why.
+    paused or stopped, the task is skipped, and its log names the user and the reason.
 
         >>> CaptureOperator(task_id="capture", definition=shop, conn_id="shop_mariadb")
 
@@ -98,24 +98,24 @@ class CaptureOperator(ConnectorFields, BaseOperator):
         self._captured = result.tables
         summary = report_result(result, self.connector_access.definition, _SHOWN, self.log)
         if self.hand_over and self._ended and datetime.now(UTC) < self._time_is_over(context):
-            # a success would leave the source to nobody until the next run begins; if the state is decided already, this changes nothing
+            # a success would leave the source without a run until the next one begins; if the state is decided already, this changes nothing
             raise AirflowException(
                 "The task was stopped before run_for ended: the captured changes are committed, and the next try continues."
             )
         return summary
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
-        """Return what the run has captured, for Airflow's OpenLineage provider."""
+        """Return the captured tables of the run, for Airflow's OpenLineage provider."""
         return build_capture_lineage(self._captured, self.changelog, self.connector)
 
     def _until_the_next(self, context: Context) -> CaptureResult:
-        """Capture until the time of the DAG run is over, whatever ends a capture before that."""
+        """Capture until the time of the DAG run is over, even if a capture ends before that."""
         end = self._time_is_over(context)
         result: CaptureResult | None = None
         while result is None or not (self._ended or datetime.now(UTC) >= end):
             left = (end - datetime.now(UTC)).total_seconds()
             try:
-                # a retry after the end of its time still captures what there is
+                # a retry after the end of its time still captures pending changes
                 done = self._capture_for(left if left > 0 else None, context)
                 result = done if result is None else result.merge_later_result(done)
             except ConnectorHalted as e:

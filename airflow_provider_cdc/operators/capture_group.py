@@ -44,14 +44,14 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
 
         >>> CaptureGroupOperator(task_id="capture", connectors=[GroupedConnector(definition=shop, conn_id="shop_mariadb"), …])
 
-    Returns ``{"connectors", "quiet", "unreachable"}``: by name what ``CaptureOperator`` returns, with 10 topics instead of 50; how many had nothing to
+    Returns ``{"connectors", "quiet", "unreachable"}``: by name the result of ``CaptureOperator``, with 10 topics instead of 50; how many had nothing to
     capture; and the names of those that were left out by ``skip_unreachable``.
 
     :param connectors: properties, paths and ids of connections are templated
     :param state_conn_id: Airflow connection to the state tables (templated)
-    :param look_first: look at all of them first, as the sensor does, and begin a capture only where there is something to do. Each source is asked
+    :param look_first: check all of them first, as the sensor does, and begin a capture only where there is something to do. Each source is queried
         once, however many connectors it has; connectors whose sources answer late are captured last
-    :param skip_unreachable: leave out a connector whose source cannot be reached when it is looked at, with a warning, instead of failing at the end: for a task
+    :param skip_unreachable: leave out a connector whose source cannot be reached at that check, with a warning, instead of failing at the end: for a task
         behind a sensor, which continues to ask it. If nothing else is captured, it is a failure all the same, as one during its capture is
     :param lease_ttl: seconds after which the lease of a run that died is free
     :param lease_wait: seconds to wait for the lease of another run, for each connector
@@ -99,7 +99,9 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
             raise AirflowException(
                 f"The task was stopped before all connectors were captured: the captured changes are committed, and the next try continues.{earlier_failures}"
             )
-        if not results.done:  # what the sensor has seen is out of reach here: its next run would see it again, at once
+        if (
+            not results.done
+        ):  # the sensor could reach these sources, but this task cannot: the sensor would start the next run at once
             results.failed |= results.unreachable
         if results.failed:
             self._record(results.failed)
@@ -117,7 +119,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
         )
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
-        """Return what the run has captured, for Airflow's OpenLineage provider."""
+        """Return the captured tables of the run, for Airflow's OpenLineage provider."""
         from airflow.providers.openlineage.extractors import OperatorLineage
 
         lineages = [
@@ -130,7 +132,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
         )
 
     def get_openlineage_facets_on_failure(self, task_instance: Any) -> OperatorLineage[Any, Any]:
-        """Return what was captured of those connectors that have not failed: the next try does not capture it again."""
+        """Return the captured tables of the connectors that have not failed: the next try does not capture them again."""
         return self.get_openlineage_facets_on_complete(task_instance)
 
     def on_kill(self) -> None:
@@ -140,7 +142,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
             capture.stop()
 
     def _attempt(self, inspection: ChangeInspection, context: Context, results: _GroupResult) -> None:
-        """Capture a connector if there is anything to do, and note what came of it."""
+        """Capture a connector if there is anything to do, and record its result."""
         name = inspection.access.definition.name
         try:
             if inspection.error is not None:
@@ -159,12 +161,12 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
             results.failed[name] = e
             self.log.error("Connector %s failed; the other connectors continue. %s", name, e)
         except Exception as e:
-            # whatever it is, it must not keep the others from being captured; the task fails with it
+            # no error may keep the others from being captured; the task fails with it
             results.failed[name] = e
             self.log.exception("Connector %s failed; the other connectors continue.", name)
 
     def _record(self, failed: dict[str, Exception]) -> None:
-        """For the page, the commands, and the sensor of the next run, also of those that have failed before a capture could begin."""
+        """Record failures for the page, the commands, and the sensor of the next run, also of those that have failed before a capture could begin."""
         try:
             with CdcStateHook(self.state_conn_id).open_store() as store:
                 for name, error in failed.items():
@@ -198,8 +200,8 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
 class _GroupResult:
     """The results of a run, by connector.
 
-    :ivar done: what was captured
-    :ivar unreachable: those left out, as their source cannot be asked
+    :ivar done: results of captures
+    :ivar unreachable: those left out, as their source cannot be reached
     """
 
     done: dict[str, dict[str, Any]] = field(default_factory=dict)

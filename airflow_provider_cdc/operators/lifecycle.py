@@ -71,17 +71,17 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
 
     ``pause`` and ``stop`` end the run that is alive at the next boundary between two transactions, and wait for its end;
     new runs are skipped until ``resume``. ``offset-set``, ``offset-restore``, ``offset-reset``, ``repair-gap`` and ``delete`` cannot
-    simply be undone: they must be confirmed with the connector's name; with ``plan_only`` they change nothing and return what they would do.
+    simply be undone: they must be confirmed with the connector's name; with ``plan_only`` they change nothing and return their plan.
 
         >>> ConnectorLifecycleOperator(task_id="pause", connector="shop", action="pause", reason="upgrade of the database")
 
-    Returns the status of the connector afterwards, as ``airflow cdc status`` shows it; with ``plan_only`` what would be done.
+    Returns the status of the connector afterwards, as ``airflow cdc status`` shows it; with ``plan_only`` the plan.
 
     :param connector: the connector, or its name (templated)
     :param action: see :class:`LifecycleAction` (templated)
     :param reason: shown to people who wonder (templated)
     :param confirm: the connector's name, of actions that have to be confirmed (templated)
-    :param plan_only: change nothing, and return what would be done (templated: ``"true"`` or ``"false"``)
+    :param plan_only: change nothing, and return the plan (templated: ``"true"`` or ``"false"``)
     :param position: of ``offset-set``, a position in the source's log, as ``airflow cdc offset`` shows it (templated)
     :param version: of ``offset-restore``, an offset in the connector's history (templated)
     :param repair: of ``repair-gap``: ``snapshot``, ``incremental`` or ``skip`` (templated)
@@ -137,7 +137,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
         except CdcError as e:
             raise to_airflow_exception(e) from e
 
-    # -- what can be undone ------------------------------------------------------------------------------------------
+    # -- actions that can be undone----------------------------------------------------------------------------------
 
     def _steer(self, action: LifecycleAction, by: str) -> dict[str, Any]:
         from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
@@ -168,17 +168,17 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
                 self.log.info("  %s: %s", name, value)
         return status
 
-    # -- what cannot be undone --------------------------------------------------------------------------------------------------
+    # -- actions that cannot be undone------------------------------------------------------------------------------------------
 
     def _changed(self, action: LifecycleAction, context: Context) -> dict[str, Any]:
         dry = _yes(self.plan_only, "plan_only")
-        if dry or action is LifecycleAction.DELETE:  # what is deleted has no record any more
+        if dry or action is LifecycleAction.DELETE:  # a deleted connector has no record any more
             return self._change(action, format_signal_sender(context), dry, [])
         with record_outcome(self.connector, self.state_conn_id, action.value, context, self.log) as lines:
             return self._change(action, format_signal_sender(context), dry, lines)
 
     def _change(self, action: LifecycleAction, by: str, dry: bool, lines: list[str]) -> dict[str, Any]:
-        """:param lines: what was done is added"""
+        """:param lines: a line is added for each change"""
         with self._opened() as lifecycle:
             if action is LifecycleAction.DELETE:
                 return self._delete(lifecycle, dry)

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 class MaintainTablesOperator(SparkJobOperator):
     """Submits the Spark job that maintains the tables which a connector's changes are applied to.
 
-    It maintains files and snapshots, and removes what is not needed any more.
+    It maintains files and snapshots, and removes those that are not needed any more.
 
-    Each step looks whether it is needed; the log of the task says what was done to each table, or why there was nothing to do. Rows and the last
+    Each step checks whether it is needed; the log of the task has the work on each table, or why there was nothing to do. Rows and the last
     applied batch stay. It may run beside a continuous apply, and beside readers.
 
     Before that, batches of the change log go that no target needs any more, and old rows of the state tables, as ``changelog.retention.*`` and
-    ``state.retention.*`` of the definition say; without Spark. What fails of the one keeps nothing of the other from being done.
+    ``state.retention.*`` of the definition say; without Spark. A failure of the one does not stop the other.
 
         >>> MaintainTablesOperator(task_id="maintain", definition=shop, location="/lake/{database}/{table}", conn_id="spark_default")
 
-    Returns ``{"connector", "target", "tables", "seconds", "changelog", "state"}``: topic → the names of the steps that changed something; and what was removed
+    Returns ``{"connector", "target", "tables", "seconds", "changelog", "state"}``: topic → the names of the steps that changed something; and the removed parts
     of change log and state tables, as :class:`~airflow_provider_cdc.operators.retention.RetentionOperator` returns it.
 
     :param definition: the connector; paths are templated
@@ -79,7 +79,7 @@ class MaintainTablesOperator(SparkJobOperator):
         self.state_conn_id = state_conn_id
         self.threads, self.retention = known_threads(threads), retention
         self.report: dict[str, Any] | None = None
-        """What was done to the tables, also if some could not be maintained."""
+        """Report on the tables, also if some could not be maintained."""
         self.keep = known_keep(keep.total_seconds() / 3600 if isinstance(keep, timedelta) else keep)
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
@@ -111,7 +111,7 @@ class MaintainTablesOperator(SparkJobOperator):
     def _maintained(self, context: Context, run: str, retained: RetentionResult) -> dict[str, Any]:
         """Run the maintenance.
 
-        :raises AirflowException: some tables could not be maintained; and what is the matter with change log or state tables
+        :raises AirflowException: some tables could not be maintained; the text also has the errors of change log and state tables
         """
         from airflow.sdk.exceptions import AirflowException
 
@@ -154,7 +154,7 @@ class MaintainTablesOperator(SparkJobOperator):
         return report
 
     def _report(self, run: str) -> dict[str, Any] | None:
-        """Read what this run's job has written beside the change log."""
+        """Read the report that this run's job has written beside the change log."""
         from airflow_provider_cdc.changelog.reports.table_maintenance_report import MaintenanceReports
 
         report = MaintenanceReports(self.connector_access.open_change_log().storage, self.connector).read(
@@ -163,9 +163,9 @@ class MaintainTablesOperator(SparkJobOperator):
         return report if report is not None and report["run"] == run else None
 
     def _tell(self, report: dict[str, Any]) -> dict[str, str]:
-        """Log what was done.
+        """Log the results.
 
-        :return: topic → what has failed
+        :return: topic → error
         """
         for table in report["tables"]:
             self.log.info("%s → %s", table["topic"], table["location"])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class RebuildDatabaseOperator(ConnectorFields, BaseOperator):
     """Builds tables of a relational database again from the change log.
 
-    They are tables that are lost, or that were emptied or changed by others. Capture and apply may continue; readers see a table fill up. What is killed is finished by the next apply.
+    They are tables that are lost, or that were emptied or changed by others. Capture and apply may continue; readers see a table fill up. The next apply finishes a rebuild that was killed.
 
         >>> RebuildDatabaseOperator(task_id="rebuild", definition=shop, conn_id="warehouse", tables=["inventory.orders"])
 

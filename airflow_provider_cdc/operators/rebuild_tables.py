@@ -128,7 +128,7 @@ class RebuildTablesOperator(SparkJobOperator):
             ) from e
 
     def _report(self, run: str) -> dict[str, Any] | None:
-        """Read what this run's job has written beside the change log."""
+        """Read the report that this run's job has written beside the change log."""
         from airflow_provider_cdc.changelog.reports.rebuild_report_store import RebuildReports
 
         report = RebuildReports(self.connector_access.open_change_log().storage, self.connector).read(

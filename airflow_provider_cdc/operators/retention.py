@@ -30,11 +30,11 @@ class RetentionOperator(ConnectorFields, BaseOperator):
         >>> RetentionOperator(task_id="retention", definition=shop)
 
     Returns ``changelog`` with ``first``, ``last``, ``keep``, ``removed``, ``why``, ``applied``, ``targets`` and ``holds``, see
-    :class:`airflow_provider_cdc.changelog.retention.batch_retention.RetentionPlan`; and ``state`` with ``removed``: kind of row → how many. What fails of the one keeps
-    nothing of the other from being done.
+    :class:`airflow_provider_cdc.changelog.retention.batch_retention.RetentionPlan`; and ``state`` with ``removed``: kind of row → how many. A failure of the one does
+    not stop the other.
 
     :param definition: the connector, whose properties say how long everything is kept; paths are templated
-    :param dry_run: only say what would be removed of the change log; the state tables are not looked at
+    :param dry_run: only report the batches of the change log that would be removed; the state tables are not read
     :param state_conn_id: Airflow connection to the state tables (templated)
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
     """
@@ -75,14 +75,14 @@ class RetentionOperator(ConnectorFields, BaseOperator):
 
 
 def log_retention(result: RetentionResult, log: Any) -> None:
-    """Log what became of change log and state tables; what failed, and what holds batches back, is a warning."""
+    """Log the result for change log and state tables; failures, and holds of batches, are warnings."""
     held_back = result.held_back()
     for line in [*result.problem_texts, *result.format_lines()]:
         (log.warning if line in held_back or line in result.problem_texts else log.info)("%s", line)
 
 
 def failure_of(result: RetentionResult) -> Exception:
-    """Build the Airflow exception for what has failed: one that is tried again if any of it may succeed then."""
+    """Build the Airflow exception for failed steps: with a retry, if any of them may succeed then."""
     from airflow.sdk.exceptions import AirflowException
 
     (first, *others) = result.step_errors

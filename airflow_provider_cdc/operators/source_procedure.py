@@ -31,7 +31,7 @@ class SourceProcedureOperator(StateFields, BaseOperator):
     the number of the signal that has the table read again, if one was sent.
 
     :param connector: the connector, or its name (templated)
-    :param procedure: what is to be done: for Db2 ``add-table``, ``remove-table`` or ``switch-capture-instance`` (templated)
+    :param procedure: the procedure: for Db2 ``add-table``, ``remove-table`` or ``switch-capture-instance`` (templated)
     :param table: name of the table, as ``signal.data.collection`` has it (templated)
     :param flags: names of flags to set, as ``writers-stopped`` (templated)
     :param confirm: the connector's name (templated)

@@ -1,4 +1,4 @@
-"""The task that compares, repairs or rebuilds tables of a connector that is only named: how its source and its targets are reached is what the last runs have recorded."""
+"""The task that compares, repairs or rebuilds tables of a connector that is only named: the last runs have recorded how to reach its source and its targets."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ TITLES = {
 class WorkOnTablesOperator(StateFields, BaseOperator):
     """Verifies tables of a target, repairs those that differ, or builds tables again from the change log.
 
-    It does what ``airflow cdc verify``, ``verify --repair`` and ``rebuild`` do.
+    It works as ``airflow cdc verify``, ``verify --repair`` and ``rebuild``.
 
         >>> WorkOnTablesOperator(task_id="compare", connector="shop", work="verify")
 
-    Returns what :class:`~airflow_provider_cdc.operators.verify_tables.VerifyTablesOperator` or
-    :class:`~airflow_provider_cdc.operators.rebuild_tables.RebuildTablesOperator` returns.
+    Returns the result of :class:`~airflow_provider_cdc.operators.verify_tables.VerifyTablesOperator` or
+    :class:`~airflow_provider_cdc.operators.rebuild_tables.RebuildTablesOperator`.
 
     :param connector: the connector, or its name (templated)
     :param work: see :class:`TableAction` (templated)
@@ -137,7 +137,7 @@ class WorkOnTablesOperator(StateFields, BaseOperator):
 
 
 def _format_result(result: Mapping[str, Any]) -> list[str]:
-    """Format what a comparison or a rebuild has found or done, for people.
+    """Format the result of a comparison or a rebuild, for people.
 
     >>> _format_result({"tables": {"shop.a": 2}, "not_compared": {"shop.b": "it has no key"}})
     ['Equal to the source: shop.a (2 rows).', 'Not compared: shop.b: it has no key']

@@ -99,7 +99,7 @@ class VerifyDatabaseOperator(ConnectorFields, BaseOperator):
         return result_of(verified, TARGET, self.repaired)
 
     def run_verification(self, by: str) -> VerificationReport:
-        """Read the source, and compare. What was done to repair what differs is in :attr:`repaired`.
+        """Read the source, and compare. The repairs are in :attr:`repaired`.
 
         :param by: who sends signals
         :raises CdcError: the source or the target cannot be read, or the capture does not come to the position

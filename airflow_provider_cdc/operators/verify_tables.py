@@ -26,7 +26,7 @@ class VerifyTablesOperator(SparkJobOperator):
     """Compares the tables that a connector's changes are applied to with the source, row by row and value by value. Nothing has to stand still.
 
     The source is read once more, at one position of its log, into a scratch change log. Each table is compared at its own last batch, with these
-    rows and what was captured since. The task fails if a table is not equal, and is tried again if one could not be compared. Tables that can never be
+    rows and the changes captured since. The task fails if a table is not equal, and is tried again if one could not be compared. Tables that can never be
     compared, as their rows are events (mode ``log``, outboxes), are named and do not count, unless ``tables`` means them.
 
         >>> VerifyTablesOperator(
@@ -107,7 +107,7 @@ class VerifyTablesOperator(SparkJobOperator):
         return result_of(verified, self.target, self.repaired)
 
     def run_verification(self, context: Context, by: str) -> VerificationReport:
-        """Read the source, submit the job, and give back what it has found. What was done to repair it is in :attr:`repaired`.
+        """Read the source, submit the job, and return its report. The repairs are in :attr:`repaired`.
 
         :param by: who sends signals
         :raises CdcError: the source cannot be read, or the capture does not come to its position

@@ -1,4 +1,4 @@
-"""Decides who may do what with a connector: Airflow's auth manager, asked about the DAG that captures it and the connection to its source.
+"""Rights of users on a connector: Airflow's auth manager decides by the DAG that captures it and the connection to its source.
 
 The table of docs/security.md says the same in words.
 """
@@ -22,7 +22,7 @@ from airflow.utils.session import create_session
 from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
 
 ROWS = "CDC rows"
-"""The view that an auth manager with views of its own is asked about before a row is shown."""
+"""Custom view of the auth manager, checked before a row is shown."""
 
 
 class ConnectorRight(StrEnum):
@@ -33,7 +33,7 @@ class ConnectorRight(StrEnum):
     OPERATE = "operate"
     """Pause and resume it, send it signals: who may trigger runs of the DAG."""
     ADMINISTER = "administer"
-    """What may lose data: who may edit the connection to its source, too."""
+    """Actions that may lose data: they also need the right to edit the connection to the source."""
     ROWS = "rows"
     """See the data of a row: who may operate it, and see the view :data:`ROWS`. Airflow's configuration has to allow it for the connector besides."""
 
@@ -113,7 +113,7 @@ def source_of(record: ConnectorRecord) -> str | None:
 
 
 def known_of(records: Iterable[ConnectorRecord]) -> AuthorizationContext:
-    """Return what Airflow knows of these connectors."""
+    """Load the DAGs and teams of these connectors from Airflow."""
     records = list(records)
     dags = known_dags(dag for record in records if (dag := dag_of(record)) is not None)
     return AuthorizationContext(dags, [source for record in records if (source := source_of(record)) is not None])
@@ -145,7 +145,7 @@ def filter_readable(
 ) -> list[ConnectorRecord]:
     """Return the connectors on which a user has :attr:`ConnectorRight.READ`.
 
-    The auth manager is asked once a team for all DAGs, and for all connections.
+    The auth manager is called once a team for all DAGs, and for all connections.
     """
     records = list(records)
     dags, connections = defaultdict[str | None, set[str]](set), defaultdict[str | None, set[str]](set)
@@ -175,7 +175,7 @@ def filter_readable(
 
 
 def rights_on(user: BaseUser, record: ConnectorRecord, context: AuthorizationContext) -> list[ConnectorRight]:
-    """All rights that a user has on a connector."""
+    """Return all rights that a user has on a connector."""
     return [right for right in ConnectorRight if has_right(user, record, right, context)]
 
 

@@ -15,7 +15,7 @@ PREFIX = "/cdc"
 
 
 class CdcPlugin(AirflowPlugin):
-    """Pages at ``/plugin/cdc``, and below :data:`PREFIX` what they ask, for users who are logged in to Airflow and may see assets."""
+    """Pages at ``/plugin/cdc``, and their API below :data:`PREFIX`, for users who are logged in to Airflow and may see assets."""
 
     name = "cdc"
     react_apps = [
@@ -30,7 +30,7 @@ class CdcPlugin(AirflowPlugin):
 
     @property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        """Applications that the plugin serves; made when they are asked for."""
+        """Applications that the plugin serves; built at first use."""
         from airflow_provider_cdc.plugins.plugin_app import app
 
         return [{"app": app, "url_prefix": PREFIX, "name": "Change data capture"}]

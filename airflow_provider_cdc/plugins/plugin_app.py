@@ -1,6 +1,6 @@
 """The application below ``/cdc``: the API of the pages, their built files, and the metrics for Prometheus.
 
-Who may do what: docs/security.md. FastAPI evaluates annotations: everything they name is imported at module level.
+docs/security.md describes the rights. FastAPI evaluates annotations: everything they name is imported at module level.
 """
 
 import json
@@ -54,7 +54,7 @@ app = FastAPI(
 
 
 def _json_only(request: Request) -> None:
-    """Refuse bodies that a page of another site could send without its user's knowledge: forms, and what has no type at all."""
+    """Refuse bodies that a page of another site could send without its user's knowledge: forms, and bodies without a type."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if request.method not in ("GET", "HEAD") and kind != "application/json":
         raise HTTPException(415, "The body must be JSON, with the header “Content-Type: application/json”.")
@@ -71,14 +71,14 @@ for router in (
 ):
     _api.include_router(router)
 for route in _api.routes:
-    if isinstance(route, APIRoute):  # who reads the document learns what each route needs
+    if isinstance(route, APIRoute):  # so that the document names the right of each route
         route.openapi_extra = {"x-right": right_of(route).value}
 app.include_router(_api)
 
 
 @app.get("/metrics", dependencies=_signed_in, include_in_schema=False)
 def export_metrics(store: Store, user: GetUserDep) -> Response:
-    """Return what was measured of all connectors that the user may see, as OpenMetrics text."""
+    """Return the metrics of all connectors that the user may see, as OpenMetrics text."""
     records = store.list_connectors()
     context = known_of(records)
     visible = {record.connector for record in filter_readable(user, records, context)}

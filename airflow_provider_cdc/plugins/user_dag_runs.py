@@ -25,7 +25,7 @@ from airflow_provider_cdc.services.actions.action_history import Run
 from airflow_provider_cdc.services.actions.action_models import Fate
 
 TAG = "cdc"
-"""DAGs that have it, and that only people start, are looked at for their forms."""
+"""Tag of DAGs whose forms are read, if only people start them."""
 _FATES: dict[str, Fate] = {
     DagRunState.QUEUED: "queued", DagRunState.RUNNING: "running", DagRunState.SUCCESS: "done", DagRunState.FAILED: "failed",
 }  # fmt: skip
@@ -94,7 +94,7 @@ class AirflowDagRuns:
 
 
 def list_form_dags() -> dict[str, dict[str, Any]]:
-    """DAGs with a form about connectors: id → parameter → the values that it takes, empty where that is not said."""
+    """Return the DAGs with a form about connectors: id → parameter → its values, empty if it has no list of them."""
     columns = sa.select(DagModel.dag_id).join(DagTag, DagTag.dag_id == DagModel.dag_id).order_by(DagModel.dag_id)
     manual = DagModel.timetable_type.like("%NullTimetable")
     with create_session() as session:

@@ -26,8 +26,8 @@ class AnyChangesSensor(GroupFields, WaitingSensor):
     """Succeeds when a capture of any of several connectors would find something.
 
     :class:`~airflow_provider_cdc.sensors.changes_available.ChangesAvailableSensor` does it for one. Meanwhile it occupies no worker. A connector that cannot be
-    asked does not hold up the others. If a person must act for it, the sensor succeeds, in the triggerer after five minutes in which no other has changes, and what
-    captures the connector fails and says why. In the triggerer, one of which the last run has failed counts only five minutes after that. So one that stays
+    asked does not hold up the others. If a person must act for it, the sensor succeeds, in the triggerer after five minutes in which no other has changes, and the task that
+    captures the connector fails with the reason. In the triggerer, one of which the last run has failed counts only five minutes after that. So one that stays
     broken does not make one failed run after the other.
 
         >>> AnyChangesSensor(task_id="wait", connectors=[GroupedConnector(definition=shop, conn_id="shop_mariadb"), …])
@@ -58,7 +58,7 @@ class AnyChangesSensor(GroupFields, WaitingSensor):
         return any(inspection.reason is not None or _not_by_itself(inspection.error) for inspection in self._looked())
 
     def poke_at_timeout(self, context: Context) -> bool:
-        """Have a connector that cannot be asked captured, too: the capture fails and names it."""
+        """Have a connector that cannot be checked captured, too: the capture fails and names it."""
         return any(inspection.reason is not None or inspection.error is not None for inspection in self._looked())
 
     def start_waiting(self, context: Context) -> None:

@@ -1,4 +1,4 @@
-"""Waits until a target has applied what was captured."""
+"""Waits until a target has applied the captured changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 _POINT = "cdc_applied_batch"
-"""What the task remembers: the batch that it waits for."""
+"""Key of the task's state: the batch that it waits for."""
 
 
 class AppliedSensor(StateSensor):
@@ -63,7 +63,7 @@ class AppliedSensor(StateSensor):
     def poke(self, context: Context) -> bool | PokeReturnValue:
         store, point = context.get("task_state_store"), self._point
         if point is None and store is not None:
-            stored_batch = store.get(_POINT)  # each poke of mode "reschedule" is a process of its own
+            stored_batch = store.get(_POINT)  # each poke of mode "reschedule" is a separate process
             point = None if stored_batch is None else int(str(stored_batch))
         trigger = self.build_trigger()
         if point is not None:

@@ -26,9 +26,9 @@ class SnapshotCompletedSensor(StateSensor):
         >>> send = AdHocSnapshotOperator(task_id="send", connector="shop", tables=["inventory.orders"])
         >>> SnapshotCompletedSensor(task_id="wait", connector="shop", number=send.output)
 
-    Returns what the trigger fires: of a signal its ``state`` and ``progress``, of the initial snapshot ``seq`` and ``batch``.
+    Returns the trigger's event: of a signal its ``state`` and ``progress``, of the initial snapshot ``seq`` and ``batch``.
 
-    :param number: the signal's number, or what :class:`~airflow_provider_cdc.operators.signal.SendSignalOperator` returns, which holds
+    :param number: the signal's number, or the result of :class:`~airflow_provider_cdc.operators.signal.SendSignalOperator`, which holds
         it (templated); ``None`` for the initial snapshot
     """
 

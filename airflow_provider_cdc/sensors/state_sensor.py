@@ -53,7 +53,7 @@ class StateSensor(StateFields, WaitingSensor):
         """Build the trigger from rendered fields."""
 
     def build_result(self, event: dict[str, Any]) -> Any:
-        """Return what the task returns for the trigger's event. Raises if the event is a failure."""
+        """Return the task's result for the trigger's event. Raises if the event is a failure."""
         return event
 
     def poke(self, context: Context) -> bool | PokeReturnValue:

@@ -28,7 +28,7 @@ class WaitingSensor(BaseSensorOperator):
     """Waits in the triggerer, or in a worker.
 
     With ``soft_fail``, the task is skipped when ``timeout`` is over and there is nothing yet. An error fails the task, whatever ``soft_fail`` is:
-    Airflow alone would skip it, and its run would be a success. So would a source that cannot be asked when the time is over.
+    Airflow alone would skip it, and its run would be a success. The same holds for a source that cannot be reached when the time is over.
 
     :param poll_interval: seconds between two polls
     :param deferrable: wait in the triggerer; otherwise in a worker, in the ``mode`` that sensors have
@@ -41,7 +41,7 @@ class WaitingSensor(BaseSensorOperator):
 
     @abc.abstractmethod
     def start_waiting(self, context: Context) -> Any:
-        """Return what the task returns, if it need not wait; otherwise defer the task."""
+        """Return the task's result, if it need not wait; otherwise defer the task."""
 
     def execute(self, context: Context) -> Any:
         if self.deferrable:

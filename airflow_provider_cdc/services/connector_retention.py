@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 INDEX_S = 300.0
-"""How long a maintenance brings the index of keys up; the next one goes on."""
+"""How long a maintenance brings the index of keys up to date; the next one continues."""
 
 log = logging.getLogger(__name__)
 
@@ -29,14 +29,14 @@ log = logging.getLogger(__name__)
 class RetentionResult:
     """The result of retention for a connector's change log and its rows in the state tables.
 
-    What fails of the one keeps nothing of the other from being done.
+    A failure of the one does not stop the other.
 
-    :param plan: what was removed of the change log, or would be; ``None`` if that has failed
+    :param plan: the removal of batches, done or planned; ``None`` if that has failed
     :param rows: kind of row of the state tables → how many were removed; ``None`` if that has failed, or was not to be done
-    :param log_error: what has failed with the change log
-    :param state_error: what has failed with the state tables
+    :param log_error: error of the change log
+    :param state_error: error of the state tables
     :param not_indexed: batches that the index of keys still lacks, though there was time for the others; ``None`` if it was not to be brought up, or that has failed
-    :param index_error: what has failed with it
+    :param index_error: error of the index
     """
 
     connector: str
@@ -58,7 +58,7 @@ class RetentionResult:
         return [problem for problem in (self._log_problem, self._index_problem, self._state_problem) if problem]
 
     def format_lines(self) -> list[str]:
-        """Format what was done, for people."""
+        """Format the results for people."""
         from airflow_provider_cdc.core.lifecycle.state_retention import removed_text
 
         done = [] if self.plan is None else self.plan.format_lines(self.connector)
@@ -67,13 +67,13 @@ class RetentionResult:
         return done if self.rows is None else [*done, f"State tables: {removed_text(self.rows)}"]
 
     def held_back(self) -> list[str]:
-        """Return what holds batches back, for people: part of :meth:`format_lines` that a person should look at."""
+        """Return the reasons that hold batches back, for people: the part of :meth:`format_lines` that a person should look at."""
         return [] if self.plan is None else self.plan.format_lines(self.connector)[1:]
 
     def to_document(self) -> dict[str, Any]:
         """Convert the result to JSON.
 
-        It has ``changelog`` and ``state``, with ``problem``, and what :meth:`airflow_provider_cdc.changelog.retention.batch_retention.RetentionPlan.to_document` and ``removed`` say.
+        It has ``changelog`` and ``state``, with ``problem``, and the contents of :meth:`airflow_provider_cdc.changelog.retention.batch_retention.RetentionPlan.to_document` and ``removed``.
         """
         return {
             "changelog": {"problem": self._log_problem, **({} if self.plan is None else self.plan.to_document())},
@@ -106,12 +106,12 @@ class RetentionResult:
 def run_retention(
     access: ConnectorAccess, opened: Callable[[], AbstractContextManager[StateStore]], *, dry_run: bool = False
 ) -> RetentionResult:
-    """Remove what ``changelog.retention.*`` and ``state.retention.*`` of the connector's definition leave no reason to keep, and bring the index of keys up.
+    """Remove data that ``changelog.retention.*`` and ``state.retention.*`` of the connector's definition do not keep, and bring the index of keys up to date.
 
-    An error is not raised: what else is to be maintained does not depend on it.
+    An error is not raised: other maintenance does not depend on it.
 
     :param opened: opens the state tables
-    :param dry_run: only say what would be removed of the change log; the state tables are not looked at
+    :param dry_run: only report the batches of the change log that would be removed; the state tables are not read
     """
     plan, log_error = _tried(lambda: _retain_log(access, dry_run=dry_run))
     left, index_error = (None, None) if dry_run or log_error is not None else _tried(lambda: _index(access))

@@ -29,7 +29,7 @@ MODES: Mapping[str, str] = {
     "no_data": "Captures every change from now on, without the existing rows.",
     "initial_only": "Takes a snapshot of the existing rows, and captures no changes.",
 }
-"""What a new connector reads, ``snapshot.mode`` → what it means."""
+"""``snapshot.mode`` of a new connector → its meaning."""
 Target = Literal["delta", "iceberg", "database", "none"]
 TARGETS: Mapping[Target, str] = {
     "delta": "Delta tables, written by Spark",
@@ -141,11 +141,11 @@ def write_definition(request: DefinitionRequest) -> WrittenDefinition:
 
 
 _DAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-"""What a connector may be called that has a DAG of its own."""
+"""Allowed names of a connector that has a separate DAG."""
 
 
 def _place(config: type[ConnectorConfig], properties: Mapping[str, Any]) -> dict[str, str]:
-    """Return what stands there until the user says what is read, where no connection does."""
+    """Return placeholders for the places to read, where no connection names them."""
     places = config.FORM.places
     return dict([*places.items()][:1]) if not places.keys() & properties.keys() else {}
 
@@ -164,7 +164,7 @@ def _stand_in(name: str) -> int:
 
 
 def _refuse(request: DefinitionRequest, config: type[ConnectorConfig]) -> None:
-    """Check what would make a definition that does not run.
+    """Check for values that would make a definition fail.
 
     :raises ConfigError: something cannot be used
     """
@@ -236,7 +236,7 @@ def _yaml(request: DefinitionRequest, properties: Mapping[str, Any]) -> str:
 
 
 def _json(value: Any) -> str:
-    """Plain letters stay; what might be a sign of the text's own, or cannot be seen, is escaped."""
+    """Plain letters stay; characters with a meaning in the text, or that cannot be seen, are escaped."""
     text = json.dumps(value, ensure_ascii=False)
     return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
 
@@ -255,7 +255,7 @@ def modes_of(kind: str) -> dict[str, str]:
 
 
 def places_of(kind: str) -> dict[str, tuple[str, str]]:
-    """Properties of which a connector needs one, as they say what it reads → what each is, and an example."""
+    """Return the properties of which a connector needs one, as they name the place to read → description and example."""
     config = config_class(kind)
     described = {str(field.alias): field.description or "" for field in config.model_fields.values()}
     return {name: (described[name], example) for name, example in config.FORM.places.items()}

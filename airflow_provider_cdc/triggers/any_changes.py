@@ -15,7 +15,7 @@ from airflow_provider_cdc.services.connectors.connector_handle import ConnectorA
 from airflow_provider_cdc.triggers.changes_available import something_to_capture
 
 PAUSE_S = 300.0
-"""How long a connector that has failed, or that is broken, waits for changes of the others before it is told again: a run that fails follows at once, and the
+"""How long a connector that has failed, or that is broken, waits for changes of the others before it is reported again: a run that fails follows at once, and the
 next one waits again.
 """
 
@@ -23,7 +23,7 @@ next one waits again.
 class AnyChangesTrigger(BaseTrigger):
     """Fires when there is something to capture of any of several connectors.
 
-    One that is down, or of which the last run has failed, does not disturb the others: it is asked again.
+    One that is down, or of which the last run has failed, does not disturb the others: it is polled again.
 
     Fires ``{"connector", "reason"}``: the first that has something; or, if none has for five minutes, one for which a person must act: the task that captures it
     finds out and fails.
@@ -67,9 +67,9 @@ class AnyChangesTrigger(BaseTrigger):
         except Exception as e:  # a mistake in one source must not end the waiting for the others either
             self.log.warning("Connector %s cannot be checked until its error is fixed: %s", name, e)
             await asyncio.sleep(PAUSE_S)
-            try:  # somebody may have mended it
+            try:  # a user may have corrected it
                 reason = await self._something(access)
-            except Exception as still:  # told by who captures it
+            except Exception as still:  # reported by its capture
                 reason = f"the check failed: {still}"
         return {"connector": name, "reason": reason}
 

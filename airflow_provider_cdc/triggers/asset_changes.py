@@ -110,7 +110,7 @@ class CdcChangeTrigger(BaseEventTrigger):
                 batches = poll.batches
                 if cursor.batch > poll.upto:  # the connector was deleted, and has begun again
                     cursor.batch = 0
-                if cursor.batch < poll.after:  # committed while nobody listened
+                if cursor.batch < poll.after:  # committed while no trigger listened
                     batches = [*await self._missed(cursor.batch, poll.after), *batches]
                 payload = self._payload([b for b in batches if b.batch > cursor.batch])
                 cursor.record_poll(poll, bool(payload))
@@ -176,7 +176,7 @@ class _AssetCursor:
     """Poll → its last batch, and whether an event was fired for it."""
 
     async def load_batch(self, now: int) -> None:
-        """Begin where the asset's state store says, the first time with what comes from ``now`` on."""
+        """Begin at the batch in the asset's state store; the first time, begin at ``now``."""
         stored_batch = None if (store := self._store()) is None else await store.aget(CURSOR)
         if stored_batch is None:
             self.batch = now
@@ -246,13 +246,13 @@ class _Poller(SharedStreamProducer):
             )
             async with aclosing(polls) as polls:  # type: ignore[type-var]
                 async for poll in polls:
-                    # empty polls are passed on too: somebody may have begun to listen since the last one
+                    # empty polls are passed on too: a trigger may have begun to listen since the last one
                     yield poll, poll.number
                     last = poll
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
         for item in batch:
-            # What failed is not kept for all who listened: those that live on are confirmed with the next look, and those that
+            # A failure is not kept for all listeners: those that live on are confirmed with the next look, and those that
             # do not begin again at their own cursor.
             if not item.outcome.failed:
                 await self.confirm_poll(item.broker_payload)

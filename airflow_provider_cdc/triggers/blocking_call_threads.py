@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 T = TypeVar("T")
 
 _AT_ONCE, _PATIENCE_S = 16, 1.0
-"""Of sources and storages: how many are asked at once, and when one that has not answered is late."""
+"""Most calls of sources and storages at once, and seconds after which one is late."""
 
 
 class CallThreads:
@@ -44,7 +44,7 @@ class CallThreads:
 
         A call whose caller is cancelled runs to its end, and keeps its place until then.
 
-        :param key: what may hang, such as a database
+        :param key: the system that may hang, such as a database
         """
         places = await self._entered(key)
         return await _ThreadCall(self, key, places, call).wait_for_result()  # type: ignore[no-any-return]
@@ -75,7 +75,7 @@ class CallThreads:
 
 
 def get_loop_threads() -> CallThreads:
-    """Return the threads of this event loop for what may hang: sources and storages."""
+    """Return the threads of this event loop for calls that may hang, of sources and storages."""
     return _of_loop.setdefault(asyncio.get_running_loop(), CallThreads(_AT_ONCE, patience_s=_PATIENCE_S))
 
 
@@ -111,7 +111,7 @@ class _ThreadCall:
             result = self._call()
         except BaseException as e:  # whatever it is: it is raised where it is waited for
             error = e
-        with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the event loop is closed: no caller waits any more
             self._loop.call_soon_threadsafe(self._end, result, error)
 
     def _late(self) -> None:

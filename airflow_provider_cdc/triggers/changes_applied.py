@@ -1,4 +1,4 @@
-"""Waits until a target has applied what was captured up to some point."""
+"""Waits until a target has applied all changes up to some point."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ class AppliedTrigger(StateTrigger):
                 SchemaHistory.from_stored(store.load_schemas(self.connector)).ever_known_tables,
                 sanitize_name(topic),
             )
-            # what comes before the name of the table may be set by the Airflow connection
+            # the Airflow connection may set the part before the table's name
             named = len(name) == LONGEST or any(name.endswith(sanitize_name(table.name)) for table in tables)
             self._topic_known = named or any(topic in batch.topics for batch in store.list_batches(self.connector))
         return self._topic_known
 
     def _applied(self, access: ConnectorAccess, batch: int) -> PollResult:
-        """Check what the targets have reported to the change log."""
+        """Check the reports of targets beside the change log."""
         try:
             reports = status_texts.list_applied_targets(access.open_change_log(), self.connector)
         except OSError as e:

@@ -61,7 +61,7 @@ async def something_to_capture(
     """Wait until there is something to capture.
 
     :param after_failure_s: if the last run has failed, wait for so long after it
-    :return: what it is
+    :return: the reason
     :raises TerminalError: a person must act
     """
     async with shared_source(access) as source, shared_state(access.state_conn_id) as state:
@@ -75,7 +75,7 @@ async def something_to_capture(
 
 
 class _ChangeLookup:
-    """Looks for changes of one connector, at what it shares with others."""
+    """Looks for changes of one connector, by connections that it shares with others."""
 
     def __init__(
         self, access: ConnectorAccess, source: SharedSource, state: SharedState, young_s: float, after_failure_s: float
@@ -86,13 +86,13 @@ class _ChangeLookup:
         self._changes: ChangeCheck | None = None
 
     async def find_reason(self) -> str | None:
-        """Return what there is to capture, if anything.
+        """Return the reason for a capture, if there is one.
 
-        :raises CdcError: the source or the state tables cannot be asked, or the definition cannot be used
+        :raises CdcError: the source or the state tables cannot be queried, or the definition cannot be used
         """
         properties = await self._source.resolve_properties(self._access)
         changes = await self._of(properties)
-        # the offset first: what is committed after it was read is no reason to wait longer
+        # the offset first: a commit after this read is no reason to wait longer
         reason_or_offset = await self._state.query_connector(
             self._access.definition.name,
             lambda record, store: None if self._failed(record) else changes.in_state(record, store),

@@ -18,7 +18,7 @@ _SHOWN = 5
 class InitialSnapshotTrigger(StateTrigger):
     """Fires when the initial snapshot is complete: the connector has a position, and no table of that snapshot is left.
 
-    Tables that a signal asks for do not count. Fires ``{"seq", "batch"}``: what the connector had captured by then.
+    Tables that a signal asks for do not count. Fires ``{"seq", "batch"}``: the connector's progress by then.
     """
 
     def poll_state(self, record: ConnectorRecord | None, store: StateStore) -> PollResult:

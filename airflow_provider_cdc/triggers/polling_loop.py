@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.errors import TransientError
 T = TypeVar("T")
 
 _SLOWEST = 8
-"""What cannot be asked is asked at growing intervals, up to this many times the interval."""
+"""A system that cannot be reached is polled at growing intervals, up to this many times the interval."""
 
 
 async def poll_repeatedly(ask: Callable[[], Awaitable[T]], interval: float, *, whom: str, log: Any) -> AsyncIterator[T]:
@@ -20,8 +20,8 @@ async def poll_repeatedly(ask: Callable[[], Awaitable[T]], interval: float, *, w
 
     It asks now, and then at the same moments as all others that have this interval.
 
-    :param whom: who is asked, for the log
-    :raises CdcError: as the question raises, unless it can be asked again
+    :param whom: the polled system, for the log
+    :raises CdcError: as the question raises, unless it can be polled again
     """
     failures = 0
     while True:

@@ -25,15 +25,15 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 YOUNG_S = 1.0
-"""An answer is shared with whoever asks the same within this time."""
+"""An answer is shared between equal questions within this time."""
 LOOK_UP_S = 60.0
-"""How often an Airflow connection is looked up again, as long as what it says can be used."""
+"""How often an Airflow connection is looked up again, as long as its values can be used."""
 
 
 class SharedSource:
     """A source database, for all connectors that capture it with the same connection and the same settings. Made by :func:`shared_source`.
 
-    Nothing of it stays open: the end of its log is asked for with a connection that is closed again.
+    Nothing of it stays open: the end of its log is read by a connection that is closed again.
     """
 
     def __init__(self, key: Hashable) -> None:
@@ -61,7 +61,7 @@ class SharedSource:
         :param access: who asks; its definition can be used
         :param properties: from :meth:`resolve_properties`
         :param young_s: how long ago it may have been asked for, a second at most
-        :raises CdcError: the source cannot be asked
+        :raises CdcError: the source cannot be queried
         """
         try:
             return await self._answers.get_answer(
@@ -77,7 +77,7 @@ class SharedSource:
         except Exception as e:
             if self._properties is None:
                 raise
-            # Airflow says the same when its API server does not answer: what works is not given up for that
+            # Airflow says the same when its API server does not answer: a working connection is not given up for that
             log.warning(
                 "Connection %s cannot be looked up; continuing with its last known settings. %s", access.conn_id, e
             )

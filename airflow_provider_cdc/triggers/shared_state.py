@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 GATHER_S = 0.1
 """How long a question waits for those that come with it. Triggers poll at the same moments: theirs come together."""
 LOOK_UP_S = 60.0
-"""How often the Airflow connection is looked up again, as long as what it says can be used."""
+"""How often the Airflow connection is looked up again, as long as its values can be used."""
 _PATIENCE_S = 2.0
 """How long one poll tries again before it counts as failed; the next poll follows."""
 
@@ -44,7 +44,7 @@ class SharedState:
 
     def __init__(self, conn_id: str) -> None:
         self._tables = _StateReader(conn_id)
-        self._thread = CallThreads(1)  # one poll after the other: none closes what another one uses
+        self._thread = CallThreads(1)  # one poll after the other: none closes tables that another one uses
         self._questions: list[_StateQuestion] = []
         self._polling: asyncio.Task[None] | None = None
         self.users = 0
@@ -55,7 +55,7 @@ class SharedState:
         If the database cannot be reached, the next question looks its connection up again, as it may have been corrected; otherwise it is looked up
         once a minute.
 
-        :param question: gets what the state tables hold of the connector, as it was after this call, and the store for what else it has to know. It must not
+        :param question: gets the connector's record in the state tables, as it was after this call, and the store for further reads. It must not
             ask anything else that may take long: all others wait for it
         :raises CdcError: as the question raises; :class:`StateUnavailable` if the database cannot be reached
         """
@@ -79,7 +79,7 @@ class SharedState:
                     "state",
                     lambda questions=open_questions: self._tables.answer_questions(questions),  # type: ignore[misc]
                 )
-            except Exception as e:  # told to all that have asked
+            except Exception as e:  # passed to all questions
                 answers = [e] * len(open_questions)
             for question, answer in zip(open_questions, answers, strict=True):
                 if question.answer.done():  # its trigger was cancelled
@@ -109,9 +109,9 @@ class _StateReader:
     def answer_questions(self, questions: Sequence[_StateQuestion]) -> list[Any]:
         """Return the answer to each question, or its error.
 
-        What is wrong with one connector is no concern of the others.
+        A problem of one connector does not affect the others.
 
-        :raises CdcError: the tables cannot be asked
+        :raises CdcError: the tables cannot be queried
         """
         store = self._opened()
         try:
@@ -152,7 +152,7 @@ class _StateReader:
         except Exception as e:
             if self._store is None or self._address is None:
                 raise
-            # Airflow says the same when its API server does not answer: what works is not given up for that
+            # Airflow says the same when its API server does not answer: a working connection is not given up for that
             log.warning(
                 "Connection %s cannot be looked up; continuing with its last known settings. %s", self._conn_id, e
             )
@@ -173,7 +173,7 @@ def _answer(question: _StateQuestion, record: ConnectorRecord | Exception | None
 
 _of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, SharedState]] = WeakKeyDictionary()
 _closing: set[asyncio.Task[None]] = set()
-"""The event loop keeps no task of its own."""
+"""Tasks that close tables: the event loop keeps only weak references to tasks."""
 
 
 @contextlib.asynccontextmanager

@@ -31,7 +31,7 @@ class PollResult:
 
     :param text: for the log
     :param stage: the progress; a new stage is logged at once, the same one now and then
-    :param event: what the trigger fires; ``None`` as long as it waits
+    :param event: that the trigger fires; ``None`` as long as it waits
     """
 
     text: str
@@ -67,9 +67,9 @@ class StateTrigger(BaseTrigger):
     def poll_state(self, record: ConnectorRecord | None, store: StateStore) -> PollResult | Callable[[], PollResult]:
         """Ask the state tables once.
 
-        :param record: what they hold of the connector
+        :param record: of the connector in the tables
         :return: the result, or a call that finds it out elsewhere, such as in a storage, which may take long, and does without the state tables
-        :raises CdcError: a person must act, or the question can be asked again
+        :raises CdcError: a person must act, or a later poll may succeed
         """
 
     def poll_once(self, store: StateStore) -> PollResult:

@@ -31,7 +31,7 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 class ApplyJobOperator(SparkScriptOperator):
-    """A task that applies change logs. Connectors stand for themselves: what is wrong with one of several keeps none of the others."""
+    """A task that applies change logs. Connectors are independent: an error of one does not stop the others."""
 
     run_for: float | None
     _applied: Sequence[ConnectorTables] = ()
@@ -41,7 +41,7 @@ class ApplyJobOperator(SparkScriptOperator):
 
     @abstractmethod
     def _connectors(self) -> list[ConnectorTables]:
-        """Return what is to be applied, by the rendered fields."""
+        """Return the connectors to apply, by the rendered fields."""
 
     @abstractmethod
     def _tell_job(self, connectors: Sequence[ConnectorTables], *more: str) -> None:
@@ -73,7 +73,7 @@ class ApplyJobOperator(SparkScriptOperator):
             self._measure(time.monotonic() - began, failed=failed)
 
     def _measure(self, seconds: float, *, failed: bool) -> None:
-        """Report what was measured, which costs the task nothing if it fails. If the task has failed for one connector, it has not for the others."""
+        """Report metrics; an error of the report does not fail the task. The failure of one connector does not count for the others."""
         from airflow_provider_cdc.operators.base.apply_metrics import report_apply_metrics
 
         blamed = [connector for connector in self._applied if connector.trouble] or self._applied
@@ -124,7 +124,7 @@ class ApplyJobOperator(SparkScriptOperator):
                 error = self._submit(context)
             for connector in todo:
                 self._tried(connector, partial(connector.take_last_word, error))
-        # a try that comes back would only take over from the one that goes on, which has the same trouble
+        # a retry would only take over from the continuing job, which has the same trouble
         troubled = [connector for connector in self._applied if connector.trouble]
         given_up = bool(troubled) and all(self._tried(connector, connector.taken_over) for connector in troubled)
         if warm.killed and error is None and not troubled:
@@ -151,7 +151,7 @@ class ApplyJobOperator(SparkScriptOperator):
     def _tried(self, connector: ConnectorTables, action: Callable[[], bool]) -> bool:
         """Run an action on a connector, and return its result.
 
-        If it fails, that is the trouble of this one only, if there are others.
+        If it fails, this connector alone has the trouble, if there are others.
         """
         try:
             return action()
@@ -201,9 +201,9 @@ class ApplyJobOperator(SparkScriptOperator):
             self._tried(connector, partial(connector.record_pending_events, context, for_good=for_good))
 
     def on_kill(self) -> None:
-        """End the job; a continuous one ends after what it is committing, if it can."""
+        """End the job; a continuous one ends after its present commit, if it can."""
         warm = self._warm
-        # nobody waits for the job any more, to make something of its report
+        # no process waits for the job any more and reads its report
         alone = warm is not None and not warm.running
         if warm is None or not warm.stop_job(getattr(self._hook, "_submit_sp", None), self.log):
             super().on_kill()
@@ -213,7 +213,7 @@ class ApplyJobOperator(SparkScriptOperator):
             self._remember(warm.context)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
-        """Return what the run has applied, for Airflow's OpenLineage provider; also if the run has failed."""
+        """Return the applied tables of the run, for Airflow's OpenLineage provider; also if the run has failed."""
         return build_apply_lineage(
             [connector.lineage for connector in self._applied if connector.lineage is not None], self.target
         )
@@ -230,7 +230,7 @@ class ApplyJobOperator(SparkScriptOperator):
             raise ConfigError(f"run_for must be more than 0 seconds, but is {run_for}.")
 
     def _complete(self, connectors: Sequence[ConnectorTables], *more: str, little: bool = False) -> ClassArchive:
-        """Add what the job needs to the user's settings.
+        """Add the job's needs to the user's settings.
 
         :param connectors: that are submitted
         :param little: it is little work
@@ -242,7 +242,7 @@ class ApplyJobOperator(SparkScriptOperator):
             quiet = Path(__file__).with_name("log4j2.properties").as_uri()
             options = [f"-Dlog4j2.configurationFile={quiet}"]
             if str(submit["master"]).partition("[")[0] == "local":
-                # one that goes on has its own time to get fast, and ends when nobody waits for it
+                # a continuous job has its own time to get fast, and ends when no task waits for it
                 options += [*(LEAN if little else ()), *archive.build_jvm_options(make=self.run_for is None)]
             self.conf = {**(self.conf or {}), _JAVA_OPTIONS: " ".join(options)}
         return archive

@@ -32,7 +32,7 @@ def report_apply_metrics(connector: ConnectorTables, *, failed: bool, seconds: f
 
     :param failed: it was not applied, or not all of it
     """
-    # otherwise it is that of an earlier job, which has told of it
+    # otherwise the report is that of an earlier job, which has reported its metrics
     own = bool(connector.owner) and (connector.report or {}).get("owner") in (None, connector.owner)
     measure_report(
         connector.access,
@@ -61,7 +61,7 @@ def measure_report(
     :param report: of an apply, with ``last_batch``, ``tables`` and ``failed``; ``None``: it has left none
     :param own: whether it is this run's
     :param failed: it was not applied, or not all of it
-    :param ended: the run has ended; otherwise it continues, and this is what it has done since its last report
+    :param ended: the run has ended; otherwise it continues, and the report has its work since the last one
     """
     monitor = _monitor(access, "apply", target, location)
     _tables(monitor, report, own=own)
@@ -72,7 +72,7 @@ def measure_report(
 
 
 def measure_comparison(access: ConnectorAccess, target: str, location: str, verified: VerificationReport) -> None:
-    """Report how the tables of a target compare with the source; those that could not be compared are what they were."""
+    """Report how the tables of a target compare with the source; tables that could not be compared keep their last values."""
     monitor = _monitor(access, "verify", target, location)
     topics: dict[str, list[TableVerification]] = defaultdict(list)
     for table in verified.tables:

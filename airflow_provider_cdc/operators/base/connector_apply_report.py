@@ -54,7 +54,7 @@ class ConnectorTables:
     :param rules: for tables
     :param adopt: topics whose tables are taken over
     :param shown: tables that the task's result names
-    :param memory: separates what a task remembers of this connector from what it does of others
+    :param memory: separates the task's stored data of this connector from that of others
     :param log: the task's
     """
 
@@ -69,9 +69,9 @@ class ConnectorTables:
     before: dict[str, Any] | None = None
     """The report that was there before the job."""
     little: bool = False
-    """Whether what is to be applied is little work."""
+    """Whether the pending changes are little work."""
     report: dict[str, Any] | None = None
-    """What the job has done, or the last one, if there was nothing to do."""
+    """Report of the job, or of the last one, if there was nothing to do."""
     trouble: str = ""
     """Why it was not applied, or not all of it."""
     lost: bool = False
@@ -79,10 +79,10 @@ class ConnectorTables:
     owner: str = ""
     """Who the job is."""
     warm: ContinuousConnectorApply | None = None
-    """What is known of the job, if that goes on."""
+    """State of a continuous job."""
     lineage: AppliedTables | None = None
     _owners: list[str] = field(default_factory=list)
-    """Runs before, of which this task tells."""
+    """Earlier runs that this task reports."""
     _remembered: bool = False
     _forget: Callable[[], None] | None = None
 
@@ -113,14 +113,14 @@ class ConnectorTables:
         return True
 
     def read_written_report(self) -> dict[str, Any] | None:
-        """Return what the last job wrote beside the change log; nothing, if it has only made its target known."""
+        """Return the report of the last job beside the change log; ``None`` if it has only registered its target."""
         from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports, only_registered
 
         report = ApplyReports(self.change_log.storage, self.connector_name).read(self.target, self.location)
         return None if report is None or only_registered(report) else report
 
     def take_report(self, error: AirflowException | None) -> bool:
-        """Read what the job has written.
+        """Read the report of the job.
 
         :param error: that it has ended with
         :return: whether it has written anything
@@ -138,7 +138,7 @@ class ConnectorTables:
             self.trouble = _failed(report) if report["failed"] else ""
         return self.report is not None
 
-    # -- a job that goes on -------------------------------------------------------------------------------------------
+    # -- a continuous job ---------------------------------------------------------------------------------------------
 
     def attach_job(self, owner: str) -> bool:
         """Find the job when it takes its turn.
@@ -152,7 +152,7 @@ class ConnectorTables:
         return True
 
     def take_last_word(self, error: AirflowException | None) -> bool:
-        """Read what the job has done, now that it has ended.
+        """Read the last report of the job, now that it has ended.
 
         :param error: that it has ended with
         :return: whether it has done anything
@@ -190,7 +190,7 @@ class ConnectorTables:
     # -- events and lineage -------------------------------------------------------------------------------------------
 
     def record_pending_events(self, context: Context, *, for_good: bool) -> bool:
-        """Record what a failed run has applied, so that its events are emitted later; once.
+        """Record the changes that a failed run has applied, so that its events are emitted later; once.
 
         :param for_good: not by the next try of the task, as there is none, but by its next run
         :return: whether anything is known
@@ -229,9 +229,9 @@ class ConnectorTables:
         return ApplyTurns(self.change_log.storage, self.connector_name, self.target, self.location)
 
     def _done(self) -> list[dict[str, Any]]:
-        """Return what is to be reported.
+        """Return the table results to report.
 
-        If another job has replaced the report meanwhile, its own task reports what that one has done.
+        If another job has replaced the report meanwhile, its own task reports that job.
         """
         from airflow_provider_cdc.changelog.reports.apply_report_store import all_done
 
@@ -240,7 +240,7 @@ class ConnectorTables:
         return [*self._earlier(), *(all_done(self.report) if mine else ())]
 
     def _earlier(self) -> list[dict[str, Any]]:
-        """Return what runs before have done whose tasks were killed before they could report it."""
+        """Return the results of earlier runs whose tasks were killed before they could report them."""
         earlier_tables: list[dict[str, Any]] = []
         try:
             for run in (self.report or {}).get("earlier", ()):
@@ -254,7 +254,7 @@ class ConnectorTables:
         return earlier_tables
 
     def _note_announced(self) -> None:
-        """Note that this task, or what it remembers, reports what was done."""
+        """Record that this task, or a later one by its stored events, reports the results."""
         try:
             for owner in (*self._owners, *filter(None, [self.owner])):
                 self._turns.record_announcement(owner)
@@ -264,7 +264,7 @@ class ConnectorTables:
             )
 
     def _left(self, context: Context) -> AssetEventOutbox:
-        """Return what earlier runs of the task have left for this one."""
+        """Return the events that earlier runs of the task have left for this one."""
         from airflow_provider_cdc.changelog.reports.asset_event_outbox import AssetEventOutbox
 
         ti = context["ti"]
@@ -280,7 +280,7 @@ class ConnectorTables:
         return [] if store is None else list(json.loads(str(store.get(self._key) or "[]")))
 
     def _note_lineage(self, report: dict[str, Any]) -> None:
-        """Read now what lineage needs: it is asked for in another process, which has no way to the change log."""
+        """Read the input of lineage now: another process requests it, which has no access to the change log."""
         from airflow_provider_cdc.changelog.reports.apply_report_store import all_done, merge_by_table
         from airflow_provider_cdc.changelog.reports.column_origins import ColumnOrigins
 
@@ -308,7 +308,7 @@ class ConnectorTables:
         report = self.report
         assert report is not None
         self._note_lineage(report)
-        # what a kill has remembered meanwhile is among these
+        # events that a kill has recorded meanwhile are among these
         done = [] if self._remembered else self._done()
         tables = merge_by_table([*self._older(context), *self._unannounced(context), *done])
         events = context["outlet_events"][build_connector_alias(self.connector_name)]
@@ -368,7 +368,7 @@ def secret_places(rules: TableRules) -> list[str]:
 
 
 def _failed(report: dict[str, Any]) -> str:
-    """Format what a report says of tables that have failed."""
+    """Format the errors of failed tables in a report."""
     lines = [f"  {topic}: {text}" for topic, text in sorted(report["failed"].items())]
     return "\n".join(
         [

@@ -1,4 +1,4 @@
-"""Control of a continuous Spark job by its task: the job's turns, its end, and what it has done."""
+"""Control of a continuous Spark job by its task: the job's turns, its end, and its results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.files.storage import Storage
 
 END_S = 30.0
-"""How long a job that is to end may take for what it is committing, before it is killed."""
+"""Seconds that a job which is to end has for its present commit, before it is killed."""
 
 
 class ContinuousConnectorApply:
@@ -55,7 +55,7 @@ class ContinuousConnectorApply:
         return "" if turn is None or turn["error"] == NO_SIGN else str(turn["error"])
 
     def read_report(self) -> dict[str, Any] | None:
-        """Return what the job has done: its last word, or if it had none, what it had written by then."""
+        """Return the last report of the job; without one, the report that it had written by then."""
         turn = self._turns.find_turn(self.owner)
         if turn is not None and turn["report"] is not None:
             return dict(turn["report"])
@@ -83,7 +83,7 @@ class ContinuousApplyJob:
     def stop_job(self, process: subprocess.Popen[str] | None, log: Any) -> bool:
         """Ask the job to end, and wait for it.
 
-        :return: whether it has ended; otherwise it has to be killed, which loses nothing either: its next run does what is missing
+        :return: whether it has ended; otherwise it has to be killed, which loses nothing either: its next run does the rest
         """
         self.killed = self.killed or self.running
         stopped = [self._stopped(task, log) for task in self.tasks]

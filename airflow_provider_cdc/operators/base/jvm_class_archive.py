@@ -1,6 +1,6 @@
 """The start of the JVM of a Spark driver on this machine, so that a small batch does not wait for it.
 
-Most of what a small batch takes is the JVM: it reads ten thousand classes out of three hundred jars, checks and links them, and compiles
+Most of the time of a small batch goes to the JVM: it reads ten thousand classes out of three hundred jars, checks and links them, and compiles
 their code twice, the second time for a speed that is not needed after half a minute. So there are two things that a job is started with:
 
 - a **class archive**: the loaded classes of an earlier run as the JVM writes them into a file at its end, which later runs map into memory.
@@ -34,7 +34,7 @@ LITTLE_BATCH = 16 << 20
 LITTLE_TABLES = 128 << 20
 """if the tables that it changes have no more bytes than this together."""
 LEAN = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""What a JVM for little work is started with."""
+"""Options of a JVM for little work."""
 
 _QUIET = "-Xlog:cds*=error"  # a line for each class that cannot be in it
 _ROOM = 1 << 30
@@ -47,7 +47,7 @@ _FOLDERS_OF_SETTINGS = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 
 def little_work(changelog: ChangeLog, connector: str, report: Mapping[str, Any] | None) -> bool:
-    """Check whether what is to be applied after a report is little. A table of unknown size does not count as small.
+    """Check whether the changes after a report are little work. A table of unknown size does not count as small.
 
     :param report: of the last run; ``None`` before the first one
     """
@@ -72,7 +72,7 @@ class ClassArchive:
     """The class archive of one installation, for one run.
 
     :param binary: ``spark-submit`` of it
-    :param more: whatever else is on the class path of the driver
+    :param more: further entries of the driver's class path
     """
 
     def __init__(self, binary: str, *more: str) -> None:
@@ -117,7 +117,7 @@ class ClassArchive:
             return False
 
     def store_new_archive(self) -> None:
-        """Take over what a run has made that has ended well."""
+        """Store the archive that a successful run has made."""
         if not self.making or not self._part.exists():
             return
         # the JVM checks the head of an archive only; one that was cut off would end it
@@ -143,7 +143,7 @@ class ClassArchive:
         return self._archive.with_suffix(".failed")
 
     def _clear(self) -> None:
-        """Delete what killed runs have left."""
+        """Delete the files that killed runs have left."""
         for part in self._folder.glob("*.part"):
             with contextlib.suppress(OSError):
                 if time.time() - part.stat().st_mtime > _AGAIN_S:
@@ -161,7 +161,7 @@ def _settings_of_spark() -> str:
 
 
 def _digest(binary: str, more: Iterable[str]) -> str:
-    """Compute a digest that separates installations: by Java, Spark's jars, and what else is on the class path."""
+    """Compute a digest that separates installations: by Java, Spark's jars, and further entries of the class path."""
     home = os.environ.get("SPARK_HOME") or _home_of(binary)
     java = f"{os.environ['JAVA_HOME']}/bin/java" if "JAVA_HOME" in os.environ else shutil.which("java") or ""
     parts = [_looks(Path(java)), home, *sorted(map(_looks, Path(home, "jars").glob("*.jar"))), *more]

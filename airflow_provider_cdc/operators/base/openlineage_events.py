@@ -2,8 +2,8 @@
 
 Nothing of it is imported unless that provider is installed.
 
-The chain has three links: a table of the source, its topic in the change log, a target table. The capture task reports the first step, with what is
-masked in it; the apply task the second one, with what rules make of columns. Only what a run has done is reported, and only when it has ended.
+The chain has three links: a table of the source, its topic in the change log, a target table. The capture task reports the first step, with its
+masks; the apply task the second one, with the rules of columns. Only the work of a run is reported, and only when it has ended.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def dataset_of(url: str) -> Name:
     if scheme in ("", "file", "local"):
         path = url.partition(":")[2] if scheme else url
         return "file", os.path.abspath(f"/{path.lstrip('/')}" if path.startswith("/") else path)
-    # names of tables may have what a URL has another meaning for: ? and #
+    # names of tables may have characters with a meaning in URLs: ? and #
     authority, _, path = url.partition("://")[2].partition("/")
     schemes = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "abfss", "wasb": "wasbs"}
     path = path.strip("/")
@@ -69,7 +69,7 @@ def build_capture_lineage(
 ) -> OperatorLineage[Any, Any]:
     """Tables of the source → their topics in the change log.
 
-    :param tables: topic → what a run has captured
+    :param tables: topic → result of the run
     :param changelog: folder or URL of the change log
     """
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -138,7 +138,7 @@ def build_apply_lineage(runs: Iterable[AppliedTables], target: str) -> OperatorL
 
 
 _Step = tuple[Name, Mapping[str, Any], Mapping[str, Any]]
-"""A topic, what was done with it, and what is known of its table."""
+"""A topic, the work on it, and the known origins of its table."""
 _Field = tuple[Name, str, str, str, bool]
 """Dataset, column, subtype, description, and whether it is masked."""
 
@@ -222,7 +222,7 @@ def _lineage(
 ) -> column_lineage_dataset.ColumnLineageDatasetFacet:
     """Build the lineage of columns.
 
-    :param columns: column → where it comes from, and what it is if that is no column
+    :param columns: column → its origins, and its description if it has none
     :param whole: columns that decide which rows there are
     """
     from openlineage.client.facet_v2 import column_lineage_dataset as module
@@ -243,7 +243,7 @@ def _input(field: _Field, type_: str = "DIRECT") -> column_lineage_dataset.Input
 
 
 def _shortened(length: int | None) -> tuple[str, str, bool]:
-    """Return what the capture does with a column's texts: subtype, description, whether it is masked."""
+    """Return how the capture changes a column's texts: subtype, description, whether it is masked."""
     if length is None:
         return "IDENTITY", "", False
     return (
@@ -252,7 +252,7 @@ def _shortened(length: int | None) -> tuple[str, str, bool]:
 
 
 def _how(origin: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what a rule makes of a column: subtype and description."""
+    """Return how a rule builds a column: subtype and description."""
     text = str(origin.get("text", ""))
     descriptions = {
         "identity": "", "cast": f"cast to {text}", "computed": text, "constant": f"the text {text!r}", "event": _EVENT.get(text, text),

@@ -1,4 +1,4 @@
-"""Links from task instances to pages about what they did."""
+"""Links from task instances to pages about their work."""
 
 from __future__ import annotations
 

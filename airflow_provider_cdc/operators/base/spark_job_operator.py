@@ -55,7 +55,7 @@ class SparkScriptOperator(SparkSubmitOperator):
         self._packages = load_format(target).packages if target else ()
 
     def _prepare_job(self, script: str, *arguments: str) -> None:
-        """Set what is submitted.
+        """Set the script and the arguments of the job.
 
         :raises ConfigError: a secret would be on the command line
         """
@@ -65,9 +65,9 @@ class SparkScriptOperator(SparkSubmitOperator):
         self._find_spark(self._packages)
 
     def _submit(self, context: Context) -> AirflowException | None:
-        """Submit what is prepared, and wait for its end.
+        """Submit the prepared job, and wait for its end.
 
-        :return: the error that it ended with. What has happened is in the job's report, if it wrote one
+        :return: the error that it ended with. The rest is in the job's report, if it wrote one
         """
         from airflow.sdk.exceptions import AirflowException
 
@@ -120,7 +120,7 @@ class SparkScriptOperator(SparkSubmitOperator):
         return bool(hook._is_yarn or hook._is_kubernetes)
 
     def _storage_options(self) -> dict[str, Any]:
-        """Return what the job finds in :data:`STORAGE_OPTIONS`; nothing, if it needs none."""
+        """Return the options that the job finds in :data:`STORAGE_OPTIONS`; empty, if it needs none."""
         raise NotImplementedError
 
     @contextlib.contextmanager
@@ -173,7 +173,7 @@ class SparkJobOperator(ConnectorFields, SparkScriptOperator):
         self.location = location
 
     def _prepare(self, script: str, *arguments: str, changelog: str = "") -> None:
-        """Set what is submitted.
+        """Set the script and the arguments of the job.
 
         :param changelog: that the job reads, by default the connector's
         :raises ConfigError: a secret would be on the command line

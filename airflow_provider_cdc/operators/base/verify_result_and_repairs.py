@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def result_of(verified: VerificationReport, target: str, repaired: Sequence[str]) -> dict[str, Any]:
     """Build the result of the task: ``{"connector", "target", "position", "tables", "not_compared", "seconds"}``.
 
-    :param repaired: what :func:`send_repairs` has said
+    :param repaired: result of :func:`send_repairs`
     :raises AirflowFailException: tables differ, or can never be compared and were meant
     :raises AirflowException: tables could not be compared now
     """
@@ -37,11 +37,11 @@ def result_of(verified: VerificationReport, target: str, repaired: Sequence[str]
 
 
 def send_repairs(verification: Verification, report: Mapping[str, Any], by: str) -> list[str]:
-    """Send what repairs the tables that differ.
+    """Send the signals that repair the tables that differ.
 
     :param report: the result of the comparison, as a document
     :param by: who sends signals
-    :return: what was done, or is to be done, for each of them
+    :return: the repair of each of them, sent or advised
     """
     repairs = verification.build_repairs(report)
     numbers = verification.send(repairs, by)

@@ -1,4 +1,4 @@
-"""Routes that change something. Each says what it would do, and does it when it is asked to; what can lose or repeat something wants the connector's name."""
+"""Routes that change something. Each returns its plan, or executes it; an action that can lose or repeat something needs the connector's name."""
 
 from dataclasses import dataclass
 from typing import Annotated

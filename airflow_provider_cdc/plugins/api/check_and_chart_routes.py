@@ -1,4 +1,4 @@
-"""Routes that look closer: at the source, which is asked only when a person wants it, and at what was measured over a span of time.
+"""Routes for a closer look: at the source, which is queried only when a user requests it, and at metrics over a span of time.
 
 FastAPI evaluates annotations: everything they name is imported at module level.
 """

@@ -13,7 +13,7 @@ from airflow_provider_cdc.services.row_history.row_history_lookup import RowQuer
 
 router = APIRouter(tags=["rows"])
 _SECONDS = 10.0
-"""How long a request looks at batches that the index of keys does not know yet; the next one goes on."""
+"""Seconds that a request spends on batches that the index of keys does not know yet; the next one continues."""
 
 
 class TableRequest(BaseModel):

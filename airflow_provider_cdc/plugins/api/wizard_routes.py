@@ -1,6 +1,6 @@
 """Routes for a connector that does not exist yet.
 
-They say which sources and connections there are, what one of them offers, and give the definition as a text.
+They say which sources and connections there are, the offers of one of them, and give the definition as a text.
 
 Nothing is stored: the user puts the text under version control. FastAPI evaluates annotations: everything they name is imported at module level.
 """
@@ -108,7 +108,7 @@ class SourceAnswer(_Model):
 
 @dataclass(frozen=True)
 class EditableConnection:
-    """A connection that the user may edit: who may do that may see what it leads to."""
+    """A connection that the user may edit: its editors may also see the database behind it."""
 
     conn_id: str
 

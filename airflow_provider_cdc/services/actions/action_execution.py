@@ -99,7 +99,7 @@ def carry_out(
 
     :param runs: of Airflow, as the person who asks may begin them
     :param confirm: the connector's name, where the plan wants it
-    :param by: who asks
+    :param by: the user who requests it
     :param about: as the plan has it that the user has seen
     :raises CdcError: it cannot be done, or is not confirmed
     """
@@ -120,7 +120,7 @@ def carry_out(
         )
     if plan.obstacle is not None:
         raise CdcError(plan.obstacle, where=f"connector {record.connector}", safe=NOTHING)
-    # the record names the run before there is one: what it does is never without it
+    # the record names the run before the run begins, so that its effects are never without a record
     run = None if work is None else f"cdc_{plan.action}__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}_{uuid.uuid4().hex[:8]}"
     where = {} if work is None or run is None else {"dag": work.dag, "run": run}
     id_ = str(uuid.uuid4())
@@ -142,7 +142,7 @@ def _name(action: ConnectorAction) -> str:
 
 
 def _do(store: StateStore, record: ConnectorRecord, action: ConnectorAction, by: str, id_: str) -> int | None:
-    """:param id_: of the record of it, by which what has become of a signal is found"""
+    """:param id_: of the record, which also identifies the signal"""
     match action:
         case StartSnapshot() | StopIncrementalSnapshot():
             type_, data = _signal(store, record, action)
@@ -176,7 +176,7 @@ def _record(
     )
 
 
-# -- what each would do -------------------------------------------------------------------------------------------------
+# -- plans of the actions -----------------------------------------------------------------------------------------------
 
 
 def _control(record: ConnectorRecord, action: ConnectorAction) -> list[str]:
@@ -222,7 +222,7 @@ def _signal(
 
 
 def _snapshot(store: StateStore, record: ConnectorRecord, action: StartSnapshot) -> tuple[list[str], list[str]]:
-    """Return what the snapshot does, and the tables that it is about."""
+    """Return the effects of the snapshot as texts, and its tables."""
     _signal(store, record, action)
     tables = select_tables(action.tables, captured_tables(store, record))
     number = f"{len(tables):,} table{'' if len(tables) == 1 else 's'}"
@@ -245,7 +245,7 @@ def _snapshot(store: StateStore, record: ConnectorRecord, action: StartSnapshot)
 def _stop_snapshot(
     store: StateStore, record: ConnectorRecord, action: StopIncrementalSnapshot
 ) -> tuple[list[str], list[str]]:
-    """Return what the action does, and the signals that it is about."""
+    """Return the effects of the action as texts, and its signals."""
     _signal(store, record, action)
     scans = [] if record.offset is None else [scan.table for scan in record.offset.incremental.scans]
     under_way = [s for s in store.signals_of(record.connector, 20, under_way=True) if s.type == "execute-snapshot"]
@@ -280,7 +280,7 @@ def _forget(record: ConnectorRecord, action: ForgetTarget) -> list[str]:
 
 
 def find_forgettable_target(access: ConnectorAccess, connector: str, target: str, location: str) -> TargetProgress:
-    """Return what a target needs of the change log, which may be released.
+    """Return the progress of a target that may be forgotten.
 
     :raises CdcError: there is no such target, or an apply to it is under way
     """

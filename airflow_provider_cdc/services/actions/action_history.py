@@ -1,8 +1,8 @@
-"""The history of actions that people have asked for on pages, with what has become of them.
+"""The history of actions that users have requested on pages, with their outcomes.
 
 It comes from the record of actions, and of those that a run does, from Airflow.
 
->>> [(one.action, one.by, one.fate) for one in asked_for(store, "shop", runs)]
+>>> [(action.action, action.by, action.fate) for action in asked_for(store, "shop", runs)]
 [('verify', 'ann', 'running'), ('pause', 'bob', 'done')]
 """
 
@@ -35,12 +35,12 @@ class RunOutcomes(Protocol):
     """Airflow's knowledge of runs."""
 
     def find_outcomes(self, runs: Collection[Run]) -> Mapping[Run, tuple[Fate, datetime | None]]:
-        """Return what has become of runs, and when they ended; without those that Airflow has no record of."""
+        """Return the outcomes of runs, and when they ended; without runs that Airflow has no record of."""
 
 
 def asked_for(store: StateStore, connector: str, runs: RunOutcomes, limit: int = 50) -> list[RequestedAction]:
     """Newest first."""
-    # runs that nobody has asked for on a page, such as those of every night, record their ends, too
+    # runs that no user has requested on a page, such as those of every night, record their ends, too
     requests = store.list_notifications(connector, limit=limit, about=ACTION, type_=NotificationType.ASKED_FOR)[::-1]
     records = store.list_notifications(connector, limit=4 * limit, about=ACTION)
     # the same run or, where there is none, the same id

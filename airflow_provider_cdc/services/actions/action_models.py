@@ -1,4 +1,4 @@
-"""Actions that people may request for a connector on a page, and the answer: what it would do, or that it was done."""
+"""Actions that users may request for a connector on a page, and the answer: the plan, or the result."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 They are: run now, compare, repair, rebuild, move the offset, repair a gap.
 
-What they would do is said here, from the state, the change log and, of an offset, the source; the run itself does it, by the operators that the forms have.
+Their plans are built here, from the state, the change log and, of an offset, the source; the run itself does the work, by the operators that the forms have.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 NOTHING = "Nothing was changed."
 _SOURCE_ANSWER_S = 30.0
-"""How long a source may take to say what a plan needs of it; where it reads its log for that, functions may have to be compiled first."""
+"""How long a source may take to answer for a plan; where it reads its log for that, functions may have to be compiled first."""
 _STEERS = ("connector", "action", "at_version", "plan_only", "confirm", "reason")
 _P = TypeVar("_P")
 _WORKS = ("connector", "work", "tables", "target", "location", "confirm")
@@ -52,12 +52,12 @@ class DagRuns(Protocol):
 
         The form has these parameters and takes the connector, and the user may begin a run of the DAG.
 
-        :param factory: what makes such a DAG, for the error
+        :param factory: factory of such a DAG, for the error
         :raises CdcError: there is none
         """
 
     def find_obstacle(self, dag: str) -> str | None:
-        """Why a run that began now would wait for good; ``None`` if it would not."""
+        """Return why a run that began now would wait for good; ``None`` if it would not."""
 
     def start_run(self, dag: str, run: str, conf: Mapping[str, Any]) -> None:
         """Begin a run.
@@ -73,7 +73,7 @@ class DagRunAction:
 
     :param lines: for people
     :param conf: its parameters
-    :param obstacles: why it cannot be done now, each with what helps
+    :param obstacles: why it cannot be done now, each with its remedy
     :param version: of the offset that it is about
     :param about: the tables that it is about
     """
@@ -96,9 +96,9 @@ def by_run(action: ConnectorAction) -> bool:
 
 
 def work_of(store: StateStore, record: ConnectorRecord, action: ConnectorAction, runs: DagRuns) -> DagRunAction:
-    """Return what a run would do, and whether it can.
+    """Return the work of a run, and its obstacles.
 
-    :raises CdcError: it cannot be asked for
+    :raises CdcError: it cannot be requested
     """
     match action:
         case RunCaptureDag():
@@ -223,7 +223,7 @@ def _repair_gap(record: ConnectorRecord, action: RepairGap, runs: DagRuns) -> Da
 
 
 def _planned(record: ConnectorRecord, plan: Callable[[ConnectorLifecycle], _P]) -> _P:
-    """Build a plan for which the source is asked.
+    """Build a plan that needs the source.
 
     :raises CdcError: it has not answered in time, or there can be no such plan
     """
@@ -245,7 +245,7 @@ def _steered(
     version: int,
     beside: Mapping[str, Any],
 ) -> DagRunAction:
-    """Return what a run of a form that controls connectors would do.
+    """Return the work of a run of a form that controls connectors.
 
     :param version: of the offset that the plan is about
     :param beside: parameters that the action has for itself

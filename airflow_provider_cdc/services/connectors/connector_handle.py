@@ -95,7 +95,7 @@ class ConnectorAccess:
             yield capture
 
     def source_key(self) -> tuple[str, str]:
-        """Return what is the same for connectors that can share a source.
+        """Return a key that is equal for connectors that can share a source.
 
         See :func:`~airflow_provider_cdc.connector.source_key`.
 
@@ -115,7 +115,7 @@ class ConnectorAccess:
         """Read where the source's log ends now, with a connection that is closed again.
 
         :param properties: from the connection, as :meth:`resolve_properties` has them
-        :raises CdcError: the source cannot be asked
+        :raises CdcError: the source cannot be queried
         """
         with self.open_source(properties) as source:
             return source.current_position()

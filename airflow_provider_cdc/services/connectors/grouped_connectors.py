@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.state.state_store import StateStore
 
 _ASKED_AT_ONCE = 64
-"""Sources that are asked at the same time: many may be down, and fail after half a minute only."""
+"""Sources that are queried at the same time: many may be down, and fail after half a minute only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,11 +100,11 @@ class ChangeInspection:
 def look_at(accesses: Sequence[ConnectorAccess]) -> Iterator[ChangeInspection]:
     """Check which of several connectors with the same state have anything to capture, each as soon as that is known.
 
-    The state tables are asked at once, by one query; the connectors for which they decide come first. Then sources are asked at the same time, each once, however
-    many connectors it has, and come as they answer: one that is down delays only those behind all others. What is wrong with a connector is
+    The state tables are read at once, by one query; the connectors for which they decide come first. Then sources are queried at the same time, each once, however
+    many connectors it has, and come as they answer: one that is down delays only those behind all others. A problem of a connector is
     an error of that connector alone.
 
-    :raises CdcError: at once: the state tables cannot be asked
+    :raises CdcError: at once: the state tables cannot be read
     """
     decided: list[ChangeInspection] = []
     open_: dict[Hashable, list[_UndecidedConnector]] = {}
@@ -140,7 +140,7 @@ def _in_state(
     if isinstance(record, Exception):
         raise record
     if record is not None and record.control.wanted is not DesiredState.RUNNING:
-        return ChangeInspection(access)  # whatever else may be wrong with it
+        return ChangeInspection(access)  # even if something else is wrong with it
     properties = access.resolve_properties()
     changes = access.build_change_check(properties)
     reason_or_offset = changes.in_state(record, store)

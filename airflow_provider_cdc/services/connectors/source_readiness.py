@@ -29,7 +29,7 @@ MOST_AT_ONCE = 8
 """Looks of one process: a source or a storage that does not answer must not take every thread of the API server."""
 _places = threading.BoundedSemaphore(MOST_AT_ONCE)
 _log_places = threading.BoundedSemaphore(MOST_AT_ONCE)
-"""Looks at change logs have their own: a page looks at one whenever it refreshes."""
+"""Threads for change logs are separate: a page reads one whenever it refreshes."""
 _T = TypeVar("_T")
 
 
@@ -55,7 +55,7 @@ class GapRepairOption(NamedTuple):
     """A way to continue after a gap.
 
     :param repair: as ``airflow cdc gap --repair`` has it
-    :param loses: what was in between is lost for good
+    :param loses: whether changes in between are lost for good
     """
 
     repair: str
@@ -103,7 +103,7 @@ def check_readiness(access: ConnectorAccess) -> Readiness:
     """Ask the source of a connector.
 
     :param access: as :func:`resolve_access` has it
-    :raises CdcError: the source cannot be asked
+    :raises CdcError: the source cannot be queried
     """
     probe = access.open_probe()
     try:
@@ -116,21 +116,21 @@ def check_readiness(access: ConnectorAccess) -> Readiness:
 
 
 def gap_of(access: ConnectorAccess) -> LogGap | None:
-    """Return what is lost between a connector's position and the beginning of the log; ``None``: nothing.
+    """Return the gap between a connector's position and the beginning of the log; ``None``: nothing.
 
     :param access: as :func:`resolve_access` has it
-    :raises CdcError: the source cannot be asked
+    :raises CdcError: the source cannot be queried
     """
     with access.prepare_lifecycle() as lifecycle:
         return lifecycle.find_gap()
 
 
 def call_source_in_time(seconds: float, whom: str, look: Callable[[], _T]) -> _T:
-    """Return the answer of a look at a source, or raise an error when there is none in time.
+    """Return the answer of a source, or raise an error when there is none in time.
 
     The look itself ends by the timeouts of its connection.
 
-    :param whom: what is asked, for errors
+    :param whom: name of the queried system, for errors
     :raises SourceUnavailable: there was no answer in time
     :raises SourceBusy: too many looks wait for answers already
     """
@@ -139,7 +139,7 @@ def call_source_in_time(seconds: float, whom: str, look: Callable[[], _T]) -> _T
 
 
 def within_log(seconds: float, connector: str, look: Callable[[], _T]) -> _T:
-    """Return the answer of a look at the change log of a connector, as :func:`call_source_in_time` for sources.
+    """Return the answer of the change log of a connector, as :func:`call_source_in_time` for sources.
 
     :raises SourceUnavailable: there was no answer in time
     :raises SourceBusy: too many looks wait for answers already

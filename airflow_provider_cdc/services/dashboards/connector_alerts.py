@@ -64,12 +64,12 @@ def format_alerts(
     limits: AlertLimits | None = None,
     now: datetime | None = None,
 ) -> list[str]:
-    """Return a sentence for each thing that is not as it should be, with the command that shows more.
+    """Return a sentence for each problem, with the command that shows more.
 
     The list is empty if all is well. Connectors that a user has stopped are left out; of those that are paused, only a log that is removed soon is
     reported.
 
-    :param series: what was measured, of these connectors and maybe of others
+    :param series: metrics of these connectors, and maybe of others
     """
     limits, now = limits or AlertLimits(), now or datetime.now(UTC)
     measured: dict[str, list[StoredSeries]] = {}
@@ -88,7 +88,7 @@ def find_alerts(
 ) -> list[Alert]:
     """Return the same of one connector, without its name and the command.
 
-    :param series: what was measured of the connector as a whole
+    :param series: metrics of the connector as a whole
     """
     state = state_of(record)[0]
     if state is ConnectorState.PAUSED:  # the source's log does not wait for it

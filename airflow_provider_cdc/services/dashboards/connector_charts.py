@@ -1,4 +1,4 @@
-"""The charts of a connector for an hour, a day or a week: what was measured piece by piece, and what has happened.
+"""The charts of a connector for an hour, a day or a week: its metrics interval by interval, and its events.
 
 >>> charts_of(store, record, "day").series[0].points[-1].lag_s
 0.4
@@ -77,7 +77,7 @@ class ConnectorCharts(_ChartModel):
 def charts_of(
     store: StateStore, record: ConnectorRecord, name: SpanName, now: datetime | None = None
 ) -> ConnectorCharts:
-    """Everything that charts of a span show, by a number of queries that is always the same."""
+    """Load the contents of charts of a span, by a fixed number of queries."""
     now = now or datetime.now(UTC)
     span, now_s = SPANS[name], now.timestamp()
     series, marks = [], list[ChartAnnotation]()
@@ -99,7 +99,7 @@ def charts_of(
 
 
 def _through(pieces: Sequence[MetricsInterval], span: ChartSpan, now_s: float) -> list[MetricsInterval]:
-    """With those in which nothing was measured, from the first one to the last that is over: a line would be drawn through, as if all had gone on."""
+    """Add the intervals without metrics, from the first one to the last that is over: otherwise a chart would draw a line through them."""
     if not pieces:
         return []
     by_start = {piece.at: piece for piece in pieces}
@@ -108,7 +108,7 @@ def _through(pieces: Sequence[MetricsInterval], span: ChartSpan, now_s: float) -
 
 
 def _point(piece: MetricsInterval, span: ChartSpan, now_s: float) -> ChartPoint:
-    seconds = min(max(now_s - piece.at, 1.0), span.piece_s)  # the last one goes on
+    seconds = min(max(now_s - piece.at, 1.0), span.piece_s)  # the last one is not over
     return ChartPoint(
         at=piece.at,
         events=piece.events,

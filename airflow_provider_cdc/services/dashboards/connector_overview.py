@@ -1,4 +1,4 @@
-"""All connectors at a look, the one that wants to be looked at most first. The number of queries does not depend on how many connectors and tables there are.
+"""Overview of all connectors, the most urgent one first. The number of queries does not depend on how many connectors and tables there are.
 
 >>> with CdcStateHook().opened() as store:
 ...     [(line.connector, line.state, line.problems) for line in load_overview(store)]
@@ -51,7 +51,7 @@ class ProducerMetrics:
 
     @classmethod
     def from_series(cls, series: StoredSeries, pieces: Sequence[Mapping[str, Any]], now: datetime) -> ProducerMetrics:
-        """Build what is shown of a series.
+        """Build the displayed metrics of a series.
 
         :param pieces: of :mod:`airflow_provider_cdc.core.model.metrics_last_hour`
         """
@@ -70,8 +70,8 @@ def load_overview(
 ) -> list[ConnectorSummary]:
     """Return all connectors.
 
-    :param filter_visible: those of them that are shown to the user who asks
-    :param next_run: when the DAG that captures one of these runs next, where Airflow is asked
+    :param filter_visible: selects the connectors that the user may see
+    :param next_run: when the DAG that captures one of these runs next, where Airflow is queried
     :param tags: of that DAG
     """
     now = now or datetime.now(UTC)
@@ -86,7 +86,7 @@ def load_overview(
 
 
 def wholes_of(store: StateStore, now: datetime, connector: str | None = None) -> dict[str, list[ProducerMetrics]]:
-    """Return what was measured of all connectors, or of one: connector → by its producers."""
+    """Return the metrics of all connectors, or of one: connector → by its producers."""
     by_connector: dict[str, list[ProducerMetrics]] = {}
     for metrics in store.metrics.map_connector_totals(
         lambda series, pieces: ProducerMetrics.from_series(series, pieces, now), connector
@@ -190,7 +190,7 @@ def _freshness(hour: LastHourMetrics, captures: bool) -> Freshness | None:
 
 def _rates(hour: LastHourMetrics, now_s: float) -> list[EventRate]:
     return [
-        EventRate(at=at, events_per_s=round(events / min(max(now_s - at, 1.0), PIECE_S), 3))  # the last one goes on
+        EventRate(at=at, events_per_s=round(events / min(max(now_s - at, 1.0), PIECE_S), 3))  # the last one is not over
         for at, events in hour.events
     ]
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def tables_of(store: StateStore, record: ConnectorRecord) -> list[TableSummary]:
-    """Every table that a connector has a schema of, with what was measured of its topic; by a fixed number of queries."""
+    """List every table that a connector has a schema of, with the metrics of its topic; by a fixed number of queries."""
     history = SchemaHistory.from_stored(store.load_schemas(record.connector))
     names = map_table_topics(record, history.current_tables)
     series: dict[str, list[StoredSeries]] = {}
@@ -91,7 +91,7 @@ def _comparison(series: StoredSeries) -> ComparisonSummary:
 def properties_of(record: ConnectorRecord) -> list[PropertySummary]:
     """Return every property of a connector's kind of source, those that a user has set first.
 
-    What the Airflow connection sets is named and never shown: it may be edited, and so seen, by others than who may see the connector.
+    Properties that the Airflow connection sets are named and never shown: users who may see the connector may lack the right to see the connection.
     """
     access = access_of(record)
     if access is None:
@@ -100,7 +100,7 @@ def properties_of(record: ConnectorRecord) -> list[PropertySummary]:
     definition_properties = access.definition.properties
     try:
         by_connection = access.resolve_properties()
-    except CdcError:  # it was renamed: what the definition says is shown all the same
+    except CdcError:  # it was renamed: properties of the definition are shown all the same
         by_connection = {}
     lines = [
         _line(str(f.alias), f.description or "", _default(f), definition_properties, by_connection)

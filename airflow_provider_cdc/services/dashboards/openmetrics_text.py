@@ -1,6 +1,6 @@
 """Metrics of connectors as OpenMetrics text, which Prometheus and most others read.
 
-A name is ``cdc``, the context and the documented name, ``cdc_streaming_MilliSecondsBehindSource``. What only grows is a counter, which ends with
+A name is ``cdc``, the context and the documented name, ``cdc_streaming_MilliSecondsBehindSource``. A value that only grows is a counter, which ends with
 ``_total``; how fresh tables are is a histogram in seconds. Labels are ``connector``, of one table ``topic``, and of an apply ``target`` and ``place``.
 Values are the latest, whenever that was: ``cdc_run_LastRunEndedAtInSeconds`` says of when those of a capture are.
 """

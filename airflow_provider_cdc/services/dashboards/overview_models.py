@@ -1,6 +1,6 @@
-"""All connectors at a look: what ``airflow cdc connectors -o json`` prints and the pages' API answers.
+"""Summaries of all connectors, as ``airflow cdc connectors -o json`` prints them and the pages' API returns them.
 
-Moments are in UTC. What is not known is ``None``, and never a number that looks like one.
+Moments are in UTC. A value that is not known is ``None``, and never a number that looks like one.
 """
 
 from __future__ import annotations

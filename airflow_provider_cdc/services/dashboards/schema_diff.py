@@ -31,7 +31,7 @@ class SchemaDifference:
     """A schema change.
 
     :param number: of its record
-    :param tables: table → what has changed there, each line beginning with ``+``, ``-`` or ``~``
+    :param tables: table → its changes, each a line that begins with ``+``, ``-`` or ``~``
     """
 
     number: int
@@ -42,9 +42,9 @@ class SchemaDifference:
 def newest_differences(
     store: SchemaChangeStore, connector: str, most: int, *, before: int | None = None, table: str = ""
 ) -> list[SchemaDifference]:
-    """Return the newest schema changes with what each has changed, newest first.
+    """Return the newest schema changes with their differences, newest first.
 
-    Of older ones as many are read as it takes to know what the tables were like before, and only those that may concern them.
+    It reads only as many older changes as the earlier schemas of the tables need, and only those that may concern them.
 
     :param before: only changes with lower numbers
     :param table: only changes of this table
@@ -110,7 +110,7 @@ def _before(
 
 
 def _left(record: SchemaChangeRecord) -> dict[TableId, TableSchema | None]:
-    """Return what the tables are like after a change that it names, by each of their names."""
+    """Return the schemas of tables after a change that names them, by each of their names."""
     gone = dict.fromkeys(change.previous_id for change in record.changes if change.previous_id is not None)
     return {**gone, **{change.id: change.table for change in record.changes}}
 
@@ -129,7 +129,7 @@ def _called(id_: TableId, table: str) -> bool:
 
 
 def _names(table: str) -> list[str]:
-    """Return what a table may be called in its database, whose name may have dots, too."""
+    """Return the possible names of a table in its database, whose name may have dots, too."""
     parts = table.split(".")
     return [".".join(parts[n:]) for n in range(1, len(parts))] or [table]
 
@@ -142,7 +142,7 @@ def _changed(record: SchemaChangeRecord, before: Mapping[TableId, TableSchema | 
 
 
 def format_difference(before: TableSchema | None, change: TableChange) -> list[str]:
-    """Return what a change has changed of one table."""
+    """Return the differences that a change has made to one table."""
     after = change.table
     if after is None:
         return ["- the table was dropped"]

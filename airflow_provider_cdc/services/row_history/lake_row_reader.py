@@ -1,7 +1,7 @@
 """Reads the rows of a key from a table of Delta or Iceberg without Spark, by the libraries ``deltalake`` and ``pyiceberg``.
 
 Both look for the key in the statistics of the table's files first, and read those files that may have it; both leave out rows that deletion vectors or delete files
-say are gone. What a library cannot read of a table, it refuses, and nothing is said of the row.
+say are gone. A library rejects a table that it cannot read; then nothing is known of the row.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NO_VARIANTS = "it has a column of type VARIANT, which {library} does not read a
 
 
 class TargetNotInspected(Exception):
-    """Why a target is not looked at."""
+    """The reason why a target is not inspected."""
 
 
 def rows_of(kind: str, path: str, catalog: Mapping[str, str], storage: Storage, column_values: Wanted) -> pa.Table:
@@ -79,7 +79,7 @@ def _of_delta(path: str, catalog: Mapping[str, str], storage: Storage, column_va
 
 
 def _of_object_store(options: Mapping[str, Any]) -> dict[str, str]:
-    """Options of s3fs as those of Rust's object_store; what is not given, it finds as other clients do: in the environment."""
+    """Options of s3fs as those of Rust's object_store; options that are not given come from the environment, as with other clients."""
     client = options.get("client_kwargs") or {}
     candidates = {
         "aws_access_key_id": options.get("key"), "aws_secret_access_key": options.get("secret"), "aws_session_token": options.get("token"),

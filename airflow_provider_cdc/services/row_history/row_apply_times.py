@@ -18,7 +18,7 @@ Runs = Sequence[tuple[datetime, int]]
 
 
 def applied_at(story: RowHistory, access: ConnectorAccess, store: StateStore) -> None:
-    """Add to each change what became of it at each target."""
+    """Add to each change its outcome at each target."""
     from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 
     for report in ApplyReports(access.open_change_log().storage, story.connector).list_reports():

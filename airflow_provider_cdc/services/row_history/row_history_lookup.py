@@ -1,4 +1,4 @@
-"""A look at a row by a person: whether they may, the record of it, and the story with what state tables, targets and source add to it."""
+"""The look-up of a row by a user: the permission, its record, and the history with the additions of state tables, targets and source."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class RowQuery:
     :param by: who asks
     :param as_of: the row as of this time; in UTC, if it does not say otherwise
     :param compare: read the row at the source, too
-    :param conn_ids: of target databases that may be looked at
-    :param seconds: how long to look at batches that the index of keys does not know yet
+    :param conn_ids: of target databases that may be queried
+    :param seconds: seconds to spend on batches that the index of keys does not know yet
     """
 
     table: str
@@ -57,14 +57,14 @@ class RowQuery:
 
     @property
     def requested_time(self) -> datetime | None:
-        """The time that the row is asked for."""
+        """The time for which the row is requested."""
         return self.as_of if self.as_of is None or self.as_of.tzinfo is not None else self.as_of.replace(tzinfo=UTC)
 
 
 def load_row_history(store: StateStore, query: RowQuery, tell: Callable[[int, int], None] | None = None) -> RowHistory:
     """Return the history of a row.
 
-    :param tell: is called with how many batches have come into the index of keys, of how many
+    :param tell: is called with the number of indexed batches, and of all batches to index
     :raises NotGranted: no user may see rows of the connector
     :raises ConfigError: there is no such table, or it has no such key
     """
@@ -97,7 +97,7 @@ def load_row_history(store: StateStore, query: RowQuery, tell: Callable[[int, in
 def row_keys(store: StateStore, query: RowQuery) -> list[KeyColumn]:
     """Return the columns of a table's key, and how a value of each is given. It shows no data.
 
-    :param query: its table and connector are looked at
+    :param query: only its table and connector are used
     :raises ConfigError: there is no such table, or it has no key
     """
     from airflow_provider_cdc.changelog.row_history.key_event_reader import KeyEventReader
@@ -145,7 +145,7 @@ def may_show(connector: str) -> None:
 
 
 def _record(store: StateStore, connector: str, table: TableId, query: RowQuery) -> None:
-    """Keep who looks at what, before anything is shown."""
+    """Record the user and the row of the look-up, before anything is shown."""
     data = {
         "connector_name": connector, "by": query.by, "table": table.full_name, "key": " ".join(query.key),
         **({"as_of": query.requested_time.isoformat()} if query.requested_time else {}), **({"compare": "source"} if query.compare else {}),

@@ -21,7 +21,7 @@ def at_source(
     """Read the row at the source now, masked and with the columns that the connector captures.
 
     :param recorded_schema: the table as the connector's schema history has it
-    :raises CdcError: the source cannot be asked
+    :raises CdcError: the source cannot be queried
     """
     from airflow_provider_cdc.changelog.row_history.key_index import key_columns
     from airflow_provider_cdc.connector import parse_config

@@ -1,6 +1,6 @@
 """Reader of the rows that targets hold now, without Spark.
 
-It finds which table a row is in, what it is called there, and what the table's mode says of it.
+It finds the table of a row, the row's key there, and its state by the mode of the table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 _MOST_PLACES = 50
-"""Tables of one route that are looked at: each costs some requests."""
+"""Most tables of one route that are searched: each costs some requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class StoredRow:
 def at_targets(
     story: RowHistory, access: ConnectorAccess, table: TableId, masks: RowMasks, conn_ids: Sequence[str]
 ) -> list[CurrentTargetRow]:
-    """Read what each target holds of the row that was asked for, as far as that can be seen without Spark.
+    """Read the requested row at each target, as far as that can be seen without Spark.
 
     :param table: of the source
     :param conn_ids: connections to target databases
@@ -89,7 +89,7 @@ class _TargetReader:
         self._topic = topic or self._topic_of_table()
 
     def read_rows(self, story: RowHistory) -> list[CurrentTargetRow]:
-        """Read what its tables hold: of those of a route, the one that has the row.
+        """Read the row in its tables: of those of a route, in the one that has it.
 
         :raises NotLookedAt: it is not known which tables these are
         """
@@ -140,7 +140,7 @@ class _TargetReader:
         return topic_of(self._report, name) == self._topic and bool(entry.get("location")) and not entry.get("routed")
 
     def _look(self, name: str, origin: Mapping[str, Any] | None, story: RowHistory) -> CurrentTargetRow:
-        """Read what one table holds."""
+        """Read the row in one table."""
         entry, batch = self._report["stands"][name], batch_of(self._report, name)
         key = _key_then(story, batch)
         target_row = CurrentTargetRow(
@@ -214,7 +214,7 @@ def _as_stored(value: Any, type_: str) -> Any:
 
 
 def _by_mode(mode: str, table: pa.Table, masked: Any) -> StoredRow:
-    """Return what the rows of a key say by the mode of their table."""
+    """Return the state of a row from the rows of its key, by the mode of their table."""
     rows = _plain(table)
     if mode == "history":
         rows.sort(key=lambda row: (row["_is_current"] is True, row["_seq"]))

@@ -21,7 +21,7 @@ _MOST = 10_000
 
 @contextmanager
 def record_outcome(connector: str, state_conn_id: str, action: str, context: Context, log: Any) -> Iterator[list[str]]:
-    """Record what a task's work on a connector has come to, for pages: the lines that it adds, or why it has failed.
+    """Record the outcome of a task's work on a connector, for pages: the lines that it adds, or the error.
 
     :raises StateUnavailable: it could not be recorded
     """

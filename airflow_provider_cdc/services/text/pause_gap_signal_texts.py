@@ -28,9 +28,9 @@ def format_halt(control: ConnectorControl) -> str:
 
 
 def why_idle(record: ConnectorRecord | None, connector: str) -> str:
-    """Why a connector captures nothing now; empty when a run of it is alive.
+    """Return why a connector captures nothing now; empty when a run of it is alive.
 
-    :param record: what the state tables hold of it
+    :param record: of the connector in the state tables
     """
     if record is None:
         return f"no capture of {connector} has run yet"
@@ -42,7 +42,7 @@ def why_idle(record: ConnectorRecord | None, connector: str) -> str:
 
 
 def gap_text(gap: LogGap | None, connector: str) -> str:
-    """Format what is lost between the position of a connector and the beginning of the log, or that nothing is."""
+    """Format the gap between the position of a connector and the beginning of the log, or a text for no gap."""
     return str(gap) if gap is not None else f"No gap: the log contains the position of {connector}."
 
 

@@ -179,7 +179,7 @@ def _figure(value: Any) -> str:
 
 
 def list_applied_targets(changelog: ChangeLog, connector: str) -> list[dict[str, Any]]:
-    """Return what the last apply to each target reported.
+    """Return the report of the last apply to each target.
 
     It has ``target``, ``location``, ``last_batch``, ``failed``, ``lagging``, ``seconds``, and ``tables``, the metrics of each table
     (:func:`airflow_provider_cdc.changelog.reports.apply_report_store.build_table_metrics`).
@@ -202,7 +202,7 @@ def list_applied_targets(changelog: ChangeLog, connector: str) -> list[dict[str,
 
 
 def beside_changelog(connector: ConnectorRecord) -> tuple[list[dict[str, Any]], list[JobProgress], str | None]:
-    """Return what was applied to the targets of a connector, see :func:`list_applied_targets`, and what is at work now.
+    """Return the results of applies to the targets of a connector, see :func:`list_applied_targets`, and the active jobs.
 
     If the change log cannot be read from here, there is a text that says so.
     """
@@ -223,7 +223,7 @@ def beside_changelog(connector: ConnectorRecord) -> tuple[list[dict[str, Any]], 
 
 
 def work_lines(works: Iterable[JobProgress]) -> Iterator[str]:
-    """Format what is at work as lines of text."""
+    """Format the active jobs as lines of text."""
     yield from (f"  At work:    {work_text(work)}" for work in works)
 
 
@@ -237,7 +237,7 @@ def work_text(work: JobProgress) -> str:
 
 
 def target_lines(reports: Iterable[Mapping[str, Any]], trouble: str | None, most: int = 10) -> Iterator[str]:
-    """Format what was applied to the targets of a connector as lines of text.
+    """Format the results of applies to the targets of a connector as lines of text.
 
     :param most: tables of a target that are named, those with the most events in the last apply
     """
@@ -280,7 +280,7 @@ _LETTERS = {"r": "read", "c": "created", "u": "updated", "d": "deleted", "t": "t
 
 
 def table_text(table: Mapping[str, Any]) -> str:
-    """Format what an apply did to one table.
+    """Format the work of an apply on one table.
 
     :func:`airflow_provider_cdc.changelog.reports.apply_report_store.merge_by_table` gives it.
 
@@ -297,7 +297,7 @@ def table_text(table: Mapping[str, Any]) -> str:
 
 
 def written_text(table: Mapping[str, Any]) -> str:
-    """Format what was written to a table, as far as it is known."""
+    """Format the writes to a table, as far as they are known."""
     rows, gone, files = (table.get(name) for name in ("rows_written", "rows_deleted", "files_written"))
     parts = [] if rows is None else [f"{rows:,} rows written"]
     parts += [f"{gone:,} rows deleted"] if gone else []
