@@ -96,7 +96,7 @@ class DatabaseTargetConfig(Configuration):
     }
 
     name: str = Field("", alias="name", max_length=100)
-    """Tells several sinks of one connector apart that write to one database: each has markers of its own."""
+    """Distinguishes several sinks of one connector that write to one database: each has separate markers."""
     insert_mode: InsertMode = Field(InsertMode.INSERT, alias="insert.mode")
     delete_enabled: bool = Field(default=False, alias="delete.enabled")
     truncate_enabled: bool = Field(default=False, alias="truncate.enabled")

@@ -29,7 +29,7 @@ from airflow_provider_cdc.targets.database.schema.topic_filter import is_topic_s
 log = logging.getLogger(__name__)
 
 WHY = "the table is being rebuilt from the change log"
-"""What the marker says of a table meanwhile."""
+"""Text of the marker of a table meanwhile."""
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class RebuildDatabase:
         problem = ""
         try:
             self._sink.apply()
-        except TargetError:  # of others their own apply tells
+        except TargetError:  # other tables are reported by their own apply
             if not self._sink.done.failed:
                 raise
             failed = {topic: why for topic, why in self._sink.done.failed.items() if topic in after}
@@ -174,7 +174,7 @@ class RebuildDatabase:
         return entry.emptied - 1
 
     def _hold_back(self, after: Mapping[str, int]) -> None:
-        """Have the batches kept that are needed, before it is begun."""
+        """Make sure that the needed batches are kept, before the rebuild begins."""
         reports = ApplyReports(self._changelog.storage, self._connector)
         report = reports.register_target(TARGET, self._sink.done.place)
         stands = dict(report["stands"])

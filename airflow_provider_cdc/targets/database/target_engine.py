@@ -52,7 +52,7 @@ def open_engine(config: DatabaseTargetConfig) -> sa.Engine:
 
 
 def _driver_of(name: str) -> str:
-    """Return the driver's name for a database, if none is said."""
+    """Return the driver's name for a database, if none is given."""
     if name == "mssql":
         there = [driver for driver in ("pyodbc", "pymssql") if importlib.util.find_spec(driver) is not None]
         return f"mssql+{(*there, 'pyodbc')[0]}"

@@ -16,7 +16,7 @@ class DatabaseApplyResult:
 
     :param place: of the tables, see :func:`~airflow_provider_cdc.targets.database.target_engine.place_of`
     :param batch: that all tables have now, but those that are behind
-    :param tables: topic → what was done to its table, as reports have it
+    :param tables: topic → the work on its table, as reports have it
     :param failed: topic → why its table stays behind
     :param behind: topic → the last batch of its table
     """
@@ -41,7 +41,7 @@ class DatabaseApplyResult:
         }  # fmt: skip
 
     def merge_result(self, later: DatabaseApplyResult) -> None:
-        """Add the result of what was done next."""
+        """Add the result of the next work."""
         for topic, table in later.tables.items():
             self.tables[topic] = merge_steps(self.tables[topic], table) if topic in self.tables else table
         self.batch = later.batch or self.batch  # 0 if it has not come to an end
@@ -49,7 +49,7 @@ class DatabaseApplyResult:
         self.seconds = round(self.seconds + later.seconds, 3)
 
     def record_table(self, pending: PendingBatches, table: str, began: float, committed_ms: int) -> None:
-        """Add what was done to one table.
+        """Add the work on one table.
 
         :param committed_ms: when the newest of its events was committed at the source, in ms since 1970; 0 if that is not known
         """

@@ -61,7 +61,7 @@ class DatabaseApply(LaggingTableWriter):
         42
 
     :param engine: of the target database
-    :param noted: what reports say besides, for those who come to the database later; nothing secret
+    :param noted: further contents of reports, for later access to the database; nothing secret
     :ivar done: since it was taken last, also if that has failed in the end
     :raises TargetUnavailable: the database cannot be reached
     """
@@ -78,7 +78,7 @@ class DatabaseApply(LaggingTableWriter):
         self._noted = dict(noted or {})
         self.done = DatabaseApplyResult(place_of(engine, config))
         try:
-            with engine.connect() as connection:  # only then is it known what it is
+            with engine.connect() as connection:  # the engine knows its database only after that
                 dialect = dialect_of(engine, config.effective_time_zone)
                 dialect.detect_features(connection)
         except sa.exc.DBAPIError as e:  # of Oracle and Db2, a wrong password is no OperationalError
@@ -168,7 +168,7 @@ class DatabaseApply(LaggingTableWriter):
         return taken
 
     def _report(self, before: dict[str, Any], done: DatabaseApplyResult) -> None:
-        """Say what the tables have now: nothing is removed from the change log that they need."""
+        """Report the batches of the tables: the change log keeps the batches that they need."""
         stands = dict(before.get("stands", {}))
         for topic, table in done.tables.items():
             stands[topic] = {"location": table["location"], "batch": table["last_batch"], "stamp": ""}
@@ -208,7 +208,7 @@ class DatabaseApply(LaggingTableWriter):
     def set_back(self, topic: str, schema: TableSchema, batch: int, why: str) -> None:
         """Empty the table of a topic, and have it begin after a batch: it is behind the others then, and :meth:`apply` brings it up to them.
 
-        :param why: what the marker says of it meanwhile
+        :param why: text of the marker meanwhile
         :raises TargetError: the change log ends before a batch that the tables have
         """
         pending = PendingBatches(topic, first=batch, last=batch, position={}, schemas={schema.version: schema})
@@ -280,7 +280,7 @@ class DatabaseApply(LaggingTableWriter):
                 log.info("Another run applies the batches of %s, too: reading the markers again.", self._connector)
 
     def _with_later(self, beginnings: StartBatches, done: DatabaseApplyResult) -> None:
-        """Try the tables again that lack documents, or have failed before batches with more of them: what they lack may be there."""
+        """Try the tables again that lack documents, or have failed before batches with more of them: the missing documents may be there."""
         if again := self._lost | self._retry:
             now = self._retried(self._markers.read)
             behind = {topic: batch for topic, batch in now.behind.items() if topic in again and batch < now.batch}
@@ -351,7 +351,7 @@ class DatabaseApply(LaggingTableWriter):
 
         def once(connection: sa.Connection) -> dict[str, str]:
             now = self._markers.lock_and_read(connection)
-            if not markers.as_far_as(now):  # what is not behind was prepared, and staged
+            if not markers.as_far_as(now):  # tables that are not behind were prepared, and staged
                 raise MarkersChanged
             failed = dict[str, str]()
             for topic, pending in (pendings := self._in_order(connection, self._pending(group, now.behind))):
@@ -411,7 +411,7 @@ class DatabaseApply(LaggingTableWriter):
                     f"The rows of {pending.topic} cannot be deleted last; each table is written separately: {e.orig}"
                 ) from e
             except CdcError:
-                continue  # its turn has told it
+                continue  # its turn has reported it
 
     def _failed(self, done: DatabaseApplyResult) -> TargetError:
         lines = [f"{topic}: {why}" for topic, why in sorted(done.failed.items())]

@@ -68,7 +68,7 @@ class ErrorsTable:
 
 
 def _row(rows: pa.Table) -> str:
-    """Format the row of a step, with long values cut if it is long: the table has to take what others did not."""
+    """Format the row of a step, with long values cut if it is long: this table has to accept values that others have rejected."""
     values = {name: _value(rows[name].slice(0, 1)) for name in rows.column_names if rows.num_rows}
     whole = json.dumps(values, default=_text, ensure_ascii=False)
     if len(whole.encode()) <= _LONGEST:

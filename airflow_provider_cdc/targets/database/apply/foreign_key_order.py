@@ -1,4 +1,4 @@
-"""Tables of databases that look at foreign keys after each statement: what others refer to is written first, and goes last."""
+"""Order of tables in databases that check foreign keys after each statement: rows that others refer to are written first, and deleted last."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class DeferredDeletes:
         self._dialect, self._keys, self._at_once = dialect, dict[str, pa.Table](), set[str]()
 
     def restart_table(self, topic: str, *, at_once: bool = False) -> None:
-        """Forget what waits of a table, which is written once more, or not at all.
+        """Discard the waiting rows of a table, which is written again, or not at all.
 
         :param at_once: its deletes do not wait: a value that is unique may go from a row that goes to another one
         """
@@ -61,7 +61,7 @@ class DeferredDeletes:
         return step
 
     def delete_deferred_rows(self, connection: sa.Connection, table: DatabaseTargetTable) -> None:
-        """Delete what has waited."""
+        """Delete the rows that have waited."""
         if (keys := self._keys.pop(table.topic, None)) is not None and keys.num_rows:
             self._dialect.delete(connection, table, keys)
 
@@ -83,7 +83,7 @@ def find_table_references(
     *,
     at_once: bool = False,
 ) -> dict[str, set[str]]:
-    """Topic → topics whose tables its own refers to, by foreign keys that are looked at after each statement.
+    """Return topic → topics whose tables its own refers to, by foreign keys that are checked after each statement.
 
     :param at_once: as of :meth:`TargetDialect.defer_constraints`
     """
@@ -116,7 +116,7 @@ def _names(
         try:
             name = build_table(pending).name
         except CdcError:
-            continue  # it is told when its turn comes
+            continue  # reported when its turn comes
         topics_by_name[name.schema or schema, name.table] = topic
     return topics_by_name
 
@@ -141,6 +141,6 @@ def parents_first(topics: Iterable[str], refers: Mapping[str, set[str]]) -> list
 
 
 def sort_parents_first(topics: Topics, refers: Mapping[str, set[str]]) -> list[Any]:
-    """Sort topics as :func:`parents_first`, with what is pending."""
+    """Sort topics as :func:`parents_first`, with their pending batches."""
     pending = dict(topics)
     return [(topic, pending[topic]) for topic in parents_first(pending, refers)]

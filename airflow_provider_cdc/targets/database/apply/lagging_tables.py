@@ -104,7 +104,7 @@ class LaggingTableWriter(TableWriter, abc.ABC):
         """Let a table continue with the others.
 
         :param batch: at which it is
-        :param of: the batch of the others; wherever they are if nothing is said
+        :param of: the batch of the others; their present one by default
         :raises Overtaken: another run has moved it, or the others
         """
 
@@ -170,7 +170,7 @@ class LaggingTableWriter(TableWriter, abc.ABC):
     def _looked_at(self, once: Callable[[sa.Connection], Any]) -> Any:
         """Run a transaction, and run it again with immediate constraint checks if a constraint refuses it when it ends.
 
-        The second try looks at constraints with each statement, by which it is known whose rows they refuse.
+        The second try checks constraints with each statement, which shows whose rows they reject.
         """
         try:
             return self._retried(once)

@@ -90,7 +90,7 @@ class StartBatches:
 def refuse_another(changelog: ChangeLog, connector: str, markers: DatabaseMarkers, where: str, forgetting: str) -> str:
     """Make sure that the change log is the one of the tables, and not behind them.
 
-    What it has, or will have, under the numbers of their batches would never come into them. It costs one request, if no table is behind and the batch is kept.
+    Batches that it has, or will have, under their numbers would never be applied to them. It costs one request, if no table is behind and the batch is kept.
 
     :param where: the tables are
     :param forgetting: the statement that deletes the markers
@@ -127,7 +127,7 @@ def refuse_another(changelog: ChangeLog, connector: str, markers: DatabaseMarker
 def _of_another(
     changelog: ChangeLog, connector: str, markers: DatabaseMarkers, newest: Manifest | None, identity: str
 ) -> str:
-    """Why batches of the markers are not those of the change log; empty if nothing says so.
+    """Return why batches of the markers are not those of the change log; empty if nothing shows that.
 
     :param newest: manifest of the last of these batches, if it is kept
     :param identity: of the change log

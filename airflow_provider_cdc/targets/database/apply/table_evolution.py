@@ -58,9 +58,9 @@ def bring_up(
     change: KeyChange,
     earlier: EarlierBatches,
 ) -> ExistingTable:
-    """Have the table there with all the columns that rows have, and with their key, if it has one that they had before.
+    """Make sure that the table exists with all the columns that rows have, and with their key, if it has one that they had before.
 
-    :param earlier: what the table has got of earlier batches; it is asked only if something is missing
+    :param earlier: the earlier batches of the table; they are read only if something is missing
     :return: the table as it is then
     :raises TargetError: ``schema.evolution=none``, and it lacks something; a new column has to have values that are not known; the table takes keys as
         equal that are not; it cannot get the key; or the table or columns were removed by hand, with values that do not come again
@@ -137,7 +137,7 @@ def brought_up(dialect: TargetDialect, connection: sa.Connection, table: Databas
 
 
 def _create_or_inspect(dialect: TargetDialect, connection: sa.Connection, table: DatabaseTargetTable) -> ExistingTable:
-    """Inspect the table that has just been made: by this run, or by another one that was faster."""
+    """Create a table, and inspect it; another run may have created it first."""
     savepoint = connection.begin_nested() if dialect.DDL_IN_TRANSACTION else None
     try:
         dialect.create_table(connection, table)
@@ -248,7 +248,7 @@ def _with_key(
     config: DatabaseTargetConfig,
     connector: str,
 ) -> ExistingTable:
-    """Give a table the key that the source's has got; the table then.
+    """Give a table the new key of the source's table, and return the table.
 
     :raises TargetError: it cannot get it, or ``schema.evolution=none``
     """
@@ -306,9 +306,9 @@ def _add(
     *,
     emptied: bool = False,
 ) -> None:
-    """Add columns. Rows that are there get in them what the source's rows have got, unless that is done later (:func:`fills_later`).
+    """Add columns. Existing rows get the values of the source's rows in them, unless that is done later (:func:`fills_later`).
 
-    :param emptied: whether the table is emptied where what is pending says so
+    :param emptied: whether the table is emptied where the pending batches empty it
     """
     origins = trace_columns(pending, base_version(pending))
     fills = {field.name: _fill(origins.get(field.column.name, ColumnLineage(field.column.name))) for field in lacking}
@@ -324,7 +324,7 @@ def _add(
     later = {field.name for field in table.fields if fills_later(dialect, field, config)}
     for field in lacking:
         fill = fills[field.name]
-        # a column that must have a value gets it before that is asked of it
+        # a column that must have a value gets it before the constraint
         late = field.is_required and not dialect.default_of(field)
         for statement in dialect.build_add_columns(table, [field.nullable_copy if late else field]):
             _alter(dialect, connection, statement, table, field, late=late)
@@ -454,7 +454,7 @@ def _refuse_other(
 ) -> None:
     """Reject a type change that would alter values in a database that changes no columns.
 
-    :raises TargetError: a database that changes no columns would make other values of what a column has now
+    :raises TargetError: a database that changes no columns would change the values of a column
     """
     for field in table.fields:
         column = there.columns.get(field.name)
@@ -486,7 +486,7 @@ def _add_digits(
 
 
 def _type(dialect: TargetDialect, column: ExistingColumn, field: DatabaseColumn) -> str:
-    """Return the type that a column has; of one whose type SQLAlchemy does not know, the one that we give it."""
+    """Return the type of a column; if SQLAlchemy does not know it, the type that the sink gives it."""
     return column.type or dialect.type_of(kind_of(field.column), key=field.key)
 
 

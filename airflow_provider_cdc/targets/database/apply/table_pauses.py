@@ -43,7 +43,7 @@ class TablePauses:
         self._waiting = {topic for topic, (retry, _) in self._pauses.items() if retry.due > now}
 
     def find_skip_reason(self, topic: str) -> str:
-        """Why a table has failed that is not tried in this round; empty if it is tried."""
+        """Return why a table that is not tried in this round has failed; empty if it is tried."""
         return self._pauses[topic][1] if topic in self._waiting else ""
 
     def finish_round(self, failed: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Writes to one table of a database within a transaction: its DDL, and the rows of what is pending."""
+"""Writes to one table of a database within a transaction: its DDL, and the rows of pending batches."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ log = logging.getLogger(__name__)
 _CLAIMED = 5
 """How often tables are claimed, if other runs do the same."""
 Alone = Callable[[Callable[[sa.Connection], None]], None]
-"""Does something in a transaction of its own, in which the marker is held and is where it was when the run began with these batches."""
+"""Does something in a separate transaction, in which the marker is held and is where it was when the run began with these batches."""
 
 
 class TableWriter:
-    """Brings single tables up to what is pending of them; which, and in which transaction, is up to :class:`~airflow_provider_cdc.targets.database.apply.database_apply.DatabaseApply`.
+    """Applies pending batches to single tables; which, and in which transaction, is decided by :class:`~airflow_provider_cdc.targets.database.apply.database_apply.DatabaseApply`.
 
     :param errors: where rows are kept that the database refuses
     """
@@ -89,10 +89,10 @@ class TableWriter:
         self._gives_up = False
         """Whether a lock timeout stops the table. If not, the transaction is retried."""
         self._at_once = False
-        """Whether constraints are looked at with each statement that the database could look at when the transaction ends."""
+        """Whether deferrable constraints are checked with each statement, not at the end of the transaction."""
 
     def fold_name(self, name: str) -> str:
-        """Return what the database makes of a name without quotes."""
+        """Return the form that the database gives to a name without quotes."""
         return name if self._config.quote_identifiers else self._dialect.fold_name(name)
 
     def _prepare(self, tables: Sequence[PendingBatches], alone: Alone) -> dict[str, str]:
@@ -125,7 +125,7 @@ class TableWriter:
             except sa.exc.DBAPIError as e:
                 if len(parts) > 1 or not self._dialect.is_transient(e):
                     raise
-                # what is missing is found in the transaction
+                # missing parts are found in the transaction
                 log.warning("The batches could not be applied to the table of %s: %s", pending.topic, e)
             if part is not parts[-1]:
                 alone(lambda connection, part=part: self._either_way(connection, [part]))  # type: ignore[misc]
@@ -136,7 +136,7 @@ class TableWriter:
     def _bring_up(
         self, connection: sa.Connection, part: KeyedPart, last: KeyedPart
     ) -> tuple[ExistingTable, frozenset[str]]:
-        """Have the table there for a part; also the columns that it had before, if the part has changes."""
+        """Make sure that the table exists for a part; also return the columns that it had before, if the part has changes."""
         table = self._target_table(part.pending)
         former = {frozenset(map(self.fold_name, key)) for key in part.former}
         there = self._dialect.inspect_table(connection, table) if part.pending.changes else None
@@ -187,7 +187,7 @@ class TableWriter:
             try:
                 name = table_of(topic, pending.schema, self._config, self._dialect).name
             except CdcError:
-                continue  # it is told when its turn comes
+                continue  # reported when its turn comes
             claim = self._claim_of(topic, name, pending.schema.id.full_name)
             if self._claims.is_claimed(claim):
                 continue
@@ -233,7 +233,7 @@ class TableWriter:
         self._dialect.delete_all_rows(connection, table)
 
     def _table(self, connection: sa.Connection, topic: str, pending: PendingBatches) -> str:
-        """Apply what is pending to one table; why it could not be done, or nothing."""
+        """Apply pending batches to one table; return why it could not be done, or nothing."""
 
         def written() -> None:
             self._dialect.limit_waiting(connection)
@@ -243,7 +243,7 @@ class TableWriter:
         return self._isolated(topic, written) if pending.files or pending.changes else ""
 
     def _isolated(self, topic: str, action: Callable[..., None], *arguments: Any) -> str:
-        """Do something with one table; why it could not be done, or nothing. Only what concerns all of them is raised."""
+        """Do something with one table; return why it could not be done, or nothing. Only errors that concern all tables are raised."""
         self._at_work = topic
         try:
             action(*arguments)
@@ -256,7 +256,9 @@ class TableWriter:
         except DocumentsLost as e:
             self._lost.add(topic)
             return str(e)
-        except CdcError as e:  # the configuration does not fit this table, or a file of it is damaged; the others go on
+        except (
+            CdcError
+        ) as e:  # the configuration does not fit this table, or a file of it is damaged; the others continue
             return str(e)
         except Exception as e:
             log.exception("The changes of %s cannot be converted to rows.", topic)
@@ -268,9 +270,9 @@ class TableWriter:
         return self._gives_up and self._dialect.is_lock_timeout(error)
 
     def _either_way(self, connection: sa.Connection, parts: Sequence[KeyedPart]) -> None:
-        """Apply parts of what is pending to one table.
+        """Apply parts of pending batches to one table.
 
-        What the database refuses in arrays is done again one event after the other: a value that is unique may go from one row to another.
+        Arrays that the database rejects are written again one event after the other: a value that is unique may go from one row to another.
         """
         try:
             self._saved(connection, parts, each=False)
@@ -288,7 +290,7 @@ class TableWriter:
         return not isinstance(error, (CdcError, MarkersChanged, OSError, MemoryError))
 
     def _saved(self, connection: sa.Connection, parts: Sequence[KeyedPart], *, each: bool) -> None:
-        """Apply parts of what is pending to one table; if that fails, what other tables have got in the transaction stays."""
+        """Apply parts of pending batches to one table; if that fails, changes of other tables in the transaction stay."""
         if self._held is not None:
             self._held.restart_table(parts[0].pending.topic, at_once=each or len(parts) > 1)
         savepoint = connection.begin_nested()
@@ -316,7 +318,7 @@ class TableWriter:
     def _update_existing_rows(
         self, connection: sa.Connection, table: DatabaseTargetTable, part: KeyedPart, had: frozenset[str]
     ) -> None:
-        """Give rows that are there what the source's rows have in columns that were made again, or renamed.
+        """Give existing rows the values of the source's rows in columns that were made again, or renamed.
 
         :raises TargetError: the database refuses it; rows are found by these columns, or are those of another topic, too; or it might be done twice
         """
@@ -488,7 +490,7 @@ class TableWriter:
             return action(connection)
 
     def _retried(self, action: Any) -> Any:
-        """Run a transaction, and retry it after what passes: deadlocks, lost connections."""
+        """Run a transaction, and retry it after transient errors: deadlocks, lost connections."""
         soon = self._gives_up
         for attempt in range(self._config.flush_max_retries + 1):
             self._gives_up = soon or attempt == self._config.flush_max_retries

@@ -22,7 +22,7 @@ DIALECTS = {
 
 
 def dialect_of(engine: sa.Engine, zone: str = "UTC") -> TargetDialect:
-    """Return the dialect of a database that has been asked what it is.
+    """Return the dialect of a database that the engine has connected to.
 
     :param zone: as of :class:`~airflow_provider_cdc.targets.database.dialects.target_dialect.TargetDialect`
     :raises ConfigError: there is none for it

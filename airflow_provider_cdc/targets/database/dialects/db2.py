@@ -113,7 +113,7 @@ class Db2(MergeDialect):
         statement = f"ALTER TABLE {full} {' '.join(f'{column} {change}' for change in changes)}"
         if nullable == there.nullable and there.type.startswith("VARCHAR(") and type_.startswith("VARCHAR("):
             return statement
-        # after any other change nobody writes into the table until it is reorganized, which takes as long as it is large
+        # after any other change no one writes into the table until it is reorganized, which takes as long as it is large
         reorganized = "CALL SYSPROC.ADMIN_CMD('REORG TABLE {}')".format(full.replace("'", "''"))
         raise self.by_hand(
             table, there, type_ if not nullable else f"{type_} with NULL allowed", [statement, reorganized]
@@ -155,7 +155,7 @@ class Db2(MergeDialect):
 
     def build_exact_column(self, column: str, type_: str) -> str:
         digits = re.fullmatch(r"TIMESTAMP\((\d+)\)", type_)
-        # the driver cuts off what is less than microseconds
+        # the driver cuts off digits beyond microseconds
         return f"CAST({column} AS VARCHAR(32))" if digits and int(digits[1]) > _DRIVER_DIGITS else column
 
     # -- rows ---------------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ class Db2(MergeDialect):
 
 
 def _message(error: sa.exc.DBAPIError) -> str:
-    """Return what the driver says of an error.
+    """Return the driver's text of an error.
 
     Where it forgets that a call has failed, as a commit on a lost connection, Python says so: its words are those of the cause.
     """

@@ -33,7 +33,7 @@ class Db2TypeCompiler(compiler.GenericTypeCompiler):
 
 
 class Db2SqlCompiler(compiler.SQLCompiler):
-    """Savepoints have to say what becomes of cursors."""
+    """Savepoints have to specify the handling of cursors."""
 
     def visit_savepoint(self, savepoint_stmt: Any, **kw: Any) -> str:
         preparer: Any = self.preparer
@@ -41,7 +41,7 @@ class Db2SqlCompiler(compiler.SQLCompiler):
 
 
 class Db2Engine(default.DefaultDialect):
-    """``db2://user:password@host:50000/SAMPLE?Authentication=SERVER_ENCRYPT``; what stands behind the question mark are words of IBM's connection strings."""
+    """``db2://user:password@host:50000/SAMPLE?Authentication=SERVER_ENCRYPT``; the part behind the question mark has keywords of IBM's connection strings."""
 
     name = "db2"
     driver = "ibm_db"
@@ -119,7 +119,7 @@ def _driver(connection: sa.Connection) -> Any:
 def _password_value(password: str) -> str:
     """Format a password for a connection string.
 
-    IBM's driver takes what is before the semicolon, without blanks at the ends; it knows no quotes, and no other way to pass a password
+    IBM's driver takes the part before the semicolon, without blanks at the ends; it knows no quotes, and no other way to pass a password
     ("Password rules for drivers and CLPPlus").
 
     :raises ConfigError: the string cannot hold it

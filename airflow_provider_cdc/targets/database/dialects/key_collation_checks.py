@@ -62,7 +62,7 @@ def refuse_merging(
 ) -> None:
     """Refuse a table that would merge rows.
 
-    :param there: column, its collation, and what it is to be
+    :param there: column, its collation, and its required definition
     :param rebuild: the command that builds the table again
     :param equal: which values it may take as equal, for people
     :param alter: how a column is changed, with ``{column}``

@@ -46,16 +46,16 @@ _QUOTED = frozenset(
 )  # fmt: skip
 _NUMBERS = frozenset({"TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"})
 _STATEMENT = 1 << 20
-"""Characters of a statement; a server takes 16 MB at least, if nobody has said otherwise."""
+"""Characters of a statement; a server takes 16 MB at least, unless it is configured otherwise."""
 _MOST_DIGITS, _MOST_SCALE = 65, 30
 _BITS, _SIGNS = 64, 3
 _KEY_LENGTH, _VARCHAR = 255, 16_000
 _ROW_BYTES = 60_000
-"""What columns of a row may have together, without those that are kept apart from it, as long texts are."""
+"""Bytes that the columns of a row may have together, without those that are stored apart from it, as long texts are."""
 _SESSION = "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION"
-"""Values that a column cannot have are errors, 0 is a value of any column, and a backslash is what it is in our texts, whatever the server is set to."""
+"""Values that a column cannot have are errors, 0 is a value of any column, and a backslash has the meaning that our texts give it, whatever the server is set to."""
 _KEY_BYTES, _OTHER_KEY = 3072, 16
-"""What the columns of a key may have together, and what one has at most that is neither text nor bytes, about."""
+"""Bytes that the columns of a key may have together, and about the most of one that is neither text nor bytes."""
 _BYTES_EACH = {"text": 4, "bytes": 1}
 _MADE = " ENGINE=InnoDB ROW_FORMAT=DYNAMIC"
 """Without it, the server's default may have no transactions, or shorter keys."""
@@ -164,7 +164,7 @@ class MariaDb(StagingDialect):
     def create_table(self, connection: sa.Connection, table: DatabaseTargetTable) -> None:
         """Make a table, also one whose longest rows a page has no room for.
 
-        In that case, texts and bytes are kept apart from the row; and if that is too long as well, the server is to look at the rows that come.
+        In that case, texts and bytes are kept apart from the row; and if that is too long as well, the server is to check each row.
         """
         try:
             execute_sql(connection, self.build_create_table(table))
@@ -245,7 +245,7 @@ class MariaDb(StagingDialect):
         return [*assignments, f"UPDATE {self.format_table_name(table.name)} t JOIN ({rows}) s ON {same} SET {sets}"]
 
     def key_change(self, connection: sa.Connection, table: DatabaseTargetTable, there: ExistingTable) -> list[str]:
-        """Build one statement for the change: what it cannot do, it does nothing of."""
+        """Build one statement for the change, which is made as a whole or not at all."""
         fields = self._fitting(table).key_columns
         changes = [f"MODIFY COLUMN {self.quote_name(f.name)} {self._key_type(f, there)} NOT NULL" for f in fields]
         key = self.format_column_list(field.name for field in fields)
@@ -326,7 +326,7 @@ class MariaDb(StagingDialect):
         return collation == self.key_collation or collation.endswith("_nopad_bin")
 
     def refers_to_itself(self, connection: sa.Connection, name: TargetTableName) -> bool:
-        return False  # foreign keys are not looked at in this session
+        return False  # foreign keys are not checked in this session
 
     def build_default(self, kind: ValueKind, text: str) -> str | None:
         if kind.name in ("json", "xml") or (kind.name in ("text", "bytes") and self._length(kind, key=False) is None):

@@ -156,7 +156,7 @@ class Oracle(MergeDialect):
         default = super().build_default(kind, text)
         if default is None or kind.name not in ("date", "time", "timestamp"):
             return default
-        # a plain text would mean what the session of whoever inserts says
+        # the meaning of a plain text would depend on the session that inserts
         return f"TO_DSINTERVAL('0 {text}')" if kind.name == "time" else f"{kind.name.upper()} {default}"
 
     def format_boolean(self, value: bool) -> str:

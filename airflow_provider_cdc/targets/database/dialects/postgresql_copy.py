@@ -61,7 +61,7 @@ Encoder = Callable[[pa.Array, ValueKind], CopyColumn | None]
 def encode_columns(columns: Sequence[tuple[pa.Array, ValueKind, int]]) -> list[CopyColumn] | None:
     """Values as they are sent; ``None`` if some of them need to be sent as texts.
 
-    :param columns: values, what they are, and the number of the type that the target has for them
+    :param columns: values, their kind, and the number of the target's type for them
     """
     encoded = list[CopyColumn]()
     for values, kind, type_ in columns:
@@ -74,7 +74,7 @@ def encode_columns(columns: Sequence[tuple[pa.Array, ValueKind, int]]) -> list[C
 
 
 def build_copy_blocks(cells: Sequence[CopyColumn], rows: int) -> Iterator[bytes]:
-    """Yield the whole of what COPY reads, in some pieces."""
+    """Yield the whole input of COPY, in some pieces."""
     size = sum(column.nbytes + 4 * rows for column in cells)
     step = max(1, rows * _BYTES // max(size, 1))
     yield HEAD
@@ -84,7 +84,7 @@ def build_copy_blocks(cells: Sequence[CopyColumn], rows: int) -> Iterator[bytes]
 
 
 def _tuples(cells: Sequence[CopyColumn], at: int, rows: int) -> bytes:
-    """Rows. What has the same length in all of them is written at once: numbers, and the lengths of what stands behind them."""
+    """Rows. Parts of equal length in all rows are written at once: numbers, and the lengths of the parts behind them."""
     parts, fields, arrays = list[pa.Array](), [("", ">i2")], [np.full(rows, len(cells), ">i2")]
 
     def block() -> None:
@@ -236,7 +236,7 @@ def _narrow(limbs: _Bytes, scale: int, before: int, after: int) -> _Bytes:
 def _wide(limbs: _Bytes, negative: _Bytes, shift: int, groups: int) -> _Bytes:
     """Digits of any numbers, by long division.
 
-    :param shift: by how many digits a number is longer than what it has
+    :param shift: by how many digits a number is to be longer
     """
     low = np.where(negative, ~limbs[:, 0] + np.uint64(1), limbs[:, 0])
     high = np.where(negative, ~limbs[:, 1] + (low == 0), limbs[:, 1])

@@ -50,7 +50,7 @@ def format_bits(values: pa.Array, length: int) -> pa.Array:
 
 
 _SRID = 0x20000000
-"""Flag in the type of a geometry: its reference system is told, too."""
+"""Flag in the type of a geometry: it has a reference system."""
 
 
 def encode_geometries(values: pa.Array) -> pa.Array:

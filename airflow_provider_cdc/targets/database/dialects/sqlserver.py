@@ -140,7 +140,7 @@ class SqlServer(MergeDialect):
     def build_change_column(
         self, table: DatabaseTargetTable, there: ExistingColumn, type_: str, *, nullable: bool
     ) -> str:
-        # what is not said here is lost: the collation becomes the database's, and NOT NULL goes
+        # properties that the statement omits are lost: the collation becomes the database's, and NOT NULL goes
         collation = re.search(r" COLLATE \S+", there.type)
         kept_collation = collation[0] if collation and "char" in type_ and collation[0] not in type_ else ""
         null = "NULL" if nullable else "NOT NULL"
@@ -186,7 +186,7 @@ class SqlServer(MergeDialect):
         return f"SELECT {columns} INTO {self.format_table_name(name)} {empty} UNION ALL SELECT {columns} {empty}"
 
     def build_exact_column(self, column: str, type_: str) -> str:
-        # the drivers cut off what is less than microseconds, and some know no offsets
+        # the drivers cut off digits beyond microseconds, and some know no offsets
         match type_.partition("(")[0].upper():
             case "DATETIME2" | "TIME":
                 return f"CONVERT(varchar(27), {column}, 121)"

@@ -1,4 +1,4 @@
-"""The dialect interface: what the sink needs of a database, in arrays and SQL."""
+"""The dialect interface: the operations that the sink needs of a database, in arrays and SQL."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class TargetDialect(abc.ABC):
     name: ClassVar[str]
     """As SQLAlchemy calls it."""
     LONGEST: ClassVar[int]
-    """What a name has at most, as :meth:`length_of` counts."""
+    """Greatest length of a name, as :meth:`length_of` counts."""
     SYSTEM_COLUMNS: ClassVar[frozenset[str]] = frozenset()
     """Columns that every table has already, as :meth:`same_column` has them."""
     DDL_IN_TRANSACTION: ClassVar[bool] = False
@@ -84,7 +84,7 @@ class TargetDialect(abc.ABC):
     CHANGES: ClassVar[bool] = True
     """Whether types of columns can be changed."""
     MOMENTS: ClassVar[bool] = True
-    """Whether there is a type for moments; otherwise they are told in a zone."""
+    """Whether there is a type for moments; otherwise they are written as times in a zone."""
     CHANGES_KEYS: ClassVar[bool] = True
     """Whether keys of tables are changed; otherwise people do it."""
     LATE_NOT_NULL: ClassVar[bool] = True
@@ -94,10 +94,10 @@ class TargetDialect(abc.ABC):
     AT_ONCE: ClassVar[tuple[str, ...]] = ()
     """The same for constraints that are not to wait for the end of the transaction; none if the database has no such constraints."""
     REFERENCES: ClassVar[str] = ""
-    """Query for foreign keys that are looked at after each statement: schema and name of a table that refers to another one, those of that, and the schema of names
+    """Query for foreign keys that are checked after each statement: schema and name of a table that refers to another one, those of that, and the schema of names
     without one."""
     UNLESS_DEFERRED: ClassVar[str] = ""
-    """Condition of that query that leaves out those that are looked at when the transaction ends."""
+    """Condition of that query that leaves out those that are checked when the transaction ends."""
     TRANSIENT: ClassVar[frozenset[str]] = frozenset()
     """Codes of errors after which the same transaction may succeed: deadlocks, locks that were waited for too long, servers that shut down."""
 
@@ -110,12 +110,12 @@ class TargetDialect(abc.ABC):
         self.zone, self.longest = zone, self.LONGEST
 
     def detect_features(self, connection: sa.Connection) -> None:  # noqa: B027 - most databases have nothing of the kind
-        """See what the database has beyond what all of its kind have: types of extensions."""
+        """Detect features that not all databases of the kind have: types of extensions."""
 
     # -- names --------------------------------------------------------------------------------------------------------
 
     def fold_name(self, name: str) -> str:
-        """Return what the database makes of a name without quotes."""
+        """Return the form that the database gives to a name without quotes."""
         return name
 
     def length_of(self, name: str) -> int:
@@ -204,7 +204,7 @@ class TargetDialect(abc.ABC):
         return None
 
     def changes_key(self, connection: sa.Connection, table: DatabaseTargetTable) -> bool:
-        """Check whether the key of a table is changed without a loss of what people have made."""
+        """Check whether the key of a table is changed without a loss of changes that people have made."""
         return self.CHANGES_KEYS
 
     def key_change(self, connection: sa.Connection, table: DatabaseTargetTable, there: ExistingTable) -> list[str]:
@@ -323,7 +323,7 @@ class TargetDialect(abc.ABC):
         return None if there is None else there.called_as(table, self.same_column)
 
     def refers_to_itself(self, connection: sa.Connection, name: TargetTableName) -> bool:
-        """Check whether rows of a table may refer to others of it by a foreign key that is looked at before the transaction ends.
+        """Check whether rows of a table may refer to others of it by a foreign key that is checked before the transaction ends.
 
         Then they are written in their order.
         """
@@ -387,7 +387,7 @@ class TargetDialect(abc.ABC):
     def defer_constraints(self, connection: sa.Connection, at_once: bool = False) -> None:
         """Have foreign keys checked at the end of the transaction, or not at all, as far as the database can do that: tables are written one after the other.
 
-        :param at_once: check them, and what else is deferred, with each statement, so that the table is known that breaks one
+        :param at_once: check them, and other deferred constraints, with each statement, so that the table is known that breaks one
         """
         for statement in self.AT_ONCE if at_once else self.DEFER:
             execute_sql(connection, statement)
@@ -407,7 +407,7 @@ class TargetDialect(abc.ABC):
     """Isolation level of a transaction that sees one state of the database all the time; ``None``: every transaction does."""
 
     def not_comparable(self, connection: sa.Connection, rebuild: str) -> tuple[str, str] | None:
-        """Why tables of this database cannot be compared, and what has to be done for that; ``None`` if they can.
+        """Return why tables of this database cannot be compared, and the remedy; ``None`` if they can.
 
         :param rebuild: the command that builds tables again
         """
@@ -464,7 +464,7 @@ def execute_sql(connection: sa.Connection, statement: str | bytes) -> None:
 
 
 def wrap_driver_error(connection: sa.Connection, statement: str, error: Any) -> Any:
-    """Wrap an error of the driver as SQLAlchemy raises it, of what does not pass through SQLAlchemy."""
+    """Wrap an error of the driver as SQLAlchemy raises it, for calls that do not pass through SQLAlchemy."""
     base = connection.dialect.loaded_dbapi.Error
     lost = connection.dialect.is_disconnect(error, connection.connection, None)
     return sa.exc.DBAPIError.instance(

@@ -14,7 +14,7 @@ from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig, I
 class EarlierBatches:
     """The batches before some pending ones. The change log is read when a property is first read.
 
-    :param parts: of what is pending, the first one included
+    :param parts: of the pending batches, the first one included
     :param written: topics whose tables an apply has written
     """
 

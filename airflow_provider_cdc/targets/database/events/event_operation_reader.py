@@ -1,6 +1,6 @@
 """Events as steps for a table: rows that are written, keys that go, and the moment at which all rows go.
 
-A row group at a time, so that memory stays small however long a transaction is. Within one, what comes later wins: of each key only the last event is a step, unless
+A row group at a time, so that memory stays small however long a transaction is. Within one, later events win: of each key only the last event is a step, unless
 single events matter (``insert.mode=insert``) or leave values out, which the table keeps then.
 """
 
@@ -54,9 +54,9 @@ def read_operations(
     """Yield the steps that pending batches mean for a table.
 
     :param each: a step for each event, as the source has made them
-    :param completed: puts documents in the place of what has changed of them
+    :param completed: puts documents in the place of partial updates
     :param committed: gets, for each file, the time at which the newest of its events was committed at the source, in ms since 1970; 0 if that is not known
-    :raises ChangeLogDamaged: a file is not what its manifest says
+    :raises ChangeLogDamaged: a file differs from its manifest
     :raises TargetError: a change cannot be made in the table
     """
     after = 0
@@ -128,7 +128,7 @@ def has_crossing_moves(pending: PendingBatches, after: int = 0) -> bool:
 def _crossed(event: TableEvents, table: DatabaseTargetTable) -> TargetError:
     """Build the error for rows that have moved over each other.
 
-    By the time at which one gets its key, what it had under the one before is deleted.
+    By the time at which one gets its key, its row under the previous key is deleted.
     """
     assert event.left_out is not None
     lacking = str(event.left_out[0]).replace("\0", ", ")
@@ -196,7 +196,7 @@ def _between(events: TableEvents, table: DatabaseTargetTable, config: DatabaseTa
 
 
 def _one_each(events: TableEvents, key: list[str], *, new: bool = False) -> Iterator[TableOperation]:
-    """Yield the steps of events that have different keys: first what goes, so that what was unique to it may come again.
+    """Yield the steps of events that have different keys: deletes first, so that their unique values may come again.
 
     :param new: as of :class:`TableOperation`
     """

@@ -28,7 +28,7 @@ from airflow_provider_cdc.targets.database.schema.target_table import (
 )
 
 WHOLE_GROUP = 65_536
-"""Events that are looked at together, at most."""
+"""Most events that are processed together."""
 BEFORE = "before"
 """The document before an event."""
 _TRIED = 2000
@@ -44,7 +44,7 @@ class TableEvents:
     :param previous: keys before, by the names of :data:`PREVIOUS`, where events change a key and leave values out: these are in the row that had the key before
     :param moves: which ones do
     :param unfit: for each event, the column with a value that is none of the type which the source has given the column since; empty if there is none
-    :param partial: where updates may say what has changed of a document instead of the document: :data:`BEFORE`, and the event columns of the schema
+    :param partial: where updates may have the changes of a document instead of the document: :data:`BEFORE`, and the event columns of the schema
     """
 
     op: npt.NDArray[np.object_]
@@ -105,7 +105,7 @@ def events_after(
 
     :param after: the number of the last one that is left out
     :param committed: as of :func:`read_file_events`
-    :raises ChangeLogDamaged: a file is not what its manifest says
+    :raises ChangeLogDamaged: a file differs from its manifest
     """
     for file in files_of(pending):
         if file.last_seq <= after:
@@ -133,8 +133,8 @@ def read_file_events(
     :param share: which one of its shares is read
     :param of: how many shares it has; each has some of its row groups
     :param groups: its row groups that are read, instead of those of a share
-    :param only_keys: nothing is read but what the keys need, which are all columns that the table has
-    :param most: events that come together; :data:`WHOLE_GROUP` if nothing is said
+    :param only_keys: only the columns of keys are read, and the table has only these
+    :param most: events that come together; :data:`WHOLE_GROUP` by default
     :param committed: gets the time at which the newest of the file's events was committed, in ms since 1970
     """
     with changelog.open_file(connector, file) as opened:
@@ -157,9 +157,9 @@ def read_file_events(
 def estimate_row_bytes(
     changelog: ChangeLog, connector: str, pending: PendingBatches, table: DatabaseTargetTable
 ) -> float:
-    """About how many bytes a row has as Arrow has it, by some of the rows of a topic's largest file.
+    """Estimate the bytes of a row in Arrow's form, by some of the rows of a topic's largest file.
 
-    :raises ChangeLogDamaged: the file is not what its manifest says
+    :raises ChangeLogDamaged: the file differs from its manifest
     """
     _, largest = max(pending.files, key=lambda entry: entry[1].rows)
     some = next(read_file_events(changelog, connector, largest, pending, table, most=_TRIED), None)
@@ -272,7 +272,7 @@ def unfit_value(table: DatabaseTargetTable, column: str, seq: int) -> TargetErro
 
 
 def _left_out(events: pa.Table, final: dict[str | None, str]) -> npt.NDArray[np.object_]:
-    """For each event, the columns of the target that it has no value of."""
+    """Return for each event the columns of the target that it has no value of."""
     if "unavailable" not in events.column_names:
         return np.full(events.num_rows, "", object)
     unavailable: Sequence[list[str] | None] = events["unavailable"].to_pylist()

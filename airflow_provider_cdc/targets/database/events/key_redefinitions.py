@@ -1,4 +1,4 @@
-"""Keys that the source changes: what is pending is parted there, and each part is applied by the key that its rows had."""
+"""Keys that the source changes: pending batches are split there, and each part is applied by the key that its rows had."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_provider_cdc.targets.database.schema.batch_common_types import with
 
 @dataclass(frozen=True, slots=True)
 class KeyedPart:
-    """A part of what is pending, whose rows have one key.
+    """A part of pending batches whose rows have one key.
 
     :param former: the keys of the parts before, by names of the source; a table that has one of them gets the key of this part
     :param since: version of the columns that rows in the table have before it
@@ -39,12 +39,12 @@ def changes_key(pending: PendingBatches, config: DatabaseTargetConfig) -> bool:
 
 
 def split_by_key_change(changelog: ChangeLog, pending: PendingBatches, config: DatabaseTargetConfig) -> list[KeyedPart]:
-    """Split what is pending where the key changes. What comes before the table was emptied is in none of the parts.
+    """Split pending batches where the key changes. Events from before the table was emptied are in none of the parts.
 
-    :raises ChangeLogDamaged: a file is not what its manifest says
+    :raises ChangeLogDamaged: a file differs from its manifest
     """
     keyed = changes_key(pending, config)
-    # rows from before may lack what a column must have now
+    # rows from before may lack the values that a column must have now
     emptied = _emptied(changelog, pending) if config.truncate_enabled and (keyed or pending.changes) else 0
     files = [entry for entry in pending.files if entry[1].last_seq > emptied]
     since = base_version(pending)
@@ -66,7 +66,7 @@ def split_by_key_change(changelog: ChangeLog, pending: PendingBatches, config: D
 
 
 def key_before(changelog: ChangeLog, connector: str, pending: PendingBatches) -> tuple[str, ...]:
-    """Return the key that a table had before what is pending, by its names now.
+    """Return the key that a table had before the pending batches, by its present names.
 
     It is empty if the change log does not have it any more, or nothing has changed.
     """
@@ -145,7 +145,7 @@ def _loosened(column: Column, then: TableSchema, back: Mapping[str, str]) -> Col
 def _emptied(changelog: ChangeLog, pending: PendingBatches) -> int:
     """Find the number of the last event before which no row is one of the table's; 0 if there is none.
 
-    :raises ChangeLogDamaged: a file is not what its manifest says
+    :raises ChangeLogDamaged: a file differs from its manifest
     """
     taken = pending.taken[0] if pending.taken is not None else 0
     for file in reversed(files_of(pending)):

@@ -1,7 +1,7 @@
 """Steps of many files at once: of each key of a window of events, only the last event is read and written.
 
 Keys are read first, which is little, and then the rows of those events that are the last of their key; a row that comes and goes within a window is never written. The
-steps are as large as the database likes them, however small the files are. Where it matters what happened in between, :mod:`.event_operation_reader` has those of each part.
+steps are as large as the database likes them, however small the files are. Where events in between matter, :mod:`.event_operation_reader` has those of each part.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NOT_KEYS = ("float", "double", "list", "struct", "null")
 
 
 def can_use_windows(pending: PendingBatches, table: DatabaseTargetTable, config: DatabaseTargetConfig) -> bool:
-    """Check whether nothing but the last event of each key matters, and there is more to look at than one part of a file."""
+    """Check whether nothing but the last event of each key matters, and there is more than one part of a file."""
     return (
         (len(pending.files) > 1 or pending.event_count > WHOLE_GROUP)
         and config.insert_mode is InsertMode.UPSERT
@@ -69,7 +69,7 @@ class _RowGroup:
 
 
 class EventWindows:
-    """The steps of pending batches that :func:`can_use_windows`. What else than the key has to be unique in the table must be nothing: rows are not written in their order.
+    """The steps of pending batches that :func:`can_use_windows`. The table must have no unique columns besides the key: rows are not written in their order.
 
     :param committed: as of :func:`~airflow_provider_cdc.targets.database.events.event_operation_reader.read_operations`
     """
@@ -91,7 +91,7 @@ class EventWindows:
     def read_operations(self) -> Iterator[TableOperation]:
         """Yield of each window first the deletes, then rows that change and new ones.
 
-        :raises ChangeLogDamaged: a file is not what its manifest says
+        :raises ChangeLogDamaged: a file differs from its manifest
         """
         window, events, size = list[_RowGroup](), 0, 0
         for part in self._parts():
@@ -119,7 +119,7 @@ class EventWindows:
                     yield _RowGroup(file, group, op, seq, keys, events if small else [])
 
     def _read(self, file: DataFile, group: int, *, only_keys: bool) -> Iterator[TableEvents]:
-        """Read the events of a row group that are to be looked at, some at a time."""
+        """Read the relevant events of a row group, some at a time."""
         table, arguments = self._only_keys if only_keys else self._table, (self._changelog, self._connector, file)
         for some in read_file_events(*arguments, self._pending, table, groups=[group], only_keys=only_keys):
             selected = some if self._deletes else some.select_events(some.op != "d")

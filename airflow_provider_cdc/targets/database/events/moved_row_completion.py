@@ -23,12 +23,12 @@ from airflow_provider_cdc.targets.database.events.partial_update_completion impo
 from airflow_provider_cdc.targets.database.schema.target_table import PREVIOUS, DatabaseTargetTable
 
 Values = Callable[[str, Sequence[Hashable]], dict[Hashable, Any]]
-"""What rows have in a column, by their keys, of those keys that there are."""
+"""Values of rows in a column, by their keys, for keys that exist."""
 
 
 @dataclass(slots=True)
 class LateMoves:
-    """Completes the events of one table, each before the next ones are read: what was written before is what it reads.
+    """Completes the events of one table, each before the next ones are read: it reads rows as they were written before.
 
     :param old_keys: of the rows that move late
     :param late: numbers of the events that give them their new keys
@@ -44,13 +44,13 @@ class LateMoves:
     _held: dict[Hashable, dict[str, Any]] = field(default_factory=dict)
 
     def __call__(self, events: Iterator[TableEvents]) -> Iterator[TableEvents]:
-        """Yield the same events; those that are late have all that is known of their rows."""
+        """Yield the same events; late ones have all known values of their rows."""
         for some in events:
             keys = _keys(some.rows, [column.name for column in self.table.key_columns])
             begin, touched, leaving = 0, set[Hashable](), set[Hashable]()
             for at, (key, op) in enumerate(zip(keys, some.op, strict=True)):
                 if op == "d" and key in self.old_keys:
-                    if key in touched:  # what it has by then is yet to be written
+                    if key in touched:  # its row is yet to be written
                         self._hold(leaving)
                         yield self._completed(some.select_events(np.arange(begin, at)))
                         begin, touched, leaving = at, set(), set()
@@ -60,7 +60,7 @@ class LateMoves:
             yield self._completed(some.select_events(np.arange(begin, len(some.op))))
 
     def _hold(self, keys: set[Hashable]) -> None:
-        """Read what rows have that go from their keys."""
+        """Read the values of rows that leave their keys."""
         for key in keys:
             self._held.pop(key, None)
         for column in self.columns:
@@ -97,7 +97,7 @@ def late_moves(
     config: DatabaseTargetConfig,
     values: Values,
 ) -> LateMoves | None:
-    """Find the late moves that are to be completed; ``None`` if nothing is, or what is left out are not texts."""
+    """Find the late moves that are to be completed; ``None`` if there are none, or the left out values are not texts."""
     sparse = any(file.sparse_columns for _, file in pending.files)
     if not (sparse and has_crossing_moves(pending)) or config.insert_mode is not InsertMode.UPSERT:
         return None

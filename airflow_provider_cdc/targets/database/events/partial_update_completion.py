@@ -1,4 +1,4 @@
-"""Documents instead of what has changed of them: partial updates are applied to what the table has, in the transaction that writes what becomes of it."""
+"""Documents instead of their changes: partial updates are applied to the documents of the table, in the transaction that writes the results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from airflow_provider_cdc.targets.database.events.event_reader import BEFORE, Ta
 from airflow_provider_cdc.targets.database.schema.target_table import DatabaseColumn, DatabaseTargetTable
 
 _AT_ONCE = 500
-"""Documents that are asked for together."""
+"""Documents that are queried together."""
 
 Present = Callable[[Sequence[Hashable]], dict[Hashable, str | None]]
 """The documents that there are of some keys."""
@@ -35,7 +35,7 @@ Present = Callable[[Sequence[Hashable]], dict[Hashable, str | None]]
 
 @dataclass(frozen=True, slots=True)
 class DocumentCompletion:
-    """Completes the events of one table, each before the next ones are read: what they are applied to is written by then.
+    """Completes the events of one table, each before the next ones are read: the documents that they change are written by then.
 
     :param present: the documents that the table has
     :param inserts: rows that are not there come to be there; if not, an update of one is a no-op
@@ -59,7 +59,7 @@ class DocumentCompletion:
             set[Hashable](),
         )
         for some in events:
-            # what has no partial updates may still tell of a document that was lost
+            # events without partial updates may still show that a document was lost
             yield self._completed(fold, some, body, absent) if some.partial is not None or fold.lost else some
         lost: dict[Any, LostDocument] = {key[0]: document for key, document in fold.lost.items() if key not in absent}  # type: ignore[index]
         if lost:

@@ -1,6 +1,6 @@
-"""Events of a key as one: what they make of its row together.
+"""Events of a key as one: their joint effect on its row.
 
-The same function reduces the events of a part of the change log and what was reduced from several parts: it does not matter how they are parted.
+The same function reduces the events of a part of the change log and the results of several parts: it does not matter how they are divided.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def merge_events_per_key(events: pa.Table, key: Sequence[str]) -> pa.Table:
 def _overlaid(
     events: pa.Table, key: Sequence[str], order: _Places, starts: _Places, ends: _Places, left_out: npt.NDArray[Any]
 ) -> pa.Table:
-    """Each column as the last event has it that has it at all.
+    """Return each column with the value of the last event that has one.
 
     :param order: rows by key, and by number for each key
     :param starts: where each key begins in ``order``

@@ -1,6 +1,6 @@
 """The sink for loads that outgrow one machine: workers fill staging tables, and one transaction takes their rows, with the marker, as :mod:`airflow_provider_cdc.targets.database.apply.database_apply` has it.
 
-It knows no Spark: who runs the workers is given (:data:`Workers`). What cannot be staged, and what is too little for it, is written as without workers, in the same
+It knows no Spark: the caller passes the workers (:data:`Workers`). Topics that cannot be staged, or have too few changes for it, are written as without workers, in the same
 transaction.
 """
 
@@ -45,12 +45,12 @@ log = logging.getLogger(__name__)
 GROUP_BYTES, GROUP_BATCHES = 4 << 30, 5000
 """A transaction has the batches of about so many bytes of change log, or so many of them."""
 _GONE = 3
-"""How often a group is staged again as its staging tables are not what was written."""
+"""How often a group is staged again because its staging tables differ from the written rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagingSizes:
-    """Limits of what is worth workers, and of how it is parted.
+    """Sizes from which on workers are worthwhile, and sizes of their parts.
 
     :param little: a topic with fewer bytes of change log is written by the driver
     :param share: bytes of change log that a worker reads
@@ -144,9 +144,9 @@ class StagedDatabaseApply(DatabaseApply):
     def _staged(
         self, group: BatchesByTopic, markers: DatabaseMarkers, run: StagingRun
     ) -> dict[str, list[StagedPartition]]:
-        """Have workers stage what can be staged.
+        """Have workers stage the topics that can be staged.
 
-        :return: topic → what was staged
+        :return: topic → its staged partitions
         :raises Overtaken: another run was faster
         """
         topics, shares, little = dict[str, TopicStaging](), list[FileShare](), 0
@@ -170,12 +170,12 @@ class StagedDatabaseApply(DatabaseApply):
             parts = self._workers(work_, shares)
         except Exception:
             if self._retried(self._markers.read).batch != markers.batch:
-                raise MarkersChanged from None  # whoever was faster has dropped the tables of these workers
+                raise MarkersChanged from None  # the faster run has dropped the tables of these workers
             raise
         return self._complete(work_, shares, parts)
 
     def _why_not(self, pending: PendingBatches) -> str:
-        """Why a topic cannot be staged; empty if it can."""
+        """Return why a topic cannot be staged; empty if it can."""
         config = self._config
         if find_partial_documents(pending) is not None:
             return "its events are partial document updates, which need the documents in the table"
@@ -190,7 +190,7 @@ class StagedDatabaseApply(DatabaseApply):
     def _work(self, pending: PendingBatches, first: int) -> TopicStaging | None:
         """Build the work for a topic.
 
-        ``None`` if workers have nothing to do, or its turn in the transaction is to report what is wrong with it.
+        ``None`` if workers have nothing to do, or if its turn in the transaction is to report its problem.
         """
         try:
             table = self._target_table(pending)
@@ -220,9 +220,9 @@ class StagedDatabaseApply(DatabaseApply):
     def _complete(
         self, work: StagingWork, shares: Sequence[FileShare], parts: Sequence[StagedPartition]
     ) -> dict[str, list[StagedPartition]]:
-        """Collect what was staged of each topic.
+        """Collect the staged partitions of each topic.
 
-        :raises CdcError: not every event has come to where it belongs
+        :raises CdcError: an event has not come to its partition
         """
         by_topic: dict[str, list[StagedPartition]] = {topic: [] for topic in work.topics}
         for part in parts:
@@ -262,7 +262,7 @@ class StagedDatabaseApply(DatabaseApply):
         begun = pending.taken is not None and self._config.truncate_enabled
         if begun or any(part.emptied for part in parts):
             self._empty(connection, table)
-        # first what goes, so that what was unique to it may come again
+        # deletes first, so that their unique values may come again
         for staged in (staged for staged in tables if staged.what == "delete"):
             self._stages.delete_staged(connection, table, staged.name)
         for staged in (staged for staged in tables if staged.what == "write"):

@@ -1,7 +1,7 @@
 """Tasks of many workers for one sink: read shares of the change log, and write the remaining rows of each key into staging tables.
 
 Staging tables are in the target database. The rows of a key all come to one **partition** (:func:`read_share`), whose worker reduces them to one and writes them
-over a separate connection (:func:`write_partition`). Each try of a partition has separate tables, whose names say what they are::
+over a separate connection (:func:`write_partition`). Each try of a partition has separate tables, whose names identify them::
 
     cdc_stage_<sink>_<batch>_<run>_<partition>_<try>_<number>
     cdc_stage_1f0c22ab_41_9b3e61_7_19_0
@@ -47,7 +47,7 @@ from airflow_provider_cdc.targets.database.target_engine import open_engine
 
 PREFIX = "cdc_stage"
 MOST_PATTERNS = 16
-"""Sets of columns that rows of a partition may leave out: each has a table of its own."""
+"""Sets of columns that rows of a partition may leave out: each has a separate table."""
 _NAME = re.compile(PREFIX + r"_([0-9a-f]{8})_(\d+)_([0-9a-f]{6})_\d+_\d+_\d+")
 
 
@@ -75,7 +75,7 @@ class StagingRun:
 
     @classmethod
     def from_table_name(cls, name: str) -> StagingRun | None:
-        """Whose table it is; ``None`` if it is none of these.
+        """Return the run of a staging table; ``None`` if it is none.
 
         >>> StagingRun.from_table_name("cdc_stage_1f0c22ab_41_9b3e61_7_19_0")
         Run(sink='1f0c22ab', batch=41, run='9b3e61')
@@ -161,7 +161,7 @@ class ShareSummary:
 
 
 Message = bytes | ShareSummary
-"""What goes to a partition: rows, or a note."""
+"""Message to a partition: rows, or a note."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class StagedPartition:
 
 
 def read_share(work: StagingWork, share: FileShare) -> Iterator[tuple[int, Message]]:
-    """Read what a share of the change log has for each partition. A topic that cannot be read is reported as such: others can."""
+    """Read the rows of a share of the change log for each partition. A topic that cannot be read is reported as such: others can."""
     topic = work.topics[share.topic]
     try:
         yield from _read(work, share, topic)
@@ -289,7 +289,7 @@ def _packed(rows: pa.Table) -> bytes:
 
 
 def write_partition(work: StagingWork, partition: int, attempt: int, messages: Iterable[Message]) -> StagedPartition:
-    """Reduce what has come to a partition, and write it into staging tables.
+    """Reduce the rows of a partition, and write it into staging tables.
 
     :param attempt: distinguishes the tries of a partition
     :raises TargetUnavailable: the database cannot be reached; another try may succeed
@@ -369,7 +369,7 @@ def _named(
 
 
 def _written(config: DatabaseTargetConfig, table: DatabaseTargetTable, tables: Iterable[tuple[str, pa.Table]]) -> str:
-    """Make staging tables; what the database says against their rows, or nothing.
+    """Make staging tables; return the database's objection to their rows, or nothing.
 
     :raises TargetUnavailable: it cannot be reached, or says something that passes
     """
@@ -394,7 +394,7 @@ def _written(config: DatabaseTargetConfig, table: DatabaseTargetTable, tables: I
 
 def _dialect(engine: sa.Engine, config: DatabaseTargetConfig) -> StagingDialect:
     try:
-        with engine.connect():  # only then is it known what it is
+        with engine.connect():  # the engine knows its database only after that
             return staging_dialect(dialect_of(engine, config.effective_time_zone))
     except sa.exc.OperationalError as e:
         raise _later(e) from None

@@ -101,7 +101,7 @@ class MarkerTable:
         """End it: all tables have a batch now, but those that are behind.
 
         :param writer: the run that has written it; if not given, the batch is the one that they had
-        :raises Overtaken: the database has undone what was done since :meth:`lock_and_read`, as after a deadlock
+        :raises Overtaken: the database has rolled back the work since :meth:`lock_and_read`, as after a deadlock
         """
         mine = self._row(ALL) & (self._table.c.changed_at == self._held)
         log = {} if writer is None else {"changelog": self.changelog, "writer": writer}
@@ -137,7 +137,7 @@ class MarkerTable:
         connection.execute(self._table.delete().where(self._row(topic)))
 
     def build_delete_statement(self, engine: sa.Engine) -> str:
-        """Build the statement by which a person has the sink forget what its tables have; for messages."""
+        """Build the statement by which a person removes the sink's markers; for messages."""
         statement = self._table.delete().where(self._mine())
         text = str(statement.compile(engine, compile_kwargs={"literal_binds": True})).replace("\n", "")
         return text.replace("%%", "%") if engine.dialect.paramstyle in ("format", "pyformat") else text

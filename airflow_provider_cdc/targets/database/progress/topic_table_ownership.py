@@ -23,7 +23,7 @@ CLAIMS: Final = "cdc_tables"
 _OURS: Final = re.compile(r"cdc_(stage|verify)(_.*)?", re.IGNORECASE)
 """Names of tables that exist while rows are written or compared."""
 _DENIED: Final = re.compile(r"denied|privilege|permission|authori", re.IGNORECASE)
-"""What databases say if an account may not do something."""
+"""Words in the errors of databases if an account lacks a right."""
 _LONGEST: Final = 258
 """Characters of a schema and a table. With the two other columns of the key, it is the longest that InnoDB has."""
 _AT_ONCE: Final = 200
@@ -87,7 +87,7 @@ class TableClaims:
     def claim_tables(
         self, connection: sa.Connection, claims: Mapping[str, TableClaim], names: Mapping[str, str]
     ) -> None:
-        """Claim the tables of topics. Which cannot be had is in :attr:`refused`. Another run may do the same now: then the database refuses one of both.
+        """Claim the tables of topics. Tables that cannot be claimed are in :attr:`refused`. Another run may do the same now: then the database refuses one of both.
 
         :param claims: topic → its claim
         :param names: topic → its table, for people
@@ -147,7 +147,7 @@ class TableClaims:
         if rows:
             connection.execute(self._table.insert(), rows)
 
-    # -- what is refused ----------------------------------------------------------------------------------------------
+    # -- rejected claims ----------------------------------------------------------------------------------------------
 
     def _ours(self, topic: str, name: str) -> ConfigError | None:
         plain, config = name.rpartition(".")[2].lower(), self._config

@@ -116,7 +116,7 @@ class NameRules(Protocol):
 def table_of(topic: str, schema: TableSchema, config: DatabaseTargetConfig, names: NameRules) -> DatabaseTargetTable:
     """Build the target table of a topic.
 
-    :param names: what the database makes of names
+    :param names: the database's rules for names
     :raises ConfigError: the configuration does not fit this table, see :func:`_keys`, or the database cannot have its names
     """
     fold = (lambda name: name) if config.quote_identifiers else names.fold_name

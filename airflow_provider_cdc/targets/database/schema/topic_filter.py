@@ -11,7 +11,7 @@ from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
 
 
 def is_topic_selected(topic: str, config: DatabaseTargetConfig) -> bool:
-    """Check whether the table of a topic is kept; all are if nothing is said.
+    """Check whether the table of a topic is kept; all are by default.
 
     >>> is_topic_selected("shop.orders", DatabaseTargetConfig.parse({"topics": "shop.customers"}))
     False

@@ -16,7 +16,7 @@ _SAME = {
     "binary_float": "float", "binary_double": "double", "datetime2": "timestamp",
 }  # fmt: skip
 _ANY = {"varchar": "text", "varbinary": "longblob"}
-"""What becomes of a type without a longest length (``max``)."""
+"""Type without a longest length (``max``) → the type that it stands for."""
 _WITH_LENGTH = frozenset({"varchar", "varbinary", "time", "timestamp", "datetime", "datetimeoffset"})
 _DECIMAL, _PLAIN = "decimal", ""
 
@@ -48,7 +48,7 @@ _Read = tuple[str, tuple[int, ...], str]
 
 
 def _read(type_: str) -> _Read | None:
-    """Name, numbers, and what comes after them."""
+    """Parse name, numbers, and the text after them."""
     plain = re.split(r" (?:character set|collate|default|not null)\b", type_.lower())[0].strip()
     match = _TYPE.fullmatch(plain)
     if match is None:

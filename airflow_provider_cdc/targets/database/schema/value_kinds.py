@@ -1,7 +1,7 @@
 """Kinds of the values of columns, in words that every dialect has a type for.
 
-The kind follows from the type in the change log and the semantic name (Debezium JDBC connector, "Data type mappings"), and is refined by what the source has
-declared: lengths of keys, digits and members. Where the source passes its own types (``column.propagate.source.type``), columns have its lengths, too.
+The kind follows from the type in the change log and the semantic name (Debezium JDBC connector, "Data type mappings"), and is refined by the source's
+declaration: lengths of keys, digits and members. Where the source passes its own types (``column.propagate.source.type``), columns have its lengths, too.
 """
 
 from __future__ import annotations

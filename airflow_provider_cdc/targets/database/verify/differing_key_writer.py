@@ -1,4 +1,4 @@
-"""The keys of rows that differ, as Parquet: what repairs are made of, in the form that a comparison by Spark gives them."""
+"""The keys of rows that differ, as Parquet: the input of repairs, in the form of a comparison by Spark."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class DifferingKeys:
             self._add(None, 0, 1)
 
     def close(self) -> bool:
-        """Write what is left; whether there is any key."""
+        """Write the rest, and return whether there is any key."""
         self._flush()
         if self._writer is None:
             return False

@@ -1,4 +1,4 @@
-"""The rows that a table ought to have: of each key what its last event says, on the disk of this machine. Memory stays small however many there are."""
+"""The rows that a table ought to have, by the last event of each key, on the disk of this machine. Memory stays small however many there are."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ExpectedRows:
         self._key = [field.name for field in table.key_columns]
         self._database = sqlite3.connect(path, isolation_level=None)
         for statement in (
-            "PRAGMA journal_mode = OFF",  # nobody needs it after a crash
+            "PRAGMA journal_mode = OFF",  # no process needs it after a crash
             "PRAGMA synchronous = OFF",
             "CREATE TABLE parts (number INTEGER PRIMARY KEY, data BLOB NOT NULL)",
             "CREATE TABLE latest (key BLOB PRIMARY KEY, part INTEGER NOT NULL, at INTEGER NOT NULL, unknown TEXT NOT NULL) WITHOUT ROWID",
@@ -83,7 +83,7 @@ class ExpectedRows:
         return int(number)
 
     def read_chunks(self) -> Iterator[ExpectedChunk]:
-        """All rows."""
+        """Read all rows."""
         self._database.execute("CREATE INDEX IF NOT EXISTS by_part ON latest (part)")
         parts, unknown, size = list[pa.Table](), list[frozenset[str]](), 0
         for (number,) in self._database.execute("SELECT number FROM parts ORDER BY number").fetchall():
@@ -124,7 +124,7 @@ class ExpectedRows:
         self._database.executemany("DELETE FROM latest WHERE key = ?", [(key,) for key in keys])
 
     def _move(self, rows: pa.Table) -> None:
-        """Rows that get other keys: what their events leave out is in the rows that had the keys before."""
+        """Move rows to other keys: the values that their events leave out are in the rows that had the keys before."""
         before = [PREVIOUS.format(at) for at in range(len(self._key))]
         old = keys_of(rows.select(before))
         there = [self._database.execute("SELECT 1 FROM latest WHERE key = ?", (key,)).fetchone() for key in old]
@@ -133,7 +133,7 @@ class ExpectedRows:
         self._forget(old)
 
     def _write(self, rows: pa.Table, before: Sequence[bytes]) -> None:
-        """:param before: keys of the rows that have what these leave out"""
+        """:param before: keys of the rows that have the values which these leave out"""
         lacking = frozenset(self._schema.names) - set(rows.column_names)
         step = _AT_ONCE if lacking else max(1, min(CHUNK_ROWS, rows.num_rows * CHUNK_BYTES // max(rows.nbytes, 1)))
         for begin in range(0, rows.num_rows, step):

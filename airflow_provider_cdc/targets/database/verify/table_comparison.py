@@ -1,6 +1,6 @@
 """Compares the rows that a table ought to have with those that it has, a chunk of keys at a time.
 
-What is expected is written into a table of the session's own with the columns of the target, in the way in which the apply writes, and both are read by one statement:
+Expected rows are written into a table of the session's own with the columns of the target, in the way in which the apply writes, and both are read by one statement:
 so values are compared as this database keeps them, whatever its types are.
 """
 
@@ -28,7 +28,7 @@ EXAMPLES: Final = 5
 """Rows that a result names."""
 _STAGE: Final = "cdc_verify"
 _NUMBER: Final = DatabaseColumn("cdc row", Column(name="cdc row", type="int32", nullable=False))
-"""Column of the session's own table that tells which of the expected rows one is."""
+"""Column of the session's own table with the number of the expected row."""
 _FETCHED: Final = 5_000
 _TOGETHER: Final = 400
 """Columns of both sides that one statement reads: databases have a limit for those of a result."""
@@ -68,7 +68,7 @@ class TableComparison:
         self._stage = DatabaseTargetTable(self.table.topic, name, (*self.table.fields, _NUMBER))
 
     def compare(self, expected: ExpectedRows) -> None:
-        """Put into the result what differs.
+        """Add the differences to the result.
 
         :raises CannotHold: no row can be compared any more
         """
@@ -89,7 +89,7 @@ class TableComparison:
 
     @contextlib.contextmanager
     def open_session_table(self) -> Iterator[None]:
-        """With the session's own table. Some databases end the transaction when they make it: what is compared has to be read after that."""
+        """Open the session's own table. Some databases end the transaction when they make it: the compared rows have to be read after that."""
         columns = f"{self.dialect.format_column_list(self._names)}, 0 AS {self.dialect.quote_name(_NUMBER.name)}"
         self._create_statement = self.dialect.make_session_table(
             self._stage.name, columns, self.dialect.format_table_name(self.table.name)
@@ -170,7 +170,7 @@ class TableComparison:
     def _unlike(self, source: Row, target: Row, unknown: frozenset[str]) -> list[str]:
         """List the columns in which two rows differ."""
         pairs = zip(self._names, source, target, strict=True)
-        # what is not a number is not even equal to itself
+        # a value that is not a number is not even equal to itself
         return [name for name, a, b in pairs if a != b and repr(a) != repr(b) and name not in unknown]
 
     # -- rows of the table --------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class TableComparison:
     def _read(self, sql: str, name: str) -> str:
         return self.dialect.build_exact_column(sql, self._columns[name])
 
-    # -- what differs -------------------------------------------------------------------------------------------------
+    # -- differences --------------------------------------------------------------------------------------------------
 
     def _differs(
         self,

@@ -1,7 +1,7 @@
 """Compares the tables of a database with the source while capture and apply continue, without Spark.
 
-Each table is compared in one transaction that sees one state of it and of the marker, with the rows of a reference (``airflow_provider_cdc.verify.reference_capture``) and what
-was captured between its position and the marker.
+Each table is compared in one transaction that sees one state of it and of the marker, with the rows of a reference (``airflow_provider_cdc.verify.reference_capture``) and the changes
+between its position and the marker.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 TARGET: Final = "database"
 _LOOK_S: Final = 1.0
-"""Seconds between two looks at a marker that is behind."""
+"""Seconds between two reads of a marker that is behind."""
 _NAMED: Final = 5
 """How many tables the command of an error names."""
 
@@ -107,7 +107,7 @@ class VerifyDatabase:
         self._scratch, self._changelog, self._values, self._keys = scratch, changelog, values, keys.rstrip("/")
         self._place = place_of(engine, config)
         try:
-            with engine.connect() as connection:  # only then is it known what it is
+            with engine.connect() as connection:  # the engine knows its database only after that
                 self._dialect: TargetDialect = dialect_of(engine, config.effective_time_zone)
                 why = self._dialect.not_comparable(
                     connection, format_cdc_command("rebuild", plan.connector, *self._topics()[:_NAMED])
@@ -131,7 +131,7 @@ class VerifyDatabase:
 
         :raises ConfigError: the folder of keys is not empty
         :raises TransientError: a part of a reference was deleted
-        :raises ChangeLogDamaged: a file of a change log is not what its manifest says
+        :raises ChangeLogDamaged: a file of a change log differs from its manifest
         :raises TargetError: the tables are of another change log
         :raises TargetUnavailable: the database cannot be reached
         """
@@ -280,7 +280,7 @@ class VerifyDatabase:
         table: DatabaseTargetTable,
         last: int,
     ) -> None:
-        """Put upon the reference's rows what was captured up to a batch.
+        """Apply the changes up to a batch to the reference's rows.
 
         :raises NotComparable: the columns were being changed meanwhile
         """

@@ -21,10 +21,10 @@ class TableApplyResult:
     :param committed_ms: when the newest of these events was committed at the source, in ms since 1970; 0 if that is not known
     :param freshness_s: how long after that they were in the table; the clocks of two machines are compared
     :param ways: how they were written, one of :data:`airflow_provider_cdc.targets.lake.formats.target_interface.WAYS` → commits
-    :param rows_written: rows of these events that came into the table; ``None``, like the others, if the format does not tell
+    :param rows_written: rows of these events that came into the table; ``None``, like the others, if the format does not report them
     :param rows_deleted: rows that are gone
     :param bytes_written: of new files, with the rows that were copied into them
-    :param name: what the report calls the table, if that is not its topic: a route makes several of one topic. ``rows`` are the topic's events then
+    :param name: the table's name in the report, if it is not the topic: a route makes several of one topic. ``rows`` are the topic's events then
     """
 
     topic: str
@@ -44,7 +44,7 @@ class TableApplyResult:
     name: str = ""
 
     def add_write_metrics(self, written: WriteMetrics | None) -> TableApplyResult:
-        """With what the table says of its write, and how old the events are now."""
+        """Add the metrics of the table's write, and the age of the events now."""
         fresh = round(max(time.time() - self.committed_ms / 1000, 0.0), 3) if self.committed_ms else None
         if written is None:
             return dataclasses.replace(self, freshness_s=fresh)
@@ -76,7 +76,7 @@ class ApplyRunReport:
     :param owner: the task that has started the run; empty if it is not needed
     :param rules: distinguishes other rules of tables from those that were in force; empty if there are none
     :param table_rules: these rules, for readers of the tables later; see :func:`airflow_provider_cdc.changelog.reports.apply_report_store.rules_of`
-    :param untold: what earlier runs did and no report says, see :mod:`airflow_provider_cdc.targets.lake.apply.unreported_writes`
+    :param untold: work of earlier runs that no report has, see :mod:`airflow_provider_cdc.targets.lake.apply.unreported_writes`
     :param changelog: identity of the change log
     :param writer: the run that has written its last batch: in a change log that was put back to an earlier state, another one writes a batch of this number
     :param earlier: runs before, whose tables no task has announced yet, see :func:`airflow_provider_cdc.changelog.reports.apply_report_store.not_announced`

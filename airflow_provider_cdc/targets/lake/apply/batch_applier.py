@@ -55,7 +55,7 @@ class BatchApplier:
     :param adopt: topics whose tables are taken over although they have another owner
     :param check_crc: compare the checksum of each file of the change log too
     :param writes: how rows of tables with a key are written, one of :data:`airflow_provider_cdc.targets.lake.formats.format_descriptor.WRITES`
-    :param shapes: gives what the rule of a topic makes of its rows
+    :param shapes: gives the projection of a topic's rows by its rule
     :param origins: notes where columns come from
     """
 
@@ -101,7 +101,7 @@ class BatchApplier:
         if at <= self.newest or self._written_by(at):
             return target, at
         last = max(self._changelog.list_batches(self._connector), default=0)
-        if at > last:  # nor has another run applied what was captured since this one began
+        if at > last:  # nor has another run applied batches that were captured since this one began
             raise TargetError(
                 f"The table is at batch {at}, but the change log ends with batch {last}: it is another change log, or its last batches are lost.",
                 where=f"{target.location} ({owner})",
@@ -122,7 +122,7 @@ class BatchApplier:
         return self._writers[batch]
 
     def discard_cache(self) -> None:
-        """Drop what was read of the change log; the next round may find another one."""
+        """Discard the parts of the change log that were read; the next round may find another one."""
         self._writers.clear()
 
     def apply_batches(
@@ -136,7 +136,7 @@ class BatchApplier:
         *,
         more: bool = False,
     ) -> int | None:
-        """Apply what a table lacks of some groups of batches.
+        """Apply the part of some groups of batches that a table lacks.
 
         :param groups: all of the run up to the one that is applied now
         :param look: the table as it was a moment ago
@@ -161,7 +161,7 @@ class BatchApplier:
                 )
             except WriteConflict as e:
                 look, last = None, str(e)[:300]
-                # whoever was faster may have applied the same batches: the marker tells
+                # a faster run may have applied the same batches: the marker shows it
                 log.warning(
                     "Another writer committed to the table of %s first (attempt %d): %s", table.name, attempt + 1, last
                 )
@@ -177,7 +177,7 @@ class BatchApplier:
         self, owner: Owner, table: TargetTable, target: Target, at: int | None, groups: list[BatchesByTopic], done: list[TableApplyResult],
         *, more: bool,
     ) -> int | None:  # fmt: skip
-        """Apply what a table lacks after the marker that was read once; commits are added to ``done``."""
+        """Apply the batches that a table lacks after the marker that was read once; commits are added to ``done``."""
         new = at in (None, NEVER)
         if new and groups[0].first > table.since + 1:
             raise WriteConflict("the table was removed a moment ago")
@@ -231,7 +231,7 @@ class BatchApplier:
     def _overtaken(self, owner: Owner, target: Target) -> str:
         """Describe how another run has brought a table further since work on it was decided; empty if none has.
 
-        What was read of the table meanwhile does not belong together, and an error need not be one.
+        Reads of the table meanwhile do not belong to one state, and an error need not be one.
         """
         now = self._open(target.location)
         now.stand = target.stand
@@ -240,7 +240,7 @@ class BatchApplier:
                 now.check_stand()
         except WriteConflict as e:
             return str(e)
-        except Exception:  # the error that led here says what is the matter
+        except Exception:  # the error that led here describes the problem
             log.debug("The table at %s cannot be inspected again.", target.location, exc_info=True)
         return ""
 
@@ -263,7 +263,7 @@ class BatchApplier:
         *,
         new: bool,
     ) -> Projection:
-        """Return what the rule of a topic makes of its rows.
+        """Return the projection of a topic's rows by its rule.
 
         :param before: columns that the source's table had
         :raises TargetError: the table was made by another rule
@@ -277,7 +277,7 @@ class BatchApplier:
     def _check(self, pending: PendingBatches) -> dict[str, int]:
         """File → when its newest event was committed at the source, in ms.
 
-        :raises ChangeLogDamaged: a file is not what its manifest says
+        :raises ChangeLogDamaged: a file differs from its manifest
         """
         return {
             path: self._changelog.check_file(self._connector, file, crc=self._check_crc)

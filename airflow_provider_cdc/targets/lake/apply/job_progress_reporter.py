@@ -76,7 +76,7 @@ class JobTableProgress:
     def start_table(self, table: str, after: int | None = None) -> None:
         """Record that a table is worked on from now on.
 
-        :param after: its last batch, where its batches are what is worked on
+        :param after: its last batch, where the work is on its batches
         """
         self._at_work[table] = TableInProgress() if after is None else TableInProgress(after, after + 1, after + 1)
 
@@ -90,7 +90,7 @@ class JobTableProgress:
         self._at_work.pop(table, None)
 
     def count_finished_table(self) -> None:
-        """Nothing is left to do for one of the tables."""
+        """Record that one of the tables is finished."""
         self._done += 1
 
     def to_document(self) -> dict[str, Any]:

@@ -45,7 +45,7 @@ log = logging.getLogger("airflow_provider_cdc.targets.lake.apply.table_batch_wri
 def one_batch_at_a_time(spark: SparkSession, pending: PendingBatches, shape: Projection = WHOLE) -> bool:
     """Check whether these batches can be applied to a table only one after the other."""
     if shape.mode != "current":
-        return shape.mode == "log"  # rows are added: what is added twice is there twice
+        return shape.mode == "log"  # rows are added: a row that is added twice exists twice
     if event_reduction.last_truncate(spark, pending):
         return False
     return not pending.schema.key or event_reduction.key_changed(pending, 0)
@@ -61,11 +61,11 @@ def bring_up(
     shape: Projection = WHOLE,
     at: int | None = None,
 ) -> None:
-    """Apply pending batches, and have the table say of itself what the source says of it.
+    """Apply pending batches, and give the table the comments of the source.
 
     :param route: how rows of a table with a key are written
     :param new: no batch was applied before; rows that are there do not count
-    :param shape: what the table's rule makes of its rows
+    :param shape: projection of the table's rows by its rule
     :param at: the last batch of the table, as it was when these batches were chosen
     :raises TargetError: the table cannot take a change
     :raises Conflict: another writer was faster
@@ -152,7 +152,7 @@ def from_the_beginning(
 
     :param target: of the table's kind; it may be there
     :param pending: from batch 1 on
-    :raises TargetError: the rule does not allow what is in the batches
+    :raises TargetError: the rule does not allow the contents of the batches
     """
     event_reduction.check_names(pending)
     tune_session(target.spark, pending.file_bytes)
@@ -163,7 +163,7 @@ def from_the_beginning(
 
 
 def _by_key(write: TableWrite) -> None:
-    """Bring the last event of each key into a table that is there: by arrays, by a commit of what Spark makes of them, or by a MERGE."""
+    """Bring the last event of each key into a table that is there: by arrays, by a commit of Spark's results, or by a MERGE."""
     target, pending, shape, route = write.target, write.pending, write.shape, write.route
     by_spark = route.needs_spark(target, pending, shape)
     merges = route.find_merge_reason(target, pending, shape, by_spark=bool(by_spark))

@@ -21,7 +21,7 @@ def applied_batch(target: Target, owner: Owner, *, adopt: bool = False) -> int |
     It is :data:`NEVER` if none was applied to it, ``None`` if there is no table.
 
     :param adopt: take over a table that has another owner; its rows do not count
-    :raises TargetError: what is there has another owner, or cannot be caught up
+    :raises TargetError: the content there has another owner, or cannot be caught up
     """
     if not target.exists():
         foreign_content = target.find_foreign_content(owner)
@@ -54,7 +54,7 @@ def _check_free(
 ) -> None:
     """Check that a table may be taken over.
 
-    :param there: whose it is by now
+    :param there: its present owner
     """
     has_batches = owner.application_name in markers
     if owner.is_but_for_its_log(there) or owner.recorded_owner.is_but_for_its_log(there):
@@ -93,7 +93,7 @@ def _check_free(
 def another_log(target: TargetIdentity, owner: Owner, there: Owner | None, *, adopts: bool = False) -> TargetError:
     """Build the error for a table of this connector that was made from another change log.
 
-    :param there: what the table records
+    :param there: the owner that the table records
     :param adopts: whether the table may be adopted
     """
     table_log, now = (recorded.changelog if recorded is not None else "" for recorded in (there, owner))

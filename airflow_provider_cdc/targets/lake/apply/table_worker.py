@@ -1,4 +1,4 @@
-"""The work of an apply on one table: finds what the table has not seen, has it caught up, and inspects it then."""
+"""The work of an apply on one table: finds the batches that the table lacks, applies them, and inspects the table then."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class TableWorker:
         earlier: list[TableApplyResult],
         settle: bool,
     ) -> dict[str, Any]:
-        """Apply what one table has not seen, in groups of batches; each commit is added to ``done`` at once.
+        """Apply the batches that one table lacks, in groups; each commit is added to ``done`` at once.
 
-        :param earlier: gets what a run before has done and could not tell
+        :param earlier: gets the work of an earlier run that it could not report
         :return: its last batch and position then; nothing if there is no table and none is needed
         """
         with self._one_at_a_time(table.location) if table.shared else contextlib.nullcontext():
@@ -132,7 +132,7 @@ class TableWorker:
         return self.refresh_report_entry(name, stood) if settle else stood
 
     def _check_rule(self, owner: Owner, table: TargetTable, target: Target, view: BacklogState) -> None:
-        """Look at the rule of a table without new events, unless it is that of the last run.
+        """Check the rule of a table without new events, unless it is that of the last run.
 
         :raises TargetError: the table was made by another one
         """
@@ -152,11 +152,11 @@ class TableWorker:
             self._catch_up.check_rule(owner, table, target, schema)
 
     def refresh_report_entry(self, name: str, stood: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what a report has of a table, with its present state and batch.
+        """Return the report's entry of a table, with its present state and batch.
 
-        :param stood: what is known of it
+        :param stood: its known state
         """
-        # how it looks is asked first: if it changes in between, the next run looks closer
+        # the stamp is read first: if the table changes in between, the next run looks closer
         looks = read_table_stamp(self._changelog, self._kind, stood["location"])
         target = self._open(stood["location"])
         if not target.exists():
@@ -168,9 +168,9 @@ class TableWorker:
 
 
 def build_failed_entry(view: BacklogState, table: TargetTable, done: Sequence[TableApplyResult]) -> dict[str, Any]:
-    """Return what a report has of a table that could not be brought up to date.
+    """Return the report's entry of a table that could not be brought up to date.
 
-    :param done: what it reports of all tables: this one may have got some of the batches
+    :param done: results of all tables: this one may have got some of the batches
     """
     entry = view.find_report_entry(table.name)
     batch = max(

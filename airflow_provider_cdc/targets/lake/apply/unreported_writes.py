@@ -1,7 +1,7 @@
-"""Finds what an earlier run has brought into a table and could not report.
+"""Finds changes that an earlier run has brought into a table and could not report.
 
 It was killed before it wrote its report, or the storage was gone then. A table's marker says up to which batch it has everything, and the last report up to
-which batch that was reported. What is between the two is reported by the next run. So no event gets lost, whatever fails after a commit. It may be
+which batch that was reported. The next run reports the batches between the two. So no event gets lost, whatever fails after a commit. It may be
 reported twice, where another run has committed and writes its report a moment later.
 """
 
@@ -21,7 +21,7 @@ log = logging.getLogger("airflow_provider_cdc.targets.lake.apply.unreported_writ
 def find_unreported_writes(
     table: TargetTable, at: int | None, view: BacklogState, backlog: Backlog, reported: int | None = None
 ) -> list[TableApplyResult]:
-    """Return what a table has got since the last report, as one; or nothing.
+    """Return the changes of a table since the last report, as one result; or nothing.
 
     :param at: its last batch
     :param reported: up to which batch that is reported already

@@ -30,7 +30,7 @@ def read_table_stamp(changelog: ChangeLog, target: str, location: str) -> str:
     try:
         files, folder = changelog.storage.resolve_url(location)
         return look(files, folder)
-    except Exception as e:  # each kind of store has errors of its own; Spark, with settings of its own, may reach it
+    except Exception as e:  # each kind of store has different errors; Spark, with separate settings, may reach it
         log.info("The table at %s cannot be inspected without Spark: %s", location, e)
         return ""
 

@@ -33,10 +33,10 @@ class BacklogState:
     :param reported: whether all tables except the lagging ones had the batch ``start`` after the last run
     :param stands: as in the last report
     :param lagging: as in the last report
-    :param told: table → its last batch by the last report, whatever that is worth otherwise
+    :param told: table → its last batch by the last report, even if the report is of no use otherwise
     :param evidence: location → the last batch of the table there when an apply had brought it up to date, and the one up to which it had; also where
         the report is of no use otherwise
-    :param before: without a report, what is known of batches that were removed from the change log
+    :param before: without a report, the known state of batches that were removed from the change log
     :param settled: topic → the batch up to which all of its tables are known and up to date, where a route makes several and the report is of no use
         otherwise
     :param changelog: identity of the change log
@@ -138,7 +138,7 @@ class BacklogState:
 
 
 def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rules: str) -> BacklogState:
-    """Read what is known now.
+    """Read the present state.
 
     :param report: of the last apply; empty if there is none
     :param rules: digest of the rules for tables
@@ -156,13 +156,13 @@ def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rul
                 "Batch %d differs from the batch of the last apply: the change log is another one, or was restored to an earlier state.",
                 newest,
             )
-        # each table is looked at, and says what it has
+        # each table is inspected, and shows its batches
         stands = {topic: {**entry, "stamp": ""} for topic, entry in report["stands"].items()}
         report = {**report, "last_batch": 0, "stands": stands}
     if report and report.get("rules", "") != rules:
         evidence = evidence_of(report)
         log.info("The table rules differ from the rules of the last run: the apply checks each table.")
-        # where a route brings rows now is found again, in all batches
+        # the tables of a route are found again, in all batches
         unrouted = {t: e for t, e in report["stands"].items() if not ("place" in e or e.get("routed"))}
         lagging = {topic: batch for topic, batch in report["lagging"].items() if topic in unrouted}
         stands = {topic: {**entry, "stamp": "", "known": False} for topic, entry in unrouted.items()}
@@ -194,7 +194,7 @@ def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rul
 def add_known_routed_tables(view: BacklogState, report: Mapping[str, Any], rules: TableRules) -> BacklogState:
     """Build a view of a change log whose beginning was removed, with other rules of tables than those of the last run.
 
-    Which tables a route makes is known of topics whose rule is the same; it cannot be found again in batches that are gone.
+    The tables of a route are known for topics whose rule is the same; they cannot be found again in batches that are gone.
 
     :param report: of the last apply
     :param rules: that are in force

@@ -24,7 +24,7 @@ class Backlog:
         self._changelog, self._connector = changelog, connector
         self._lock, self._read = threading.Lock(), dict[int, list[BatchesByTopic]]()
         self._contents: list[BatchContents] = []
-        """Those that were read, without gaps: what one table needs is a part of what another one needs that stands further back."""
+        """Batches that were read, without gaps: the batches of one table are a part of those of another one that is further behind."""
         self.beginning = TableStartFinder(changelog, connector)
         """How the change log begins."""
 
@@ -85,7 +85,7 @@ class Backlog:
         return view.groups if batch == view.start else self.list_later_batches(batch)
 
     def list_later_batches(self, batch: int, until: int = 0) -> list[BatchesByTopic]:
-        """All batches after one of them. However many tables ask, each manifest is read once.
+        """List all batches after one of them. Each manifest is read once, however many tables need it.
 
         :param until: those up to this one are to be among them, also if they have come since others were read
         """
@@ -97,7 +97,7 @@ class Backlog:
             return self._read[batch]
 
     def _read_on(self, batch: int) -> None:
-        """Read what has come since; or if nothing is read, what has come since a batch."""
+        """Read the batches since the last one that was read; or since a batch, if none was read."""
         newest = self._contents[-1].batch if self._contents else batch
         if newer := self._contents_of(after=newest):
             self._contents += newer
@@ -119,7 +119,7 @@ class Backlog:
         return [manifest.batch_contents for manifest in self._changelog.read_manifests(self._connector, **which)]
 
     def list_all_batches(self) -> list[BatchesByTopic]:
-        """All batches that the change log has; its first ones may have been removed."""
+        """List all batches of the change log; its first ones may have been removed."""
         return self.left_since(0)
 
     def left_since(self, batch: int, until: int = 0) -> list[BatchesByTopic]:
@@ -133,7 +133,7 @@ class Backlog:
         return self.list_later_batches(max(batch, first - 1), until) if first else []
 
     def discard_batches(self) -> None:
-        """Drop what was read; the next run may find other batches."""
+        """Discard the batches that were read; the next run may find other batches."""
         self.beginning.discard_marker()
         with self._lock:
             self._read.clear()

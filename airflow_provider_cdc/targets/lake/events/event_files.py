@@ -35,7 +35,7 @@ def open_event_files(spark: SparkSession, schema: T.StructType, files: list[str]
     if "${" not in schema.json():
         return spark.read.schema(schema).parquet(*files)
     first = T.StructType([T.StructField(_UNKNOWN_VARIABLE, T.BooleanType()), *schema.fields])
-    # no file has it; it has to be asked for to be in front
+    # no file has it; it has to be selected to be in front
     rows = spark.read.schema(first).parquet(*files).where(F.col(quote_name(_UNKNOWN_VARIABLE)).isNull())
     return rows.select(*map(quote_name, schema.names))
 

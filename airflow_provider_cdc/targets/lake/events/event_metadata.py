@@ -1,4 +1,4 @@
-"""Values that are read of events besides their rows: their times, transactions, and what they leave out."""
+"""Values that are read of events besides their rows: their times, transactions, and the columns that they leave out."""
 
 from __future__ import annotations
 

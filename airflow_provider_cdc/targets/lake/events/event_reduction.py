@@ -307,7 +307,7 @@ def _read(
 def _as_it_was(
     pending: PendingBatches, version: int, shape: Projection, origin: ColumnLineage, there: str | None, type_: str
 ) -> ColumnLineage:
-    """Find where a value comes from in a row that has what an event said, and nothing that was added later.
+    """Find the origin of a value in a row that has the values of an event, and nothing that was added later.
 
     A column that was dropped and made again is one in such a table.
 
@@ -325,7 +325,7 @@ def _as_it_was(
 
 
 def _left(pending: PendingBatches, version: int, shape: Projection) -> tuple[list[Expression], Expression]:
-    """Return what events of a version have for columns whose columns of the source are dropped, or continue in others.
+    """Return the values of events of a version for columns whose columns of the source are dropped, or continue in others.
 
     The names of those for which they have nothing are returned too.
     """

@@ -1,7 +1,7 @@
-"""Events with documents instead of what has changed of them: partial updates are applied key by key.
+"""Events with documents instead of their changes: partial updates are applied key by key.
 
-They are applied in the order of events, where the executors have them. What the first updates of a key are applied to is in the table. It has to be as it
-was before the batches: the writer of what is made here makes sure of that.
+They are applied in the order of events, where the executors have them. The document that the first updates of a key are applied to is in the table. It has to be as it
+was before the batches: the writer of these events makes sure of that.
 """
 
 from __future__ import annotations
@@ -107,7 +107,9 @@ def complete_documents(
             raise lacking from e
         raise
     if events.where(F.col(OP) == _LOST).head(1):
-        unknown = events.where((F.col(OP) == _LOST) & (F.col(SEQ) > emptied()))  # what is gone need not be known
+        unknown = events.where(
+            (F.col(OP) == _LOST) & (F.col(SEQ) > emptied())
+        )  # documents from before a truncate need not be known
         lost, number = unknown.limit(_SHOWN).collect(), unknown.count()
         shown = {row[key[0]]: LostDocument(row[SEQ], json.loads(row[documents.body])) for row in lost}
         if shown:

@@ -1,4 +1,4 @@
-"""Row images before and after events, with the present names of columns: what a table without a key, or one of several of a topic, goes by."""
+"""Row images before and after events, with the present names of columns: a table without a key, or one of several of a topic, is changed by them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _images(
 ) -> Iterator[tuple[DataFrame, str, int, list[Expression]]]:
     """Events, the image of them that is meant, its sign, and its values for the final columns.
 
-    :param more: what else is read of events
+    :param more: further values that are read of events
     """
     for version in list_schema_versions(pending, after):
         files = files_after(pending, version, after)

@@ -32,7 +32,7 @@ _SHOWN = 2000
 def build_executor_workers(spark: SparkSession) -> Workers:
     """Build workers that are tasks of a session.
 
-    What they have to know, secrets of the database among it, is part of the tasks' code: it is in no setting, no log, no command line and on no page of Spark's. The
+    Their parameters, secrets of the database among them, are part of the tasks' code: they are in no setting, no log, no command line and on no page of Spark's. The
     tables are sent to them apart from that: Spark writes code that is large (``spark.broadcast.UDFCompressionThreshold``, 1 MB) to the driver's disk.
     """
     context = spark.sparkContext
@@ -72,7 +72,7 @@ def build_executor_workers(spark: SparkSession) -> Workers:
 
 
 def group_small_shares(shares: Sequence[FileShare]) -> Iterator[list[FileShare]]:
-    """Group what each task reads: small files are read together, as a task costs more than they do."""
+    """Group the shares that each task reads: small files are read together, as a task costs more than they do."""
     some, size = list[FileShare](), 0
     for share in shares:
         some.append(share)
@@ -89,7 +89,7 @@ def _itself(partition: int) -> int:
 
 
 def _failed(message: str) -> CdcError:
-    """Build the error of a failed job from what it says, without where it was in whose code."""
+    """Build the error of a failed job from its message, without the places in code."""
     lines = [line for line in message.splitlines() if line.strip() and not line.startswith(("    ", "  File", "\t"))]
     short = "\n".join(lines)[:_SHOWN]
     return lacks_package(message) or CdcError(

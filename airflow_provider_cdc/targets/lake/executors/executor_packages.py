@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 
 PACKAGES = ("core", "changelog", "sources", "targets", "verify")
 """Packages that jobs may import (docs/architecture.md, "Packages and layers"); and the sources, by which
-:mod:`airflow_provider_cdc.core.spi.partial_update_applier` finds what applies updates of documents."""
+:mod:`airflow_provider_cdc.core.spi.partial_update_applier` finds the code that applies updates of documents."""
 _SHOWN = 2000
 _SENDING = threading.Lock()
 _MADE = (1980, 1, 1, 0, 0, 0)
@@ -24,7 +24,7 @@ _MADE = (1980, 1, 1, 0, 0, 0)
 
 
 def ship_driver_code(context: SparkContext) -> None:
-    """Give executors the driver's code. It stands before what they have installed; libraries (pyarrow, the driver of a database) are not in it.
+    """Give executors the driver's code. It stands before their installed packages; libraries (pyarrow, the driver of a database) are not in it.
 
     Executors within the driver's own process have it already.
     """
@@ -49,7 +49,7 @@ def ship_driver_code(context: SparkContext) -> None:
 
 
 def lacks_package(message: str) -> ConfigError | None:
-    """Return what a job's error says where executors lack a package; ``None`` if it says something else."""
+    """Return the error for a job whose executors lack a package; ``None`` if its message says something else."""
     if "ModuleNotFoundError" not in message:
         return None
     lines = [line for line in message.splitlines() if line.startswith("ModuleNotFoundError")]

@@ -19,7 +19,7 @@ def rename_column_types(evolution: ColumnEvolution, columns: Mapping[str, str], 
 
     :param columns: the table's, and their types
     :return: ``None`` if they cannot be made in place
-    :raises TargetError: two columns would have one name, or the table lacks what was renamed
+    :raises TargetError: two columns would have one name, or the table lacks the renamed column
     """
     there = {name.lower(): type_ for name, type_ in columns.items()}
     final = {name.lower() for name in evolution.types}
@@ -31,7 +31,7 @@ def rename_column_types(evolution: ColumnEvolution, columns: Mapping[str, str], 
             remedy="leave one of them out with column.exclude.list, or rename it at the source",
         )
     for old, new in list_renames(evolution):
-        # a name that is given away and taken again in one go would not tell what has been done after a kill
+        # after a kill, a name that is given away and taken again in one go would not show which step was done
         if old in final or (old in there and new in there):
             return None
         if old not in there and new not in there:

@@ -1,4 +1,4 @@
-"""The sign in a folder that a table is being made there, and for whom: the remains of a killed run have no other owner."""
+"""The file in a folder that names the owner of a table which is being created there: the remains of a killed run have no other owner."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CreationMarker:
         self._spark, self._folder, self._files = spark, folder, files
 
     def find_foreign_content(self, owner: Owner) -> str:
-        """Find what is in the folder, as :meth:`airflow_provider_cdc.targets.lake.formats.target_interface.Target.find_foreign_content`."""
+        """Find the content of the folder, as :meth:`airflow_provider_cdc.targets.lake.formats.target_interface.Target.find_foreign_content`."""
         if not self._files.exists(self._folder):
             return ""
         names = [status.getPath().getName() for status in self._files.listStatus(self._folder)]

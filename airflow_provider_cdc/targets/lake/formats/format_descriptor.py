@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 PROFILES = ("compatible", "fast")
 """How tables begin. ``compatible``: with the plainest form of the format, which most readers know; a feature is switched on by the first change
-that needs it. ``fast``: with what makes changes of rows cheaper, too."""
+that needs it. ``fast``: with features that make changes of rows cheaper, too."""
 
 WRITES = ("auto", "merge", "commit")
-"""``auto``: what costs less. ``merge``: always a MERGE by Spark. ``commit``: arrays wherever they can be used."""
+"""``auto``: the cheaper one. ``merge``: always a MERGE by Spark. ``commit``: arrays wherever they can be used."""
 
 
 LEAST_KEEP = timedelta(hours=1)
-"""Readers and writers that have begun still need what was replaced since then."""
+"""Readers and writers that have begun still need files that were replaced since then."""
 
 
 def known_keep(hours: float) -> timedelta:
@@ -47,7 +47,7 @@ def known_keep(hours: float) -> timedelta:
 
 @dataclass(frozen=True, slots=True)
 class TableFormat:
-    """A kind of target: what its sessions need, and the class of its tables.
+    """A kind of target: the needs of its sessions, and the class of its tables.
 
     :param kind: its name in the jobs' arguments
     :param table_class: of its tables, a :class:`airflow_provider_cdc.targets.lake.formats.target_interface.Target`; as ``module:name``

@@ -9,7 +9,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 _CAUSES = 20
-"""Errors in a row that are looked at: nothing keeps them from being a circle."""
+"""Most causes of an error that are followed: they may form a circle."""
 
 
 def failed_with(error: BaseException, *names: str) -> bool:
@@ -25,7 +25,7 @@ def failed_with(error: BaseException, *names: str) -> bool:
 
 
 def find_error_condition(error: BaseException) -> str:
-    """Return the name that Spark and Delta have for what is wrong; empty if there is none.
+    """Return Spark's or Delta's name of the problem; empty if there is none.
 
     >>> find_error_condition(error)
     'DELTA_PATH_EXISTS'

@@ -64,7 +64,7 @@ class MemoryTableState:
 
 _PLACE = f"{OURS}place"
 STORED: dict[str, MemoryTableState | str] = {}
-"""Location → its table, or a text: what lies there that is none."""
+"""Location → its table, or a text about other content there."""
 _LOCK = threading.Lock()
 
 

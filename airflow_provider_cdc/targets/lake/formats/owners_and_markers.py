@@ -1,4 +1,4 @@
-"""Whose a table is, and how far it is: what each kind of target records besides rows."""
+"""The owner and the last batches of a table, which each kind of target records besides rows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Owner:
         Numbers of batches mean nothing in another change log, so that each has a separate application.
         """
         log = f"@{self.changelog}" if self.changelog else ""
-        # it is a session setting at times, and Spark looks for variables in the values of settings too, whoever forbids it
+        # it is a session setting at times, and Spark looks for variables in the values of settings too, even if that is switched off
         return f"{APPS}{self.connector}:{self.topic}{log}".replace("${", "$%7B")
 
     def __str__(self) -> str:
@@ -86,7 +86,7 @@ class Marker:
 
 
 def build_owner_properties(owner: Owner, names: Sequence[str]) -> dict[str, str]:
-    """Return the properties by which a table says whose it is.
+    """Return the properties by which a table names its owner.
 
     :param names: of the properties for the connector, the topic and the change log
     """

@@ -22,14 +22,14 @@ _OTHER_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacy
 
 
 class ArrowUnsupported(Exception):
-    """A file has something that is left to Spark; the message says what."""
+    """A file has something that is left to Spark; the message names it."""
 
 
 def open_parquet_file(source: Any) -> pq.ParquetFile:
     """Open a file of the table.
 
     :param source: its path, or :class:`JvmFileStream` of it
-    :raises NotOnArrays: its values are not what Arrow takes them for
+    :raises NotOnArrays: Arrow would misread its values
     """
     parquet_file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=True)
     if set(_OTHER_CALENDAR) & set(parquet_file.metadata.metadata or {}):
@@ -58,7 +58,7 @@ def find_key_rows(
 
 
 def ranges_of(keys: pa.Table) -> list[Range]:
-    """Compute what is known of all keys."""
+    """Compute the ranges of all keys."""
     ranges = []
     for name in keys.column_names:
         if keys.num_rows and pa.types.is_integer(keys[name].type) and not keys[name].null_count:

@@ -42,7 +42,7 @@ class TableLayout:
 
     :param partition_by: columns, or transforms of columns that the kind of target knows
     :param cluster_by: columns by which rows are kept together
-    :param rule: what the table records of the rule that it was made by; empty if there is none
+    :param rule: the table's record of its rule; empty if there is none
     """
 
     partition_by: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class ColumnEvolution:
     :param version: of the table schema that the columns are brought to
     :param types: final columns and their Spark types, in order
     :param renamed: (old, new) names
-    :param fills: final column → what rows that are already there get in it: a text that a cast to the column's type
+    :param fills: final column → value of existing rows in it: a text that a cast to the column's type
         understands, or ``None`` for NULL
     :param dropped: columns that go; none of them is a final one
     """
@@ -152,7 +152,7 @@ class KeyedChanges(Protocol):
 class WriteMetrics:
     """The content that one write has put into a table.
 
-    What the format does not report without another look at the table is ``None``.
+    Values that the format does not report without another look at the table are ``None``.
 
     :param way: how it was written, one of :data:`WAYS`
     :param rows: rows of the batches that the table has now; those that were only copied are not counted
@@ -177,7 +177,7 @@ class MaintenanceStepResult:
     """The result of a step of a table's maintenance.
 
     :param changed: whether it changed anything
-    :param said: what it did, or why there was nothing to do
+    :param said: its work, or why there was nothing to do
     """
 
     changed: bool

@@ -1,4 +1,4 @@
-"""The target interface: what applying changes needs of a table format, role by role."""
+"""The target interface: the operations of a table format that an apply needs, role by role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The roles of a table of a format: what each part of applying changes needs of it.
+"""The roles of a table of a format: the operations that each part of an apply needs of it.
 
 :class:`.target_interface.Target` has all of them. A function that needs one role says so in its type.
 """
@@ -27,7 +27,7 @@ from airflow_provider_cdc.targets.lake.rows.multiset_diff import MultisetDiffere
 
 
 class TargetIdentity(abc.ABC):
-    """The table itself, and what it records besides rows: its owner, its rule, the columns that continue in others."""
+    """The table itself, and its records besides rows: its owner, its rule, the columns that continue in others."""
 
     location: str
 
@@ -37,7 +37,7 @@ class TargetIdentity(abc.ABC):
 
     @abc.abstractmethod
     def find_foreign_content(self, owner: Owner) -> str:
-        """Find what is at the location although there is no table.
+        """Find content at the location although there is no table.
 
         Return an empty text if nothing is, or only the remains of a killed :meth:`create` of this owner.
         """
@@ -60,7 +60,7 @@ class TargetIdentity(abc.ABC):
 
     @abc.abstractmethod
     def read_variants(self) -> str:
-        """Return what the table records of columns that continue in others; empty if there are none.
+        """Return the table's record of columns that continue in others; empty if there are none.
 
         See :mod:`airflow_provider_cdc.targets.lake.schema.column_successors`.
         """
@@ -80,7 +80,7 @@ class TargetIdentity(abc.ABC):
     def describe_catalog(self) -> Mapping[str, str]:
         """Describe the catalog of a table that has a name in one. Empty for tables by path.
 
-        The values are ``name``, its parts separated by dots, and what is known of the catalog: ``type``, ``uri``, ``warehouse``. They hold no secret.
+        The values are ``name``, its parts separated by dots, and known properties of the catalog: ``type``, ``uri``, ``warehouse``. They hold no secret.
         """
         return {}
 
@@ -126,7 +126,7 @@ class TargetProgress(abc.ABC):
 
     @abc.abstractmethod
     def set_back(self, app: str) -> str:
-        """Find what has brought the rows back to a state before the marker without changing the marker; empty if nothing has."""
+        """Find the operation that has brought the rows back to a state before the marker without changing the marker; empty if nothing has."""
 
     @abc.abstractmethod
     def read_schema_version(self, app: str) -> int:
@@ -162,7 +162,7 @@ class TargetColumns(abc.ABC):
     def write_comments(self, comments: TableComments) -> None:
         """Write the comments of the source to the table and its columns.
 
-        Those that the source has nothing to say about stay as they are, and what is there already is not written again. No marker is written: it may be repeated.
+        Comments that the source lacks stay as they are, and existing ones are not written again. No marker is written: it may be repeated.
         """
 
     def check_columns(self, names: Iterable[str]) -> None:  # noqa: B027 -- most kinds take every name
@@ -227,7 +227,7 @@ class TargetRows(abc.ABC):
         """
 
     def apply_difference(self, changes: MultisetDifference, marker: Marker) -> str:
-        """Take rows away, any of those that are equal, and add others, in one commit with the marker: what a batch makes of a table without a key.
+        """Take rows away, any of those that are equal, and add others, in one commit with the marker: the effect of a batch on a table without a key.
 
         :param changes: with the table's names and types of columns
         :return: why all rows of this table have to be replaced instead; empty if it is done
@@ -258,6 +258,6 @@ class TargetMaintenance:
     def list_maintenance_steps(self, keep: timedelta) -> Upkeep:
         """Return the steps of the table's maintenance.
 
-        :param keep: for so long after it was replaced, what an older state of the table consists of stays
+        :param keep: how long the files of older states of the table stay after they were replaced
         """
         return {}

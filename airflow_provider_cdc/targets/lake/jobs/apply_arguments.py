@@ -10,7 +10,7 @@ import socket
 def parse_arguments(arguments: list[str] | None, description: str | None) -> argparse.Namespace:
     """Parse the arguments of ``apply_changes.py``.
 
-    :param description: what its help begins with
+    :param description: beginning of its help
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--changelog", required=True, help="folder or object store prefix of the change log")

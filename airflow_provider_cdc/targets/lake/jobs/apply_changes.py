@@ -63,7 +63,7 @@ from airflow_provider_cdc.targets.lake.session.spark_session import (
 log = logging.getLogger("airflow_provider_cdc.targets.lake.jobs.apply_changes")
 
 LOOK_S = 60.0
-"""How long tables are looked at before the first round."""
+"""How long tables are read before the first round."""
 
 
 class ApplyChanges:
@@ -147,8 +147,8 @@ class ApplyChanges:
         """Bring the tables of some topics up to the newest batch of a view.
 
         :param topics: and names of tables, where a topic has several
-        :param settle: look at each table afterwards, so that the next run knows it again without Spark; see :meth:`add_known_routed_tables`
-        :return: what was done and what failed; the other tables stand as they stood
+        :param settle: inspect each table afterwards, so that the next run knows it again without Spark; see :meth:`add_known_routed_tables`
+        :return: the results and the failures; the other tables stay as they were
         """
         began = time.monotonic()
         self._one_table.stood.clear()
@@ -186,12 +186,12 @@ class ApplyChanges:
                     try:
                         if stood := future.result():
                             stands[name] = stood
-                    except Exception as e:  # the other tables go on; the run fails at its end
+                    except Exception as e:  # the other tables continue; the run fails at its end
                         log.exception("Changes could not be applied to the table of %s.", name)
                         failed[name] = str(e)
                         stands[name] = build_failed_entry(view, selected[name], [*untold_, *applied])
             finally:
-                wait(futures)  # nobody goes on behind the back of whoever gets an error
+                wait(futures)  # no thread works on after the caller gets an error
         self._origins.write_lineage()
         done = {*topics, *selected} - held
         # one that is not there needs all that it began with
@@ -221,7 +221,7 @@ class ApplyChanges:
             try:
                 # one that has failed waits until it is tried again
                 selected |= {t.name: t for t in look.result() if t.name not in view.lagging or t.name in topics}
-            except Exception as e:  # the tables of other topics go on; the run fails at its end
+            except Exception as e:  # the tables of other topics continue; the run fails at its end
                 log.exception("The tables of topic %s could not be found.", topic)
                 failed[topic] = str(e)
         return selected, failed
@@ -234,7 +234,7 @@ class ApplyChanges:
         return find_unchanged_topics(self._changelog, self._kind, view.list_idle_entries())
 
     def refresh_report_entries(self, stands: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-        """Look at the tables of some topics, and see how each stands now. Those that cannot be looked at are left out."""
+        """Inspect the tables of some topics, and return their present entries. Tables that cannot be inspected are left out."""
         futures = {
             topic: self._pool.submit(self._one_table.refresh_report_entry, topic, entry)
             for topic, entry in stands.items()
@@ -243,9 +243,7 @@ class ApplyChanges:
         for topic, future in futures.items():
             try:
                 entries[topic] = future.result()
-            except (
-                Exception
-            ) as e:  # nothing was to be done there: whoever comes next looks closer, and says what is wrong
+            except Exception as e:  # nothing was to be done there: the next run looks closer, and reports the problem
                 log.warning("The table of %s could not be inspected: %s", topic, e)
         return entries
 
@@ -264,7 +262,7 @@ class ApplyChanges:
             if target.exists():
                 for ask in (target.read_owner, target.read_markers, target.count_file_bytes, target.read_column_types):
                     ask()
-        except Exception as e:  # a round says what is wrong with it, and where
+        except Exception as e:  # a round reports the problem and its place
             log.info("The table at %s could not be inspected: %s", location, e)
 
     def write_report(self, report: ApplyRunReport) -> None:
@@ -290,7 +288,7 @@ class ApplyChanges:
         refuse_ended(self.spark)
 
     def discard_run_state(self, *, adopt: bool = True) -> None:
-        """Drop what belongs to one run only, before the next one with this object: older batches, and whom it may take tables from.
+        """Discard the state of one run before the next one with this object: older batches, and the owners that it may take tables from.
 
         :param adopt: that, too
         """
@@ -372,7 +370,7 @@ def at_last_batch(changelog: ChangeLog, spec: ConnectorSpec, target: str) -> boo
 
 def _for_a_while(changelog: ChangeLog, args: argparse.Namespace) -> ApplyRunReport | None:
     turns = ApplyTurns(changelog.storage, args.connector, args.target, args.location)
-    # the one that applies now goes on until this one could, too
+    # the present job continues until this one is ready
     with _job(changelog, args) as job:
         if turns.has_live_turn():
             get_warm(job.spark, args.spec, args.target)
@@ -391,7 +389,7 @@ def _turn(
 
 
 def get_warm(spark: SparkSession, spec: ConnectorSpec, target: str) -> None:
-    """Do in a table that no reader needs what the first round would have to do for the first time.
+    """Do in a table that no reader needs the work that the first round would do for the first time.
 
     Meanwhile another job still applies.
     """

@@ -85,7 +85,7 @@ def _session(specs: Sequence[ConnectorSpec], options: Mapping[str, Any], target:
 
 
 def _tell(outcomes: Sequence[ConnectorOutcome]) -> None:
-    """Print what was done.
+    """Print the results.
 
     :raises CdcError: some connectors have failed
     """

@@ -67,7 +67,7 @@ class JobResultFile:
         self.done: dict[str, Any] = {}
 
     def write_result(self, done: DatabaseApplyResult, *, at_once: bool = True) -> None:
-        """Say what was done until now.
+        """Write the result until now.
 
         :param at_once: otherwise only if that was not said for a while
         """
@@ -76,7 +76,7 @@ class JobResultFile:
             self._write({**self.done, "ended": False})
 
     def write_final_result(self, more: Mapping[str, Any] | None = None) -> None:
-        """Say that the job has ended."""
+        """Write that the job has ended."""
         self._write({**self.done, **(more or {}), "ended": True})
 
     def _write(self, document: Mapping[str, Any]) -> None:
@@ -126,7 +126,7 @@ def _session(name: str) -> SparkSession:
 def _over(run_for: float, meanwhile: Callable[[], None]) -> Callable[[float], bool]:
     """Return a function that waits, and returns whether the time is over or a signal has ended the job.
 
-    :param meanwhile: what is done at each call
+    :param meanwhile: action of each call
     """
     ended, until = threading.Event(), time.monotonic() + run_for
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -36,7 +36,7 @@ AT_ONCE = 4
 WATCH_S = 5.0
 """Between two looks whether Spark is still there."""
 SHORTEST_S, LONGEST_S = 1.0, 60.0
-"""Pauses before a connector in trouble is begun anew: each is twice as long as the one before."""
+"""Pauses before a connector in trouble is started again: each is twice as long as the one before."""
 LOOK_S = 0.5
 """While it waits for that, how often it looks whether it is to end."""
 T = TypeVar("T")
@@ -46,7 +46,7 @@ T = TypeVar("T")
 class ConnectorOutcome:
     """Outcome of a run for one connector.
 
-    :param report: what was applied; ``None`` if it has failed, or if its turn never came
+    :param report: the results of its applies; ``None`` if it has failed, or if its turn never came
     :param error: why it has failed
     """
 
@@ -119,7 +119,7 @@ class ConnectorRunner:
         return self._outcomes(futures)
 
     def stop(self) -> None:
-        """End all after what they are committing. May be called from a signal handler or another thread."""
+        """End all after their present commits. May be called from a signal handler or another thread."""
         self._stop.set()
         for connector in self._following:
             connector.stop()
@@ -197,7 +197,7 @@ class ContinuousConnector:
         return self.failed_at > (0.0 if self._warm is None else self._warm.read_at)
 
     def run(self) -> ApplyRunReport | None:
-        """Run the applies of the connector, and return the report of what was applied; ``None`` if its turn never came.
+        """Run the applies of the connector, and return their report; ``None`` if its turn never came.
 
         :raises Exception: it was in trouble at the end
         """
@@ -219,7 +219,7 @@ class ContinuousConnector:
             turn = self._patiently(lambda: stack.enter_context(self._turns(changelog).take_turn(self._owner)))
             left = self._deadline - time.monotonic()
             warm = self._warm = ContinuousApply(job, changelog, self.name, turn)
-            if self._stop.is_set():  # just before there was somebody to be stopped
+            if self._stop.is_set():  # stopped just before there was a connector to stop
                 warm.stop()
             try:
                 return self._patiently(lambda: warm.run(left), warm.reset_for_retry)
@@ -234,7 +234,7 @@ class ContinuousConnector:
         """Try something until it works, or this connector is to end.
 
         :param again: called before it is tried again
-        :raises Exception: what it has failed with
+        :raises Exception: its last error
         """
         pause = SHORTEST_S
         while True:

@@ -1,12 +1,12 @@
 """A continuous apply, which keeps its Spark session.
 
-The session looks for batches several times a second and applies at once what there is.
+The session looks for batches several times a second and applies new ones at once.
 
 Its knowledge is that of the last report, kept in memory: which batch comes next, and where each table stands. So a look reads one file
-that is not there yet, however many tables and batches there are. Tables without new events are looked at like those of a run that begins,
+that is not there yet, however many tables and batches there are. Tables without new events are inspected like those of a run that begins,
 every :data:`CLOSER_S`, in case another process has changed them.
 
-Nothing grows with the rounds: of the batches only the new ones are in memory, and what was done is kept by table.
+Nothing grows with the rounds: of the batches only the new ones are in memory, and results are kept by table.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from airflow_provider_cdc.targets.retry_pause import LONGEST_S, RetryPause
 log = logging.getLogger("airflow_provider_cdc.targets.lake.jobs.continuous_apply")
 
 LOOK_S = 0.2
-"""Between two looks at the change log."""
+"""Seconds between two reads of the change log."""
 MOST = 500
 """Batches that one round takes, so that its memory does not depend on how long nothing was applied."""
 CLOSER_S = 300.0
-"""Between two looks at all tables and all numbers of batches."""
+"""Seconds between two checks of all tables and all numbers of batches."""
 QUIET_S, MOST_SETTLED = 10.0, 4
-"""How long a table has had no events before a quiet moment is used to look at it, and how many of them at once."""
+"""How long a table has had no events before a quiet moment is used to inspect it, and how many of them at once."""
 PATIENCE_S = 300.0
 """How long the change log may not be readable, again and again, before the run ends with that as its error."""
 
@@ -57,9 +57,9 @@ class ApplyRoundJob(Protocol):
 
 
 class ContinuousApply:
-    """Keeps the tables of a connector up to date until its time is over, it is asked to stop, or another one has taken over.
+    """Keeps the tables of a connector up to date until its time is over, it is to stop, or another one has taken over.
 
-    :param job: applies what a round has found
+    :param job: applies the batches of a round
     :param turn: is over as soon as another run begins its own
     """
 
@@ -75,10 +75,10 @@ class ContinuousApply:
         self._report: ApplyRunReport | None = None
         self._unwritten = False
         self.read_at = 0.0
-        """When the change log was looked at for the last time, and what was there applied; on the monotonic clock."""
+        """When the change log was last read, and its batches applied; on the monotonic clock."""
 
     def stop(self) -> None:
-        """End after what is being committed. May be called from a signal handler or another thread."""
+        """End after the present commit. May be called from a signal handler or another thread."""
         self._stop.set()
 
     @property
@@ -87,14 +87,14 @@ class ContinuousApply:
         return self._stop.is_set() or bool(self._turn.successor) or time.monotonic() >= self._deadline
 
     def reset_for_retry(self) -> None:
-        """Before :meth:`run` is called once more after an error: begin with a look at everything, as a new run does. What was done stays."""
+        """Prepare a call of :meth:`run` after an error: it begins with a check of everything, as a new run does. Results stay."""
         self._report, self._unwritten = None, False
         self._job.discard_run_state(adopt=self._rounds > 0)
 
     def run(self, seconds: float) -> ApplyRunReport | None:
         """Apply for so long, counted from the beginning.
 
-        :return: what was applied all in all; ``None`` if its turn never came
+        :return: all results; ``None`` if its turn never came
         :raises TargetError: at its end, some tables could not be brought up to date; the others were
         :raises TransientError: the change log could not be read for :data:`PATIENCE_S`, or its turn has not come in all its time
         """
@@ -143,7 +143,7 @@ class ContinuousApply:
     # -- rounds -------------------------------------------------------------------------------------------------------
 
     def _round(self) -> bool:
-        """Look, and apply what is there.
+        """Look for batches, and apply them.
 
         :return: whether there was anything to do
         """
@@ -163,7 +163,7 @@ class ContinuousApply:
         return True
 
     def _look(self) -> tuple[BacklogState, set[str]]:
-        """Return the view of what is new since the last round, and the topics whose tables are to be worked on."""
+        """Return the view of new batches since the last round, and the topics whose tables are to be worked on."""
         now = time.monotonic()
         if self._report is None:
             self._closer = now + CLOSER_S
@@ -193,7 +193,7 @@ class ContinuousApply:
             topics |= {
                 topic for topic, entry in view.list_idle_entries().items() if entry["stamp"]
             } - self._job.find_unchanged_topics(view)
-        # events of a table that has failed wait with it: the last batch it has says where it goes on
+        # events of a table that has failed wait with it: the last batch it has shows where it continues
         return view, topics - {topic for topic, retry in self._failing.items() if retry.due > now}
 
     def _next(self, after: int) -> list[BatchContents]:
@@ -205,7 +205,7 @@ class ContinuousApply:
         return contents
 
     def _keep(self, report: ApplyRunReport, topics: set[str]) -> None:
-        """Take over what a round has done, and write the report."""
+        """Add the results of a round, and write the report."""
         for table in report.tables:
             previous = self._done.get(table.name or table.topic)
             self._done[table.name or table.topic] = table if previous is None else previous.merge_results(table)
@@ -214,7 +214,7 @@ class ContinuousApply:
             previous = self._done.get(name)
             if previous is None or table.last_batch > previous.last_batch:  # it may have been this run, before an error
                 earlier = self._untold.get(name)
-                # what begins where the one before has ended is more of it; otherwise it was found again, after an error
+                # a result that begins where the previous one has ended continues it; otherwise it was found again, after an error
                 more = earlier is not None and table.first_batch > earlier.last_batch
                 self._untold[name] = earlier.merge_results(table) if earlier is not None and more else table
         still = {t: text for t, text in (self._report.failed if self._report else {}).items() if t not in topics}
@@ -234,7 +234,7 @@ class ContinuousApply:
         self._write()
 
     def _write(self) -> None:
-        """Write the report, with what the whole run has done so far."""
+        """Write the report, with all results of the run so far."""
         self._unwritten = True
         self._job.write_report(self._whole())
         self._unwritten = False
@@ -246,7 +246,7 @@ class ContinuousApply:
         return dataclasses.replace(self._report, tables=done, untold=untold, seconds=seconds)
 
     def _settle(self) -> bool:
-        """Look at some tables that have had no events for a while, so that the next run knows them without Spark."""
+        """Inspect some tables that have had no events for a while, so that the next run knows them without Spark."""
         assert self._report is not None
         stands, now = self._report.stands, time.monotonic()
         quiet = [topic for topic, at in self._touched.items() if now - at >= QUIET_S and topic in stands][:MOST_SETTLED]

@@ -53,8 +53,8 @@ class TableMaintenanceResult:
     """Result of the maintenance of one table.
 
     :param topic: its topic; of a table that several share, all of them with commas between; of those that a route makes of one topic, that and the location
-    :param steps: step → what it did, or why there was nothing to do
-    :param problem: what has failed
+    :param steps: step → its work, or why there was nothing to do
+    :param problem: the error
     """
 
     topic: str
@@ -64,7 +64,7 @@ class TableMaintenanceResult:
     seconds: float = 0.0
 
     def format_result(self) -> str:
-        """For people."""
+        """Format the result for people."""
         lines = [f"{self.topic}:"]
         lines += [
             f"  {name}: {done.said}{'' if done.changed else ' (nothing to do)'}" for name, done in self.steps.items()
@@ -98,7 +98,7 @@ class MaintainTables:
         '34 files became 1'
 
     :param location: where tables are, as it was given to the apply
-    :param keep: what older states of the tables consist of stays so long: for readers that are in the middle of it, and for looking back
+    :param keep: how long the files of older states of the tables stay: for readers that are in the middle of it, and for looking back
     :param threads: tables worked on at the same time
     :param run_id: goes into the report, so that the process that started the run recognizes it
     """
@@ -160,7 +160,7 @@ class MaintainTables:
         self._progress.start_table(done.topic)
         try:
             self._upkeep(done, topics)
-        except Exception as e:  # the other tables go on; the run fails at its end
+        except Exception as e:  # the other tables continue; the run fails at its end
             log.exception("The table at %s could not be maintained.", location)
             done.problem = str(e)
         self._progress.release_table(done.topic)

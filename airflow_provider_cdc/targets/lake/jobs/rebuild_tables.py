@@ -50,7 +50,7 @@ class RebuiltTable:
     """Result of the rebuild of one table.
 
     :param batch: its last batch
-    :param name: what it is called, if a route makes several of its topic
+    :param name: its name, if a route makes several of its topic
     """
 
     topic: str

@@ -9,7 +9,7 @@ from pathlib import Path
 def parse_arguments(arguments: list[str] | None, description: str | None) -> argparse.Namespace:
     """Parse the arguments of ``verify_tables.py``.
 
-    :param description: what its help begins with
+    :param description: beginning of its help
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(

@@ -135,7 +135,7 @@ class VerifyTables:
         """Compare the tables.
 
         :raises ConfigError: the reference is empty, or the folder of keys is not
-        :raises ChangeLogDamaged: a file of a change log is not what its manifest says
+        :raises ChangeLogDamaged: a file of a change log differs from its manifest
         """
         began = time.monotonic()
         self._refuse_keys()
@@ -157,7 +157,7 @@ class VerifyTables:
         return VerificationReport(self._tables_of, position, results, round(time.monotonic() - began, 3), named)
 
     def _load_references(self) -> dict[str, SourceReference]:
-        """Topic → what its tables are compared with."""
+        """Return for each topic the reference of its tables."""
         if self._plan is None:
             return at_rest(self._changelog, self._connector)
         return load_plan_references(self._changelog, self._plan, self._source)
@@ -269,7 +269,7 @@ class VerifyTables:
             pinned = self._standing.wait_for_table(target, source_reference, placed.name, result, owner)
             if pinned is not None:
                 self._compare(result, table, target, pinned, rule)
-        except (NotComparable, *_TROUBLE) as e:  # of the other tables people want to know all the same
+        except (NotComparable, *_TROUBLE) as e:  # the other tables are compared all the same
             if result.rows_differ:  # that is known
                 raise
             _not_compared(result, e)
@@ -328,7 +328,7 @@ class VerifyTables:
             self._settled(result, source_reference, last)
 
     def _types(self, result: TableVerification, projected: ProjectedTable, pinned: PinnedTableState) -> dict[str, str]:
-        """Column → the type in which it is compared. What is the matter with columns is put into the result."""
+        """Column → the type in which it is compared. Problems of columns are put into the result."""
         there = {f.name.lower(): (f.name, f.dataType.simpleString()) for f in pinned.rows.schema.fields}
         types, problems = dict[str, str](), list[str]()
         for name, type_ in projected.comparable_types.items():
@@ -360,7 +360,7 @@ class VerifyTables:
 
 
 _TROUBLE = (TargetError, PySparkException, Py4JJavaError)
-"""What one table, or the source's rows of it, may have."""
+"""Errors of one table, or of the source's rows of it."""
 
 
 def _not_compared(result: TableVerification, why: Exception) -> None:
@@ -381,7 +381,7 @@ def _not_compared(result: TableVerification, why: Exception) -> None:
 def _variants(target: TargetIdentity, pinned: PinnedTableState) -> dict[str, str]:
     """Column of the source → the table's column that it continues in.
 
-    What has been recorded a moment ago may not be there yet.
+    A record from a moment ago may not be there yet.
     """
     owner = target.read_owner()
     variants = read_recorded_variants(target, owner.application_name) if owner is not None else ColumnVariants()

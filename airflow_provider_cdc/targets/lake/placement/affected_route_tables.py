@@ -1,7 +1,7 @@
 """Finds the tables that new batches of a topic concern, where a route brings its rows to several.
 
-A table of which no row goes, and to which none comes, is not touched, and its marker stays behind. To find out, one query looks at the images before
-and after each event. What it cannot tell concerns all tables that are known.
+A table of which no row goes, and to which none comes, is not touched, and its marker stays behind. To find out, one query reads the images before
+and after each event. An event that it cannot assign concerns all known tables.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class RoutedTables:
         """Find the tables of a topic that its new batches concern; those that are new are among them.
 
         :param tables: all that are known, of other topics, too
-        :raises TargetError: the rule of the topic does not allow what is in the batches
+        :raises TargetError: the rule of the topic does not allow the contents of the batches
         :raises ConfigError: the route does not fit the table, or brings two tables to one location
         :raises BatchesRemoved: it is not known any more which tables it has
         """
@@ -120,7 +120,7 @@ class RoutedTables:
         return [table for place, table in known_tables.items() if changes.whole or place in changes.touched] + new
 
     def _start(self, topic: str, view: BacklogState) -> tuple[TableStart, Sequence[BatchesByTopic]]:
-        """Return the start of the search for tables that are not known, and the batches that are looked at.
+        """Return the start of the search for tables that are not known, and the batches that are searched.
 
         :raises BatchesRemoved: some of them are gone, and nothing has brought its rows into the log again
         """
@@ -146,14 +146,14 @@ class RoutedTables:
         pending = with_room(pending) if pending.changes else pending
         logged = rule.outbox is not None or rule.mode == "log"
         shape, route = self._route(spark, pending, matched)
-        # of an update whose image after does not tell where its row goes
+        # for updates whose image after does not show where the row goes
         shape.list_sparse_columns(event_reduction.list_sparse_columns(pending, 0), pending.schema)
         needs = frozenset() if shape.filter is None else shape.filter.needs
         changes.whole |= rule.outbox is None and bool(row_images.list_incomplete_columns(pending) & needs)
         for sign, op, unknown, step, value, number in _groups(spark, pending, matched, route, logged=logged):
             place = RouteBranch(step, value)
             if unknown or (op == "r" and not logged):
-                # what a read replaces is known to no image
+                # no image shows the rows that a read replaces
                 changes.whole = True
             if unknown:
                 continue
@@ -205,7 +205,7 @@ def _groups(
 def _check_updates(pending: PendingBatches, behavior: str) -> None:
     """Check for updates of the rows of an outbox, which are never updated.
 
-    :raises TargetError: some are, and that is said to be fatal
+    :raises TargetError: some are, and that is configured to be fatal
     """
     number = pending.count_operations().get("u", 0)
     if not number:

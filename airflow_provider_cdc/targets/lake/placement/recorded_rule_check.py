@@ -71,7 +71,7 @@ def other_texts(table: TargetTable, entry: Mapping[str, Any], where: TargetIdent
 
     ``None`` if they have the same. Named groups of a pattern are no part of the rule that a table records, and it has the rows of several topics.
 
-    :param entry: what the last report has of the table
+    :param entry: entry of the table in the last report
     """
     before, now = entry.get("texts"), table.texts
     if before is None or now is None or before == now or entry.get("location") != table.location:

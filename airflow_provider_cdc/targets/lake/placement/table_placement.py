@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class TablePlacement:
-    """The tables of one connector: where they are, which topics share one, and what rules make of their rows.
+    """The tables of one connector: where they are, which topics share one, and the projections of their rows by rules.
 
     :param location: where tables are unless their rule says otherwise
     """
@@ -38,7 +38,7 @@ class TablePlacement:
     def list_known_tables(self, view: BacklogState) -> dict[str, TargetTable]:
         """Name → table, of all that a view knows. A topic with a route is none, but its tables that the report knows are.
 
-        :raises ConfigError: two tables would be at one location, and nothing would tell their rows apart
+        :raises ConfigError: two tables would be at one location, and nothing would distinguish their rows
         """
         tables: dict[str, TargetTable] = {}
         by_location: dict[str, TargetTable] = {}
@@ -143,7 +143,7 @@ class TablePlacement:
             if schema is None or self._rules.select_rule(schema.id) is PLAIN or there or topic in routed:
                 continue
             placed = tables.get(topic)
-            # of a topic with a route, any place will do to know what its kind of table takes
+            # of a topic with a route, any place shows the limits of its kind of table
             where = (
                 self.resolve_branch_location(self.match_rule(schema.id), topic, schema.id, ELSE)
                 if placed is None
@@ -151,7 +151,7 @@ class TablePlacement:
             )
             target = open_table(where)
             if placed is not None and target.exists() and target.read_rule():
-                continue  # whether it is the rule that the table was made by, its own thread looks
+                continue  # the table's own thread checks whether the table was made by this rule
             projection = self.build_projection(
                 spark,
                 topic,
@@ -163,7 +163,7 @@ class TablePlacement:
             target.check_columns([*projection.map_column_types(schema), *projection.map_flag_types()])
             target.check_types(projection.map_column_types(schema))
             target.check_layout(projection.build_layout())
-        # of tables without new events nobody knows here what they are called
+        # the names of tables without new events are not known here
         unused = (
             self._rules.find_unused_patterns(self._tables.values())
             if all(map(view.find_table, view.known_topics))

@@ -22,7 +22,7 @@ class FullChangeLog:
     :raises ConfigError: there is no such batch
     :raises BatchesRemoved: it was removed
     :ivar batches: all of them
-    :ivar mark: what is known of those before; ``None`` if none was removed
+    :ivar mark: the record of those before; ``None`` if none was removed
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class FullChangeLog:
     def collect_pending(self, table: TargetTable, batch: int) -> PendingBatches:
         """All events of a table's topic up to a batch; of one whose first ones were removed, those from which all rows follow that it has then.
 
-        :raises ChangeLogDamaged: a file of them is not what its manifest says
-        :raises BatchesRemoved: the table cannot be built from what is there
+        :raises ChangeLogDamaged: a file of them differs from its manifest
+        :raises BatchesRemoved: the table cannot be built from the existing batches
         :raises TargetError: there are none
         """
         if batch > self.last_batch:  # an apply has gone on

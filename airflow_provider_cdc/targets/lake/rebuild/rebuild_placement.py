@@ -38,7 +38,7 @@ _APPLY = "run the apply, which builds the table from the change log"
 class RebuildStrategy(ABC):
     """A way to build the tables of a connector.
 
-    :param whole: what they are built from
+    :param whole: the change log that they are built from
     :param places: knows their rules
     """
 
@@ -108,7 +108,7 @@ class RebuildStrategy(ABC):
 class InPlaceRebuild(RebuildStrategy):
     """Rebuild of a table in its place, as of the table's last batch.
 
-    One that is gone is built as of the last batch that an apply has looked at.
+    One that is gone is built as of the last batch that an apply has read.
     """
 
     def build_table(self, table: TargetTable) -> int:
@@ -143,9 +143,9 @@ class InPlaceRebuild(RebuildStrategy):
         target.rebuild_rows(match_table_columns(rows, target, owner), marker)
 
     def _refuse_to_lose(self, table: TargetTable, shape: Projection) -> None:
-        """Reject a rebuild that would lose what the rows of the table were before.
+        """Reject a rebuild that would lose earlier versions of the table's rows.
 
-        :raises BatchesRemoved: the table has what its rows were before, and the change log has not
+        :raises BatchesRemoved: the table has earlier versions of its rows, and the change log has not
         """
         if shape.mode == "current" or not self._whole.has_removed_events(table.topic):
             return

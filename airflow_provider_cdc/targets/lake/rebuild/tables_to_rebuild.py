@@ -30,7 +30,7 @@ from airflow_provider_cdc.targets.lake.rules.row_routing import RouteBranch
 from airflow_provider_cdc.targets.lake.rules.topic_target import TargetTable
 
 PLACE = "place"
-"""Name in ``--to`` for what tells the tables of a route apart."""
+"""Name in ``--to`` for the text that distinguishes the tables of a route."""
 
 
 class RebuildTargets:
@@ -38,7 +38,7 @@ class RebuildTargets:
 
     :param location: as it was given to the apply
     :param rules: by which tables are kept; ``None``: those of the last apply
-    :ivar applied: the last batch that an apply has looked at; 0 if there is no report
+    :ivar applied: the last batch that an apply has read; 0 if there is no report
     """
 
     def __init__(
@@ -49,14 +49,14 @@ class RebuildTargets:
         self.applied = int(report.get("last_batch", 0))
         self._rules = last if rules is None else rules
         self._stands = report.get("stands", {})
-        # the report's tables are those of its own rules
+        # the report's tables follow the rules in the report
         self._same = self._rules == last
         self._connector, self._location = connector, location
         self._placement = TablePlacement(connector, location, self._rules)
         self._places = RoutedTables(changelog, connector, self._placement, Backlog(changelog, connector))
 
     def find_last_applied_batch(self, whole: FullChangeLog) -> int:
-        """Return the last batch that an apply has looked at, if that is known and kept."""
+        """Return the last batch that an apply has read, if that is known and kept."""
         return min(max(self.applied, whole.batches.first) if self.applied else whole.last_batch, whole.last_batch)
 
     def resolve_tables(
@@ -67,7 +67,7 @@ class RebuildTargets:
         :param names: topics, tables of the source, or of a topic with a route the name or the location of one of its tables
         :param whole: the change log
         :param until: the last batch whose rows decide which tables a route makes
-        :param only_new: those alone that an apply of these batches makes where nothing is, not also those that are known
+        :param only_new: only the tables that an apply of these batches would create, without the known ones
         :raises ConfigError: there is no such table
         :raises BatchesRemoved: it cannot be built any more
         """

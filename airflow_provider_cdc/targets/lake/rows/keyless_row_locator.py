@@ -21,7 +21,7 @@ from airflow_provider_cdc.targets.lake.rows.multiset_diff import AbsentRows, Loc
 from airflow_provider_cdc.targets.lake.types.spark_types import iso_text, quote_name, sign_of_zeros
 
 FEW = 20
-"""As many values of a column are compared one by one with what a file may hold."""
+"""Number of values of a column that are compared one by one with the bounds of a file."""
 MOST_FILTERS = 8
 """Columns by whose values files are left out."""
 NEW_CALENDAR = (dt.date(1900, 1, 1) - dt.date(1970, 1, 1)).days
@@ -160,7 +160,7 @@ def may_be_among(images: pa.Table) -> Expression:
 
     Most files are left out by it.
 
-    Columns with NULL among their values, or with values of which a file may say something else than what it holds, are in no condition.
+    Columns with NULL among their values, or with values whose bounds in a file may be wrong, are in no condition.
     """
     conditions = [_one_of(name, images[name]) for name in images.column_names]
     return reduce(and_, [c for c in conditions if c is not None][:MOST_FILTERS], F.lit(col=True))

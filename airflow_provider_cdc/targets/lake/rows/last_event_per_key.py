@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 
 OURS = "__cdc_"
-"""What the names of our own columns begin with; no column of a table may have such a name."""
+"""Prefix of our own columns; no column of a table may have such a name."""
 SEQ = f"{OURS}seq"
 """Number of the event."""
 OP = f"{OURS}op"
@@ -35,7 +35,7 @@ ANEW = f"{OURS}anew"
 """Of reduced rows: whether the row of this key was deleted by some event, so that one that is there after it is another row. Rows that are merged have
 it as of :func:`begun_anew`."""
 UNKNOWN = f"{OURS}unknown"
-"""Of reduced rows: names of the columns that a create or a read lacked, so that nobody knows the value: it is NULL."""
+"""Of reduced rows: names of the columns that a create or a read lacked, so that the value is unknown: it is NULL."""
 ROW = f"{OURS}row"
 """Of events: the row that they are of, through changes of its key; see :func:`identify_rows`."""
 _LIFE, _LAST, _VALUE, _EACH = f"{OURS}life", f"{OURS}last", f"{OURS}value_", f"{OURS}each"
@@ -62,15 +62,15 @@ def last_per_key(
         :data:`FROM` where an event that changes the key lacks values
     :param sparse: columns that events may lack
     :param carried: those among them that also creates and reads leave as they are, and that have the image before a delete
-    :param stays: whether a row that is deleted stays in the table, and what comes under its key continues it
-    :param recreated: whether :data:`ANEW` is wanted
+    :param stays: whether a row that is deleted stays in the table, and later events of its key continue it
+    :param recreated: whether :data:`ANEW` is needed
     """
     groups, moves = rows.groupBy(*map(quote_name, key)), FROM in rows.columns
     more, recreated_columns = ([F.max(F.col(OP) == "d").alias(ANEW)], [F.col(ANEW)]) if recreated else ([], [])
     if not sparse:
         last = _newest([c for c in rows.columns if c != SEQ]).alias(_LAST)
         return groups.agg(last, *more).select(f"{_LAST}.*", *recreated_columns)
-    # what is grouped by has lost the sign of its zeros
+    # grouped columns have lost the sign of their zeros
     others = [c for c in rows.columns if c not in (SEQ, KEPT, FROM, *sparse)]
     last = _newest(others).alias(_LAST)
     by_key, by_row = list[Expression](), list[Expression]()
@@ -194,7 +194,7 @@ def inherit_values(
     """Reduced rows with the values that the table has under the keys (:data:`ORIGIN`) that the rows had there.
 
     :param there: the table's rows, with the final columns
-    :param carried: as in :func:`last_per_key`: what stays of them stays under its key
+    :param carried: as in :func:`last_per_key`: such values stay under their keys
     """
     sparse = [name for name in sparse if name not in carried]
     whole = F.struct(*[F.col(f"r.{quote_name(c)}") for c in key])

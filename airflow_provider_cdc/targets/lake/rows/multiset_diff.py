@@ -2,8 +2,8 @@
 
 It says how many rows of which image go, and which rows come.
 
-Such a table is a bag of rows: an image that goes takes away any one of the rows that are equal to it, as the source cannot tell them apart
-either. Images that come and go within the changes cancel each other, so that only what is left of them has to be looked for in the table.
+Such a table is a bag of rows: an image that goes takes away any one of the rows that are equal to it, as the source cannot distinguish them
+either. Images that come and go within the changes cancel each other, so that only the rest has to be looked for in the table.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class MultisetDifference:
     signed_number: Numbers
     _comes: pa.Table
     _root: Numbers
-    """For each row that comes, the image of the row that it goes on with; -1 for a new one."""
+    """For each row that comes, the image of the row that it continues; -1 for a new one."""
     _nth: Numbers
     """Which of the rows of this image."""
 
@@ -127,7 +127,7 @@ def _first(codes: Numbers) -> Numbers:
 def _followed(images: pa.Table, sign: Numbers, seq: Numbers) -> MultisetDifference:
     """Follow each row from image to image.
 
-    Of equal ones the one that came last goes first, then those of the table. What the changes say of a zero is exact, what the table has of it may not be.
+    Of equal ones the one that came last goes first, then those of the table. The sign of a zero is exact in the changes, and may not be in the table.
     """
     [codes], [same] = number_rows(images), number_rows(images, one_zero=False)
     left: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)  # where it came, and its root

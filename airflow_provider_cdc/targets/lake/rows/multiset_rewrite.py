@@ -143,12 +143,12 @@ def _signs(rows: DataFrame, columns: Sequence[str]) -> list[Expression]:
 
 
 def _left_of_equal(rows: DataFrame, names: list[str]) -> DataFrame:
-    """Count what is left of each row whose zeros have signs of their own.
+    """Count the rest of each row whose zeros have signs.
 
     :param rows: with :data:`NUMBER`, and :data:`_SIGN` columns
     """
     number, own = F.col(NUMBER), [name for name in rows.columns if name.startswith(_SIGN)]
-    # what is grouped by has no sign any more
+    # grouped columns have no sign any more
     same = rows.groupBy(*names, *own).agg(F.sum(NUMBER).alias(NUMBER), F.first(F.struct(*names)).alias(_SAME))
     equal = Window.partitionBy(*names)
     ordered = equal.orderBy(*own).rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -164,4 +164,4 @@ def _absent() -> Expression:
 
 
 ABSENT = "a row to remove does not exist"
-"""What the query of :func:`expand_row_counts` fails with when the table and the change log do not belong together."""
+"""Error of the query of :func:`expand_row_counts` if the table and the change log do not belong together."""

@@ -1,4 +1,4 @@
-"""The tables of an outbox: what a rule with ``outbox`` means for columns.
+"""The tables of an outbox: the meaning of a rule with ``outbox`` for columns.
 
 Events are only added. Their columns are ``id``, ``key``, ``type``, ``payload``, ``timestamp`` and the additional ones, and those of mode ``log``.
 """

@@ -26,7 +26,7 @@ from airflow_provider_cdc.targets.lake.types.spark_types import quote_name, spar
 from airflow_provider_cdc.targets.lake.types.variant_spark_udfs import VARIANT, as_variant
 
 META = f"{OURS}meta_"
-"""What the names of columns begin with that tell about events, before they get the names of the table's columns."""
+"""Prefix of columns that describe events, before they get the names of the table's columns."""
 COMMITTED = f"{META}commit_ts"
 """When the source has committed the event."""
 PASSES = f"{OURS}passes"
@@ -76,7 +76,7 @@ class RuleExpression:
 
 
 LEFT = f"{OURS}left_"
-"""What the names of columns begin with that have the values of columns that get none any more, see :class:`RetiredColumn`."""
+"""Prefix of columns with the values of columns that get none any more, see :class:`RetiredColumn`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +100,11 @@ class Projection:
     """A rule, applied to one source table.
 
     :param constants: column of the table → its text
-    :param places: what ``{database}`` and the like are
-    :param place: what the table records of the place that a route gives it, instead of the whole route
+    :param places: values of ``{database}`` and the like
+    :param place: the table's record of the place that a route gives it, instead of the whole route
     :param variants: column of the source → its column in the table, of those that continue in another one (:mod:`airflow_provider_cdc.targets.lake.schema.column_successors`)
     :param versions: schema version → the same, of the versions that batches bring the table through
-    :param left: column of the table → what it gets from events before its column of the source was dropped, or continued elsewhere
+    :param left: column of the table → its value from events before its column of the source was dropped, or continued elsewhere
     :param documents: column of the source whose texts are variants in the table; empty if there is none
     """
 
@@ -158,7 +158,7 @@ class Projection:
     def format_recorded_rule(self) -> str:
         """Format the rule as its table records it; empty if it says nothing about the table."""
         meaning = {**self.rule.to_comparable_form(), **self.place}
-        # which texts these are, only the pattern says, which may be changed; a shared table has those of each topic
+        # only the pattern defines these texts, and it may be changed; a shared table has those of each topic
         patterns, groups = self.rule.constant_columns, self.places.keys()
         texts = {name: text for name, text in self.constants.items() if names_in(patterns[name]) - groups}
         if texts and not self.shard_column:
@@ -317,7 +317,7 @@ class Projection:
         if self.filter and self.mode in ("current", "history"):
             op = F.when(passes, op).otherwise(F.lit("d"))
         if self.filter and self.mode == "log":
-            # of a delete that does not tell whether its row passed
+            # of a delete that does not show whether its row passed
             lacks = [F.array_contains(f"{META}unavailable", F.lit(c)) for c in sorted(self.filter.needs & {*left_out})]
             unknown = (F.col(OP) == "d") & reduce(or_, lacks, F.lit(col=False))
             events = events.where(passes | unknown | (F.col(OP) == "t"))
@@ -345,7 +345,7 @@ class Projection:
     def project_current_rows(self, rows: DataFrame, schema: TableSchema) -> DataFrame:
         """Project rows that the source has to the columns of the table.
 
-        They are what :meth:`project_events` makes of the last event of each. Columns that describe events are NULL.
+        They are the result of :meth:`project_events` for the last event of each. Columns that describe events are NULL.
 
         :param rows: with the columns of the source; with :data:`~airflow_provider_cdc.targets.lake.rows.last_event_per_key.UNKNOWN` where values are not known
         """

@@ -1,4 +1,4 @@
-"""Makes the shape of a source table from its rule, and checks what the rule says against the table: names of columns, types, SQL, the key."""
+"""Makes the shape of a source table from its rule, and checks the rule against the table: names of columns, types, SQL, the key."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def _analyzed(
 ) -> RuleExpression:
     """Analyze a SQL expression over the columns of the source.
 
-    In mode ``log`` it is also over what its tables have about events.
+    In mode ``log`` it may also use the columns that its tables have about events.
     """
     types: dict[str, Any] = {c.name: spark_type(c.type) for c in schema.columns}
     empty = spark.createDataFrame([], build_struct_type(types))
@@ -294,7 +294,7 @@ def _analyzed(
         selected = empty.select(F.expr(sql).alias("v"))
         plan = selected._jdf.queryExecution().analyzed()
         expression = plan.expressions().head()
-        # an aggregate, and what makes rows, would have got another plan
+        # an aggregate, or a generator of rows, would have got another plan
         rows = empty.where(F.expr(sql).isNotNull()) if plan.nodeName() == "Project" else None
         if rows is None:
             raise _wrong(projection, schema, f"{option}: {sql!r} is not an expression over one row")
@@ -326,7 +326,7 @@ def _analyzed(
 
 _SUBQUERIES = "org.apache.spark.sql.catalyst.expressions.SubqueryExpression"
 _TODAY = re.compile(r"\b(date|timestamp(_ltz|_ntz)?)\s*r?['\"]\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
-"""A literal of the present time: Spark makes it a constant before anybody can look at it."""
+"""A literal of the present time: Spark makes it a constant before it can be checked."""
 _MOMENT = re.compile(r"\s*(now|today|tomorrow|yesterday)\b.*", re.IGNORECASE | re.DOTALL)
 """Texts that are the present time when they are cast to a time."""
 _NOW = frozenset(

@@ -24,7 +24,7 @@ class RouteBranch:
     """A table that rows of one source table go to.
 
     :param step: the number of the route's step that takes them, from 0 on; -1: none does
-    :param value: what its ``by`` gives for them
+    :param value: the value of its ``by`` for them
     """
 
     step: int

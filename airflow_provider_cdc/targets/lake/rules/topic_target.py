@@ -13,7 +13,7 @@ from airflow_provider_cdc.targets.lake.rules.row_routing import RouteBranch
 class TargetTable:
     """A target table of a topic.
 
-    :param name: what reports call it: its topic, or where a route brings rows of its topic to several tables, that and its location
+    :param name: its name in reports: its topic, or where a route brings rows of its topic to several tables, that and its location
     :param shared: it has rows of other topics, too
     :param place: of a table that has some of its topic's rows only
     :param since: the batch after which a new table begins: no row of the topic has gone to this place before, or none that counts; 0 if that is not known

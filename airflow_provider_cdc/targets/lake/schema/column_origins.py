@@ -47,7 +47,7 @@ class ColumnOriginRecorder:
             self._recorded[topic], self._changed = entry, True
 
     def write_lineage(self) -> None:
-        """Write what is new.
+        """Write new entries.
 
         Lineage is not worth an apply: the apply continues if this cannot be done, and the next round tries again.
         """
@@ -73,7 +73,7 @@ class ColumnOriginRecorder:
 
 
 def find_column_origins(there: Mapping[str, str], shape: Projection, schema: TableSchema) -> dict[str, dict[str, Any]]:
-    """Column of a table → where it comes from.
+    """Return the origin of each column of a table.
 
     :param there: the table's columns and their types
     """

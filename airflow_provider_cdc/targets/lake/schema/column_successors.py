@@ -41,7 +41,7 @@ class ColumnVariants:
     :param until: schema version up to which everything is decided
     :param names: schema version → column of the source → its column in the table, from that version on: those that are not called as the
         rule says
-    :param began: schema version → column of the source that went on in a new column then → the table's column that it left
+    :param began: schema version → column of the source that continued in a new column then → the table's column that it left
     """
 
     until: int = 0
@@ -95,7 +95,7 @@ def resolve_variants(
 
     Such columns continue in new ones, or stay though the source drops them.
 
-    What is decided is recorded before anything else of these batches is written.
+    Decisions are recorded before anything else of these batches is written.
 
     :return: the batches, in whose changes a column that continues in a new one is dropped and added; and the shape that has the new names
     :raises TargetError: a column cannot continue in a new one
@@ -106,7 +106,7 @@ def resolve_variants(
         return pending, shape
     if not pending.changes:
         return pending, replace(shape, variants=recorded.select_names(pending.schema_version))
-    # what a killed run has begun to do in place, without a record, needs no variants
+    # steps that a killed run has begun in place, without a record, need no variants
     known_until = replace(recorded, until=max(recorded.until, target.read_schema_version(app)))
     way = _VariantResolver(target, pending, shape, known_until, new_columns=new_columns, keeps=keeps)
     resolved = way.resolve_versions()
@@ -135,7 +135,7 @@ def _keeps(target: Target, pending: PendingBatches, shape: Projection) -> frozen
 def _cut(target: Target, pending: PendingBatches, shape: Projection) -> int:
     """Return the number of the event behind which the table begins; 0 if its rows and columns stay.
 
-    What is dropped before it is read again, or emptied, does not stay.
+    A column that is dropped before the table is read again, or emptied, does not stay.
     """
     if shape.mode != "current" or shape.rule.type_changes == "new_column":
         return 0
@@ -164,7 +164,7 @@ class _VariantResolver:
         self.behind = lower_names(
             left for v, columns in self.recorded.began.items() if v <= base for left in columns.values()
         )
-        """Columns of the table that others went on from."""
+        """Columns of the table that others have continued."""
         self.left: dict[str, RetiredColumn] = {}
 
     def resolve_versions(self) -> ColumnVariants:
@@ -198,7 +198,7 @@ class _VariantResolver:
     def build_projection(self) -> Projection:
         live = lower_names(self.placed.values())
         left = {name: retired for name, retired in self.left.items() if name.lower() not in live}
-        # rows that are not told by one key are followed through their columns
+        # rows that are not identified by one key are followed through their columns
         cut = event_reduction.last_truncate(self.target.spark, self.whole) if self.plain.mode == "current" else 0
         if left and self.plain.mode != "log" and event_reduction.key_changed(self.whole, cut):
             left = {}
@@ -213,7 +213,7 @@ class _VariantResolver:
         }
         goes = {old.lower() for old in came.values() if old is not None}
         stays = set(self.types) - goes
-        """Columns of the table that no column of the source goes on from: they are not written over."""
+        """Columns of the table that no column of the source continues: they are not written over."""
         rule = self.plain.rule
         rule_columns = lower_names(
             [*rule.constant_columns, *rule.columns.computed, *rule.metadata_columns, *self.plain.map_flag_types()]
@@ -271,7 +271,7 @@ class _VariantResolver:
         return old
 
     def _keep(self, version: int) -> None:
-        """Columns that are dropped have what events before say."""
+        """Keep for dropped columns the values of earlier events."""
         for column in left_behind(self.whole, version):
             there = self.placed.get(column, "")
             if type_ := self.types.get(there.lower()):

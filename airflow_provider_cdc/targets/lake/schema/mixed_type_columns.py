@@ -1,6 +1,6 @@
 """Columns whose types change between the events of some batches.
 
-A type with less room changes nothing in a table: what was said before keeps its value. Of any other type each value has to have an equal one.
+A type with less room changes nothing in a table: earlier values stay. Of any other type each value has to have an equal one.
 """
 
 from __future__ import annotations

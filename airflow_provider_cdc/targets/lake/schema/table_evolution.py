@@ -82,7 +82,7 @@ def _dropped(
 
 
 def _fills(pending: PendingBatches, until: int, shape: Projection) -> dict[str, str | None]:
-    """Column of the table → what rows get in it that were there before the source had it."""
+    """Return column of the table → value of rows that existed before the source had the column."""
     schema, names = pending.schemas[until], shape.map_column_names(pending.schemas[until])
     return {
         names[name]: format_constant(origin.fill, schema.get_column(name).type)

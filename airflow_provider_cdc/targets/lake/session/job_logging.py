@@ -15,7 +15,7 @@ def speaks_of(connector: str) -> None:
 
 
 class LogPrefixFilter(logging.Filter):
-    """Gives each record what stands before its message.
+    """Gives each record the prefix of its message.
 
     :param named: whether that is the connector's name; otherwise it is nothing
     """

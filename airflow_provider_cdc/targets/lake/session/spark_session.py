@@ -22,13 +22,13 @@ STORAGE_OPTIONS = "CDC_STORAGE_OPTIONS"
 
 EXTENSIONS = "spark.sql.extensions"
 PINNED = {
-    # texts and names of the source stay what they are: ${env:…} is no question, a quoted name no pattern, a backslash an escape
+    # texts and names of the source stay as they are: ${env:…} is no question, a quoted name no pattern, a backslash an escape
     "spark.sql.variable.substitute": "false",
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",
     "spark.sql.ansi.doubleQuotedIdentifiers": "false",
     "spark.sql.caseSensitive": "false",
-    # what cannot be read, cast or stored is an error
+    # values that cannot be read, cast or stored are an error
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.ansi.enabled": "true",
@@ -58,7 +58,7 @@ ADVISED = {
     "spark.sql.shuffle.partitions": "8",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.adaptive.coalescePartitions.minPartitionSize": "8MB",
-    # what was done is kept for a page that nobody looks at, plans of thousands of columns among it
+    # finished queries are kept for a page that no one opens, with plans of thousands of columns
     "spark.sql.ui.retainedExecutions": "5",
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
@@ -117,7 +117,7 @@ def open_spark_session(name: str, *formats: TableFormat, extra: Mapping[str, str
 
 
 def _name_s3(spark: SparkSession) -> None:
-    """Have ``s3://`` read by what reads ``s3a://``, unless a separate implementation reads it, as on EMR.
+    """Have ``s3://`` read by the reader of ``s3a://``, unless a separate implementation reads it, as on EMR.
 
     To most programs it is S3's only name.
     """
@@ -129,7 +129,7 @@ def _name_s3(spark: SparkSession) -> None:
 def _required(formats: Sequence[TableFormat], extra: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that the formats need.
 
-    Where a setting is a list (``spark.sql.extensions``), they are beside what the user has in it.
+    Where a setting is a list (``spark.sql.extensions``), they are added to the user's entries.
     """
     from pyspark import SparkConf
 
@@ -151,7 +151,7 @@ def own_session(spark: SparkSession, *formats: TableFormat) -> SparkSession:
 def configure_session(spark: SparkSession, *formats: TableFormat) -> SparkSession:
     """Return the session, with the settings that the jobs rely on.
 
-    A new session has the cluster's defaults, whatever the one that made it has.
+    A new session has the cluster's defaults, not the settings of the one that made it.
     """
     settings = {**PINNED, **{key: value for kind in formats for key, value in kind.pinned.items()}}
     there = _settings(spark)
@@ -180,7 +180,7 @@ def refuse_ended(spark: SparkSession) -> None:
     """
     try:
         stopped = spark.sparkContext._jsc.sc().isStopped()
-    except Exception as e:  # py4j's own errors, and those of the system, say that there is nobody
+    except Exception as e:  # py4j's own errors, and those of the system, show that the JVM is gone
         log.warning("Spark does not respond: %s", e)
         stopped = True
     if stopped:
@@ -194,7 +194,7 @@ def refuse_ended(spark: SparkSession) -> None:
 def tune_session(spark: SparkSession, size: int) -> None:
     """Set the settings of a session by the size of the work that comes next.
 
-    :param size: compressed bytes of what is read: at most four shuffle partitions for each core
+    :param size: compressed bytes of the input: at most four shuffle partitions for each core
     """
     own = _OWN.setdefault(spark, {})
     if not own:
@@ -210,7 +210,7 @@ def tune_session(spark: SparkSession, size: int) -> None:
 
 
 _OWN: WeakKeyDictionary[SparkSession, dict[str, str]] = WeakKeyDictionary()
-"""Session → what was set by :func:`tune_session`; empty where the user has set it. Each question into the JVM takes as long as some work."""
+"""Session → settings that were set by :func:`tune_session`; empty where the user has set it. Each question into the JVM takes as long as some work."""
 
 
 def _settings(spark: SparkSession) -> dict[str, str]:

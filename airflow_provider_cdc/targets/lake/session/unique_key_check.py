@@ -14,7 +14,7 @@ def read_once(spark: SparkSession, pending: PendingBatches, after: int) -> bool:
 
     Another one, or one in chunks, may read it again.
 
-    Few events are not looked at: to reduce them costs less.
+    Few events are not checked: to reduce them costs less.
     """
     files = [(path, file) for path, file in pending.files if file.last_seq > after]
     if sum(file.bytes for _, file in files) < PARTITION_BYTES or any(set(f.counts) - {"r", "t"} for _, f in files):

@@ -221,7 +221,7 @@ def is_storable_type(type_: T.DataType) -> bool:
 
 
 def to_comparable_value(value: Expression, type_: T.DataType) -> Expression:
-    """Convert a value to something that is equal to that of an equal one, and has a hash.
+    """Convert a value so that equal values become equal, and have a hash.
 
     Of a map these are its entries in order, of a variant its text, which names the types of its values.
     """

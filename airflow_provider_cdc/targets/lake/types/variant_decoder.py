@@ -1,6 +1,6 @@
 """A variant as text: extended JSON that names the type of every value, with fields in the order of their names. Equal texts are equal values.
 
-What :mod:`airflow_provider_cdc.targets.lake.types.variant_encoder` makes of a document reads as the document's own text, but for the order. Types that it does not use have names of their own:
+The result of :mod:`airflow_provider_cdc.targets.lake.types.variant_encoder` for a document reads as the document's own text, but for the order. Types that it does not use have names of their own:
 ``{"$int8": 5}``.
 """
 
@@ -19,7 +19,7 @@ _LENGTH = Struct("<I")
 _CONSTANTS: Final = {0: "null", 1: "true", 2: "false"}
 _DECIMALS: Final = {8: 4, 9: 8, 10: 16}
 _WHOLE: Final = {3: ("$int8", 1), 4: ("$int16", 2), 11: ("$day", 4), 13: ("$micros", 8), 18: ("$nanos", 8)}
-"""Type → what its text is called, and its bytes."""
+"""Type → the name of its text, and its bytes."""
 
 
 class DamagedVariant(ValueError):

@@ -28,7 +28,7 @@ LAST_DATE_MS: Final = 253_402_300_799_999
 FIRST_DATE_MS: Final = -62_135_596_800_000
 """The beginning of the year 1."""
 _MOST_KNOWN: Final = 4096
-"""Lists of names that are kept with what was made of them."""
+"""Lists of names that are kept with their encoded forms."""
 _DECIMAL = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:E([+-]?\d+))?")
 _INT4, _INT8, _DOUBLE, _TIMESTAMP = Struct("<Bi"), Struct("<Bq"), Struct("<Bd"), Struct("<Bq")
 _DECIMAL4, _DECIMAL8 = Struct("<BBi"), Struct("<BBq")
@@ -49,7 +49,7 @@ class _DuplicateField(Exception):
 
 
 class VariantEncoder:
-    """Makes variants of documents, one after the other. What it learns of their names it keeps, so that one is best used for many."""
+    """Makes variants of documents, one after the other. It keeps the names that it has encoded, so that one is best used for many documents."""
 
     def __init__(self) -> None:
         self._ids: dict[str, int] = {}

@@ -24,7 +24,7 @@ BUCKET = f"{OURS}bucket"
 _ROWS_PER_BUCKET = 2_000
 _FEWEST, _MOST = 16, 1 << 16
 _SECOND = 0x5DEECE66D
-"""What the second hash begins with, so that it is another function."""
+"""Seed of the second hash, so that it is another function."""
 _HALF = 0xFFFFFFFF
 
 
@@ -54,7 +54,7 @@ class ChecksumResult:
 def assign_buckets(rows: DataFrame, key: Sequence[str], buckets: int) -> DataFrame:
     """Rows with :data:`BUCKET`.
 
-    :param key: columns whose values tell rows apart
+    :param key: columns whose values identify rows
     """
     hashed = F.xxhash64(*_whole(rows, key))
     return rows.withColumn(BUCKET, F.pmod(hashed, F.lit(buckets)).cast("int"))

@@ -23,7 +23,7 @@ from airflow_provider_cdc.verify.verification_documents import VerificationPlan
 from airflow_provider_cdc.verify.verification_report import TableVerification
 
 _LOOK_S = 2.0
-"""Seconds between two looks at a table that is behind."""
+"""Seconds between two reads of a table that is behind."""
 _ELSEWHERE = "; if a rule gives it another location or several tables, set --applied to the change log with the report of the last apply"
 
 
@@ -91,8 +91,8 @@ class VerifiedTables:
 
         It is the present one, as soon as it has everything up to the reference's position.
 
-        :param name: what the report calls it
-        :param result: gets the batch and the version, or what is the matter
+        :param name: its name in the report
+        :param result: gets the batch and the version, or the problem
         :raises NotComparable: it does not come there in time
         """
         while True:

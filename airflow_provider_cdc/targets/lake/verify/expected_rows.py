@@ -1,8 +1,8 @@
-"""The rows that a table ought to have at its own last batch: those of the source at some position, and what was captured since.
+"""The rows that a table ought to have at its own last batch: those of the source at some position, and the changes captured since.
 
 A *reference* has the rows of the source's table at a position of its log. The connector's own batches, from the first one that ends after this
 position up to the table's last one, are put upon them as the apply would. The first batch may hold changes from before the position, too. To rows with
-a key that does no harm: of each key the last event counts, and the reference has what happened before it. Rows without a key are counted, so there each event may
+a key that does no harm: of each key the last event counts, and the reference has the events before it. Rows without a key are counted, so there each event may
 count only once.
 """
 
@@ -68,7 +68,7 @@ def of_reference(spark: SparkSession, reference: PendingBatches) -> ExpectedTabl
 def build_expected_rows(
     spark: SparkSession, reference: PendingBatches, since: BatchesAfterReference, last: int
 ) -> ExpectedTableRows:
-    """Return the rows of a reference, and what was captured since, up to some batch.
+    """Return the rows of a reference with the changes captured since, up to some batch.
 
     :raises NotComparable: the columns were being changed at the position, or rows without a key
     """
@@ -118,7 +118,7 @@ def _version_at(
     source_columns = _columns(source)
     versions = [v for v in range(base, newest + 1) if v in schemas and _columns(schemas[v]) == source_columns]
     if not versions and base not in schemas and base > 0:
-        return base  # no batch that there is still has the schema
+        return base  # no existing batch has the schema any more
     if not versions:
         there = [name for name, _ in _columns(schemas[max(v for v in schemas if v <= newest)])] if schemas else []
         raise NotComparable(
@@ -167,7 +167,7 @@ def _brought_up(rows: DataFrame, pending: PendingBatches, version: int) -> DataF
     return rows.select(*columns)
 
 
-# -- what was captured since ------------------------------------------------------------------------------------------
+# -- changes captured since -------------------------------------------------------------------------------------------
 
 
 def _counted(spark: SparkSession, rows: DataFrame, pending: PendingBatches) -> DataFrame:
@@ -239,7 +239,7 @@ _THERE = "__cdc_there"
 
 
 def _without_kept_values(last: DataFrame, key: tuple[str, ...]) -> DataFrame:
-    """Reduced rows of which the reference may have the old key or the new one: what they would keep of it is not known."""
+    """Reduced rows of which the reference may have the old key or the new one: the values that they would keep are not known."""
     moved = ~F.col(ORIGIN).eqNullSafe(F.struct(*[F.col(quote_name(k)) for k in key]))
     none = F.array().cast("array<string>")
     unknown = F.when(moved, F.concat(UNKNOWN, KEPT)).otherwise(F.col(UNKNOWN))

@@ -58,7 +58,7 @@ class ProjectedTable:
 
     @property
     def event_columns(self) -> list[str]:
-        """Columns of the table that describe events; the source's rows do not show what has to be in them."""
+        """Columns of the table that describe events; the source's rows do not show their values."""
         return [*self.shape.rule.metadata_columns, *self.shape.map_flag_types()]
 
     @property

@@ -1,4 +1,4 @@
-"""References of a comparison: a change log as it is, or references by a plan and what was captured since."""
+"""References of a comparison: a change log as it is, or references by a plan with the changes captured since."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_provider_cdc.verify.verification_documents import VerificationPlan
 
 
 def at_rest(changelog: ChangeLog, connector: str) -> dict[str, SourceReference]:
-    """Topic → what its tables are compared with, where the reference is all there is.
+    """Return for each topic the reference of its tables, where no changes follow the reference.
 
     :param connector: the reference's name
     :raises ConfigError: the reference is empty

@@ -29,7 +29,7 @@ class RowComparison:
     :param expected: the rows that there should be; with :data:`~airflow_provider_cdc.targets.lake.rows.last_event_per_key.UNKNOWN` where some values are not known
     :param found: the rows that there are
     :param types: the columns that are compared, and the Spark types in which they are
-    :param key: columns that tell rows apart; all columns if there is no key
+    :param key: columns that identify rows; all columns if there is no key
     :param rows: about how many there are
     :param key_at_source: key column → its name and its type at the source, where these are others
     """
@@ -42,7 +42,7 @@ class RowComparison:
     key_at_source: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def record_differences(self, result: TableVerification, *, values: bool, keys: str = "") -> None:
-        """Put into the result what differs.
+        """Add the differences to the result.
 
         :param values: whether examples show values; they may be personal data
         :param keys: folder for the keys of the rows that differ; none are written if it is empty
@@ -68,7 +68,7 @@ class RowComparison:
             )
         wrong = _wrong(both, key, types).persist()
         try:
-            # without a key, what tells a row is its values
+            # without a key, a row is identified by its values
             _count(result, wrong, list(types), key if keyed or values else (), values=values)
             if result.rows_differ:
                 result.not_compared = ""

@@ -21,7 +21,7 @@ class SourceReference:
     :param changelog: where these are
     :param connector: the reference's name
     :param position: of the source's log
-    :param since: what the connector has captured since then; ``None``: the reference is all there is
+    :param since: changes that the connector has captured since then; ``None``: the reference has all of them
     :param at: the position for people
     """
 
@@ -52,7 +52,7 @@ class SourceReference:
     def check_files(self) -> None:
         """Check the files of the reference.
 
-        :raises ChangeLogDamaged: a file of the reference is not what its manifest says
+        :raises ChangeLogDamaged: a file of the reference differs from its manifest
         """
         for _, file in self.reference.files:
             self._changelog.check_file(self.connector, file)
@@ -61,7 +61,7 @@ class SourceReference:
         """Return the rows at some batch, with the source's columns.
 
         :raises NotComparable: it is not known which they are
-        :raises ChangeLogDamaged: a file of the change log is not what its manifest says
+        :raises ChangeLogDamaged: a file of the change log differs from its manifest
         """
         if self.since is None:
             return of_reference(spark, self.reference)
@@ -80,7 +80,7 @@ class SourceReference:
             return self._cached[1]
 
     def release_cached_rows(self) -> None:
-        """Give back what is kept."""
+        """Release the cached rows."""
         with self._lock:
             self._forget()
 

@@ -64,7 +64,7 @@ def _casts(shape: Projection, schema: TableSchema) -> dict[str, tuple[str, str]]
 
 
 def _exact(there: str, required: str) -> bool:
-    """Return whether Arrow makes of each value what Spark makes of it."""
+    """Return whether Arrow converts each value as Spark does."""
     # nanoseconds are texts to Spark only
     return can_hold_type(required, there) and (required in _ARROW or required.startswith("decimal("))
 

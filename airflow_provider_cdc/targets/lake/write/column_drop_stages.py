@@ -3,7 +3,7 @@
 They are applied stage by stage, in one commit.
 
 Such rows are identified by all their values. An event that comes before a column is dropped identifies its row by this column, too, and has a value for it; one after
-that does not. So what comes before makes of the table's rows, with the columns that there were, the rows which the rest begins with.
+that does not. So earlier events are applied to the table's rows with the columns of that time, and the rest begins with the resulting rows.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _stays(write: TableWrite, version: int) -> bool:
     live = lower_names(shape.map_column_names(pending.schema).values())
     for column in left_behind(pending, version):
         there = before.map_column_name(column)
-        # a column that is there again goes on in another one of the table
+        # a column that is there again continues in another one of the table
         keeps = shape.rule.dropped_columns == "keep" or column in schema.column_names
         if keeps and there is not None and there.lower() not in live:
             return True

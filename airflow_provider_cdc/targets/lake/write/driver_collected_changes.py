@@ -2,8 +2,8 @@
 
 So they can be committed in the same way as rows that are made by arrays.
 
-MERGE rows say what becomes of each key, not always the whole row: columns that no event has, and those that the source does not have any more, keep what
-the table has. Here each row becomes whole.
+MERGE rows have the change of each key, not always the whole row: columns that no event has, and those that the source does not have any more, keep the
+table's values. Here each row becomes whole.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def collect_changes(
     looked_up: bool,
     from_there: bool,
 ) -> CollectedChanges:
-    """Collect what would be merged.
+    """Collect the rows that would be merged.
 
     :param columns: of the table, with their types
     :param there: the table
@@ -136,7 +136,7 @@ def _arrays(rows: DataFrame) -> pa.Table:
 def _completed(
     rows: DataFrame, there: DataFrame, key: Sequence[str], names: Mapping[str, str], others: Sequence[str]
 ) -> DataFrame:
-    """Rows with what the table has in the columns that they do not tell.
+    """Complete rows with the table's values in the columns that they lack.
 
     :param names: column of the table → how :data:`KEPT` calls it
     :param others: columns of the table that no row has

@@ -125,7 +125,7 @@ class TableWrite:
         )
 
     def _read_again(self, rows: DataFrame) -> DataFrame:
-        """Rows with what the table has in columns that the source has no more. Of rows that are read again it stays, others begin without it."""
+        """Add the table's values of columns that the source has no more. Rows that are read again keep them, others begin without them."""
         pending, shape = self.pending, self.shape
         key, there, cuts = (
             shape.list_key_columns(pending.schema),
@@ -133,7 +133,7 @@ class TableWrite:
             event_reduction.list_truncates(self.spark, pending),
         )
         others = [c for c in there.columns if c.lower() not in lower_names(rows.columns)]
-        if not key or event_reduction.key_changed(pending, 0):  # no key tells which rows they were
+        if not key or event_reduction.key_changed(pending, 0):  # no key identifies the rows
             return rows.select("*", *[F.lit(None).cast(there.schema[c].dataType).alias(c) for c in others])
         carried, events = (
             shape.retired_columns,
@@ -259,7 +259,7 @@ class TableWrite:
             target.replace(build_merged_table(present, _apart(rows), key, types), self.marker)
 
     def _commit(self, merge: KeyedMerge, there: PinnedTableState, *, inherits: bool) -> str:
-        """Commit what would be merged.
+        """Commit the rows that would be merged.
 
         :param inherits: as of :meth:`merge_rows`
         :return: why it has to be merged instead; empty if it is done
@@ -281,7 +281,7 @@ class TableWrite:
         return ""
 
     def _check_undisturbed(self, inherits: bool) -> None:
-        """Make sure that the rows which were made from those of the table were made from what it had before these batches.
+        """Make sure that the rows which were made from those of the table were made from its rows before these batches.
 
         :param inherits: as of :meth:`merge_rows`
         :raises Conflict: another run has applied some of them by now
@@ -365,7 +365,7 @@ class TableWrite:
         """Compute the changes that the columns need."""
         pending, shape, app = self.pending, self.shape, self.marker.application_name
         start = present_version(self.target, pending, app, shape)
-        if self.joins:  # what has changed in rows that the table does not have does not matter
+        if self.joins:  # changes of rows that the table does not have do not matter
             return ColumnEvolution(app, pending.schema_version, self.column_types)
         self.refuse_removed_columns(start)
         self._refuse_renamed_columns(start)

@@ -89,7 +89,7 @@ def new_keys_only(pending: PendingBatches) -> bool:
 
 
 def _key_types(pending: PendingBatches, shape: Projection) -> dict[str, str]:
-    if shape.mode in ("history", "log"):  # versions and events are told by their numbers
+    if shape.mode in ("history", "log"):  # versions and events are identified by their numbers
         return {}
     types = shape.map_column_types(pending.schema)
     return {name: types[name] for name in shape.list_key_columns(pending.schema)}

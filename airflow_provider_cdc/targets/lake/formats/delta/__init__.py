@@ -17,7 +17,7 @@ FORMAT = TableFormat(
         "spark.databricks.delta.allowArbitraryProperties.enabled": "true",
         # the files of a batch never change and the last event of a key is unique: no need for a copy of the source
         "spark.databricks.delta.merge.materializeSource": "none",
-        # in a JVM whose time zone is not UTC, Delta makes the state of the table anew after each commit, to look for faults in how it tells
+        # in a JVM whose time zone is not UTC, Delta builds the state of the table again after each commit, to look for faults in its handling of
         # times of before 1883: a Spark job and some MB for each table
         "spark.databricks.delta.allFilesInCrc.verificationMode.forceOnNonUTC.enabled": "false",
     },

@@ -1,10 +1,10 @@
 """Commits a batch in one transaction, without a MERGE. There are two ways.
 
-In a small table, the files that hold some of the keys are rewritten by Arrow, with what is left of them and the rows of the batch
+In a small table, the files that hold some of the keys are rewritten by Arrow, with their remaining rows and the rows of the batch
 (:mod:`airflow_provider_cdc.targets.lake.formats.delta.copy_on_write`). In a larger one that has deletion vectors, Arrow writes the rows of the batch as a separate
 file, and finds the rows that they replace, for which it reads the key columns (:mod:`airflow_provider_cdc.targets.lake.formats.delta.deletion_vectors`); in a very large one Spark finds them.
 
-Delta has no public interface for such a commit. What is called here is internal to Delta, of the version that ``FORMAT.packages`` names; a table
+Delta has no public interface for such a commit. The calls here are internal to Delta, of the version that ``FORMAT.packages`` names; a table
 that has anything which these calls would not take care of is merged (:func:`airflow_provider_cdc.targets.lake.formats.delta.file_schema.not_for`).
 """
 
@@ -42,7 +42,7 @@ METADATA = f"{OURS}metadata"
 
 
 def find_matching_rows(rows: DataFrame, keys: DataFrame, changes: KeyedChanges) -> DataFrame:
-    """Return the table's rows with some of the keys, as where they are: their files' :data:`METADATA`.
+    """Return the places of the table's rows with some of the keys: their files' :data:`METADATA`.
 
     :param rows: of the table at the version that the commit is based on
     :param keys: with the key columns; a key may come several times
@@ -95,7 +95,7 @@ class DeltaArrayCommit:
         self._writer, self._files, self._at = writer, files, at
         self._old = DeltaCopyOnWrite(writer, files)
         self.written: WriteMetrics | None = None
-        """What was written; ``None`` before it is."""
+        """Metrics of the commit; ``None`` before it."""
 
     def write_batch(self, changes: KeyedChanges, keys: Callable[[], DataFrame], marker: Marker) -> str:
         """
@@ -187,7 +187,7 @@ class DeltaArrayCommit:
 
 def read_snapshot_markers(spark: SparkSession, snapshot: Any) -> dict[str, int]:
     """Application → its last batch, at some version of a table."""
-    # the version's checksum has them, as long as they are few; whatever else is asked, a Spark job reads the log first
+    # the version's checksum has them, as long as they are few; for all else, a Spark job reads the log first
     checksum = snapshot.checksumOpt()
     recorded = checksum.get().setTransactions() if checksum.isDefined() else checksum
     transactions = recorded.get() if recorded.isDefined() else snapshot.setTransactions()
@@ -270,7 +270,7 @@ class DeltaClasses:
         """Actions that give files new deletion vectors, in which some rows are gone."""
         commands, some = "org.apache.spark.sql.delta.commands", self.load_class("scala.Option").apply
         session = self._spark._jsparkSession
-        # the whole table counts as read: whoever changes it first makes this commit fail
+        # the whole table counts as read: the first writer that changes it makes this commit fail
         files = transaction.filterFiles()
         always = self.load_class("org.apache.spark.sql.catalyst.expressions.Literal").TrueLiteral()
         row_indexes = self.load_scala_object(
@@ -296,7 +296,7 @@ class DeltaClasses:
     def commit_actions(self, transaction: Any, actions: Sequence[Any], app: str, batch: int) -> None:
         none = self.load_class("scala.Option").empty()
         mode = self.load_class("org.apache.spark.sql.streaming.OutputMode").Update()
-        # whoever commits a batch of the same application first makes this commit fail
+        # the first writer that commits a batch of the same application makes this commit fail
         getattr(transaction.readTxn(), "$plus$eq")(app)
         transaction.updateSetTransaction(app, batch, none)
         # history shows it as the update of a stream: its id is the application's, its epoch the batch

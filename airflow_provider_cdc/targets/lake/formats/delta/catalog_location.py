@@ -13,7 +13,7 @@ from airflow_provider_cdc.targets.lake.formats.table_location import split_table
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name, quote_text
 
 _SESSION = "spark_catalog"
-"""The catalog that makes tables at places of its own: Spark's own, or the Hive metastore or Glue behind it."""
+"""The catalog that chooses the places of tables itself: Spark's own, or the Hive metastore or Glue behind it."""
 
 
 _ABOUT = {

@@ -1,4 +1,4 @@
-"""Changes of the columns of a Delta table: what can be done in place, by which statements, and with which features."""
+"""Changes of the columns of a Delta table: those that can be made in place, their statements, and the features that they need."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RESERVED = frozenset(
         "__delta_internal_is_row_deleted", "__delta_internal_row_index",  # of its reader of files
     }
 )  # fmt: skip
-"""Names that Delta gives to columns of its own while it reads and merges: a table with such a column can be written, and not be merged into or not be read."""
+"""Names of Delta's internal columns while it reads and merges: a table with such a column can be written, and not be merged into or not be read."""
 RESERVED_BESIDE_VECTORS = frozenset({"_metadata", "filepath", "rowindexcol", "deletionvectorid"})
 """Those that it uses besides in tables with deletion vectors."""
 _ODD = re.compile(r"[ ,;{}()\n\t=]")
@@ -40,7 +40,7 @@ def can_evolve(evolution: ColumnEvolution, columns: Mapping[str, str], location:
     return all(
         _fits(there[name.lower()], type_)
         for name, type_ in evolution.types.items()
-        # what neither type holds is an error of the column's own, unless its values are not wanted any more
+        # values that neither type holds are an error of the column, unless they are not needed any more
         if name.lower() in there and (name in evolution.fills or can_hold_type(type_, there[name.lower()]))
     )
 

@@ -23,11 +23,11 @@ _CONDITIONS = (
     "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS",
     "DELTA_PATH_EXISTS",
 )
-"""What names of error conditions begin with."""
+"""Beginnings of the names of error conditions."""
 OF_COLUMNS = ("FIELD_ALREADY_EXISTS", "UNRESOLVED_COLUMN", "FIELD_NOT_FOUND")
-"""What ``ALTER TABLE`` says when another run has made the same change a moment before."""
+"""Errors of ``ALTER TABLE`` when another run has made the same change a moment before."""
 OF_MERGE = "DELTA_MERGE_UNRESOLVED_EXPRESSION"
-"""What MERGE says when another run has changed the columns a moment before."""
+"""Error of MERGE when another run has changed the columns a moment before."""
 
 
 def or_conflict(step: Callable[[], MaintenanceStepResult]) -> Callable[[], MaintenanceStepResult]:

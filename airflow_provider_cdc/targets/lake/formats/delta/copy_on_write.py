@@ -1,4 +1,4 @@
-"""Replaces the files of a table in which rows change, on Arrow arrays: what a MERGE does for small tables, without Spark's price for one."""
+"""Replaces the files of a table in which rows change, on Arrow arrays: the work of a MERGE for small tables, without the cost of Spark."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DeltaFileReplacement:
 
 
 class DeltaCopyOnWrite:
-    """Finds the files that hold keys of a batch, and what is left of them.
+    """Finds the files that hold keys of a batch, and their remaining rows.
 
     :param writer: writes the table's files, and knows their columns
     :param files: reads those that are there
@@ -60,7 +60,7 @@ class DeltaCopyOnWrite:
         """Replace files, without some of their rows.
 
         :param places: files, and rows that go from each, with the table's columns; of equal ones any
-        :param others: the other files of the table; nothing if they are too many to look at
+        :param others: the other files of the table; empty if they are too many to read
         :raises NotOnArrays: a file cannot be replaced here
         """
         gone: list[DeltaDataFile] = []
@@ -86,7 +86,7 @@ class DeltaCopyOnWrite:
             left += [self._files.read_rows(file, ()) for file in small]
 
     def _take(self, file: DeltaDataFile, keys: pa.Table, gone: list[DeltaDataFile], left: list[pa.Table]) -> bool:
-        """Check whether a file has some of the keys; if so, keep what is left of it."""
+        """Check whether a file has some of the keys; if so, keep its remaining rows."""
         rows = self._files.read_rows(file, keys.column_names)
         matches = match_keys(rows.select(keys.column_names), keys)
         if not matches.any():

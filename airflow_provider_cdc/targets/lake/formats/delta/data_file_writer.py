@@ -104,7 +104,7 @@ class DeltaFileWriter:
 
 
 def compute_statistics(rows: pa.Table) -> dict[str, Any]:
-    """Compute what a file holds, for readers that skip files.
+    """Compute the statistics of a file, for readers that skip files.
 
     That is known of columns of numbers, dates and short texts, as Delta writes it.
     """

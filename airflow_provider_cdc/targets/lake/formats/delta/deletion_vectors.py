@@ -1,6 +1,6 @@
 """Takes rows out of files of a Delta table by deletion vectors: the driver reads the key columns, and writes the vectors.
 
-It does what Delta's own DELETE does by several Spark jobs. What is left to that: tables of very many files, and files that Arrow cannot read.
+It does the work of Delta's own DELETE, which takes several Spark jobs. Left to that are tables of very many files, and files that Arrow cannot read.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 _FEATURES = frozenset(
     {"appendOnly", "invariants", "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "v2Checkpoint", "vacuumProtocolCheck"}
 )  # fmt: skip
-"""Features of tables that ask nothing more of a writer than what is done here."""
+"""Features of tables that ask nothing more of a writer than this code does."""
 _PLAIN = {
     "byte": pa.int8(), "short": pa.int16(), "integer": pa.int32(), "long": pa.int64(), "float": pa.float32(), "double": pa.float64(),
     "boolean": pa.bool_(), "string": pa.string(), "binary": pa.binary(), "date": pa.date32(), "timestamp": pa.timestamp("us", tz="UTC"),
@@ -124,6 +124,6 @@ def _cast_struct(values: pa.StructArray, type_: pa.StructType) -> pa.StructArray
 
 
 def is_ordered(type_: pa.DataType) -> bool:
-    """Check whether files say what the least and the greatest values of such a column are."""
+    """Check whether files record the least and the greatest values of such a column."""
     is_ = pa.types
     return any(kind(type_) for kind in (is_.is_integer, is_.is_string, is_.is_date, is_.is_decimal))

@@ -94,7 +94,7 @@ class DeltaTableFolder:
         return int(content.getFileCount() - log.getFileCount()), int(content.getLength() - log.getLength())
 
     def set_back(self, app: str, batch: int) -> str:
-        """Find what has given the table other rows than those of an application identifier's last batch; empty if nothing has.
+        """Find the operation that has given the table other rows than those of an application identifier's last batch; empty if nothing has.
 
         A RESTORE brings back files and columns, and leaves transaction identifiers as they are; so does a statement that replaces the table.
 
@@ -123,7 +123,7 @@ class DeltaTableFolder:
         return back
 
     def read_actions(self, log: Any, version: int) -> list[dict[str, Any]]:
-        """Return what a version of the table changed; nothing if its log is not kept any more."""
+        """Return the changes of a version of the table; nothing if its log is not kept any more."""
         path = self.build_path(log.logPath(), f"{version:020d}.json")
         if not self.resolve_filesystem()[1].exists(path):
             return []

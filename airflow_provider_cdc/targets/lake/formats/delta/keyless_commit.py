@@ -75,7 +75,7 @@ class DeltaKeylessCommit(DeltaArrayCommit):
         :return: actions that replace files, rows of theirs that are to be written with those that come, and bytes of files that are written
             already
         """
-        # the whole table counts as read: whoever changes it first makes this commit fail
+        # the whole table counts as read: the first writer that changes it makes this commit fail
         files = self._transaction.filterFiles()
         gone = changes.build_removed_rows(taken)
         touched = self._touched(gone, files)
@@ -106,7 +106,7 @@ class DeltaKeylessCommit(DeltaArrayCommit):
         return touched
 
     def _by_spark(self, actions: list[Any], gone: pa.Table) -> list[Any]:
-        """Write what is left of some files.
+        """Write the remaining rows of some files.
 
         :return: actions that add it
         """

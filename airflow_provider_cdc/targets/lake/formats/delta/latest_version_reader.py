@@ -14,7 +14,7 @@ _HEAD = 4096
 def stamp(files: Any, folder: str) -> str:
     """Return the newest version of a table.
 
-    That is its number, and what distinguishes it from another table's version of this number.
+    That is its number, and a text that distinguishes it from another table's version of this number.
 
     :param files: fsspec filesystem
     :return: empty if there is no table

@@ -19,9 +19,9 @@ SMALL_FILE, LARGE_FILE = 32 << 20, 256 << 20
 FEW = 5
 """So many small files are left alone."""
 YOUNGEST_ORPHAN = timedelta(days=1)
-"""A file that no version has may be one that is being written, and VACUUM does not tell it from one that went out of use. This long, nobody writes at a batch."""
+"""A file that no version has may be one that is being written, and VACUUM does not distinguish it from one that is out of use. No run writes a batch for this long."""
 DELETED = 0.05
-"""Share of deleted rows from which on a file is written anew; Delta's own."""
+"""Share of deleted rows from which on a file is rewritten; Delta's own."""
 COMMITS = 10
 """Commits after a checkpoint that readers have to read one by one; Delta's own interval."""
 _OPTIMIZE = {
@@ -82,7 +82,7 @@ class DeltaMaintenance:
         return MaintenanceStepResult(True, f"a new checkpoint contains the {commits} commits since the last one")
 
     def remove_old_files(self, keep: timedelta) -> MaintenanceStepResult:
-        """Remove files that no state of the table since then has, and what killed writers have left.
+        """Remove files that no state of the table since then has, and files that killed writers have left.
 
         None is younger than a day: another run may be writing it.
         """

@@ -50,7 +50,7 @@ def _assignments(folder: DeltaTableFolder, values: Mapping[str, Expression]) -> 
 
 
 def _kept_value(column: str, merge: KeyedMerge) -> Expression:
-    """Build the table's value where no event had one: what the fill makes of it, if there is one."""
+    """Build the table's value where no event had one: with the fill, if there is one."""
     name = quote_name(column)
     fills = merge.fills
     there = build_fill_value(fills[column], merge.types[column]) if column in fills else F.col(f"t.{name}")

@@ -1,4 +1,4 @@
-"""Refuses what a Delta table cannot have in a column by which it is partitioned.
+"""Refuses values that a Delta table cannot have in a column by which it is partitioned.
 
 In Delta's log the value of a partition is a text, and an empty text is NULL; so is the name that Hive gives to the folder of NULL. A row with one of these would come back with
 NULL, and one of which it is the key would not be found again.

@@ -104,7 +104,7 @@ class DeltaTarget(Target):
     def exists(self) -> bool:
         table_exists = self._folder.exists()
         if table_exists and self._named and self.read_owner() and not self._named.is_registered():
-            self._named.register(self._folder.name)  # whoever made it was killed before
+            self._named.register(self._folder.name)  # the run that made it was killed before
         return table_exists
 
     def find_foreign_content(self, owner: Owner) -> str:
@@ -203,9 +203,7 @@ class DeltaTarget(Target):
                 self.check_stand()
                 self._set({_VERSION: f"{evolution.version} {evolution.app}", **lacking})
                 self.changes_columns(evolution.version)
-            for (
-                statement
-            ) in statements:  # each is a commit of its own, which Delta makes whatever others have committed
+            for statement in statements:  # each is a separate commit, which Delta makes regardless of other commits
                 self.check_stand()
                 self._alter(statement)
         column_names = {name.lower() for name in there} | {new for _, new in list_renames(evolution)}
@@ -442,7 +440,7 @@ class DeltaTarget(Target):
             self.spark.conf.unset(_METADATA)
 
     def _tell(self, way: str, marker: Marker, before: int = -1) -> None:
-        """Find what Spark has written in its commit.
+        """Find the metrics of Spark's commit.
 
         There is nothing to find if the batch was there already, or another writer has committed since.
 

@@ -18,7 +18,7 @@ _WRITE = {"rows": ("numOutputRows",), "bytes": ("numOutputBytes",), "files": ("n
 
 
 def read_write_metrics(way: str, actions: Sequence[Mapping[str, Any]], marker: Marker) -> WriteMetrics | None:
-    """Return what a write of Spark's has written.
+    """Return the metrics of a write by Spark.
 
     :param way: one of :data:`airflow_provider_cdc.targets.lake.formats.target_interface.WAYS`
     :param actions: of the table's last commit, as its log has them

@@ -12,7 +12,7 @@ FORMAT = TableFormat(
         "spark.sql.iceberg.merge-schema": "false",
     },
     unset=(
-        # what is written would be put aside, and nobody would see it
+        # writes would be put aside, and no reader would see them
         "spark.wap.id",
         "spark.wap.branch",
     ),

@@ -1,7 +1,7 @@
 """Commits a batch that is at hand as arrays, in one snapshot and without a MERGE.
 
 A small table's files are rewritten (:mod:`airflow_provider_cdc.targets.lake.formats.iceberg.copy_on_write`). A larger table gets a file of the batch's rows, and beside it
-a file of deletes. There are two kinds of deletes. Those of **keys** cost what the batch costs, whatever the size of the table; not every reader knows
+a file of deletes. There are two kinds of deletes. Those of **keys** cost as much as the batch, whatever the size of the table; not every reader knows
 them, so that a table says whether it may have them (:data:`BY_KEY`). Those of **positions** all readers know; where the
 rows are, the driver finds, which reads the key columns of the files that may have them (:mod:`airflow_provider_cdc.targets.lake.formats.iceberg.row_positions`), or Spark in a very large table. New keys need neither: by the bounds in the table's metadata no
 file can have them.
@@ -44,7 +44,7 @@ log = logging.getLogger("airflow_provider_cdc.targets.lake.formats.iceberg")
 BY_KEY = "cdc.deletes.by-key"
 """Property of a table: ``true`` if it may have deletes of keys (``equality deletes``)."""
 FEW_KEYS = 200
-"""As many values Iceberg compares one by one with what a file may hold."""
+"""Number of values that Iceberg compares one by one with the bounds of a file."""
 BROADCAST_KEYS = 5_000_000
 _VECTORS = 3
 """Version of the format from which on positions are deleted by vectors only."""
@@ -59,7 +59,7 @@ class IcebergArrayCommit:
     def __init__(self, spark: SparkSession, table: Any, changes: KeyedChanges) -> None:
         self._spark, self._table, self._changes = spark, table, changes
         self.written: WriteMetrics | None = None
-        """What was written; ``None`` before it is."""
+        """Metrics of the write; ``None`` before it."""
 
     def find_merge_reason(self) -> str:
         """Why the batch has to be merged; empty if it need not be."""
@@ -178,7 +178,7 @@ def no_positions(table: Any) -> str:
     """Why there cannot be a file of deleted positions; empty if there can."""
     if table.operations().current().formatVersion() >= _VECTORS:
         return f"it uses deletion vectors (format version {_VECTORS})"
-    # deleted positions hold for files of the same partition, and what is written here is of none
+    # deleted positions hold for files of the same partition, and files that are written here are of none
     older = {number for number, spec in dict(table.specs()).items() if spec.isPartitioned()}
     if older and any(manifest.partitionSpecId() in older for manifest in _manifests(table)):
         return "it has files from an earlier partitioning"
@@ -195,7 +195,7 @@ def _manifests(table: Any) -> list[Any]:
 def replace_files(table: Any, old: IcebergFileReplacement, new: Iterable[Any], marker: str, batch: int) -> None:
     """Put files in the place of others and their deletes.
 
-    :param new: what is left of them, and the rows of the batch (``org.apache.iceberg.DataFile``)
+    :param new: their remaining rows, and the rows of the batch (``org.apache.iceberg.DataFile``)
     """
     delta = table.newRowDelta()
     for file in old.files:

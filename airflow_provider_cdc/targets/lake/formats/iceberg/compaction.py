@@ -1,6 +1,6 @@
 """Rewrites the files of a table when small commits have left too many of them.
 
-A commit of a batch costs little because it leaves the table's files as they are: what it deletes is in separate files, which each reader
+A commit of a batch costs little because it leaves the table's files as they are: its deletes are in separate files, which each reader
 has to apply, and its rows are in small files. Iceberg's own action takes them together.
 """
 
@@ -78,7 +78,7 @@ def compact_files(spark: SparkSession, table: Any) -> Any:
 
     Rows and markers stay.
 
-    :return: what was done (``RewriteDataFiles.Result``)
+    :return: the result (``RewriteDataFiles.Result``)
     """
     activate_session(spark)
     action = (

@@ -25,7 +25,7 @@ from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import load_jv
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 
 MOST_BYTES = 4 << 20
-"""Bytes of a table up to which its rows are written anew."""
+"""Bytes of a table up to which its rows are rewritten."""
 MOST_ROWS = 500_000
 MOST_FILES = 64
 GATHERED = 16
@@ -45,7 +45,7 @@ class IcebergFileReplacement:
 
 
 class IcebergCopyOnWrite:
-    """Finds the files that hold keys of a batch, and what is left of them.
+    """Finds the files that hold keys of a batch, and their remaining rows.
 
     :param table: ``org.apache.iceberg.Table``
     :param writer: writes its files, and knows its columns
@@ -74,7 +74,7 @@ class IcebergCopyOnWrite:
             return IcebergFileReplacement([], [], [])
         if not deletes and (some := self._some(files, keys)) is not None:
             return some
-        # whatever the files are: Spark reads them
+        # files of any kind: Spark reads them
         names = [quote_name(name) for name in self._writer.column_names]
         rows = self._writer.to_file_columns(
             spark_plans.read_table_rows(self._spark, self._table).select(*names).toArrow()

@@ -192,7 +192,7 @@ class IcebergFileWriter:
             return location, self._written[location]
 
     def create_empty_array(self, type_: str) -> Any:
-        """Create an empty array of a class of the JVM: what a method with any number of arguments takes for none."""
+        """Create an empty array of a class of the JVM: a method with any number of arguments takes it for none."""
         return self._spark.sparkContext._gateway.new_array(load_jvm_class(self._spark, type_), 0)  # type: ignore[union-attr]
 
 

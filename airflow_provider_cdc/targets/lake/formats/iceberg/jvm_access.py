@@ -18,7 +18,7 @@ from airflow_provider_cdc.targets.lake.formats.table_values import WriteConflict
 
 ICEBERG = "org.apache.iceberg"
 FASTER = ("CommitFailedException", "AlreadyExistsException", "NoSuchTableException")
-"""What Iceberg's catalogs say when another writer was faster; the last one, when it has removed the table."""
+"""Errors of Iceberg's catalogs when another writer was faster; the last one, when it has removed the table."""
 
 
 def load_jvm_class(spark: SparkSession, name: str) -> Any:

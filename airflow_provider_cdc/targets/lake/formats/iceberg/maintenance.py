@@ -1,4 +1,4 @@
-"""Maintenance of an Iceberg table: compaction, and removal of what is not needed any more.
+"""Maintenance of an Iceberg table: compaction, and removal of files and snapshots that are not needed any more.
 
 Files and manifests are rewritten where there are many small ones or deletes, old snapshots expire, and files that no snapshot has are removed.
 """
@@ -26,7 +26,7 @@ FEW = 5
 """So many small files, or manifests, are left alone."""
 SMALL_MANIFEST = 1 << 20
 YOUNGEST_ORPHAN = timedelta(days=1)
-"""A file that no snapshot has may be one that is being written. This long, nobody writes at a batch."""
+"""A file that no snapshot has may be one that is being written. No run writes a batch for this long."""
 
 
 class IcebergMaintenance:
@@ -96,7 +96,7 @@ class IcebergMaintenance:
         )
 
     def remove_orphans(self, keep: timedelta) -> MaintenanceStepResult:
-        """Remove what killed writers have left."""
+        """Remove files that killed writers have left."""
         table, keep = self._load(), max(keep, YOUNGEST_ORPHAN)
         if reason := _kept_by_itself(table):
             return MaintenanceStepResult(False, reason)

@@ -1,4 +1,4 @@
-"""Changes of the columns of an Iceberg table: what can be done in place, and by which steps."""
+"""Changes of the columns of an Iceberg table: those that can be made in place, and their steps."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def can_evolve(evolution: ColumnEvolution, columns: Mapping[str, str], location:
 def list_schema_updates(
     spark: SparkSession, evolution: ColumnEvolution, there: Mapping[str, str]
 ) -> Iterator[tuple[Any, ...]]:
-    """Methods of Iceberg's ``UpdateSchema`` with what they are given. It knows columns by the names that they had before.
+    """Methods of Iceberg's ``UpdateSchema`` with their arguments. It knows columns by the names that they had before.
 
     :param there: the table's columns, and their types
     """

@@ -1,4 +1,4 @@
-"""The line of snapshots of an Iceberg table: the markers in it and in the properties, what a rollback leaves to do, and what an overtaken commit leaves behind."""
+"""The line of snapshots of an Iceberg table: the markers in it and in the properties, the consequences of a rollback, and the remains of an overtaken commit."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ class SnapshotHistory:
         return {app: batch for app, batch in batches.items() if batch < self._recorded[app][0]}
 
     def set_back(self, app: str) -> str:
-        """Find what has set the rows back, as :meth:`airflow_provider_cdc.targets.lake.formats.target_interface.Target.set_back`.
+        """Find the operation that has set the rows back, as :meth:`airflow_provider_cdc.targets.lake.formats.target_interface.Target.set_back`.
 
-        A rollback takes the marker back with the rows. What a rollback to a snapshot after the marker's own
-        expired one, or a cherry-picked snapshot, has done to the rows only the one who did it knows. Others may have
+        A rollback takes the marker back with the rows. The effect of a rollback to a snapshot after the marker's own
+        expired one, or of a cherry-picked snapshot, on the rows is unknown. Others may have
         committed since, as a compaction does: the oldest snapshot that is known shows it.
         """
         marker = self.last_markers.get(app)

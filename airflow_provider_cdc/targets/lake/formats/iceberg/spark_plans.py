@@ -87,7 +87,7 @@ def build_merge_statement(merge: KeyedMerge) -> str:
 
 
 def _kept_sql(column: str, merge: KeyedMerge) -> str:
-    """Build the table's value where no event had one: what the fill makes of it, if there is one."""
+    """Build the table's value where no event had one: with the fill, if there is one."""
     name, fills = quote_name(column), merge.fills
     there = _filled(fills[column], merge.types[column]) if column in fills else f"t.{name}"
     return f"CASE WHEN array_contains(s.{KEPT}, {quote_text(column)}) THEN {there} ELSE s.{name} END"

@@ -3,7 +3,7 @@
 Each write is one replacement of the table's metadata, and succeeds only if the table is in the very state in which its marker was read:
 Spark writes within a transaction (:mod:`airflow_provider_cdc.targets.lake.formats.iceberg.spark_plans`), owner and marker are added to it, then it is published.
 
-The marker is in the snapshot of the data, so that it goes back with the rows when a user rolls the table back: what is missing is applied again.
+The marker is in the snapshot of the data, so that it goes back with the rows when a user rolls the table back: missing batches are applied again.
 It is also a property of the table, with the snapshot's sequence number: compaction makes a snapshot without a marker, and when the ones
 before it are expired, the property still knows. If it is newer than the rows, :meth:`IcebergTarget.set_back` says so.
 """
@@ -89,7 +89,7 @@ _COMMENT = "comment"
 """The property that Spark and others show as the table's comment."""
 _VERSION, _VARIANTS = "cdc.columns", "cdc.variants"
 _PROPERTIES = {
-    # files are not written anew for a few changed rows
+    # files are not rewritten for a few changed rows
     "write.merge.mode": "merge-on-read",
     "write.update.mode": "merge-on-read",
     "write.delete.mode": "merge-on-read",
@@ -114,13 +114,11 @@ class IcebergTarget(Target):
         self._overtaken = False
 
     def exists(self) -> bool:
-        """Begins a transaction too: it is what all other methods look at, and what the next write publishes."""
+        """Begin a transaction, too: all other methods read it, and the next write publishes it."""
         self._loaded, self._overtaken = self._place.load_table(), False
         if self._loaded is None:
             return False
-        transaction = (
-            self._loaded.newTransaction()
-        )  # looks at the newest state, though a catalog may have kept the table
+        transaction = self._loaded.newTransaction()  # reads the newest state, though a catalog may have kept the table
         self._before, self._view = self._loaded.operations().current(), self._within(transaction)
         self._snapshot_history = SnapshotHistory(self._before)
         if went := self._snapshot_history.went_back:
@@ -205,7 +203,7 @@ class IcebergTarget(Target):
         there = {name.lower(): name for name in self.read_column_types()}
         changes = [*list_schema_updates(self.spark, evolution, self.read_column_types())]
         if changes:
-            self.check_stand()  # each commit of this run looks at the table anew
+            self.check_stand()  # each commit of this run reads the table again
 
             def change(table: Any) -> None:
                 _upgrade(table, evolution.types)
@@ -276,7 +274,7 @@ class IcebergTarget(Target):
     def merge(self, merge: KeyedMerge, marker: Marker) -> None:
         def write(table: Any) -> None:
             if was_partitioned_by_a_column_that_is_gone(table):
-                # Spark's writers of deletes look for that column; those that write files anew do not
+                # Spark's writers of deletes look for that column; those that rewrite files do not
                 _set(table, {"write.merge.mode": "copy-on-write"})
             spark_plans.merge_rows(self.spark, table, merge)
 
@@ -377,7 +375,7 @@ class IcebergTarget(Target):
         _set(table, properties | {f"{WRITER}{marker.application_name}": f"{marker.batch} {marker.writer}"})
 
     def _compact(self) -> None:
-        """Rewrite what small commits have left, if it is time. The batch is in the table, whatever comes of it."""
+        """Compact the files of small commits, if it is time. The batch is in the table, even if this fails."""
         if not compaction.is_compaction_due(self._table()):
             return
         markers, overtaken = self.read_markers(), self._overtaken
@@ -432,7 +430,7 @@ class IcebergTarget(Target):
         return load_jvm_class(self.spark, f"{ICEBERG}.BaseTable")(inner.operations(), inner.name())
 
     def _publish(self) -> None:
-        """Make what the transaction has done the table's state, if no other writer has changed it."""
+        """Publish the transaction as the table's state, if no other writer has changed it."""
         table, before = self._view, self._before
         if self._overtaken:
             raise WriteConflict("another writer committed meanwhile")
@@ -447,10 +445,10 @@ class IcebergTarget(Target):
                 raise
             if refused := refused_by_hive(e, self.location):
                 raise refused from e
-            # the table tells whether it was done, when it is read again
+            # the table shows whether it was done, when it is read again
             raise WriteConflict(f"it is unknown whether the commit succeeded: {e}") from e
         self.exists()
-        # what the caller knows of the table is true only until somebody else commits
+        # the caller's knowledge of the table holds only until another writer commits
         self._overtaken = _snapshot_id(self._table()) != _snapshot_id(table)
 
     def _discard(self, table: Any, before: Any) -> None:

@@ -43,7 +43,7 @@ class IcebergLocation(abc.ABC):
 
     @abc.abstractmethod
     def find_foreign_content(self, owner: Owner) -> str:
-        """Find what is there, as :meth:`airflow_provider_cdc.targets.lake.formats.target_interface.Target.find_foreign_content`."""
+        """Find the content there, as :meth:`airflow_provider_cdc.targets.lake.formats.target_interface.Target.find_foreign_content`."""
 
     @abc.abstractmethod
     def begin_creation(self, schema: Any, properties: Mapping[str, str]) -> Any:
@@ -51,7 +51,7 @@ class IcebergLocation(abc.ABC):
 
     @contextlib.contextmanager
     def mark_creation(self, owner: Owner) -> Iterator[None]:
-        """While the table is created. A catalog has it whole or not at all: nothing has to tell for whom it is being made."""
+        """While the table is created. A catalog has it whole or not at all: no file has to name its owner meanwhile."""
         yield
 
     def describe_catalog(self) -> Mapping[str, str]:
@@ -175,7 +175,7 @@ class CatalogLocation(IcebergLocation):
                 if not catalog.namespaceExists(levels):
                     catalog.createNamespace(levels, java_map(self.spark, {}))
             except (Py4JJavaError, PySparkException) as e:
-                # some catalogs have none to be made; of two writers one makes it, and what the other one is told differs
+                # some catalogs have none to be made; of two writers one makes it, and the error of the other one differs
                 if not failed_with(e, "UnsupportedOperationException") and not catalog.namespaceExists(levels):
                     raise
 

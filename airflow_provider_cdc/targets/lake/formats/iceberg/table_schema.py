@@ -20,7 +20,7 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 RESERVED = frozenset(
     {"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"}
 )
-"""Names by which readers ask for what is known of a row besides its columns; a table with such a column can be written, and not be read."""
+"""Names by which readers ask for the metadata of a row; a table with such a column can be written, and not be read."""
 
 
 def to_iceberg_type(type_: str) -> str:

@@ -9,7 +9,7 @@ from airflow_provider_cdc.targets.lake.formats.table_values import WriteMetrics
 
 
 def read_write_metrics(way: str, table: Any) -> WriteMetrics:
-    """Return what a write of Spark's has written.
+    """Return the metrics of a write by Spark.
 
     :param way: one of :data:`airflow_provider_cdc.targets.lake.formats.target_interface.WAYS`
     :param table: within the transaction, after the write (``org.apache.iceberg.Table``)
@@ -24,7 +24,7 @@ def read_write_metrics(way: str, table: Any) -> WriteMetrics:
     return WriteMetrics(
         way,
         rows=None if copied else count("added-records"),
-        # a delete of a position may be that of a row that was written anew
+        # a delete of a position may be that of a row that was rewritten
         deleted=0 if way in ("create", "append") else None,
         bytes=count("added-files-size"),
         files=files,

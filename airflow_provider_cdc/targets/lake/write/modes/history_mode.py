@@ -2,9 +2,9 @@
 
 It is valid from ``_valid_from`` to ``_valid_to``.
 
-A version begins with the event ``_seq`` and ends with the event ``_seq_to`` of the same key, or with a truncate. What was there at some time is
-``_valid_from <= time AND (_valid_to > time OR _is_current)``; what was there after some event is the same of ``_seq`` and ``_seq_to``, whatever the
-clock of the source has done.
+A version begins with the event ``_seq`` and ends with the event ``_seq_to`` of the same key, or with a truncate. The rows at some time are those with
+``_valid_from <= time AND (_valid_to > time OR _is_current)``; the rows after some event are those with the same of ``_seq`` and ``_seq_to``, even if the
+clock of the source was set back.
 
 Versions are merged by ``_seq``. So to apply events twice is to apply them once.
 """
