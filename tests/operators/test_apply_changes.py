@@ -127,6 +127,31 @@ def events(given: Any) -> dict[str, Any]:
     return {e.dest_asset_key.uri: e.extra for e in added}
 
 
+@pytest.mark.parametrize(
+    "argument", ["repositories", "packages", "jars", "files", "py_files", "archives", "driver_class_path", "properties_file"]
+)  # fmt: skip
+def test_a_login_in_an_address_for_spark_submit_is_rejected(tmp_path: Path, spark: Spark, argument: str) -> None:
+    spark.will(report())
+    task = apply(tmp_path, **{argument: "https://a.example/x,https://bob:s3same@nexus.example/maven"})
+    with pytest.raises(AirflowFailException, match=f"on the command line of spark-submit: {argument}") as caught:
+        task.execute(context())
+    assert "s3same" not in str(caught.value)
+    assert not (spark.folder / "call.json").exists()
+
+
+@pytest.mark.parametrize(("master", "local"), [("local[2]", True), ("spark://cluster:7077", False)])
+def test_a_local_driver_listens_on_the_loopback_alone(
+    tmp_path: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch, master: str, local: bool
+) -> None:
+    connect(monkeypatch, "spark_default", conn_type="spark", host=master)
+    spark.will(report())
+    apply(tmp_path, conf={"spark.ui.retainedJobs": "5"}).execute(context())
+    settings = [value for name, value in zip(spark.arguments, spark.arguments[1:], strict=False) if name == "--conf"]
+    assert "spark.ui.retainedJobs=5" in settings
+    for setting in ("spark.ui.enabled=false", "spark.driver.bindAddress=127.0.0.1", "spark.driver.host=127.0.0.1"):
+        assert (setting in settings) == local
+
+
 def test_it_submits_the_job_that_is_installed_beside_it(tmp_path: Path, spark: Spark) -> None:
     spark.will(report())
     apply(tmp_path).execute(context())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import os
 import re
@@ -31,6 +32,12 @@ STORAGE_OPTIONS = "CDC_STORAGE_OPTIONS"
 """Environment variable in which the job finds the fsspec options of the change log, as a JSON object."""
 _NO_SECRET = ("provider", ".path", ".file", ".enabled", ".location", "providers")
 """Ends of names of Spark settings that are about credentials without containing one."""
+_LOCAL_DRIVER = {
+    "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
+}  # fmt: skip
+"""Settings of a driver that has its executors in its own process: by default it listens on all interfaces, and asks for no login."""
+_SUBMIT_ARGUMENTS = tuple(inspect.signature(SparkSubmitOperator.__init__).parameters)
+"""Parameters of Airflow's operator, such as ``repositories`` and ``py_files``: most of them are arguments of ``spark-submit``."""
 _PROPERTY = re.compile(r"-D([^\s=]+)=")
 """A property among the options of a JVM."""
 
@@ -91,6 +98,8 @@ class SparkScriptOperator(SparkSubmitOperator):
         configured = any(key in (self.conf or {}) for key in ("spark.jars", "spark.jars.packages"))
         if not (self.jars or self.packages or configured):
             self.packages = ",".join(packages) or None
+        if str(self._get_hook()._connection["master"]).startswith("local"):
+            self.conf = {**_LOCAL_DRIVER, **(self.conf or {})}
         beside = Path(sys.executable).with_name("spark-submit")
         if self._spark_binary is None and shutil.which("spark-submit") is None and beside.exists():
             self._spark_binary = str(beside)
@@ -110,8 +119,18 @@ class SparkScriptOperator(SparkSubmitOperator):
 
     def _with_secrets(self) -> list[str]:
         """Arguments that have a secret in them."""
-        shown = [f"conf[{name}]" for name, value in (self.conf or {}).items() if _is_secret(name, str(value))]
-        secret = [f"env_vars[{name}]" for name in self.env_vars or {} if is_secret_name(name)]
+        shown = [
+            name
+            for name in _SUBMIT_ARGUMENTS
+            if isinstance(text := getattr(self, name, getattr(self, f"_{name}", None)), str)
+            and any(find_credentials("url", part) for part in text.split(","))
+        ]
+        shown += [f"conf[{name}]" for name, value in (self.conf or {}).items() if _is_secret(name, str(value))]
+        secret = [
+            f"env_vars[{name}]"
+            for name, value in (self.env_vars or {}).items()
+            if is_secret_name(name) or find_credentials("url", str(value))
+        ]
         # only there they are given as settings
         return shown + (secret if secret and self._shows_environment() else [])
 
