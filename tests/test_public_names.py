@@ -15,7 +15,7 @@ PACKAGE = paths.ROOT / "airflow_provider_cdc"
 DENIED_NAMES = {
     "among", "anew", "asked", "at", "behind", "beside", "came", "found", "going", "here", "it", "kept", "look", "looked", "of", "one",
     "ones", "since", "some", "standing", "strange", "take", "taken", "tell", "tells", "that", "there", "thing", "things", "those", "told",
-    "took", "untold", "wanted", "what", "when", "where", "whether", "which", "who", "whose", "without",
+    "took", "unreported", "wanted", "what", "when", "where", "whether", "which", "who", "whose", "without",
 }  # fmt: skip
 DENIED_FIRST_WORDS = {"As", "How", "Of", "One", "Those", "What", "When", "Where", "Whether", "Which", "Who"}
 DENIED_WORDS = re.compile(

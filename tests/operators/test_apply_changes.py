@@ -107,7 +107,7 @@ def report(*tables: dict[str, Any], last_batch: int = 4, **failed: str) -> dict[
         "failed": failed,
         "seconds": 1.5,
         "lagging": {},
-        "stands": {},
+        "table_states": {},
     }
 
 
@@ -257,7 +257,7 @@ def test_what_an_earlier_job_could_not_report_gets_events_too_also_after_a_faile
     tmp_path: Path, spark: Spark
 ) -> None:
     earlier = {**table("shop.a", c=2), "first_batch": 1, "last_batch": 2}
-    lost = {"untold": [earlier, {**table("shop.c", u=1), "first_batch": 2, "last_batch": 2}]}
+    lost = {"unreported": [earlier, {**table("shop.c", u=1), "first_batch": 2, "last_batch": 2}]}
     spark.will(report(table("shop.a", c=1), table("shop.b", u=5)) | lost)
     given = context()
     result = apply(tmp_path).execute(given)
@@ -411,7 +411,11 @@ def test_where_every_table_stands_at_the_last_batch_no_job_is_submitted(tmp_path
     commit.write_text('{"commitInfo": {"txnId": "a"}}')
     stands = {"location": f"{tmp_path}/lake/orders", "batch": 1}
     stands["stamp"] = read_table_stamp(changelog, "delta", stands["location"])
-    stood = {**report(table("shop.orders", c=1), last_batch=2), "location": location, "stands": {"shop.orders": stands}}
+    stood = {
+        **report(table("shop.orders", c=1), last_batch=2),
+        "location": location,
+        "table_states": {"shop.orders": stands},
+    }
     ApplyReports(changelog.storage, "shop").write(stood)
     given = context()
     assert operator.execute(given)["last_batch"] == 2
@@ -598,7 +602,7 @@ def test_a_jvm_for_little_work_is_a_lean_one(tmp_path: Path, spark: Spark) -> No
 
     def stood(**tables: dict[str, Any]) -> None:
         last = changelog.list_batches("shop")[-1]
-        ApplyReports(changelog.storage, "shop").write({**report(last_batch=last), "stands": tables})
+        ApplyReports(changelog.storage, "shop").write({**report(last_batch=last), "table_states": tables})
 
     changelog = apply(tmp_path).connector_access.open_change_log()
     lean = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

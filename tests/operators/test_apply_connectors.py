@@ -105,7 +105,7 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spark:
 
 def report(connector: str, *tables: dict[str, Any], last_batch: int = 4, **failed: str) -> dict[str, Any]:
     return {"connector": connector, "target": "delta", "last_batch": last_batch, "tables": list(tables)} | {
-        "location": LOCATION, "failed": failed, "seconds": 1.5, "lagging": {}, "stands": {},
+        "location": LOCATION, "failed": failed, "seconds": 1.5, "lagging": {}, "table_states": {},
     }  # fmt: skip
 
 
@@ -260,7 +260,7 @@ def _stands(folder: Path, name: str) -> None:
         "batch": 1,
         "stamp": read_table_stamp(changelog, "delta", f"{folder}/{name}"),
     }
-    ApplyReports(changelog.storage, name).write({**report(name, last_batch=1), "stands": {"s.a": stood}})
+    ApplyReports(changelog.storage, name).write({**report(name, last_batch=1), "table_states": {"s.a": stood}})
 
 
 def test_only_connectors_with_something_new_are_submitted_and_without_any_no_job_is(

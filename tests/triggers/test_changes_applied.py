@@ -83,7 +83,7 @@ def test_a_table_that_lags_holds_up_those_who_wait_for_all_tables_or_for_it(shop
 def test_a_table_of_a_topic_that_has_several_holds_up_those_who_wait_for_the_topic(shop: Shop) -> None:
     name, topic = "shop.inventory.orders → /lake/eu", "shop.inventory.orders"
     stands = {name: {"location": "/lake/eu", "topic": topic, "place": {"step": 0, "value": "eu"}}}
-    report(shop, 3, {name: 1}, {name: "disk is full"}, stands=stands)
+    report(shop, 3, {name: 1}, {name: "disk is full"}, table_states=stands)
     found = ask(shop, batch=2, topic=topic)
     assert found.event is None
     assert f"{name}: disk is full" in found.text

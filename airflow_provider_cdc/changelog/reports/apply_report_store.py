@@ -27,8 +27,8 @@ class ApplyReports(TargetReports):
         42
 
     A report has ``target``, ``location``, ``last_batch``, ``tables`` (what the run did, see :func:`merge_by_table`), ``failed`` (topic → why), ``lagging``
-    (topic → last batch of a table that is behind the others), ``stands`` (topic → the table's location, its last batch, and the
-    end of its log and its size in bytes then), ``untold`` (what earlier runs did to tables and could not report, as ``tables``), ``earlier`` (see
+    (topic → last batch of a table that is behind the others), ``table_states`` (topic → the table's location, its last batch, and the
+    end of its log and its size in bytes then), ``unreported`` (what earlier runs did to tables and could not report, as ``tables``), ``earlier`` (see
     :func:`not_announced`), ``owner`` (who has started the run), ``seconds``, ``at`` (when it was written), and the rules of tables, see :func:`rules_of`. Of a topic whose rows a route brings to several tables, each table is there by its own name, with ``topic`` and ``place``; the topic itself only if its tables could not be found (``routed``).
     """
 
@@ -70,7 +70,7 @@ class ApplyReports(TargetReports):
             self.write(
                 {
                     "connector": self._connector, "target": target, "location": location, "last_batch": 0, "tables": [], "failed": {},
-                    "lagging": {}, "stands": {}, "seconds": 0.0, "rules": rules.compute_digest(),
+                    "lagging": {}, "table_states": {}, "seconds": 0.0, "rules": rules.compute_digest(),
                     "table_rules": rules.format_rules() if rules else "",
                 }
             )  # fmt: skip
@@ -101,7 +101,7 @@ class ApplyReports(TargetReports):
 def only_registered(report: Mapping[str, Any]) -> bool:
     """Check whether a report says only that the target exists: no apply has written it.
 
-    >>> only_registered({"last_batch": 0, "stands": {}})
+    >>> only_registered({"last_batch": 0, "table_states": {}})
     True
     """
     return not report["last_batch"] and "owner" not in report
@@ -134,7 +134,7 @@ def all_done(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     Those runs were killed, or their storage was gone. All of it has to be reported, once.
     """
-    return [*report.get("untold", ()), *report["tables"]]
+    return [*report.get("unreported", ()), *report["tables"]]
 
 
 def not_announced(report: Mapping[str, Any], turns: ApplyTurns, owner: str = "") -> list[dict[str, Any]]:
@@ -162,7 +162,7 @@ def name_of(table: Mapping[str, Any]) -> str:
 
 def topic_of(report: Mapping[str, Any], name: str) -> str:
     """Return the topic of a table, by its name in a report."""
-    return str(report["stands"].get(name, {}).get("topic", name))
+    return str(report["table_states"].get(name, {}).get("topic", name))
 
 
 def merge_by_table(tables: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -197,7 +197,7 @@ def build_table_metrics(tables: Iterable[dict[str, Any]], most: int | None = Non
 
 
 _FIELDS: Mapping[str, Any] = {
-    "target": str, "location": str, "last_batch": int, "tables": list, "failed": dict, "lagging": dict, "stands": dict, "seconds": int | float,
+    "target": str, "location": str, "last_batch": int, "tables": list, "failed": dict, "lagging": dict, "table_states": dict, "seconds": int | float,
 }  # fmt: skip
 
 

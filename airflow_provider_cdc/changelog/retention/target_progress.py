@@ -54,10 +54,10 @@ def needs_of(storage: Storage, connector: str) -> list[TargetProgress]:
 
 
 def _need(report: Mapping[str, Any]) -> TargetProgress:
-    last, stands = int(report["last_batch"]), report["stands"]
+    last, table_states = int(report["last_batch"]), report["table_states"]
     behind = {name: int(batch) for name, batch in report["lagging"].items()}
     for name in report["failed"]:
-        behind.setdefault(name, max(int(stands.get(name, {}).get("batch", 0)), 0))
+        behind.setdefault(name, max(int(table_states.get(name, {}).get("batch", 0)), 0))
     after = min([last, *behind.values()])
     tables = tuple(sorted(name for name, batch in behind.items() if batch < last))
     return TargetProgress(report["target"], report["location"], after, last, str(report.get("at", "")), tables)

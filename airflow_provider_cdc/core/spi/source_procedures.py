@@ -3,7 +3,7 @@
 A procedure is planned first, and carried out when that is confirmed.
 
 Capture itself changes nothing at the source. Where a database has to know which tables are captured, a source offers *procedures*: it
-says what each would do (:class:`ProcedurePlan`) and does it. Core adds how the connector stands, holds its lease where no run may be
+says what each would do (:class:`ProcedurePlan`) and does it. Core adds the state of the connector, holds its lease where no run may be
 alive meanwhile, and moves its offset.
 """
 

@@ -175,7 +175,7 @@ class ConnectorTables:
                 "Another task took over %s before the apply turn of this task: this task applied nothing.",
                 self.connector_name,
             )
-            nothing = {"tables": [], "untold": [], "earlier": [], "seconds": 0.0}
+            nothing = {"tables": [], "unreported": [], "earlier": [], "seconds": 0.0}
             self.report = {**(self.read_written_report() or {"last_batch": 0}), **nothing}
         return report is not None
 

@@ -52,10 +52,10 @@ def little_work(changelog: ChangeLog, connector: str, report: Mapping[str, Any] 
     :param report: of the last run; ``None`` before the first one
     """
     if report is None:
-        report = {"stands": {}, "lagging": {}, "last_batch": 0}
+        report = {"table_states": {}, "lagging": {}, "last_batch": 0}
     if report["lagging"]:
         return False  # older batches, too
-    stands, pending, topics = report["stands"], 0, set[str]()
+    table_states, pending, topics = report["table_states"], 0, set[str]()
     number = report["last_batch"] or max(changelog.find_first_batch(connector) - 1, 0)
     while manifest := changelog.find_manifest(connector, number + 1):
         number += 1
@@ -63,7 +63,7 @@ def little_work(changelog: ChangeLog, connector: str, report: Mapping[str, Any] 
         topics |= {file.topic for file in manifest.files}
         if pending > LITTLE_BATCH:
             return False
-    changed = [entry for name, entry in stands.items() if entry.get("topic", name) in topics]
+    changed = [entry for name, entry in table_states.items() if entry.get("topic", name) in topics]
     sizes = [entry.get("bytes", LITTLE_TABLES + 1) for entry in changed]
     return bool(sum(sizes) <= LITTLE_TABLES)
 

@@ -53,7 +53,9 @@ def targets_of(
     connector = access.definition.name
     reports = ApplyReports(access.open_change_log().storage, connector).list_reports()
     # one whose first apply has not come to anything has no tables
-    targets = [(report["target"], report["location"]) for report in reports if report["last_batch"] or report["stands"]]
+    targets = [
+        (report["target"], report["location"]) for report in reports if report["last_batch"] or report["table_states"]
+    ]
     meant = [pair for pair in targets if location in (None, pair[1]) and target in (None, pair[0])]
     if not meant:
         targets_text = "; ".join(f"{kind} at {place}" for kind, place in targets) or "none"

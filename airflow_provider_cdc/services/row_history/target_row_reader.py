@@ -93,7 +93,7 @@ class _TargetReader:
 
         :raises NotLookedAt: it is not known which tables these are
         """
-        names = [name for name in self._report["stands"] if self._of_topic(name)]
+        names = [name for name in self._report["table_states"] if self._of_topic(name)]
         if not names:
             raise TargetNotInspected("the last report of the target does not contain the table")
         if len(names) > _MOST_PLACES:
@@ -127,7 +127,7 @@ class _TargetReader:
         from airflow_provider_cdc.changelog.reports.apply_report_store import topic_of
 
         for name, origin in self._origins.items():
-            if origin.get("table") == self._table.full_name and name in self._report["stands"]:
+            if origin.get("table") == self._table.full_name and name in self._report["table_states"]:
                 return topic_of(self._report, name)
         raise TargetNotInspected(
             "the retained change log has no change of the row, so the table at the target is unknown"
@@ -136,12 +136,12 @@ class _TargetReader:
     def _of_topic(self, name: str) -> bool:
         from airflow_provider_cdc.changelog.reports.apply_report_store import topic_of
 
-        entry = self._report["stands"][name]
+        entry = self._report["table_states"][name]
         return topic_of(self._report, name) == self._topic and bool(entry.get("location")) and not entry.get("routed")
 
     def _look(self, name: str, origin: Mapping[str, Any] | None, story: RowHistory) -> CurrentTargetRow:
         """Read the row in one table."""
-        entry, batch = self._report["stands"][name], batch_of(self._report, name)
+        entry, batch = self._report["table_states"][name], batch_of(self._report, name)
         key = _key_then(story, batch)
         target_row = CurrentTargetRow(
             target=self._kind, location=self._location, table=str(entry["location"]), mode=self._rule.mode, batch=batch, key=key, state="no row",

@@ -177,7 +177,7 @@ class RebuildDatabase:
         """Make sure that the needed batches are kept, before the rebuild begins."""
         reports = ApplyReports(self._changelog.storage, self._connector)
         report = reports.register_target(TARGET, self._sink.done.place)
-        stands = dict(report["stands"])
+        table_states = dict(report["table_states"])
         for topic, batch in after.items():
-            stands[topic] = {"location": "", "stamp": "", **stands.get(topic, {}), "batch": batch}
-        reports.write({**report, "stands": stands, "lagging": {**report["lagging"], **after}})
+            table_states[topic] = {"location": "", "stamp": "", **table_states.get(topic, {}), "batch": batch}
+        reports.write({**report, "table_states": table_states, "lagging": {**report["lagging"], **after}})

@@ -20,7 +20,7 @@ LOCATIONS = ("/lake/{table}", "/lake/{topic}")
 
 
 def _report(location: str, **more: Any) -> dict[str, Any]:
-    known = {"tables": [], "failed": {}, "lagging": {}, "stands": {}, "seconds": 0.5}
+    known = {"tables": [], "failed": {}, "lagging": {}, "table_states": {}, "seconds": 0.5}
     return {"target": "delta", "location": location, "last_batch": 3, **known, **more}
 
 

@@ -70,7 +70,7 @@ def _applied(changelog: ChangeLog, last: int, of: tuple[str, str] = HERE, **more
         "tables": [],
         "failed": {},
         "lagging": {},
-        "stands": {},
+        "table_states": {},
         "seconds": 0.5,
     }
     ApplyReports(changelog.storage, "c").write({**report, **more})
@@ -246,11 +246,11 @@ def test_without_a_target_nothing_goes(changelog: ChangeLog) -> None:
     ("report", "keep"),
     [
         ({}, 9), ({"lagging": {"p.s.all": 3}}, 4), ({"lagging": {"p.s.all": 3, "p.s.t4": 2}}, 3), ({"failed": {"p.s.t4": "x"}}, 1),
-        ({"failed": {"p.s.t4": "x"}, "stands": {"p.s.t4": {"batch": 6}}}, 7),
-        ({"failed": {"p.s.t4": "x"}, "stands": {"p.s.t4": {"batch": -1}}}, 1),
+        ({"failed": {"p.s.t4": "x"}, "table_states": {"p.s.t4": {"batch": 6}}}, 7),
+        ({"failed": {"p.s.t4": "x"}, "table_states": {"p.s.t4": {"batch": -1}}}, 1),
         ({"failed": {"p.s.t4": "x"}, "lagging": {"p.s.t4": 5}}, 6),
         # no new events: it has everything
-        ({"stands": {"p.s.t4": {"batch": 4}}}, 9),
+        ({"table_states": {"p.s.t4": {"batch": 4}}}, 9),
     ],
 )  # fmt: skip
 def test_what_tables_lack_stays(local: ChangeLog, report: dict[str, Any], keep: int) -> None:

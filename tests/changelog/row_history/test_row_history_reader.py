@@ -57,7 +57,7 @@ def _retain(connector: Connector, r: Random) -> None:
     ApplyReports(connector.changelog.storage, "test").write(
         {
             "connector": "test", "target": "delta", "location": "/lake", "last_batch": r.randint(last // 3, last), "tables": [], "failed": {},
-            "lagging": {}, "stands": {}, "seconds": 0.0, "rules": "", "owner": "a",
+            "lagging": {}, "table_states": {}, "seconds": 0.0, "rules": "", "owner": "a",
         }
     )  # fmt: skip
     for later in (0, 2):

@@ -321,7 +321,7 @@ def test_a_job_that_left_no_trace_is_no_success(tmp_path: Path, spark: Spark) ->
 def test_one_that_is_taken_over_before_its_turn_has_applied_nothing(tmp_path: Path, spark: Spark) -> None:
     will(tmp_path, report(table("shop.a", c=2)))
     given = context()
-    ApplyReports(Storage(f"{tmp_path}/changelog"), "shop").write({**report(), "untold": [table("shop.b", c=1)]})
+    ApplyReports(Storage(f"{tmp_path}/changelog"), "shop").write({**report(), "unreported": [table("shop.b", c=1)]})
     with turns(tmp_path).take_turn("busy") as busy:
         thread = threading.Thread(target=lambda: (until(lambda: busy.successor), take(tmp_path, "x")))
         thread.start()

@@ -52,7 +52,7 @@ def report(
     lagging: dict[str, int] | None = None,
     failed: dict[str, str] | None = None,
     location: str = "/lake",
-    stands: dict[str, dict[str, Any]] | None = None,
+    table_states: dict[str, dict[str, Any]] | None = None,
 ) -> None:
     """What ``airflow_provider_cdc.targets.lake.jobs.apply_changes`` writes beside the change log at the end of a run; a stand-in for it."""
     document = {
@@ -61,7 +61,7 @@ def report(
         "tables": [],
         "lagging": lagging or {},
         "failed": failed or {},
-        "stands": stands or {},
+        "table_states": table_states or {},
         "seconds": 1,
     }
     ApplyReports(ChangeLog(shop.definition.changelog).storage, "shop").write({**document, "location": location})

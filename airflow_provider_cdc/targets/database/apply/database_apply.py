@@ -117,8 +117,8 @@ class DatabaseApply(LaggingTableWriter):
 
     def _applied(self, done: DatabaseApplyResult, began: float) -> None:
         report = self._reports.register_target(TARGET, done.place)
-        stands = report.get("stands", {})
-        self._written = {topic for topic, stand in stands.items() if stand["location"]}
+        table_states = report.get("table_states", {})
+        self._written = {topic for topic, stand in table_states.items() if stand["location"]}
         self._ensure_tables()
         report = self._with_newly_selected(report)
         board = self._changelog.open_progress_board(self._connector)
@@ -141,9 +141,9 @@ class DatabaseApply(LaggingTableWriter):
             return report
         markers = self._retried(self._markers.read)
         self._refuse_another(markers)
-        stands = report.get("stands", {})
+        table_states = report.get("table_states", {})
         resumed_topics = (
-            newly_selected(self._changelog, self._connector, before, now, stands, markers.batch)
+            newly_selected(self._changelog, self._connector, before, now, table_states, markers.batch)
             if before != now
             else {}
         )
@@ -169,15 +169,15 @@ class DatabaseApply(LaggingTableWriter):
 
     def _report(self, before: dict[str, Any], done: DatabaseApplyResult) -> None:
         """Report the batches of the tables: the change log keeps the batches that they need."""
-        stands = dict(before.get("stands", {}))
+        table_states = dict(before.get("table_states", {}))
         for topic, table in done.tables.items():
-            stands[topic] = {"location": table["location"], "batch": table["last_batch"], "stamp": ""}
+            table_states[topic] = {"location": table["location"], "batch": table["last_batch"], "stamp": ""}
         for topic, batch in done.behind.items():
-            stands[topic] = {"location": "", "stamp": "", **stands.get(topic, {}), "batch": batch}
+            table_states[topic] = {"location": "", "stamp": "", **table_states.get(topic, {}), "batch": batch}
         self._reports.write(
             {
                 "connector": self._connector, "target": TARGET, "location": done.place, "last_batch": done.batch, "tables": [*done.tables.values()],
-                "failed": done.failed, "lagging": done.behind, "stands": stands, "seconds": done.seconds, "rules": "", "selection": topic_selection(self._config), **self._noted,
+                "failed": done.failed, "lagging": done.behind, "table_states": table_states, "seconds": done.seconds, "rules": "", "selection": topic_selection(self._config), **self._noted,
             }
         )  # fmt: skip
 

@@ -39,13 +39,13 @@ def newly_selected(
     connector: str,
     before: Mapping[str, Any],
     now: Mapping[str, Any],
-    stands: Mapping[str, Mapping[str, Any]],
+    table_states: Mapping[str, Mapping[str, Any]],
     until: int,
 ) -> dict[str, int]:
     """Find the topics that a sink takes now and did not take before, of which it lacks batches.
 
     :param before: the selection of its last run
-    :param stands: topic → where its table was when it was taken last, as reports have it
+    :param table_states: topic → where its table was when it was taken last, as reports have it
     :param until: the batch of the other tables
     :return: topic → the last batch that its table has; 0 if it has none
     """
@@ -53,7 +53,7 @@ def newly_selected(
 
     def lacks(topics: Collection[str], batch: int) -> None:
         for topic in topics:
-            at = int(stands.get(topic, {}).get("batch", 0))
+            at = int(table_states.get(topic, {}).get("batch", 0))
             if (
                 topic not in selected
                 and batch > at
@@ -64,7 +64,7 @@ def newly_selected(
 
     if mark is not None:
         for topic in mark.topics or {}:
-            if mark.may_lack(topic, int(stands.get(topic, {}).get("batch", 0))):
+            if mark.may_lack(topic, int(table_states.get(topic, {}).get("batch", 0))):
                 lacks([topic], mark.first - 1)
     for manifest in changelog.read_manifests(connector, after=mark.first - 1 if mark is not None else 0, until=until):
         lacks({file.topic for file in manifest.files}, manifest.batch)

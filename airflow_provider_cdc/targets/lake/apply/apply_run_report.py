@@ -76,7 +76,7 @@ class ApplyRunReport:
     :param owner: the task that has started the run; empty if it is not needed
     :param rules: distinguishes other rules of tables from those that were in force; empty if there are none
     :param table_rules: these rules, for readers of the tables later; see :func:`airflow_provider_cdc.changelog.reports.apply_report_store.rules_of`
-    :param untold: work of earlier runs that no report has, see :mod:`airflow_provider_cdc.targets.lake.apply.unreported_writes`
+    :param unreported: work of earlier runs that no report has, see :mod:`airflow_provider_cdc.targets.lake.apply.unreported_writes`
     :param changelog: identity of the change log
     :param writer: the run that has written its last batch: in a change log that was put back to an earlier state, another one writes a batch of this number
     :param earlier: runs before, whose tables no task has announced yet, see :func:`airflow_provider_cdc.changelog.reports.apply_report_store.not_announced`
@@ -89,12 +89,12 @@ class ApplyRunReport:
     tables: list[TableApplyResult]
     failed: dict[str, str]
     lagging: dict[str, int]
-    stands: dict[str, dict[str, Any]]
+    table_states: dict[str, dict[str, Any]]
     seconds: float
     owner: str = ""
     rules: str = ""
     table_rules: str = ""
-    untold: list[TableApplyResult] = dataclasses.field(default_factory=list)
+    unreported: list[TableApplyResult] = dataclasses.field(default_factory=list)
     earlier: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     changelog: str = ""
     writer: str = ""
@@ -108,7 +108,7 @@ class ApplyRunReport:
             return
         details = "\n".join(f"  {topic}: {text}" for topic, text in sorted(self.failed.items()))
         raise TargetError(
-            f"Changes could not be applied to {len(self.failed)} of {len(self.stands)} tables:\n{details}",
+            f"Changes could not be applied to {len(self.failed)} of {len(self.table_states)} tables:\n{details}",
             safe="The other tables are at the last batch; the change log keeps all batches for the failed tables.",
             remedy="fix the errors above, then run the apply again: each table continues from its last batch",
         )

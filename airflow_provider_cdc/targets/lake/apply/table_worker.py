@@ -84,7 +84,7 @@ class TableWorker:
         target, at = self._catch_up.inspect_target(owner, table.location, table.place)
         self.stood[name] = at
         earlier += find_unreported_writes(table, at, view, self._backlog)
-        if at is None and name in view.stands and view.describe_source_table(name)["dropped"]:
+        if at is None and name in view.table_states and view.describe_source_table(name)["dropped"]:
             log.info(
                 "The table of %s no longer exists, and its source table was dropped too: the apply does not rebuild it.",
                 name,
@@ -136,7 +136,7 @@ class TableWorker:
 
         :raises TargetError: the table was made by another one
         """
-        entry = view.stands.get(table.name)
+        entry = view.table_states.get(table.name)
         if entry is not None and entry.get("known", True) and table.name not in view.lagging:
             return
         groups = self._backlog.list_all_batches() if view.find_table_schema(table.topic) is None else view.groups

@@ -35,14 +35,18 @@ def read_table_stamp(changelog: ChangeLog, target: str, location: str) -> str:
         return ""
 
 
-def find_unchanged_topics(changelog: ChangeLog, target: str, stands: Mapping[str, Mapping[str, Any]]) -> set[str]:
+def find_unchanged_topics(changelog: ChangeLog, target: str, table_states: Mapping[str, Mapping[str, Any]]) -> set[str]:
     """Topics whose tables have the stamp that is in the report."""
 
     def same(item: tuple[str, Mapping[str, Any]]) -> bool:
         return bool(item[1]["stamp"]) and read_table_stamp(changelog, target, item[1]["location"]) == item[1]["stamp"]
 
     with ThreadPoolExecutor(_LOOKS, thread_name_prefix="cdc-look") as pool:
-        return {topic for (topic, _), ok in zip(stands.items(), pool.map(same, stands.items()), strict=True) if ok}
+        return {
+            topic
+            for (topic, _), ok in zip(table_states.items(), pool.map(same, table_states.items()), strict=True)
+            if ok
+        }
 
 
 def nothing_new(
@@ -55,14 +59,16 @@ def nothing_new(
     :param rules: as in the report of a run with the same rules of tables
     """
     report = ApplyReports(changelog.storage, connector).read(target, location)
-    if report is None or report["failed"] or report["lagging"] or not report["stands"]:
+    if report is None or report["failed"] or report["lagging"] or not report["table_states"]:
         return None
     if report.get("rules", "") != rules:
         return None  # tables may have other places now
     if not changelog.ends_with(connector, report["last_batch"], writer=report.get("writer", "")):
         return None
-    if len(find_unchanged_topics(changelog, target, report["stands"])) < len(report["stands"]):
+    if len(find_unchanged_topics(changelog, target, report["table_states"])) < len(report["table_states"]):
         return None
-    log.info("%d tables of %s are at batch %d, the last one.", len(report["stands"]), connector, report["last_batch"])
+    log.info(
+        "%d tables of %s are at batch %d, the last one.", len(report["table_states"]), connector, report["last_batch"]
+    )
     earlier = not_announced(report, ApplyTurns(changelog.storage, connector, target, location))
-    return {**report, "tables": [], "untold": [], "earlier": earlier, "owner": "", "seconds": 0.0}
+    return {**report, "tables": [], "unreported": [], "earlier": earlier, "owner": "", "seconds": 0.0}

@@ -31,7 +31,7 @@ class BacklogState:
     :param start: the batch behind which ``groups`` begin
     :param last: the newest batch
     :param reported: whether all tables except the lagging ones had the batch ``start`` after the last run
-    :param stands: as in the last report
+    :param table_states: as in the last report
     :param lagging: as in the last report
     :param told: table → its last batch by the last report, even if the report is of no use otherwise
     :param evidence: location → the last batch of the table there when an apply had brought it up to date, and the one up to which it had; also where
@@ -47,7 +47,7 @@ class BacklogState:
     last: int
     groups: list[BatchesByTopic]
     reported: bool
-    stands: dict[str, dict[str, Any]]
+    table_states: dict[str, dict[str, Any]]
     lagging: dict[str, int]
     told: Mapping[str, int] = field(default_factory=dict)
     evidence: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class BacklogState:
     @property
     def known_topics(self) -> set[str]:
         gone = (self.before.topics or {}) if self.before is not None else {}
-        return {*self.stands, *gone}.union(*(group.topics for group in self.groups))
+        return {*self.table_states, *gone}.union(*(group.topics for group in self.groups))
 
     def list_idle_entries(self) -> dict[str, dict[str, Any]]:
         """Return the report's entries of tables without events in new batches.
@@ -67,17 +67,17 @@ class BacklogState:
         Those that a route gives rows are among them; they may have none in these batches.
         """
         new = set[str]().union(*(group.topics for group in self.groups))
-        return {t: entry for t, entry in self.stands.items() if t not in new and t not in self.lagging}
+        return {t: entry for t, entry in self.table_states.items() if t not in new and t not in self.lagging}
 
     def find_report_entry(self, topic: str) -> dict[str, Any]:
-        return self.stands.get(topic, {"location": "", "batch": NEVER, "stamp": ""})
+        return self.table_states.get(topic, {"location": "", "batch": NEVER, "stamp": ""})
 
     def find_reached_batch(self, topic: str) -> int:
         """Return the last batch of a table that could not be brought further.
 
         Of a topic with a route, it is the batch up to which its tables are known.
         """
-        there = topic in self.stands or any(entry.get("topic") == topic for entry in self.stands.values())
+        there = topic in self.table_states or any(entry.get("topic") == topic for entry in self.table_states.values())
         return self.lagging.get(topic, self.start if there else 0)
 
     def find_table(self, topic: str) -> TableId | None:
@@ -90,8 +90,8 @@ class BacklogState:
 
     def never_had(self, table: TargetTable) -> bool:
         """Check whether the topic of a table is new since the last report."""
-        reported_names = self.stands.keys() | self.lagging.keys()
-        return self.reported and bool(self.stands) and table.place is None and table.name not in reported_names
+        reported_names = self.table_states.keys() | self.lagging.keys()
+        return self.reported and bool(self.table_states) and table.place is None and table.name not in reported_names
 
     def is_gone_at_source(self, topic: str) -> bool:
         """Check whether the source has no table of a topic any more: it was dropped, or has another name."""
@@ -145,7 +145,7 @@ def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rul
     """
     evidence = dict[str, tuple[int, int]]()
     newest, last = _still_there(changelog, connector, report.get("last_batch", 0))
-    last_batches = told_of(report.get("stands", {}))
+    last_batches = told_of(report.get("table_states", {}))
     if report.get("last_batch", 0) > newest or of_another(report, last):
         if last is None:
             log.warning(
@@ -157,16 +157,16 @@ def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rul
                 newest,
             )
         # each table is inspected, and shows its batches
-        stands = {topic: {**entry, "stamp": ""} for topic, entry in report["stands"].items()}
-        report = {**report, "last_batch": 0, "stands": stands}
+        table_states = {topic: {**entry, "stamp": ""} for topic, entry in report["table_states"].items()}
+        report = {**report, "last_batch": 0, "table_states": table_states}
     if report and report.get("rules", "") != rules:
         evidence = evidence_of(report)
         log.info("The table rules differ from the rules of the last run: the apply checks each table.")
         # the tables of a route are found again, in all batches
-        unrouted = {t: e for t, e in report["stands"].items() if not ("place" in e or e.get("routed"))}
+        unrouted = {t: e for t, e in report["table_states"].items() if not ("place" in e or e.get("routed"))}
         lagging = {topic: batch for topic, batch in report["lagging"].items() if topic in unrouted}
-        stands = {topic: {**entry, "stamp": "", "known": False} for topic, entry in unrouted.items()}
-        report = {**report, "last_batch": 0, "stands": stands, "lagging": lagging}
+        table_states = {topic: {**entry, "stamp": "", "known": False} for topic, entry in unrouted.items()}
+        report = {**report, "last_batch": 0, "table_states": table_states, "lagging": lagging}
     start, before = report.get("last_batch", 0), None
     if not start:
         before = changelog.read_truncation_marker(connector)
@@ -178,16 +178,16 @@ def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rul
                 connector, before.first, format_cdc_command("verify", connector),
             )  # fmt: skip
     batches = (manifest.batch_contents for manifest in changelog.read_manifests(connector, after=start))
-    stands, lagging = report.get("stands", {}), report.get("lagging", {})
+    table_states, lagging = report.get("table_states", {}), report.get("lagging", {})
     reported = bool(report.get("last_batch"))
     gone = before.dropped if before is not None else ()
-    groups = group_batches(changelog, batches, stands if reported else {}, gone)
+    groups = group_batches(changelog, batches, table_states if reported else {}, gone)
     changelog_, writer = _whose(changelog, connector, groups, newest, last)
     newest = groups[-1].last if groups else newest
     if not newest:
         log.warning("The change log %s has no batch of connector %s.", changelog.storage.url, connector)
     return BacklogState(
-        start, max(newest, start), groups, reported, stands, lagging, last_batches, evidence, before, changelog=changelog_, writer=writer
+        start, max(newest, start), groups, reported, table_states, lagging, last_batches, evidence, before, changelog=changelog_, writer=writer
     )  # fmt: skip
 
 
@@ -202,8 +202,8 @@ def add_known_routed_tables(view: BacklogState, report: Mapping[str, Any], rules
     before = rules_of(report)
     if not report.get("last_batch") or report["last_batch"] > view.last or before == rules:
         return view
-    settled, routed_stands = dict[str, int](), dict[str, Any]()
-    routed = {name: entry for name, entry in report["stands"].items() if "place" in entry}
+    settled, routed_states = dict[str, int](), dict[str, Any]()
+    routed = {name: entry for name, entry in report["table_states"].items() if "place" in entry}
     behind = report["failed"].keys() | report["lagging"].keys()
     for topic in {entry["topic"] for entry in routed.values()}:
         table, entries = view.find_table(topic), {name: e for name, e in routed.items() if e["topic"] == topic}
@@ -212,8 +212,8 @@ def add_known_routed_tables(view: BacklogState, report: Mapping[str, Any], rules
             and not behind & {topic, *entries}
             and before.match_table(table) == rules.match_table(table)
         ):
-            settled[topic], routed_stands = int(report["last_batch"]), routed_stands | entries
-    return replace(view, stands={**view.stands, **routed_stands}, settled=settled)
+            settled[topic], routed_states = int(report["last_batch"]), routed_states | entries
+    return replace(view, table_states={**view.table_states, **routed_states}, settled=settled)
 
 
 def evidence_of(report: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
@@ -221,7 +221,7 @@ def evidence_of(report: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     behind, last = report["failed"].keys() | report["lagging"].keys(), int(report["last_batch"])
     return {
         entry["location"]: (int(entry["batch"]), last)
-        for name, entry in report["stands"].items()
+        for name, entry in report["table_states"].items()
         if entry["location"] and entry["batch"] != NEVER and not entry.get("shared") and name not in behind and entry.get("topic", name) not in behind
     }  # fmt: skip
 
@@ -257,25 +257,25 @@ def _whose(
     return (last.changelog_id, last.writer) if last is not None else ("", "")
 
 
-def told_of(stands: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+def told_of(table_states: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
     """Table → its last batch, by a report."""
-    return {name: int(entry["batch"]) for name, entry in stands.items()}
+    return {name: int(entry["batch"]) for name, entry in table_states.items()}
 
 
 def group_batches(
     changelog: ChangeLog,
     batches: Iterable[BatchContents],
-    stands: Mapping[str, Mapping[str, Any]],
+    table_states: Mapping[str, Mapping[str, Any]],
     gone: Collection[str] = (),
 ) -> list[BatchesByTopic]:
     """Batches in groups that are merged at once.
 
-    :param stands: of the report of the batch before them
+    :param table_states: of the report of the batch before them
     :param gone: full names of tables that the source had dropped before them, besides those
     """
     all_groups, dropped = (
         list[BatchesByTopic](),
-        {entry.get("table", "") for entry in stands.values() if entry.get("dropped")} | {*gone},
+        {entry.get("table", "") for entry in table_states.values() if entry.get("dropped")} | {*gone},
     )
     for group in _groups(batches):
         all_groups.append(BatchesByTopic(changelog, group, dropped))

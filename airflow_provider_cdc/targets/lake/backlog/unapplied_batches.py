@@ -39,7 +39,7 @@ class Backlog:
         :raises BatchesRemoved: it needs something that was removed from the change log
         """
         name = table.name
-        entry = view.stands.get(name)
+        entry = view.table_states.get(name)
         through = view.reported and name not in view.lagging and entry is not None and entry["batch"] == at
         if through and at not in (None, NEVER) and not table.touched:
             return table, []

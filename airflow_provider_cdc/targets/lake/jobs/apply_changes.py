@@ -163,20 +163,20 @@ class ApplyChanges:
         self._catch_up.progress = progress = JobTableProgress.from_job(
             "Apply", len(selected), self._changelog, self._connector, self._kind, self._location, view.last
         )
-        applied, untold_ = list[TableApplyResult](), list[TableApplyResult]()
-        stands = {
-            name: {**view.stands[name], **view.describe_source_table(name)}
-            for name in view.stands
+        applied, unreported = list[TableApplyResult](), list[TableApplyResult]()
+        table_states = {
+            name: {**view.table_states[name], **view.describe_source_table(name)}
+            for name in view.table_states
             if name not in selected and (name in tables or (name in view.lagging and name not in topics))
         }
         # the next run looks for its tables again
-        stands |= {
+        table_states |= {
             topic: {**view.find_report_entry(topic), "stamp": "", "routed": True, **view.describe_source_table(topic)}
             for topic in failed
         }
         with progress:
             futures = {
-                self._pool.submit(self._one_table.apply_table, selected[name], view, applied, untold_, settle): name
+                self._pool.submit(self._one_table.apply_table, selected[name], view, applied, unreported, settle): name
                 for name in sorted(selected)
             }
             try:
@@ -185,11 +185,11 @@ class ApplyChanges:
                     progress.count_finished_table()
                     try:
                         if stood := future.result():
-                            stands[name] = stood
+                            table_states[name] = stood
                     except Exception as e:  # the other tables continue; the run fails at its end
                         log.exception("Changes could not be applied to the table of %s.", name)
                         failed[name] = str(e)
-                        stands[name] = build_failed_entry(view, selected[name], [*untold_, *applied])
+                        table_states[name] = build_failed_entry(view, selected[name], [*unreported, *applied])
             finally:
                 wait(futures)  # no thread works on after the caller gets an error
         self._origins.write_lineage()
@@ -204,9 +204,9 @@ class ApplyChanges:
             if name in failed or name in held or name not in done
         }
         return ApplyRunReport(
-            self._connector, self._kind, self._location, view.last, applied, failed, behind, stands,
+            self._connector, self._kind, self._location, view.last, applied, failed, behind, table_states,
             round(time.monotonic() - began, 3), rules=self._rules.compute_digest(), table_rules=self._rules.format_rules() if self._rules else "",
-            untold=untold_, changelog=view.changelog, writer=view.writer,
+            unreported=unreported, changelog=view.changelog, writer=view.writer,
         )  # fmt: skip
 
     def _select_tables(
@@ -233,11 +233,11 @@ class ApplyChanges:
         """Topics without new events whose tables look as they did after the last run."""
         return find_unchanged_topics(self._changelog, self._kind, view.list_idle_entries())
 
-    def refresh_report_entries(self, stands: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    def refresh_report_entries(self, table_states: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         """Inspect the tables of some topics, and return their present entries. Tables that cannot be inspected are left out."""
         futures = {
             topic: self._pool.submit(self._one_table.refresh_report_entry, topic, entry)
-            for topic, entry in stands.items()
+            for topic, entry in table_states.items()
         }
         entries = {}
         for topic, future in futures.items():
@@ -248,9 +248,9 @@ class ApplyChanges:
         return entries
 
     def preload_table_states(self) -> None:
-        """Read where each table of the last report stands, so that the next round finds it read. Nothing is changed."""
-        report = self._reports.read(self._kind, self._location) or {"stands": {}}
-        places = [entry["location"] for entry in report["stands"].values() if entry["location"]]
+        """Read where each table of the last report table_states, so that the next round finds it read. Nothing is changed."""
+        report = self._reports.read(self._kind, self._location) or {"table_states": {}}
+        places = [entry["location"] for entry in report["table_states"].values() if entry["location"]]
         futures = [self._pool.submit(self._look, location) for location in places]
         _, left = wait(futures, LOOK_S)
         for future in left:

@@ -2,7 +2,7 @@
 
 The session looks for batches several times a second and applies new ones at once.
 
-Its knowledge is that of the last report, kept in memory: which batch comes next, and where each table stands. So a look reads one file
+Its knowledge is that of the last report, kept in memory: which batch comes next, and where each table table_states. So a look reads one file
 that is not there yet, however many tables and batches there are. Tables without new events are inspected like those of a run that begins,
 every :data:`CLOSER_S`, in case another process has changed them.
 
@@ -49,7 +49,7 @@ class ApplyRoundJob(Protocol):
     def read_backlog_state(self) -> BacklogState: ...
     def find_unchanged_topics(self, view: BacklogState) -> set[str]: ...
     def apply_topics(self, view: BacklogState, topics: Collection[str], *, settle: bool = True) -> ApplyRunReport: ...
-    def refresh_report_entries(self, stands: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]: ...
+    def refresh_report_entries(self, table_states: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]: ...
     def write_report(self, report: ApplyRunReport) -> None: ...
     def list_unannounced_runs(self, owner: str) -> list[dict[str, Any]]: ...
     def discard_run_state(self, *, adopt: bool = True) -> None: ...
@@ -67,7 +67,7 @@ class ContinuousApply:
         self._job, self._changelog, self._connector, self._turn = job, changelog, connector, turn
         self._stop, self._deadline = threading.Event(), float("inf")
         self._done: dict[str, TableApplyResult] = {}
-        self._untold: dict[str, TableApplyResult] = {}
+        self._unreported: dict[str, TableApplyResult] = {}
         self._earlier: list[dict[str, Any]] | None = None
         self._failing: dict[str, RetryPause] = {}
         self._touched: dict[str, float] = {}
@@ -177,11 +177,11 @@ class ContinuousApply:
         view = BacklogState(
             before.last_batch,
             last,
-            group_batches(self._changelog, batches, before.stands),
+            group_batches(self._changelog, batches, before.table_states),
             True,
-            before.stands,
+            before.table_states,
             before.lagging,
-            told_of(before.stands),
+            told_of(before.table_states),
             changelog=batches[-1].changelog if batches else before.changelog,
             writer=batches[-1].writer if batches else before.writer,
         )
@@ -209,14 +209,14 @@ class ContinuousApply:
         for table in report.tables:
             previous = self._done.get(table.name or table.topic)
             self._done[table.name or table.topic] = table if previous is None else previous.merge_results(table)
-        for table in report.untold:
+        for table in report.unreported:
             name = table.name or table.topic
             previous = self._done.get(name)
             if previous is None or table.last_batch > previous.last_batch:  # it may have been this run, before an error
-                earlier = self._untold.get(name)
+                earlier = self._unreported.get(name)
                 # a result that begins where the previous one has ended continues it; otherwise it was found again, after an error
                 more = earlier is not None and table.first_batch > earlier.last_batch
-                self._untold[name] = earlier.merge_results(table) if earlier is not None and more else table
+                self._unreported[name] = earlier.merge_results(table) if earlier is not None and more else table
         still = {t: text for t, text in (self._report.failed if self._report else {}).items() if t not in topics}
         for topic in topics | report.failed.keys():
             if topic in report.failed:
@@ -229,7 +229,11 @@ class ContinuousApply:
         report.owner, report.earlier = self._turn.owner, self._earlier or []
         self._report = report
         worked = topics | {table.name for table in report.tables if table.name}
-        changed = {t for t in worked - set(report.failed) if t in report.stands and not report.stands[t].get("stamp")}
+        changed = {
+            t
+            for t in worked - set(report.failed)
+            if t in report.table_states and not report.table_states[t].get("stamp")
+        }
         self._touched |= dict.fromkeys(changed, time.monotonic())
         self._write()
 
@@ -242,22 +246,26 @@ class ContinuousApply:
     def _whole(self) -> ApplyRunReport:
         assert self._report is not None
         seconds = round(time.monotonic() - self._began, 3)
-        done, untold = (sorted(results.values(), key=lambda t: t.topic) for results in (self._done, self._untold))
-        return dataclasses.replace(self._report, tables=done, untold=untold, seconds=seconds)
+        done, unreported = (
+            sorted(results.values(), key=lambda t: t.topic) for results in (self._done, self._unreported)
+        )
+        return dataclasses.replace(self._report, tables=done, unreported=unreported, seconds=seconds)
 
     def _settle(self) -> bool:
         """Inspect some tables that have had no events for a while, so that the next run knows them without Spark."""
         assert self._report is not None
-        stands, now = self._report.stands, time.monotonic()
-        quiet = [topic for topic, at in self._touched.items() if now - at >= QUIET_S and topic in stands][:MOST_SETTLED]
+        table_states, now = self._report.table_states, time.monotonic()
+        quiet = [topic for topic, at in self._touched.items() if now - at >= QUIET_S and topic in table_states][
+            :MOST_SETTLED
+        ]
         for topic in quiet:
             del self._touched[topic]
         if not quiet:
             return False
-        entries = self._job.refresh_report_entries({topic: stands[topic] for topic in quiet})
+        entries = self._job.refresh_report_entries({topic: table_states[topic] for topic in quiet})
         if len(entries) < len(quiet):
             self._job.check_spark_alive()
-        stands.update(entries)
+        table_states.update(entries)
         self._write()
         return True
 
@@ -295,4 +303,4 @@ class ContinuousApply:
 def _outcome(report: ApplyRunReport) -> dict[str, Any]:
     """Build the result of the run for the task that has started it."""
     document = dataclasses.asdict(report)
-    return {**document, "stands": {}}
+    return {**document, "table_states": {}}

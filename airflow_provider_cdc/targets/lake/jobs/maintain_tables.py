@@ -143,7 +143,7 @@ class MaintainTables:
 
     def _stands(self) -> Mapping[str, Any]:
         report = ApplyReports(self._changelog.storage, self._connector).read(self._kind, self._location)
-        if report is None or not report["stands"]:
+        if report is None or not report["table_states"]:
             reports = ApplyReports(self._changelog.storage, self._connector).list_reports()
             places = ", ".join(f"{other['target']} at {other['location']}" for other in reports)
             raise ConfigError(
@@ -152,8 +152,8 @@ class MaintainTables:
                 safe="No table was changed.",
                 remedy=f"give the target and location of an apply that has run: {places or 'no apply has run'}",
             )
-        stands: Mapping[str, Any] = report["stands"]
-        return stands
+        table_states: Mapping[str, Any] = report["table_states"]
+        return table_states
 
     def _table(self, location: str, names: list[str], topics: list[str]) -> TableMaintenanceResult:
         began, done = time.monotonic(), TableMaintenanceResult(", ".join(names), location)
@@ -179,7 +179,7 @@ class MaintainTables:
         for name in self._changelog.list_connectors():
             for report in ApplyReports(storage, name).list_reports():
                 origins = ColumnOrigins(storage, name).read(report["target"], report["location"])
-                places |= {stand["location"] for stand in report["stands"].values()}
+                places |= {stand["location"] for stand in report["table_states"].values()}
                 places |= {str(origin["path"]) for origin in origins.values() if origin.get("path")}
         return places
 

@@ -184,10 +184,10 @@ class VerifyTables:
     def _left_out(self, tables: Collection[str]) -> list[TableVerification]:
         """Return results for the tables of the plan whose rows were not read, as they could not be compared."""
         why = self._plan.not_compared if self._plan else {}
-        stands = (self._standing.read_report() or {"stands": {}})["stands"] if why else {}
+        table_states = (self._standing.read_report() or {"table_states": {}})["table_states"] if why else {}
         return [
             TableVerification(
-                topic, stands.get(topic, {}).get("location") or self._location, not_compared=text, never=True
+                topic, table_states.get(topic, {}).get("location") or self._location, not_compared=text, never=True
             )
             for topic, text in why.items()
             if topic not in tables

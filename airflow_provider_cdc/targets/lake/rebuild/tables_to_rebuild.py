@@ -48,7 +48,7 @@ class RebuildTargets:
         last = rules_of(report)
         self.applied = int(report.get("last_batch", 0))
         self._rules = last if rules is None else rules
-        self._stands = report.get("stands", {})
+        self._stands = report.get("table_states", {})
         # the report's tables follow the rules in the report
         self._same = self._rules == last
         self._connector, self._location = connector, location
@@ -109,7 +109,7 @@ class RebuildTargets:
             at = table_location(location, self._connector, topic, table, matched.groups)
             return [TargetTable(topic, topic, at, bool(matched.rule.shard))]
         view = BacklogState(
-            0, until, [whole.select_batches(until)], reported=False, stands={}, lagging={}, before=whole.mark
+            0, until, [whole.select_batches(until)], reported=False, table_states={}, lagging={}, before=whole.mark
         )
         return self._places.find_affected_tables(spark, topic, view, {})
 

@@ -55,17 +55,17 @@ class VerifiedTables:
         A rule may have put it elsewhere, which the report of the apply knows, or the rules do.
         """
         report = self.read_report()
-        reported = report["stands"].get(topic, {}).get("location") if report else None
+        reported = report["table_states"].get(topic, {}).get("location") if report else None
         matched = (rules or NO_RULES).match_table(table)
         location = matched.rule.location or self._location
         return reported or table_location(location, self._connector, topic, table, matched.groups)
 
     def list_routed_tables(self, topic: str) -> list[TargetTable]:
         """Return the tables that a route has made of a topic, as far as the last apply knows."""
-        stands = (self.read_report() or {"stands": {}})["stands"]
+        table_states = (self.read_report() or {"table_states": {}})["table_states"]
         tables = [
             TargetTable.from_report(name, entry)
-            for name, entry in stands.items()
+            for name, entry in table_states.items()
             if entry.get("topic") == topic and "place" in entry
         ]
         return sorted(tables, key=lambda table: table.name)
@@ -140,7 +140,7 @@ class VerifiedTables:
         report = self.read_report()
         if report is None or {topic, name} & (report["failed"].keys() | report["lagging"].keys()):
             return -1
-        stand = report["stands"].get(name)
+        stand = report["table_states"].get(name)
         if marker is not None and (stand is None or stand.get("batch") != marker):
             return -1
         return int(report["last_batch"])

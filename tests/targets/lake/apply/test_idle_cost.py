@@ -54,7 +54,7 @@ def _report(last: int, folder: Path) -> dict[str, Any]:
     stands = {"p.shop.t": {"location": str(folder / "t"), "batch": last, "stamp": "", "bytes": 1}}
     return {
         "target": "delta", "location": LOCATION, "last_batch": last, "tables": [], "failed": {}, "lagging": {},
-        "stands": stands, "seconds": 0.5,
+        "table_states": stands, "seconds": 0.5,
     }  # fmt: skip
 
 
@@ -103,7 +103,7 @@ def test_whether_anything_is_new_is_found_without_reading_a_manifest(
     reports = ApplyReports(changelog.storage, "c")
     for last in (LAST, LAST - 1, LAST + 1):
         report = _report(last, tmp_path)
-        report["stands"]["p.shop.t"]["stamp"] = (
+        report["table_states"]["p.shop.t"]["stamp"] = (
             "none"  # such a table is left to Spark, after the change log was looked at
         )
         reports.write(report)

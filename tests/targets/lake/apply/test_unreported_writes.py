@@ -70,16 +70,16 @@ def test_what_a_storage_did_not_take_the_report_of_is_in_the_next_report(
     broken.refuses = False
     last, rows = (1, {"r": 1}) if first else (2, {"u": 1})
     report = memory.apply()
-    assert _told(report.untold) == dict.fromkeys(("p.s.a", "p.s.b"), (rows, last, last))
+    assert _told(report.unreported) == dict.fromkeys(("p.s.a", "p.s.b"), (rows, last, last))
     assert report.tables == []
-    assert {one.location for one in report.untold} == {memory.path("s.a"), memory.path("s.b")}
-    assert all(one.position for one in report.untold)
-    assert memory.apply().untold == []
+    assert {one.location for one in report.unreported} == {memory.path("s.a"), memory.path("s.b")}
+    assert all(one.position for one in report.unreported)
+    assert memory.apply().unreported == []
     changelog = memory.connector.changelog
     stored = ApplyReports(changelog.storage, "test")
-    stored.write({**(stored.read(memory.kind, memory.location) or {}), "untold": [{"topic": "p.s.a"}]})
+    stored.write({**(stored.read(memory.kind, memory.location) or {}), "unreported": [{"topic": "p.s.a"}]})
     found = nothing_new(changelog, "test", memory.kind, memory.location)
-    assert found is None or found["untold"] == []
+    assert found is None or found["unreported"] == []
 
 
 @pytest.mark.parametrize("error", [StorageUnavailable("gone"), RuntimeError("no storage says so")])
@@ -100,7 +100,7 @@ def test_no_event_is_lost_if_the_origins_of_columns_cannot_be_written(
             assert len(memory.apply().tables) == 2
     report = memory.apply()
     told = dict.fromkeys(("p.s.a", "p.s.b"), ({"r": 1}, 1, 1))
-    assert _told(report.untold) == (told if isinstance(error, RuntimeError) else {})
+    assert _told(report.unreported) == (told if isinstance(error, RuntimeError) else {})
 
 
 def test_a_run_that_is_killed_between_two_tables_leaves_the_next_one_to_tell_of_the_first(memory: Lake) -> None:
@@ -130,9 +130,9 @@ def test_a_run_that_is_killed_between_two_tables_leaves_the_next_one_to_tell_of_
     memory.hook = None
     (done,) = (at for at, found in STORED.items() if 2 in found.markers.values())  # type: ignore[union-attr]
     report = memory.apply()
-    assert _told(report.untold) == {f"p.s.t → {done}": ({"c": 2}, 2, 2)}
+    assert _told(report.unreported) == {f"p.s.t → {done}": ({"c": 2}, 2, 2)}
     assert len(report.tables) == 1
-    assert memory.apply().untold == []
+    assert memory.apply().unreported == []
 
 
 def test_a_table_that_fails_after_some_commits_is_told_of_once(memory: Lake) -> None:
@@ -160,7 +160,7 @@ def test_a_table_that_fails_after_some_commits_is_told_of_once(memory: Lake) -> 
     assert stored is not None
     assert [(one["first_batch"], one["last_batch"]) for one in stored["tables"]] == [(2, 2)]
     report = memory.apply()
-    assert report.untold == []
+    assert report.unreported == []
     assert [(one.first_batch, one.last_batch) for one in report.tables] == [(3, 3), (4, 4)]
 
 
@@ -180,11 +180,11 @@ def test_an_apply_that_goes_on_tells_what_the_one_before_it_could_not(
         _filled(memory, moved=True)
         running.reached()
         report: ApplyRunReport = running.stop()
-    assert _told(report.untold) == dict.fromkeys(("p.s.a", "p.s.b"), ({"u": 1}, 2, 2))
+    assert _told(report.unreported) == dict.fromkeys(("p.s.a", "p.s.b"), ({"u": 1}, 2, 2))
     assert _told(report.tables)["p.s.a"][0] == {"u": 1}
     word = running.turns.find_turn("second")
     assert word is not None
-    assert {one["topic"] for one in word["report"]["untold"]} == {"p.s.a", "p.s.b"}
+    assert {one["topic"] for one in word["report"]["unreported"]} == {"p.s.a", "p.s.b"}
 
 
 def _raise(*_: Any) -> None:
@@ -205,7 +205,7 @@ def test_what_others_bring_into_a_table_again_and_again_is_told_as_a_whole(memor
             memory.connector.capture()
             running.reached()
         report = running.stop()
-    assert _told(report.untold) == {"p.s.a": ({"u": 2}, 2, 3)}
+    assert _told(report.unreported) == {"p.s.a": ({"u": 2}, 2, 3)}
 
 
 def test_what_a_run_has_done_that_nobody_has_told_of_is_in_the_reports_after_it_until_somebody_has(

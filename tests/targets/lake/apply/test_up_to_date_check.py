@@ -275,7 +275,7 @@ def test_what_cannot_be_looked_at_without_spark_is_left_to_it(lake: Lake, caplog
     _filled(lake, 1)
     reports = ApplyReports(lake.connector.changelog.storage, "test")
     report = _report(lake)
-    report["stands"]["p.s.orders"]["location"] = "nosuchstore://lake/orders"
+    report["table_states"]["p.s.orders"]["location"] = "nosuchstore://lake/orders"
     reports.write(report)
     with caplog.at_level(logging.INFO):
         assert not _nothing(lake)

@@ -29,7 +29,7 @@ def test_a_target_is_known_before_anything_is_read_for_it(memory: Lake, monkeypa
     def fails(*_: Any, **__: Any) -> Any:
         found = reports.read(memory.kind, memory.location)
         assert found is not None
-        assert (found["last_batch"], found["stands"]) == (0, {})
+        assert (found["last_batch"], found["table_states"]) == (0, {})
         raise RuntimeError("nothing can be read")
 
     changelog = memory.connector.changelog

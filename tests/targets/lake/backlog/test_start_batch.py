@@ -117,7 +117,7 @@ def test_without_a_report_topics_that_are_only_in_what_is_gone_are_known(tmp_pat
     assert (view.find_table(OTHER), view.is_gone_at_source(OTHER)) == (other, False)
     report: dict[str, Any] = {
         "last_batch": 7,
-        "stands": {TOPIC: {"location": "/t", "batch": 7}},
+        "table_states": {TOPIC: {"location": "/t", "batch": 7}},
         "lagging": {},
         "failed": {},
         "rules": "",

@@ -201,7 +201,10 @@ def test_a_table_with_another_one_below_it_is_left_alone(table: Lake) -> None:
     report = reports.read(table.kind, table.location)
     assert report is not None
     reports.write(
-        {**report, "stands": {**report["stands"], "p.s.b": {"location": f"{table.path('s.t')}/b", "batch": 1}}}
+        {
+            **report,
+            "table_states": {**report["table_states"], "p.s.b": {"location": f"{table.path('s.t')}/b", "batch": 1}},
+        }
     )
     version = table.version("s.t")
     done = _maintain(table)
@@ -214,11 +217,13 @@ def test_another_table_below_is_found_whatever_its_location_is_called(table: Lak
     report = ApplyReports(storage, "test").read(table.kind, table.location)
     assert report is not None
     below = f"file://{table.path('s.t')}/b".replace("/s/", "/s//")
-    more = {"target": table.kind, "location": "another", "stands": {"p.x": {"location": below, "batch": 1}}}
+    more = {"target": table.kind, "location": "another", "table_states": {"p.x": {"location": below, "batch": 1}}}
     ApplyReports(storage, "other").write({**report, **more})
     (done,) = _maintain(table).tables
     assert "contains the table at" in done.problem
-    ApplyReports(storage, "other").write({**report, **more, "stands": {"p.x": {"location": "cat.s.x", "batch": 1}}})
+    ApplyReports(storage, "other").write(
+        {**report, **more, "table_states": {"p.x": {"location": "cat.s.x", "batch": 1}}}
+    )
     assert _maintain(table).tables[0].problem == ""
     origins = {"target": table.kind, "location": "another", "tables": {"p.x": {"path": below}}}
     ColumnOrigins(storage, "other").write(origins)  # one with a name is in a folder, too

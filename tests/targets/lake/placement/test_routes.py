@@ -53,7 +53,7 @@ def _rows(lake: Lake, location: str) -> list[Row]:
 def _entries(lake: Lake) -> dict[str, Any]:
     report = ApplyReports(lake.connector.changelog.storage, "test").read(lake.kind, lake.location)
     assert report is not None
-    return {entry["location"]: entry for entry in report["stands"].values() if "place" in entry}
+    return {entry["location"]: entry for entry in report["table_states"].values() if "place" in entry}
 
 
 def _check(lake: Lake, otherwise: str = "default") -> None:

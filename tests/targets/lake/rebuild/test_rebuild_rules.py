@@ -92,7 +92,7 @@ def _tables(lake: Lake, location: str) -> dict[tuple[str, str], str]:
     report = ApplyReports(lake.connector.changelog.storage, "test").read(lake.kind, location)
     assert report is not None
     found = {}
-    for name, entry in report["stands"].items():
+    for name, entry in report["table_states"].items():
         place = RouteBranch.from_document(entry["place"]) if "place" in entry else None
         found[entry.get("topic", name), _text(place)] = entry["location"]
     return found
@@ -281,7 +281,10 @@ def test_one_table_of_a_route_is_built_by_its_location_and_one_that_is_gone_is_m
 def _without(lake: Lake, location: str) -> dict[str, Any]:
     report = ApplyReports(lake.connector.changelog.storage, "test").read(lake.kind, lake.location)
     assert report is not None
-    return {**report, "stands": {name: e for name, e in report["stands"].items() if e["location"] != location}}
+    return {
+        **report,
+        "table_states": {name: e for name, e in report["table_states"].items() if e["location"] != location},
+    }
 
 
 def test_if_one_of_several_tables_cannot_be_built_none_is(memory: Lake) -> None:

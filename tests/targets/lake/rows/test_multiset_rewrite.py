@@ -381,4 +381,4 @@ def test_a_round_that_does_not_look_again_knows_the_last_batch_of_a_table_that_i
     report = job.apply_topics(job.read_backlog_state(), {"p.s.bag", "p.s.other"}, settle=False)
     markers = {t: lake.target(f"s.{t}").read_marker(lake.owner(f"p.s.{t}").application_name) for t in ("bag", "other")}
     assert markers == {"bag": 2, "other": 3}
-    assert {t: report.stands[f"p.s.{t}"]["batch"] for t in markers} == markers
+    assert {t: report.table_states[f"p.s.{t}"]["batch"] for t in markers} == markers

@@ -120,7 +120,9 @@ def test_what_is_gone_or_was_never_made_is_a_difference_that_the_next_apply_or_a
     reports = ApplyReports(memory.connector.changelog.storage, "test")
     report = reports.read(memory.kind, memory.location)
     assert report is not None
-    reports.write({**report, "stands": {name: e for name, e in report["stands"].items() if e["location"] != us}})
+    reports.write(
+        {**report, "table_states": {name: e for name, e in report["table_states"].items() if e["location"] != us}}
+    )
     verified = verify(memory)
     assert (_places(verified)["of us"].problem, verified.exit_status) == ("the table does not exist", 1)
 
