@@ -80,9 +80,8 @@ def cdc_task_group(
     with TaskGroup(name, prefix_group_id=group_id is not None) as group:
         capture = CaptureOperator(task_id="capture", storage_conn_id=storage_conn_id, **captures, **common)
         applies = {"task_id": "apply", "definition": definition, "storage_conn_id": storage_conn_id, **applies}
-        if (
-            not continuous
-        ):  # a table that is stopped must not keep captured changes of the other tables from being applied
+        # a table that is stopped must not keep captured changes of the other tables from being applied
+        if not continuous:
             applies = {"trigger_rule": TriggerRule.NONE_SKIPPED, **applies}
         task: BaseOperator | None = None
         if location is not None:
@@ -167,8 +166,8 @@ def cdc_dag(
 
     Airflow finds a DAG only in a module-level variable: ``dag = cdc_dag(…)``.
 
-    :param location: where tables are, as of :func:`cdc_task_group`. Without it, the DAG captures only; one DAG may apply the captures of several of these:
-        :func:`~airflow_provider_cdc.dag.apply_dag.apply_dag`
+    :param location: where tables are, as of :func:`cdc_task_group`. Without it, the DAG captures only; one DAG may apply the captures
+        of several of these: :func:`~airflow_provider_cdc.dag.apply_dag.apply_dag`
     :param tables: rules for tables that are not kept as the source has them, or are elsewhere: mode, columns, filter and so on by patterns,
         as of :class:`ApplyChangesOperator`
     :param database: Airflow connection to a relational database whose tables are kept equal to the source, instead of ``location``

@@ -148,9 +148,8 @@ def _files(top: Path, folder: Path, above: DefaultsFolder | None, visited: set[P
             try:
                 definitions = list(_files(top, path, here, visited | {folder.resolve(), real}))
             except OSError:
-                definitions = [
-                    LayeredDefinition(_name(top, path), path, here)
-                ]  # to be reported as a file that cannot be read
+                # to be reported as a file that cannot be read
+                definitions = [LayeredDefinition(_name(top, path), path, here)]
             yield from definitions
 
 

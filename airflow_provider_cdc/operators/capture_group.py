@@ -99,9 +99,8 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
             raise AirflowException(
                 f"The task was stopped before all connectors were captured: the captured changes are committed, and the next try continues.{earlier_failures}"
             )
-        if (
-            not results.done
-        ):  # the sensor could reach these sources, but this task cannot: the sensor would start the next run at once
+        # the sensor could reach these sources, but this task cannot: the sensor would start the next run at once
+        if not results.done:
             results.failed |= results.unreachable
         if results.failed:
             self._record(results.failed)

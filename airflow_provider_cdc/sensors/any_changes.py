@@ -26,9 +26,9 @@ class AnyChangesSensor(GroupFields, WaitingSensor):
     """Succeeds when a capture of any of several connectors would find something.
 
     :class:`~airflow_provider_cdc.sensors.changes_available.ChangesAvailableSensor` does it for one. Meanwhile it occupies no worker. A connector that cannot be
-    asked does not hold up the others. If a person must act for it, the sensor succeeds, in the triggerer after five minutes in which no other has changes, and the task that
-    captures the connector fails with the reason. In the triggerer, one of which the last run has failed counts only five minutes after that. So one that stays
-    broken does not make one failed run after the other.
+    checked does not hold up the others. If a person must act for it, the sensor succeeds, in the triggerer after five minutes in which no other has
+    changes, and the task that captures the connector fails with the reason. In the triggerer, one of which the last run has failed counts only five
+    minutes after that. So one that stays broken does not make one failed run after the other.
 
         >>> AnyChangesSensor(task_id="wait", connectors=[GroupedConnector(definition=shop, conn_id="shop_mariadb"), …])
 

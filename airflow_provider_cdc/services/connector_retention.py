@@ -73,7 +73,8 @@ class RetentionResult:
     def to_document(self) -> dict[str, Any]:
         """Convert the result to JSON.
 
-        It has ``changelog`` and ``state``, with ``problem``, and the contents of :meth:`airflow_provider_cdc.changelog.retention.batch_retention.RetentionPlan.to_document` and ``removed``.
+        It has ``changelog`` and ``state``, with ``problem``, and the contents of
+        :meth:`airflow_provider_cdc.changelog.retention.batch_retention.RetentionPlan.to_document` and ``removed``.
         """
         return {
             "changelog": {"problem": self._log_problem, **({} if self.plan is None else self.plan.to_document())},

@@ -100,9 +100,8 @@ class _ChangeLookup:
         if reason_or_offset is None or isinstance(reason_or_offset, str):
             return reason_or_offset
         end = await self._source.read_log_end(self._access, properties, self._young_s)
-        return await self._source.run(
-            lambda: changes.explain_log_progress(reason_or_offset, end)
-        )  # sets of GTIDs may be long
+        # sets of GTIDs may be long
+        return await self._source.run(lambda: changes.explain_log_progress(reason_or_offset, end))
 
     def _failed(self, record: ConnectorRecord | None) -> bool:
         """Check whether the last run has failed a short time ago."""

@@ -1,7 +1,7 @@
 """Rows that are there, where the source has given the name of a column to another one: it has dropped a column and made it again, or renamed one to it.
 
-Events bring rows that change. All others get here the values of the source's rows, in the transaction that moves the marker: done a second time, it would undo changes that later batches
-have written.
+Events bring rows that change. All others get here the values of the source's rows, in the transaction that moves the marker: done a second time,
+it would undo changes that later batches have written.
 """
 
 from __future__ import annotations

@@ -56,7 +56,9 @@ Alone = Callable[[Callable[[sa.Connection], None]], None]
 
 
 class TableWriter:
-    """Applies pending batches to single tables; which, and in which transaction, is decided by :class:`~airflow_provider_cdc.targets.database.apply.database_apply.DatabaseApply`.
+    """Applies pending batches to single tables.
+
+    :class:`~airflow_provider_cdc.targets.database.apply.database_apply.DatabaseApply` decides which, and in which transaction.
 
     :param errors: where rows are kept that the database refuses
     """
@@ -256,9 +258,8 @@ class TableWriter:
         except DocumentsLost as e:
             self._lost.add(topic)
             return str(e)
-        except (
-            CdcError
-        ) as e:  # the configuration does not fit this table, or a file of it is damaged; the others continue
+        # the configuration does not fit this table, or a file of it is damaged; the others continue
+        except CdcError as e:
             return str(e)
         except Exception as e:
             log.exception("The changes of %s cannot be converted to rows.", topic)

@@ -1,7 +1,7 @@
 """The sink for loads that outgrow one machine: workers fill staging tables, and one transaction takes their rows, with the marker, as :mod:`airflow_provider_cdc.targets.database.apply.database_apply` has it.
 
-It knows no Spark: the caller passes the workers (:data:`Workers`). Topics that cannot be staged, or have too few changes for it, are written as without workers, in the same
-transaction.
+It knows no Spark: the caller passes the workers (:data:`Workers`). Topics that cannot be staged, or have too few changes for it, are written
+as without workers, in the same transaction.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Compares the tables of a database with the source while capture and apply continue, without Spark.
 
-Each table is compared in one transaction that sees one state of it and of the marker, with the rows of a reference (``airflow_provider_cdc.verify.reference_capture``) and the changes
-between its position and the marker.
+Each table is compared in one transaction that sees one state of it and of the marker, with the rows of a reference (``airflow_provider_cdc.verify.reference_capture``) and
+the changes between its position and the marker.
 """
 
 from __future__ import annotations

@@ -107,9 +107,8 @@ def complete_documents(
             raise lacking from e
         raise
     if events.where(F.col(OP) == _LOST).head(1):
-        unknown = events.where(
-            (F.col(OP) == _LOST) & (F.col(SEQ) > emptied())
-        )  # documents from before a truncate need not be known
+        # documents from before a truncate need not be known
+        unknown = events.where((F.col(OP) == _LOST) & (F.col(SEQ) > emptied()))
         lost, number = unknown.limit(_SHOWN).collect(), unknown.count()
         shown = {row[key[0]]: LostDocument(row[SEQ], json.loads(row[documents.body])) for row in lost}
         if shown:

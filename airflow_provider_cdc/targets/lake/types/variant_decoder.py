@@ -1,6 +1,7 @@
 """A variant as text: extended JSON that names the type of every value, with fields in the order of their names. Equal texts are equal values.
 
-The result of :mod:`airflow_provider_cdc.targets.lake.types.variant_encoder` for a document reads as the document's own text, but for the order. Types that it does not use have names of their own:
+The result of :mod:`airflow_provider_cdc.targets.lake.types.variant_encoder` for a document reads as the document's own text, but for the order.
+Types that it does not use have separate names:
 ``{"$int8": 5}``.
 """
 
