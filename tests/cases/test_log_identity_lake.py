@@ -62,7 +62,7 @@ class InLake(Made):
 
 
 @pytest.fixture
-def life(spark: SparkSession, tmp_path: Path) -> Callable[..., Life]:  # noqa: F811
+def simulation_factory(spark: SparkSession, tmp_path: Path) -> Callable[..., Life]:  # noqa: F811
     def begin(kind: str, seed: int = 0, name: str = "a", tables: tuple[str, ...] = InLake.TABLES) -> Life:
         made = InLake(spark, tmp_path / name, kind)
         made.TABLES = tables
@@ -91,10 +91,10 @@ def _green(life: Life) -> None:
     "kind", ["memory", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("delta", "iceberg"))]
 )
 def test_another_log_and_one_that_was_put_back_are_refused_and_the_ways_out_work(
-    life: Callable[..., Life], kind: str
+    simulation_factory: Callable[..., Life], kind: str
 ) -> None:
     """# A4 (1) (2) (3), and the table that is adopted in the place of being moved away."""
-    one = life(kind)
+    one = simulation_factory(kind)
     _rows(one, 1)
     _green(one)
     one.delete(with_changelog=True)
@@ -136,9 +136,11 @@ def _refuses_to_rebuild(one: Life) -> None:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
-def test_a_log_comes_back_to_tables_that_were_adopted_for_another(life: Callable[..., Life], kind: str) -> None:
+def test_a_log_comes_back_to_tables_that_were_adopted_for_another(
+    simulation_factory: Callable[..., Life], kind: str
+) -> None:
     """# A4: which log a table's rows are of says the table, not the highest number."""
-    one = life(kind, tables=("s.busy",))
+    one = simulation_factory(kind, tables=("s.busy",))
     _rows(one, 1)
     _green(one)
     old = one.folder / "old"
@@ -179,13 +181,13 @@ def test_modes_in_which_rows_have_numbers_of_events_refuse_another_log(
 
 
 def test_no_apply_is_green_while_rows_differ_whatever_happens_to_logs_and_states(
-    life: Callable[..., Life], sampled: Sampled
+    simulation_factory: Callable[..., Life], sampled: Sampled
 ) -> None:
     """# A4: random lives, with tables in memory."""
     seeds = range(20) if sampled.all else sampled.random("lives").sample(range(10**6), 1)
     for seed in seeds:
         STORED.clear()
-        one = life("memory", seed, str(seed))
+        one = simulation_factory("memory", seed, str(seed))
         try:
             for _ in range(12):
                 one.step()

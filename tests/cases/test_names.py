@@ -35,7 +35,7 @@ COLUMNS = {"id": "int64!", "k": "string"}
 
 
 @pytest.fixture(params=["mariadb", "mysql"])
-def folding(request: pytest.FixtureRequest) -> Iterator[sa.Engine]:
+def folding_engine(request: pytest.FixtureRequest) -> Iterator[sa.Engine]:
     """A target database whose own collation takes texts as equal that differ in their case."""
     with request.getfixturevalue(_FIXTURES[request.param]).database("names") as database:
         engine = open_engine(
@@ -93,17 +93,17 @@ def _mended(engine: sa.Engine, source: MemoryDatabase, connector: Connector) -> 
 
 
 def test_topics_that_differ_in_case_have_markers_of_their_own(
-    folding: sa.Engine, source: MemoryDatabase, connector: Connector
+    folding_engine: sa.Engine, source: MemoryDatabase, connector: Connector
 ) -> None:
     """R37"""
-    _stopped(folding, source, connector)
+    _stopped(folding_engine, source, connector)
     with pytest.raises(TargetError):
-        sink(folding, connector).apply()
-    assert {row["topic"] for row in rows(folding, "cdc_applied")} == {"*", "p.s.Orders", "p.s.orders"}
-    _mended(folding, source, connector)
+        sink(folding_engine, connector).apply()
+    assert {row["topic"] for row in rows(folding_engine, "cdc_applied")} == {"*", "p.s.Orders", "p.s.orders"}
+    _mended(folding_engine, source, connector)
 
 
-def test_connectors_that_differ_in_case_have_markers_of_their_own(folding: sa.Engine, tmp_path: Path) -> None:
+def test_connectors_that_differ_in_case_have_markers_of_their_own(folding_engine: sa.Engine, tmp_path: Path) -> None:
     """A6c"""
     for name, folder in (("Shop", "x"), ("shop", "y")):
         own = MemoryDatabase(str(tmp_path / folder))
@@ -112,9 +112,9 @@ def test_connectors_that_differ_in_case_have_markers_of_their_own(folding: sa.En
         one = memory_connector(own, tmp_path / folder, topic_prefix=folder)
         one.name = name
         one.capture()
-        sink(folding, one).apply()
-        assert rows(folding, f"{folder}_s_t") == [{"id": 1, "k": name}]
-    assert {row["connector"] for row in rows(folding, "cdc_applied")} == {"Shop", "shop"}
+        sink(folding_engine, one).apply()
+        assert rows(folding_engine, f"{folder}_s_t") == [{"id": 1, "k": name}]
+    assert {row["connector"] for row in rows(folding_engine, "cdc_applied")} == {"Shop", "shop"}
 
 
 # -- two topics and one table -------------------------------------------------------------------------------------------------

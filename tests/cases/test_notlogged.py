@@ -508,7 +508,7 @@ def test_generated_columns_are_read_again_when_their_expression_or_its_input_cha
 
 
 @pytest.fixture
-def between(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+def run_before_first_row(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
     """Has something done once: after the snapshot's locks are gone, and before the first row is read."""
 
     def arrange(action: Callable[[], object]) -> None:
@@ -540,7 +540,7 @@ MEANWHILE = {
 
 @pytest.mark.parametrize(("kind", "what"), [("mariadb", w) for w in MEANWHILE] + [("mysql97", w) for w in ("dropped", "rebuilt", "swapped columns", "instant")])  # fmt: skip
 def test_a_table_that_is_altered_before_it_is_read_is_read_in_the_same_run(
-    db: Any, connector: Connector, between: Callable[..., None], what: str
+    db: Any, connector: Connector, run_before_first_row: Callable[..., None], what: str
 ) -> None:
     """R30, L8: also between the lock and the structure; the sink would take names of columns from the structure."""
     db.sql(
@@ -551,7 +551,7 @@ def test_a_table_that_is_altered_before_it_is_read_is_read_in_the_same_run(
         "INSERT INTO u VALUES (5, 5, 6)",
         "INSERT INTO keep VALUES (1)",
     )
-    between(lambda: db.sql(*MEANWHILE[what]))
+    run_before_first_row(lambda: db.sql(*MEANWHILE[what]))
     connector.capture()
     tables = [name for (name,) in db.sql("SHOW TABLES")]
     _equal(connector, db, *tables)
@@ -565,14 +565,14 @@ def test_a_table_that_is_altered_before_it_is_read_is_read_in_the_same_run(
 
 @EITHER
 def test_a_table_that_is_altered_before_it_is_read_again_keeps_its_rows_until_then(
-    db: Any, connector: Connector, between: Callable[..., None]
+    db: Any, connector: Connector, run_before_first_row: Callable[..., None]
 ) -> None:
     """A sibling of L8: it was emptied, and its events came before its rows. Replaying objects to a change of a row that is not there."""
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, a INT)", "CREATE TABLE u (id INT PRIMARY KEY, a INT)")
     db.sql("INSERT INTO t VALUES (1, 1), (2, 2)", "INSERT INTO u VALUES (1, 1)")
     connector.capture()
     db.sql("ALTER TABLE t MODIFY a VARCHAR(9)", "ALTER TABLE u MODIFY a VARCHAR(9)", "DELETE FROM u")
-    between(
+    run_before_first_row(
         lambda: db.sql("ALTER TABLE t FORCE", "UPDATE t SET id = 3 WHERE id = 1", "UPDATE t SET a = 'x' WHERE id = 2")
     )
     connector.capture()

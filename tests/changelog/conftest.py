@@ -12,7 +12,7 @@ from airflow_provider_cdc.changelog.files.storage import Storage
 
 
 @pytest.fixture(params=["local", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str, Any]]:
+def storage_address(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str, Any]]:
     """Address and options of an empty change log."""
     if request.param == "local":
         return str(tmp_path / "log"), {}
@@ -21,5 +21,5 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str
 
 
 @pytest.fixture
-def storage(place: tuple[str, dict[str, Any]]) -> Storage:
-    return Storage(*place)
+def storage(storage_address: tuple[str, dict[str, Any]]) -> Storage:
+    return Storage(*storage_address)

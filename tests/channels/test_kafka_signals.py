@@ -30,7 +30,7 @@ EXECUTE = '{"type":"execute-snapshot","data":{"data-collections":["db.t1","db.t2
 STOP = '{"type":"stop-snapshot","data":{"data-collections":["db.t1"],"type":"INCREMENTAL"}}'
 LOG = '{"id":"ad-hoc-1","type":"log","data":"{\\"message\\": \\"hello\\"}"}'
 
-Open = Callable[..., KafkaChannel]
+ChannelFactory = Callable[..., KafkaChannel]
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def _config(kafka: Kafka, topic: str | None, **properties: Any) -> TableConfig:
 
 
 @pytest.fixture
-def opened(kafka: Kafka, topic: str) -> Iterator[Open]:
+def channel_factory(kafka: Kafka, topic: str) -> Iterator[ChannelFactory]:
     """Opens channels on the topic, which are closed at the end."""
     channels: list[KafkaChannel] = []
 
@@ -83,9 +83,9 @@ def _asked(signal: SentSignal) -> Any:
     return parse_request(Signal(1, signal.id, signal.type, signal.data, signal.channel))
 
 
-def test_messages_are_signals_and_are_read_once(kafka: Kafka, topic: str, opened: Open) -> None:
+def test_messages_are_signals_and_are_read_once(kafka: Kafka, topic: str, channel_factory: ChannelFactory) -> None:
     kafka.send(topic, EXECUTE, STOP, LOG, key="shop")
-    channel = opened()
+    channel = channel_factory()
     first, second, third = _some(channel, 3)
     assert _asked(first) == ExecuteSnapshotRequest(("db.t1", "db.t2"))
     assert _asked(second) == StopSnapshotRequest(("db.t1",))
@@ -105,11 +105,13 @@ def test_a_short_run_reads_what_is_there_with_its_first_look(kafka: Kafka, topic
     channel.close()
 
 
-def test_other_keys_are_ignored(kafka: Kafka, topic: str, opened: Open, caplog: pytest.LogCaptureFixture) -> None:
+def test_other_keys_are_ignored(
+    kafka: Kafka, topic: str, channel_factory: ChannelFactory, caplog: pytest.LogCaptureFixture
+) -> None:
     kafka.send(topic, EXECUTE, key="another")
     kafka.send(topic, EXECUTE)
     kafka.send(topic, LOG, key="shop")
-    channel = opened()
+    channel = channel_factory()
     with caplog.at_level(logging.INFO):
         assert [s.id for s in _some(channel)] == ["ad-hoc-1"]
     assert f"{topic} partition 0 offset 0: its key is 'another', not 'shop'" in caplog.text
@@ -117,16 +119,16 @@ def test_other_keys_are_ignored(kafka: Kafka, topic: str, opened: Open, caplog: 
 
 
 def test_ignored_messages_are_not_read_by_the_next_run(
-    kafka: Kafka, topic: str, opened: Open, caplog: pytest.LogCaptureFixture
+    kafka: Kafka, topic: str, channel_factory: ChannelFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
     kafka.send(topic, EXECUTE, EXECUTE, key="another")
-    channel = opened()
+    channel = channel_factory()
     with caplog.at_level(logging.INFO):
         until(lambda: _some(channel, 0, 0.2) or "offset 1" in caplog.text, "both messages are passed over")
         channel.close()
         assert caplog.text.count("Ignoring the message") == 2
         caplog.clear()
-        assert _some(opened(), 0, 1) == []
+        assert _some(channel_factory(), 0, 1) == []
     assert "Ignoring the message" not in caplog.text
 
 
@@ -141,66 +143,72 @@ def test_ignored_messages_are_not_read_by_the_next_run(
     ],
 )
 def test_a_message_that_is_no_signal_is_refused_with_its_place(
-    kafka: Kafka, topic: str, opened: Open, value: str | bytes, told: str
+    kafka: Kafka, topic: str, channel_factory: ChannelFactory, value: str | bytes, told: str
 ) -> None:
     kafka.send(topic, value, LOG, key="shop")
-    wrong, fine = _some(opened(), 2)
+    wrong, fine = _some(channel_factory(), 2)
     assert wrong.id == f"{topic} partition 0 offset 0"
     with pytest.raises(SignalRejected, match=told):
         _asked(wrong)
     assert fine.id == "ad-hoc-1"
 
 
-def test_what_is_recorded_is_not_read_by_the_next_run(kafka: Kafka, topic: str, opened: Open) -> None:
+def test_what_is_recorded_is_not_read_by_the_next_run(
+    kafka: Kafka, topic: str, channel_factory: ChannelFactory
+) -> None:
     kafka.send(topic, EXECUTE, STOP, key="shop")
-    channel = opened()
+    channel = channel_factory()
     assert len(_some(channel, 2)) == 2
     channel.close()
     kafka.send(topic, LOG, key="shop")
-    again = opened()
+    again = channel_factory()
     assert [s.id for s in _some(again) + _some(again, 0, 0.5)] == ["ad-hoc-1"]
-    other = opened(**{"signal.kafka.groupId": f"another-{topic}"})
+    other = channel_factory(**{"signal.kafka.groupId": f"another-{topic}"})
     assert len(_some(other, 3)) == 3, "what a consumer group has read is its own"
     assert TableConfig.parse({"topic.prefix": "shop"}).signal_kafka_group_id == "kafka-signal"
 
 
-def test_what_is_recorded_last_is_committed_when_the_run_ends(kafka: Kafka, topic: str, opened: Open) -> None:
+def test_what_is_recorded_last_is_committed_when_the_run_ends(
+    kafka: Kafka, topic: str, channel_factory: ChannelFactory
+) -> None:
     kafka.send(topic, EXECUTE, key="shop")
-    channel = opened()
+    channel = channel_factory()
     while not (signals := channel.poll()):
         time.sleep(0.02)
     channel.acknowledge(signals)
     channel.close()
     channel.close()
-    assert _some(opened(), 0, 1) == []
+    assert _some(channel_factory(), 0, 1) == []
 
 
 def test_what_is_not_recorded_is_read_again_and_is_the_same(
-    kafka: Kafka, topic: str, opened: Open, tmp_path: Path
+    kafka: Kafka, topic: str, channel_factory: ChannelFactory, tmp_path: Path
 ) -> None:
     store = StateStore(f"sqlite:///{tmp_path}/state.db")
     store.create_tables()
     kafka.send(topic, EXECUTE, STOP, key="shop")
-    channel = opened()
+    channel = channel_factory()
     signals = until(channel.poll, "the signals come")
     assert channel.poll() == signals
     numbers = [store.send("shop", s) for s in signals]
     channel.close()  # and so it ends before it acknowledges
-    again = _some(opened(), 2)
+    again = _some(channel_factory(), 2)
     assert again[: len(signals)] == list(signals)
     assert [store.send("shop", s) for s in again][: len(signals)] == numbers
     assert len(store.list_signals("shop", 0)) == 2
 
 
 def test_what_was_sent_before_the_first_run_is_read_unless_that_is_not_wanted(
-    kafka: Kafka, topic: str, opened: Open
+    kafka: Kafka, topic: str, channel_factory: ChannelFactory
 ) -> None:
     kafka.send(topic, LOG, key="shop")
-    latest = opened(**{"signal.consumer.auto.offset.reset": "latest", "signal.kafka.groupId": f"other-{topic}"})
+    latest = channel_factory(
+        **{"signal.consumer.auto.offset.reset": "latest", "signal.kafka.groupId": f"other-{topic}"}
+    )
     assert _some(latest, 0, 3) == []
     kafka.send(topic, EXECUTE, key="shop")
     assert [s.type for s in _some(latest)] == ["execute-snapshot"]
-    assert [s.type for s in _some(opened(), 2)] == ["log", "execute-snapshot"]
+    assert [s.type for s in _some(channel_factory(), 2)] == ["log", "execute-snapshot"]
 
 
 def test_a_topic_that_does_not_exist_yet_is_waited_for_and_not_created(
@@ -222,13 +230,13 @@ def test_a_topic_that_does_not_exist_yet_is_waited_for_and_not_created(
         kafka.restart(**{"auto.create.topics.enable": "false"})
 
 
-def test_a_topic_that_is_made_again_has_new_signals(kafka: Kafka, topic: str, opened: Open) -> None:
+def test_a_topic_that_is_made_again_has_new_signals(kafka: Kafka, topic: str, channel_factory: ChannelFactory) -> None:
     kafka.send(topic, LOG, key="shop")
-    (first,) = _some(opened())
+    (first,) = _some(channel_factory())
     kafka.delete_topic(topic)
     kafka.create_topic(topic)
     kafka.send(topic, LOG, key="shop")
-    (second,) = _some(opened())
+    (second,) = _some(channel_factory())
     assert (first.origin or "").split("@")[0] == (second.origin or "").split("@")[0]
     assert first.origin != second.origin
 
@@ -256,24 +264,24 @@ def test_several_partitions_are_all_read_with_a_warning(kafka: Kafka, caplog: py
 
 
 def test_signals_that_the_broker_deleted_before_they_were_read_are_told(
-    kafka: Kafka, topic: str, opened: Open, caplog: pytest.LogCaptureFixture
+    kafka: Kafka, topic: str, channel_factory: ChannelFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
     from confluent_kafka import TopicPartition
 
     kafka.send(topic, LOG, key="shop")
-    channel = opened()
+    channel = channel_factory()
     assert len(_some(channel)) == 1
     channel.close()
     kafka.send(topic, LOG, LOG, EXECUTE, key="shop")
     client = kafka.connect()
     for deleted in client.delete_records([TopicPartition(topic, 0, 3)]).values():
         deleted.result(30)
-    assert [s.type for s in _some(opened())] == ["execute-snapshot"]
+    assert [s.type for s in _some(channel_factory())] == ["execute-snapshot"]
     assert f"the broker has deleted the offsets from 1 to 2 of {topic}" in caplog.text
 
 
 def test_a_broker_that_is_gone_does_no_harm_and_signals_go_on_when_it_is_back(
-    kafka: Kafka, topic: str, opened: Open, caplog: pytest.LogCaptureFixture
+    kafka: Kafka, topic: str, channel_factory: ChannelFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
     (channel,) = open_channels(_config(kafka, topic), "shop")
     kafka.send(topic, LOG, key="shop")
@@ -292,9 +300,11 @@ def test_a_broker_that_is_gone_does_no_harm_and_signals_go_on_when_it_is_back(
     channel.close()
 
 
-def test_a_run_ends_though_the_broker_has_gone_before_the_last_commit(kafka: Kafka, topic: str, opened: Open) -> None:
+def test_a_run_ends_though_the_broker_has_gone_before_the_last_commit(
+    kafka: Kafka, topic: str, channel_factory: ChannelFactory
+) -> None:
     kafka.send(topic, EXECUTE, key="shop")
-    channel = opened()
+    channel = channel_factory()
     while not (signals := channel.poll()):
         time.sleep(0.02)
     kafka.stop()
@@ -307,9 +317,9 @@ def test_a_run_ends_though_the_broker_has_gone_before_the_last_commit(kafka: Kaf
         kafka.start()
 
 
-def test_a_look_takes_no_longer_than_configured(kafka: Kafka, topic: str, opened: Open) -> None:
+def test_a_look_takes_no_longer_than_configured(kafka: Kafka, topic: str, channel_factory: ChannelFactory) -> None:
     assert _config(kafka, topic).signal_kafka_poll_timeout_ms == 100
-    channel = opened(**{"signal.kafka.poll.timeout.ms": 700})
+    channel = channel_factory(**{"signal.kafka.poll.timeout.ms": 700})
     began = time.monotonic()
     assert channel.poll() == []
     assert 0.6 < time.monotonic() - began < 60
@@ -357,7 +367,9 @@ def test_a_property_that_the_consumer_does_not_have_is_refused(kafka: Kafka, nam
     assert "password=y" not in str(caught.value)
 
 
-def test_messages_that_the_documents_show_are_understood(kafka: Kafka, topic: str, opened: Open) -> None:
+def test_messages_that_the_documents_show_are_understood(
+    kafka: Kafka, topic: str, channel_factory: ChannelFactory
+) -> None:
     condition = "color='blue' AND brand='MyBrand'"
     data = {"data-collections": ["schema1.products"], "type": "INCREMENTAL"}
     several = [{"data-collection": "db.t1", "filter": condition}]
@@ -366,7 +378,7 @@ def test_messages_that_the_documents_show_are_understood(kafka: Kafka, topic: st
     for more in ({"additional-condition": condition}, {"additional-conditions": several}):
         kafka.send(topic, json.dumps({"type": "execute-snapshot", "data": {**data, **more}}), key="shop")
     kafka.send(topic, json.dumps({"type": "stop-snapshot", "data": data}), key="shop")
-    first, second, third = (_asked(s) for s in _some(opened(), 3))
+    first, second, third = (_asked(s) for s in _some(channel_factory(), 3))
     assert first == ExecuteSnapshotRequest(("schema1.products",), conditions={"": condition})
     assert second == ExecuteSnapshotRequest(("schema1.products",), conditions={"db.t1": condition})
     assert third == StopSnapshotRequest(("schema1.products",))

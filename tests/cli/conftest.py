@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from tests.support.airflow.airflow_connector import Shop, context, make_shop
+from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
 from tests.support.airflow.command_line import parser
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "")  # commands set it; it is put back afterwards
     shop = make_shop(monkeypatch, tmp_path, "cli")
     yield shop
     shop.store.close()
 
 
-def capture(shop: Shop, **options: Any) -> None:
+def capture(shop: ShopConnector, **options: Any) -> None:
     CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop", **options).execute(context())
 
 

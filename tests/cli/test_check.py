@@ -9,15 +9,17 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import capture, clean, run
-from tests.support.airflow.airflow_connector import Shop
+from tests.support.airflow.airflow_connector import ShopConnector
 
 
-def test_check_says_whether_everything_is_captured(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    capture(shop)
+def test_check_says_whether_everything_is_captured(
+    shop_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capture(shop_connector)
     clean(capsys)
     run("check", "shop")
     assert capsys.readouterr().out == "Ready for capture.\nThe log ends at entry 1.\nAll changes are captured.\n"
-    shop.order(1)
+    shop_connector.order(1)
     clean(capsys)
     run("check", "shop", "-o", "json")
     assert json.loads(capsys.readouterr().out) == {
@@ -26,7 +28,7 @@ def test_check_says_whether_everything_is_captured(shop: Shop, capsys: pytest.Ca
 
 
 def test_check_fails_with_the_statements_that_repair(
-    shop: Shop, mariadb: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    shop_connector: ShopConnector, mariadb: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mariadb.sql("CREATE OR REPLACE USER few@'%' IDENTIFIED BY 'fewfew'", "GRANT SELECT, RELOAD ON *.* TO few@'%'")
     fields = {"host": mariadb.host, "port": mariadb.port, "login": "few", "password": "fewfew"}
@@ -37,14 +39,18 @@ def test_check_fails_with_the_statements_that_repair(
     assert "    GRANT REPLICATION SLAVE ON *.* TO 'few'@'%'\n" in capsys.readouterr().out
 
 
-def test_check_takes_what_the_connection_says_now(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    capture(shop)
+def test_check_takes_what_the_connection_says_now(
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture(shop_connector)
     monkeypatch.setenv("AIRFLOW_CONN_SHOP", '{"conn_type": "cdc_memory", "host": "elsewhere"}')
     with pytest.raises(SystemExit, match="memory database 'elsewhere' does not exist"):
         run("check", "shop")
 
 
-def test_a_command_without_the_state_says_how_to_set_it_up(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_without_the_state_says_how_to_set_it_up(
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("AIRFLOW_CONN_CDC_STATE_DEFAULT")
     monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "sqlite:////nowhere/airflow.db")
     began = time.monotonic()

@@ -16,13 +16,13 @@ from airflow_provider_cdc.hooks.target_database import describe_database
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from tests.cli.conftest import capture, clean, run
 from tests.support.airflow import airflow_connector
-from tests.support.airflow.airflow_connector import Shop, connect, context, make_shop
+from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
 
 SINK = {"collection.name.format": "my_${source.table}"}
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "")  # commands set it; it is put back afterwards
     monkeypatch.setattr(
         airflow_connector, "SHOP", {"id": "int64!", "note": "string"}
@@ -33,18 +33,20 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
 
 
 @pytest.fixture
-def applied(shop: Shop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Shop:
+def applied_shop_connector(
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> ShopConnector:
     """A shop whose orders are in the table ``my_orders``."""
     connect(monkeypatch, "warehouse", conn_type="sqlite", host=f"{tmp_path}/warehouse.db")
-    shop.order(1, "first")
-    shop.order(2, "second")
-    capture(shop)
-    apply(shop)
+    shop_connector.order(1, "first")
+    shop_connector.order(2, "second")
+    capture(shop_connector)
+    apply(shop_connector)
     clean(capsys)
-    return shop
+    return shop_connector
 
 
-def apply(shop: Shop) -> None:
+def apply(shop: ShopConnector) -> None:
     ApplyToDatabaseOperator(task_id="apply", definition=shop.definition, conn_id="warehouse", sink=SINK).execute(
         context()
     )
@@ -65,7 +67,9 @@ def rows(folder: Path) -> list[tuple[int, str]]:
     return found
 
 
-def test_verify_compares_and_repairs(applied: Shop, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_compares_and_repairs(
+    applied_shop_connector: ShopConnector, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run("verify", "shop", "--timeout", "0")
     assert "yes" in capsys.readouterr().out
     change(tmp_path, "DELETE FROM my_orders WHERE id = 1", "INSERT INTO my_orders VALUES (9, 'extra')")
@@ -78,13 +82,15 @@ def test_verify_compares_and_repairs(applied: Shop, tmp_path: Path, capsys: pyte
     assert found["repairs"] == [
         "shop.inventory.orders: signal 1 was sent: a snapshot reads 2 keys again, in 2 ranges; the next apply repairs the table"
     ]
-    capture(applied)
-    apply(applied)
+    capture(applied_shop_connector)
+    apply(applied_shop_connector)
     assert rows(tmp_path) == [(1, "first"), (2, "second")]
 
 
-def test_without_a_record_the_connection_is_asked_for(applied: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    reports = ApplyReports(ChangeLog(applied.definition.changelog).storage, "shop")
+def test_without_a_record_the_connection_is_asked_for(
+    applied_shop_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reports = ApplyReports(ChangeLog(applied_shop_connector.definition.changelog).storage, "shop")
     (report,) = reports.list_reports()
     assert describe_database("warehouse", {**SINK, "connection.password": "top-secret"}) == {
         "database": report["database"]
@@ -102,13 +108,13 @@ def test_without_a_record_the_connection_is_asked_for(applied: Shop, capsys: pyt
 
 
 def test_status_says_what_stays_behind_and_why(
-    applied: Shop, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    applied_shop_connector: ShopConnector, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     change(tmp_path, "CREATE UNIQUE INDEX one ON my_orders (note)")
-    applied.order(3, "first")
-    capture(applied)
+    applied_shop_connector.order(3, "first")
+    capture(applied_shop_connector)
     with pytest.raises(AirflowException):
-        apply(applied)
+        apply(applied_shop_connector)
     clean(capsys)
     run("status", "shop")
     said = capsys.readouterr().out
@@ -116,7 +122,9 @@ def test_status_says_what_stays_behind_and_why(
     assert "shop.inventory.orders failed, and stays at batch 1: my_orders rejects a row" in said
 
 
-def test_maintenance_has_nothing_to_do_for_a_database(applied: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_maintenance_has_nothing_to_do_for_a_database(
+    applied_shop_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
+) -> None:
     run("maintain", "shop", "--only", "tables")
     assert capsys.readouterr().out == "Nothing to do: a database maintains its tables itself.\n"
     run("maintain", "shop")  # the change log is
@@ -124,7 +132,7 @@ def test_maintenance_has_nothing_to_do_for_a_database(applied: Shop, capsys: pyt
 
 
 def test_a_database_that_there_is_no_more_holds_nothing_back(
-    applied: Shop, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    applied_shop_connector: ShopConnector, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = f"sqlite:///{tmp_path}/warehouse.db/cdc_applied"
     run("targets", "shop")
@@ -141,7 +149,7 @@ def _joined(table: str) -> str:
 
 
 def test_metrics_show_freshness_and_events_of_a_database(
-    applied: Shop, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    applied_shop_connector: ShopConnector, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("metrics", "shop")
     said = capsys.readouterr().out
@@ -156,7 +164,9 @@ def test_metrics_show_freshness_and_events_of_a_database(
     assert 'target="database"' in capsys.readouterr().out
 
 
-def test_rebuild_builds_a_table_that_is_lost(applied: Shop, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rebuild_builds_a_table_that_is_lost(
+    applied_shop_connector: ShopConnector, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     change(tmp_path, "DROP TABLE my_orders")
     run("rebuild", "shop", "inventory.orders")
     assert capsys.readouterr().out.startswith("shop.inventory.orders: rebuilt as of batch 1 at my_orders, ")

@@ -19,23 +19,23 @@ from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.core.reporting.progress_reporter import ProgressReporter
 from tests.cli.conftest import capture, clean, run
 from tests.support.airflow import airflow_connector
-from tests.support.airflow.airflow_connector import Shop
+from tests.support.airflow.airflow_connector import ShopConnector
 from tests.support.patience import LONGEST_S, until
 
 
 @pytest.fixture
-def captured(shop: Shop, capsys: pytest.CaptureFixture[str]) -> Shop:
+def captured_connector(shop_connector: ShopConnector, capsys: pytest.CaptureFixture[str]) -> ShopConnector:
     """A shop whose three orders are captured: entry 4, seq 4, batch 3."""
-    shop.order(1)
-    capture(shop)
+    shop_connector.order(1)
+    capture(shop_connector)
     for key in (2, 3):
-        shop.order(key)
-        capture(shop)
+        shop_connector.order(key)
+        capture(shop_connector)
     clean(capsys)
-    return shop
+    return shop_connector
 
 
-def keys(shop: Shop) -> list[Any]:
+def keys(shop: ShopConnector) -> list[Any]:
     """Keys of the events in the change log, in their order."""
     import pyarrow.parquet as pq
 
@@ -55,8 +55,10 @@ def refused(*line: str) -> str:
 # status, pause, resume, stop, restart
 
 
-def test_status_says_in_words_how_a_connector_stands(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    captured.store.send("shop", SentSignal("ad-hoc", "execute-snapshot", "{}"))
+def test_status_says_in_words_how_a_connector_stands(
+    captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
+) -> None:
+    captured_connector.store.send("shop", SentSignal("ad-hoc", "execute-snapshot", "{}"))
     run("status", "shop")
     told = capsys.readouterr().out
     assert told.startswith("shop (memory): unassigned")
@@ -74,7 +76,7 @@ def test_status_says_in_words_how_a_connector_stands(captured: Shop, capsys: pyt
 
 
 def test_status_of_a_connector_whose_connection_is_gone_shows_the_tables_that_are_recorded(
-    captured: Shop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AIRFLOW_CONN_SHOP")
     run("status", "shop")
@@ -84,14 +86,14 @@ def test_status_of_a_connector_whose_connection_is_gone_shows_the_tables_that_ar
 
 
 def test_status_shows_how_far_targets_are_and_what_the_last_apply_did_to_their_tables(
-    captured: Shop, capsys: pytest.CaptureFixture[str]
+    captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = {
         "topic": "shop.inventory.orders", "location": "/lake/orders", "first_batch": 1, "last_batch": 2, "rows": {"r": 1, "c": 1},
         "position": {}, "seconds": 1.25, "ways": {"commit": 1}, "rows_written": 2, "rows_deleted": 0, "bytes_written": 975,
         "files_written": 1, "freshness_s": 2.5,
     }  # fmt: skip
-    reports = ApplyReports(Storage(captured.definition.changelog), "shop")
+    reports = ApplyReports(Storage(captured_connector.definition.changelog), "shop")
     reports.write({**reports.register_target("iceberg", "/lake/{table}"), "last_batch": 2, "tables": [table]})
     run("status", "shop")
     told = capsys.readouterr().out
@@ -105,8 +107,8 @@ def test_status_shows_how_far_targets_are_and_what_the_last_apply_did_to_their_t
     assert (target["last_batch"], target["tables"]["shop.inventory.orders"]["bytes_written"]) == (2, 975)
 
 
-def test_status_shows_what_is_at_work(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    board = JobProgressBoard(Storage(captured.definition.changelog), "shop")
+def test_status_shows_what_is_at_work(captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str]) -> None:
+    board = JobProgressBoard(Storage(captured_connector.definition.changelog), "shop")
     with ProgressReporter("Apply", "tables", where="delta at /lake", board=board) as work:
         work.report_progress(12, 200, now="at work: shop.inventory.orders (batch 7 of 523)")
         run("status", "shop")
@@ -123,8 +125,10 @@ def test_status_shows_what_is_at_work(captured: Shop, capsys: pytest.CaptureFixt
     assert "At work" not in capsys.readouterr().out
 
 
-def test_status_says_so_if_the_change_log_cannot_be_read(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    (Path(captured.definition.changelog) / "shop" / "applied" / "delta-0.json").mkdir(parents=True)
+def test_status_says_so_if_the_change_log_cannot_be_read(
+    captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (Path(captured_connector.definition.changelog) / "shop" / "applied" / "delta-0.json").mkdir(parents=True)
     run("status", "shop")
     told = capsys.readouterr().out
     assert told.startswith("shop (memory): unassigned")
@@ -132,9 +136,9 @@ def test_status_says_so_if_the_change_log_cannot_be_read(captured: Shop, capsys:
 
 
 def test_status_of_a_failed_connector_shows_the_error_and_ends_with_1(
-    captured: Shop, capsys: pytest.CaptureFixture[str]
+    captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    captured.store.record_run_end("shop", "The log is gone.\n  Repair: look")
+    captured_connector.store.record_run_end("shop", "The log is gone.\n  Repair: look")
     assert refused("status", "shop") == "1"
     told = capsys.readouterr().out
     assert told.startswith("shop (memory): failed for ")
@@ -144,11 +148,11 @@ def test_status_of_a_failed_connector_shows_the_error_and_ends_with_1(
 
 
 def test_status_shows_the_metrics_of_the_last_run_also_of_one_that_failed(
-    captured: Shop, capsys: pytest.CaptureFixture[str]
+    captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for error in (None, "The log is gone."):
-        metrics = captured.store.find_connector("shop").metrics
-        captured.store.record_run_end("shop", error, metrics)
+        metrics = captured_connector.store.find_connector("shop").metrics
+        captured_connector.store.record_run_end("shop", error, metrics)
         with pytest.raises(SystemExit) if error else contextlib.nullcontext():
             run("status", "shop")
         told = capsys.readouterr().out
@@ -160,26 +164,30 @@ def test_status_shows_the_metrics_of_the_last_run_also_of_one_that_failed(
         assert json.loads(capsys.readouterr().out)["metrics"] == metrics
 
 
-def test_pause_and_stop_hold_until_resume(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pause_and_stop_hold_until_resume(
+    captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
+) -> None:
     for command, state in (("pause", "paused"), ("stop", "stopped")):
         run(command, "shop", "--reason", "upgrade")
         assert "To resume it: airflow cdc resume shop" in capsys.readouterr().out
-        control = captured.store.load_control("shop")
+        control = captured_connector.store.load_control("shop")
         assert (control.wanted, control.reason) == (state, "upgrade")
         assert " on " in control.by
         run("status", "shop")
         assert f"shop (memory): {state} for " in capsys.readouterr().out
         run("resume", "shop")
-        assert captured.store.load_control("shop").wanted == "running"
+        assert captured_connector.store.load_control("shop").wanted == "running"
         clean(capsys)
 
 
-def test_pause_waits_for_the_run_that_is_alive(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pause_waits_for_the_run_that_is_alive(
+    captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
+) -> None:
     ended = threading.Event()
-    with captured.store.acquire_lease("shop", "worker-1", wait_s=0):
+    with captured_connector.store.acquire_lease("shop", "worker-1", wait_s=0):
         waiting = threading.Thread(target=lambda: (run("pause", "shop", "--wait"), ended.set()))
         waiting.start()
-        until(lambda: captured.store.load_control("shop").wanted == "paused", "the pause is asked for")
+        until(lambda: captured_connector.store.load_control("shop").wanted == "paused", "the pause is asked for")
         time.sleep(1.5)
         assert not ended.is_set()
     waiting.join(LONGEST_S)
@@ -190,20 +198,20 @@ def test_pause_waits_for_the_run_that_is_alive(captured: Shop, capsys: pytest.Ca
 
 
 def test_restart_counts_and_tells_that_a_paused_connector_stays_so(
-    captured: Shop, capsys: pytest.CaptureFixture[str]
+    captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("restart", "shop")
     assert capsys.readouterr().out == "No run is active, so no run was restarted.\n"
     run("pause", "shop")
-    with captured.store.acquire_lease("shop", "worker-1", wait_s=0):
+    with captured_connector.store.acquire_lease("shop", "worker-1", wait_s=0):
         run("restart", "shop")
     told = capsys.readouterr().out
     assert "The run worker-1 ends at the next transaction." in told
     assert "The connector stays paused: airflow cdc resume shop" in told
-    assert captured.store.load_control("shop").restarts == 2
+    assert captured_connector.store.load_control("shop").restarts == 2
 
 
-def test_an_unknown_connector_is_not_steered(captured: Shop) -> None:
+def test_an_unknown_connector_is_not_steered(captured_connector: ShopConnector) -> None:
     for line in (
         ["pause"],
         ["status"],
@@ -212,14 +220,16 @@ def test_an_unknown_connector_is_not_steered(captured: Shop) -> None:
         ["gap"],
     ):
         assert "No connector 'shpo' has run yet." in refused(*line, "shpo")
-    assert captured.store.load_control("shpo").since is None
-    assert captured.store.load_offset("shop").version > 0
+    assert captured_connector.store.load_control("shpo").since is None
+    assert captured_connector.store.load_offset("shop").version > 0
 
 
 # the offset
 
 
-def test_the_offset_is_shown_with_its_version_and_history(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_offset_is_shown_with_its_version_and_history(
+    captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
+) -> None:
     run("offset", "show", "shop")
     shown = json.loads(capsys.readouterr().out)
     assert shown["offset"]["position"] == {"entry": 4}
@@ -243,69 +253,71 @@ CHANGES = [
 @pytest.mark.parametrize(("line", "words"), CHANGES, ids=["set", "reset", "restore"])
 @pytest.mark.parametrize("more", [[], ["--dry-run"], ["--confirm", "shop", "--dry-run"]], ids=" ".join)
 def test_without_a_confirmation_a_change_is_only_told(
-    captured: Shop, capsys: pytest.CaptureFixture[str], line: list[str], words: str, more: list[str]
+    captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str], line: list[str], words: str, more: list[str]
 ) -> None:
-    before = captured.store.load_offset("shop")
+    before = captured_connector.store.load_offset("shop")
     run(*line, *more)
     told = capsys.readouterr().out
     assert words in told
     assert told.endswith("Nothing was changed. To make the change, add --confirm shop\n")
     assert "Nothing was changed." in refused(*line, "--confirm", "yes")
-    assert captured.store.load_offset("shop") == before
+    assert captured_connector.store.load_offset("shop") == before
 
 
-def test_an_offset_that_is_set_repeats_what_was_told(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_offset_that_is_set_repeats_what_was_told(
+    captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
+) -> None:
     run("offset", "set", "--to", '{"entry": 2}', "shop", "--confirm", "shop")
     assert "the previous offset stays in the history" in capsys.readouterr().out
-    assert "set to entry 2, by " in captured.store.offset_history("shop", 1)[0].reason
-    capture(captured)
-    assert keys(captured) == [1, 2, 3, 2, 3]
+    assert "set to entry 2, by " in captured_connector.store.offset_history("shop", 1)[0].reason
+    capture(captured_connector)
+    assert keys(captured_connector) == [1, 2, 3, 2, 3]
 
 
-def test_an_offset_that_is_reset_reads_all_again_and_can_be_restored(captured: Shop) -> None:
-    version = captured.store.load_offset("shop").version
+def test_an_offset_that_is_reset_reads_all_again_and_can_be_restored(captured_connector: ShopConnector) -> None:
+    version = captured_connector.store.load_offset("shop").version
     run("offset", "reset", "shop", "--confirm", "shop")
     run("offset", "restore", str(version), "shop", "--confirm", "shop")
-    capture(captured)
-    assert keys(captured) == [1, 2, 3]
+    capture(captured_connector)
+    assert keys(captured_connector) == [1, 2, 3]
     run("offset", "reset", "shop", "--confirm", "shop")
-    capture(captured)
-    assert keys(captured) == [1, 2, 3, None, 1, 2, 3]
+    capture(captured_connector)
+    assert keys(captured_connector) == [1, 2, 3, None, 1, 2, 3]
 
 
-def test_places_that_cannot_be_used_are_refused(captured: Shop) -> None:
-    before = captured.store.load_offset("shop")
+def test_places_that_cannot_be_used_are_refused(captured_connector: ShopConnector) -> None:
+    before = captured_connector.store.load_offset("shop")
     for to, words in (
         ("here", "--to is not JSON"), ("[1]", "--to is not a JSON object"), ("{}", "--to is not a JSON object"),
         ('{"pos": 3}', "is not a position"), ('{"entry": 99}', "The change is not possible; nothing was changed."),
     ):  # fmt: skip
         assert words in refused("offset", "set", "--to", to, "shop", "--confirm", "shop")
     assert "no offset of version 77" in refused("offset", "restore", "77", "shop", "--confirm", "shop")
-    assert captured.store.load_offset("shop") == before
+    assert captured_connector.store.load_offset("shop") == before
 
 
-def test_while_a_run_is_alive_the_offset_stays(captured: Shop) -> None:
-    before = captured.store.load_offset("shop")
-    with captured.store.acquire_lease("shop", "worker-1", wait_s=0):
+def test_while_a_run_is_alive_the_offset_stays(captured_connector: ShopConnector) -> None:
+    before = captured_connector.store.load_offset("shop")
+    with captured_connector.store.acquire_lease("shop", "worker-1", wait_s=0):
         told = refused("offset", "reset", "shop", "--confirm", "shop")
     assert "being captured by worker-1" in told
     assert "airflow cdc pause shop" in told
-    assert captured.store.load_offset("shop") == before
+    assert captured_connector.store.load_offset("shop") == before
 
 
 # gaps
 
 
 @pytest.fixture
-def gap(captured: Shop) -> Shop:
+def connector_with_gap(captured_connector: ShopConnector) -> ShopConnector:
     """Order 4 is lost, order 5 is not."""
-    captured.order(4)
-    captured.order(5)
-    captured.database.purge_log(5)
-    return captured
+    captured_connector.order(4)
+    captured_connector.order(5)
+    captured_connector.database.purge_log(5)
+    return captured_connector
 
 
-def test_no_gap_ends_with_0(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_gap_ends_with_0(captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str]) -> None:
     for more in ([], ["--repair", "skip", "--confirm", "shop"]):
         run("gap", "shop", *more)
         assert capsys.readouterr().out == "No gap: the log contains the position of shop.\n"
@@ -313,7 +325,9 @@ def test_no_gap_ends_with_0(captured: Shop, capsys: pytest.CaptureFixture[str]) 
     assert json.loads(capsys.readouterr().out) == {"gap": None}
 
 
-def test_a_gap_is_told_exactly_with_the_ways_out_and_ends_with_1(gap: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gap_is_told_exactly_with_the_ways_out_and_ends_with_1(
+    connector_with_gap: ShopConnector, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert refused("gap", "shop") == "1"
     told = capsys.readouterr().out
     assert told.startswith("Lost: all changes committed after entry 4 (")
@@ -325,45 +339,49 @@ def test_a_gap_is_told_exactly_with_the_ways_out_and_ends_with_1(gap: Shop, caps
 
 
 @pytest.mark.parametrize("how", ["snapshot", "incremental", "skip"])
-def test_a_gap_is_not_repaired_without_a_confirmation(gap: Shop, capsys: pytest.CaptureFixture[str], how: str) -> None:
-    before = gap.store.load_offset("shop")
+def test_a_gap_is_not_repaired_without_a_confirmation(
+    connector_with_gap: ShopConnector, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    before = connector_with_gap.store.load_offset("shop")
     run("gap", "shop", "--repair", how)
     assert capsys.readouterr().out.endswith("Nothing was changed. To make the change, add --confirm shop\n")
     assert "Nothing was changed." in refused("gap", "shop", "--repair", how, "--confirm", "no")
-    assert gap.store.load_offset("shop") == before
-    assert gap.store.list_signals("shop", 0) == []
+    assert connector_with_gap.store.load_offset("shop") == before
+    assert connector_with_gap.store.list_signals("shop", 0) == []
 
 
-def test_a_gap_is_repaired_as_asked(gap: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gap_is_repaired_as_asked(connector_with_gap: ShopConnector, capsys: pytest.CaptureFixture[str]) -> None:
     run("gap", "shop", "--repair", "snapshot", "--confirm", "shop")
     assert capsys.readouterr().out.endswith("Repaired by snapshot.\n")
-    capture(gap)
-    assert keys(gap) == [1, 2, 3, None, 1, 2, 3, 4, 5]
+    capture(connector_with_gap)
+    assert keys(connector_with_gap) == [1, 2, 3, None, 1, 2, 3, 4, 5]
 
 
-def test_a_gap_that_is_skipped_is_lost(gap: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gap_that_is_skipped_is_lost(connector_with_gap: ShopConnector, capsys: pytest.CaptureFixture[str]) -> None:
     run("gap", "shop", "--repair", "skip", "--confirm", "shop")
     assert "LOST FOR GOOD" in capsys.readouterr().out
-    capture(gap)
-    assert keys(gap) == [1, 2, 3, 5]
+    capture(connector_with_gap)
+    assert keys(connector_with_gap) == [1, 2, 3, 5]
 
 
 @pytest.fixture
-def cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def chunkable_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table can be read in chunks."""
     monkeypatch.setitem(airflow_connector.SHOP, "id", "int64!")
 
 
-def test_a_table_whose_key_may_be_null_is_not_repaired_beside_the_stream(gap: Shop) -> None:
+def test_a_table_whose_key_may_be_null_is_not_repaired_beside_the_stream(connector_with_gap: ShopConnector) -> None:
     assert "id is nullable" in refused("gap", "shop", "--repair", "incremental", "--confirm", "shop")
-    assert gap.store.list_signals("shop", 0) == []
+    assert connector_with_gap.store.list_signals("shop", 0) == []
 
 
-def test_a_gap_is_repaired_beside_the_stream(cut: None, gap: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gap_is_repaired_beside_the_stream(
+    chunkable_table: None, connector_with_gap: ShopConnector, capsys: pytest.CaptureFixture[str]
+) -> None:
     run("gap", "shop", "--repair", "incremental", "--confirm", "shop")
-    (signal,) = gap.store.list_signals("shop", 0)
+    (signal,) = connector_with_gap.store.list_signals("shop", 0)
     assert f"Signal {signal.number} requests the snapshot." in capsys.readouterr().out
-    offset = gap.store.load_offset("shop").offset
+    offset = connector_with_gap.store.load_offset("shop").offset
     assert offset is not None
     assert offset.position == {"entry": 5}
 
@@ -371,30 +389,32 @@ def test_a_gap_is_repaired_beside_the_stream(cut: None, gap: Shop, capsys: pytes
 # deleting
 
 
-def test_nothing_is_deleted_without_the_connectors_name(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_deleted_without_the_connectors_name(
+    captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
+) -> None:
     for more in ([], ["--with-changelog"], ["--yes-delete", "yes"], ["--yes-delete", "yes", "--with-changelog"]):
         assert "Nothing was" in refused("delete", "shop", *more)
     told = capsys.readouterr().out
     assert "3 batches" in told
-    assert f"Change log: {captured.definition.changelog}" in told
-    assert captured.store.find_connector("shop")
-    assert keys(captured) == [1, 2, 3]
+    assert f"Change log: {captured_connector.definition.changelog}" in told
+    assert captured_connector.store.find_connector("shop")
+    assert keys(captured_connector) == [1, 2, 3]
 
 
 def test_a_connector_is_deleted_with_its_change_log_only_if_that_is_said(
-    captured: Shop, capsys: pytest.CaptureFixture[str]
+    captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("delete", "shop", "--yes-delete", "shop")
     assert "Connector shop was deleted; its change log stays." in capsys.readouterr().out
-    assert captured.store.list_connectors() == []
-    assert keys(captured) == [1, 2, 3]
-    capture(captured)
+    assert captured_connector.store.list_connectors() == []
+    assert keys(captured_connector) == [1, 2, 3]
+    capture(captured_connector)
     run("delete", "shop", "--yes-delete", "shop", "--with-changelog")
-    assert keys(captured) == []
+    assert keys(captured_connector) == []
 
 
-def test_a_connector_that_is_alive_is_not_deleted(captured: Shop) -> None:
-    with captured.store.acquire_lease("shop", "worker-1", wait_s=0):
+def test_a_connector_that_is_alive_is_not_deleted(captured_connector: ShopConnector) -> None:
+    with captured_connector.store.acquire_lease("shop", "worker-1", wait_s=0):
         assert "worker-1" in refused("delete", "shop", "--yes-delete", "shop", "--with-changelog")
-    assert captured.store.find_connector("shop")
-    assert keys(captured) == [1, 2, 3]
+    assert captured_connector.store.find_connector("shop")
+    assert keys(captured_connector) == [1, 2, 3]

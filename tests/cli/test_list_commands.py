@@ -7,19 +7,23 @@ import json
 import pytest
 
 from tests.cli.conftest import capture, clean, run
-from tests.support.airflow.airflow_connector import Shop
+from tests.support.airflow.airflow_connector import ShopConnector
 
 
-def test_connectors_that_never_ran_are_not_invented(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_connectors_that_never_ran_are_not_invented(
+    shop_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
+) -> None:
     run("connectors")
     assert capsys.readouterr().out == "No connector has run yet.\n"
     with pytest.raises(SystemExit, match="No connector 'shop' has run yet"):
         run("batches", "shop")
 
 
-def test_connectors_and_offsets_show_how_a_connector_stands(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    shop.order(1)
-    capture(shop)
+def test_connectors_and_offsets_show_how_a_connector_stands(
+    shop_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop_connector.order(1)
+    capture(shop_connector)
     clean(capsys)
     run("connectors", "-o", "json")
     (only,) = json.loads(capsys.readouterr().out)

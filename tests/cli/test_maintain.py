@@ -15,7 +15,7 @@ from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyRepor
 from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.changelog.reports.table_maintenance_report import MaintenanceReports
 from tests.cli.conftest import capture, clean, run
-from tests.support.airflow.airflow_connector import Shop, connect
+from tests.support.airflow.airflow_connector import ShopConnector, connect
 
 HERE, THERE = ("delta", "/here/{table}"), ("iceberg", "lake.{database}.{table}")
 SUBMIT = """#!/bin/sh
@@ -25,14 +25,16 @@ exit 1
 
 
 @pytest.fixture
-def log(shop: Shop, capsys: pytest.CaptureFixture[str]) -> ChangeLog:
+def change_log(shop_connector: ShopConnector, capsys: pytest.CaptureFixture[str]) -> ChangeLog:
     """Four batches, of which nothing is kept that all targets have."""
-    shop.definition = replace(shop.definition, properties={**shop.definition.properties, "changelog.retention.ms": 0})
+    shop_connector.definition = replace(
+        shop_connector.definition, properties={**shop_connector.definition.properties, "changelog.retention.ms": 0}
+    )
     for key in range(4):
-        shop.order(key)
-        capture(shop)
+        shop_connector.order(key)
+        capture(shop_connector)
     clean(capsys)
-    return ChangeLog(shop.definition.changelog)
+    return ChangeLog(shop_connector.definition.changelog)
 
 
 def _applied(log: ChangeLog, last: int, of: tuple[str, str] = HERE, **more: Any) -> None:
@@ -40,15 +42,15 @@ def _applied(log: ChangeLog, last: int, of: tuple[str, str] = HERE, **more: Any)
     reports.write({**reports.register_target(*of), "last_batch": last, **more})
 
 
-def test_the_log_is_maintained_alone_or_only_planned(log: ChangeLog, capsys: pytest.CaptureFixture[str]) -> None:
-    _applied(log, 3)
+def test_the_log_is_maintained_alone_or_only_planned(change_log: ChangeLog, capsys: pytest.CaptureFixture[str]) -> None:
+    _applied(change_log, 3)
     run("maintain", "shop", "--dry-run")
     said = capsys.readouterr().out
     assert (
         said
         == "Batches 1 to 3 are removed, because all targets had applied them for longer than changelog.retention.ms=0; 4 to 4 stay.\n"
     )
-    assert log.list_batches("shop") == [1, 2, 3, 4]
+    assert change_log.list_batches("shop") == [1, 2, 3, 4]
     run("maintain", "shop", "--only", "retention", "-o", "json")
     found = json.loads(capsys.readouterr().out)
     assert found["targets"] == []
@@ -56,13 +58,13 @@ def test_the_log_is_maintained_alone_or_only_planned(log: ChangeLog, capsys: pyt
     assert {name: found["changelog"][name] for name in ("problem", "first", "last", "keep", "removed", "applied")} == {
         "problem": "", "first": 1, "last": 4, "keep": 4, "removed": 3, "applied": 3,
     }  # fmt: skip
-    assert log.list_batches("shop") == [4]
+    assert change_log.list_batches("shop") == [4]
 
 
 def test_without_a_target_that_can_be_maintained_the_log_may_be(
-    log: ChangeLog, capsys: pytest.CaptureFixture[str]
+    change_log: ChangeLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ApplyReports(log.storage, "shop").register_target(*HERE)
+    ApplyReports(change_log.storage, "shop").register_target(*HERE)
     with pytest.raises(SystemExit, match="No changes of shop were applied"):
         run("maintain", "shop")
     run("maintain", "shop", "--only", "retention")
@@ -72,8 +74,8 @@ def test_without_a_target_that_can_be_maintained_the_log_may_be(
 
 @pytest.mark.parametrize("form", ["table", "json"])
 def test_what_fails_of_log_or_tables_keeps_nothing_of_the_other_from_being_done_and_told(
-    shop: Shop,
-    log: ChangeLog,
+    shop_connector: ShopConnector,
+    change_log: ChangeLog,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -89,13 +91,13 @@ def test_what_fails_of_log_or_tables_keeps_nothing_of_the_other_from_being_done_
     steps = {"compact": {"changed": True, "said": "34 files became 1"}}
     tables = [{"topic": "shop.a", "location": "/here/a", "steps": steps, "problem": "vacuum: the disk is full"}]
     report = {"run": "command/known", "target": HERE[0], "location": HERE[1], "tables": tables, "seconds": 1.0}
-    MaintenanceReports(log.storage, "shop").write({"connector": "shop", **report})
-    _applied(log, 4)
-    _applied(log, 3, THERE)
+    MaintenanceReports(change_log.storage, "shop").write({"connector": "shop", **report})
+    _applied(change_log, 4)
+    _applied(change_log, 3, THERE)
     with pytest.raises(SystemExit) as ended:
         run("maintain", "shop", "-o", form)
     assert len((tmp_path / "calls").read_text().splitlines()) == 2
-    assert log.list_batches("shop") == [4]
+    assert change_log.list_batches("shop") == [4]
     told = str(ended.value)
     assert "delta at /here/{table}: 1 tables of shop could not be maintained" in told
     assert "vacuum: the disk is full" in told
@@ -128,11 +130,11 @@ def _unreadable(*_: Any) -> None:
     raise OSError("nobody may read it")
 
 
-def test_targets_are_listed_with_what_they_hold_back(log: ChangeLog, capsys: pytest.CaptureFixture[str]) -> None:
+def test_targets_are_listed_with_what_they_hold_back(change_log: ChangeLog, capsys: pytest.CaptureFixture[str]) -> None:
     run("targets", "shop")
     assert "No target has applied changes of shop: no batch of its change log is removed." in capsys.readouterr().out
-    _applied(log, 4)
-    _applied(log, 4, THERE, failed={"shop.t": "no room"}, lagging={"shop.t": 2}, seconds=1)
+    _applied(change_log, 4)
+    _applied(change_log, 4, THERE, failed={"shop.t": "no room"}, lagging={"shop.t": 2}, seconds=1)
     run("targets", "shop", "-o", "json")
     found = json.loads(capsys.readouterr().out)
     assert (found["first"], found["last"]) == (1, 4)
@@ -140,7 +142,7 @@ def test_targets_are_listed_with_what_they_hold_back(log: ChangeLog, capsys: pyt
     assert {name: behind[name] for name in ("target", "location", "after", "tables", "silent")} == {
         "target": THERE[0], "location": THERE[1], "after": 2, "tables": ["shop.t"], "silent": False,
     }  # fmt: skip
-    assert behind["since"] == log.find_manifest("shop", 3).created_at[:19] + "+00:00"  # type: ignore[union-attr]
+    assert behind["since"] == change_log.find_manifest("shop", 3).created_at[:19] + "+00:00"  # type: ignore[union-attr]
     assert (whole["after"], whole["since"]) == (4, "")
     run("targets", "shop")
     said = capsys.readouterr().out
@@ -148,12 +150,14 @@ def test_targets_are_listed_with_what_they_hold_back(log: ChangeLog, capsys: pyt
     assert "The change log has batches 1 to 4." in said
 
 
-def test_a_target_is_forgotten_when_its_name_is_confirmed(log: ChangeLog, capsys: pytest.CaptureFixture[str]) -> None:
-    _applied(log, 4)
-    _applied(log, 1, THERE)
+def test_a_target_is_forgotten_when_its_name_is_confirmed(
+    change_log: ChangeLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _applied(change_log, 4)
+    _applied(change_log, 1, THERE)
     line = ("forget-target", "shop", "--target", THERE[0], "--location", THERE[1])
     run("maintain", "shop", "--only", "retention")
-    assert log.list_batches("shop") == [2, 3, 4]
+    assert change_log.list_batches("shop") == [2, 3, 4]
     run(*line)
     said = capsys.readouterr().out
     assert "iceberg at lake.{database}.{table} has applied batches up to 1." in said
@@ -166,19 +170,21 @@ def test_a_target_is_forgotten_when_its_name_is_confirmed(log: ChangeLog, capsys
     ):
         run("forget-target", "shop", "--target", "delta", "--location", "/nowhere", "--confirm", "shop")
     with (
-        ApplyTurns(log.storage, "shop", *THERE).take_turn("somebody"),
+        ApplyTurns(change_log.storage, "shop", *THERE).take_turn("somebody"),
         pytest.raises(SystemExit, match=r"An active apply to iceberg at"),
     ):
         run(*line, "--confirm", "shop")
-    assert len(ApplyReports(log.storage, "shop").list_reports()) == 2
+    assert len(ApplyReports(change_log.storage, "shop").list_reports()) == 2
     run(*line, "--confirm", "shop")
-    assert [report["target"] for report in ApplyReports(log.storage, "shop").list_reports()] == ["delta"]
+    assert [report["target"] for report in ApplyReports(change_log.storage, "shop").list_reports()] == ["delta"]
     run("maintain", "shop", "--only", "retention")
-    assert log.list_batches("shop") == [4]
+    assert change_log.list_batches("shop") == [4]
 
 
-def test_events_begin_with_the_first_batch_that_is_kept(log: ChangeLog, capsys: pytest.CaptureFixture[str]) -> None:
-    _applied(log, 3)
+def test_events_begin_with_the_first_batch_that_is_kept(
+    change_log: ChangeLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _applied(change_log, 3)
     run("maintain", "shop", "--only", "retention")
     capsys.readouterr()
     run("events", "shop")

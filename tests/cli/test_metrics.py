@@ -8,21 +8,25 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.cli.conftest import capture, clean, run
-from tests.support.airflow.airflow_connector import Shop
+from tests.support.airflow.airflow_connector import ShopConnector
 
 TOPIC = "shop.inventory.orders"
 
 
-def test_before_the_first_run_there_is_nothing(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_before_the_first_run_there_is_nothing(
+    shop_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
+) -> None:
     run("metrics")
     assert capsys.readouterr().out == "Nothing was measured yet.\n"
 
 
-def test_runs_are_added_up_by_connector_and_topic(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_are_added_up_by_connector_and_topic(
+    shop_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
+) -> None:
     for key in (1, 2, 3):
-        shop.order(key)
-        capture(shop)
-    capture(shop)
+        shop_connector.order(key)
+        capture(shop_connector)
+    capture(shop_connector)
     clean(capsys)
     run("metrics", "shop", "-o", "json")
     whole, topic = json.loads(capsys.readouterr().out)
@@ -34,20 +38,20 @@ def test_runs_are_added_up_by_connector_and_topic(shop: Shop, capsys: pytest.Cap
     run("metrics")
     told = capsys.readouterr().out
     assert "run.TotalNumberOfRuns" in told
-    assert len(shop.store.metrics.load_run_history("shop")) == 4
+    assert len(shop_connector.store.metrics.load_run_history("shop")) == 4
 
 
-def test_a_connector_that_is_not_there_is_an_error(shop: Shop) -> None:
+def test_a_connector_that_is_not_there_is_an_error(shop_connector: ShopConnector) -> None:
     with pytest.raises(SystemExit, match="nobody"):
         run("metrics", "nobody")
 
 
 def test_openmetrics_are_what_a_strict_reader_of_the_format_takes(
-    shop: Shop, capsys: pytest.CaptureFixture[str]
+    shop_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for key in (1, 2, 3):
-        shop.order(key)
-        capture(shop)
+        shop_connector.order(key)
+        capture(shop_connector)
     clean(capsys)
     run("metrics", "--openmetrics")
     families = {f.name: f for f in text_string_to_metric_families(capsys.readouterr().out)}
@@ -65,7 +69,7 @@ def test_openmetrics_are_what_a_strict_reader_of_the_format_takes(
     buckets = [s.value for s in fresh if s.name.endswith("_bucket")]
     assert buckets == sorted(buckets)
     assert [s.value for s in fresh if s.name.endswith("_count")] == [buckets[-1]] == [2]
-    kept = next(s for s in shop.store.metrics.load_series("shop") if s.topic == TOPIC)
+    kept = next(s for s in shop_connector.store.metrics.load_series("shop") if s.topic == TOPIC)
     assert [s.value for s in fresh if s.name.endswith("_sum")] == [
         kept.histograms["topic.CaptureFreshnessInSeconds"].total
     ]

@@ -37,7 +37,7 @@ def db(db2: Db2) -> Iterator[Db2Adapter]:
 
 
 @pytest.fixture
-def shop(
+def connector_definition(
     db: Db2Adapter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> ConnectorDefinition:
     """A connector that has captured table ``a``."""
@@ -71,7 +71,7 @@ def test_only_sources_that_offer_procedures_have_a_group_of_commands() -> None:
 
 
 def test_a_plan_is_printed_and_nothing_is_done_until_it_is_confirmed(
-    db: Db2Adapter, shop: ConnectorDefinition, capsys: pytest.CaptureFixture[str]
+    db: Db2Adapter, connector_definition: ConnectorDefinition, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = db.collection("b")
     run("db2", "add-table", "shop", table)
@@ -90,7 +90,7 @@ def test_a_plan_is_printed_and_nothing_is_done_until_it_is_confirmed(
     db.server.remove_table(db.namespace, "b")
 
 
-def test_what_cannot_be_done_is_said_with_what_can(db: Db2Adapter, shop: ConnectorDefinition) -> None:
+def test_what_cannot_be_done_is_said_with_what_can(db: Db2Adapter, connector_definition: ConnectorDefinition) -> None:
     with pytest.raises(SystemExit) as ended:
         run("db2", "remove-table", "shop", db.collection("a"), "--confirm", "shop")
     assert "The change is not possible; nothing was changed." in str(ended.value)
@@ -99,7 +99,7 @@ def test_what_cannot_be_done_is_said_with_what_can(db: Db2Adapter, shop: Connect
 
 
 def test_a_table_gets_a_new_change_table_and_is_read_again(
-    db: Db2Adapter, shop: ConnectorDefinition, capsys: pytest.CaptureFixture[str]
+    db: Db2Adapter, connector_definition: ConnectorDefinition, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("db2", "switch-capture-instance", "shop", db.collection("a"), "--confirm", "shop")
     assert "Signal 1 requests a snapshot of the table" in capsys.readouterr().out
@@ -107,11 +107,13 @@ def test_a_table_gets_a_new_change_table_and_is_read_again(
     assert capsys.readouterr().out.endswith("Done.\n")
 
 
-def test_the_task_does_the_same(db: Db2Adapter, shop: ConnectorDefinition) -> None:
+def test_the_task_does_the_same(db: Db2Adapter, connector_definition: ConnectorDefinition) -> None:
     table = db.collection("b")
 
     def task(**fields: Any) -> Any:
-        task = SourceProcedureOperator(task_id="t", connector=shop, procedure="add-table", table=table, **fields)
+        task = SourceProcedureOperator(
+            task_id="t", connector=connector_definition, procedure="add-table", table=table, **fields
+        )
         return task.execute(context())
 
     assert task(plan_only=True)["plan_only"] is True

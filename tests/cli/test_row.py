@@ -18,11 +18,11 @@ from airflow_provider_cdc.core.spi.state_row_retention import StateRetention
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from airflow_provider_cdc.services.row_history.row_history_lookup import RowQuery, row_keys
 from tests.cli.conftest import capture, clean, run
-from tests.support.airflow.airflow_connector import Shop, connect, context, make_shop
+from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
 
 
 @pytest.fixture(autouse=True)
-def allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def row_access(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__CDC__SHOW_ROWS_OF", "other, shop")
 
 
@@ -32,7 +32,7 @@ def _story(capfd: Any, *line: str) -> RowHistory:
     return RowHistory.model_validate_json(capfd.readouterr().out)
 
 
-def _work(shop: Shop) -> None:
+def _work(shop: ShopConnector) -> None:
     shop.order(1, "one")
     capture(shop)
     with shop.database.transaction() as t:
@@ -42,8 +42,8 @@ def _work(shop: Shop) -> None:
     capture(shop)
 
 
-def test_the_story_as_text(shop: Shop, capfd: Any) -> None:
-    _work(shop)
+def test_the_story_as_text(shop_connector: ShopConnector, capfd: Any) -> None:
+    _work(shop_connector)
     clean(capfd)
     run("row", "inventory.orders", "7")
     said = capfd.readouterr().out.splitlines()
@@ -55,8 +55,8 @@ def test_the_story_as_text(shop: Shop, capfd: Any) -> None:
     assert said[-1].startswith("Batches 1 to ")
 
 
-def test_the_story_as_json(shop: Shop, capfd: Any) -> None:
-    _work(shop)
+def test_the_story_as_json(shop_connector: ShopConnector, capfd: Any) -> None:
+    _work(shop_connector)
     story = _story(capfd, "inventory.orders", '{"id": 7}')
     assert [change.operation for change in story.changes] == ["key change", "update", "read"]
     assert [change.changed for change in story.changes] == [["id"], ["note"], []]
@@ -68,8 +68,8 @@ def test_the_story_as_json(shop: Shop, capfd: Any) -> None:
     assert gone.changes[0].next_key == {"id": 7}
 
 
-def test_as_of_a_time(shop: Shop, capfd: Any) -> None:
-    _work(shop)
+def test_as_of_a_time(shop_connector: ShopConnector, capfd: Any) -> None:
+    _work(shop_connector)
     times = [change.committed_at for change in _story(capfd, "inventory.orders", "7").changes]
     story = _story(capfd, "inventory.orders", "1", "--as-of", times[1])
     assert story.row.row == {"id": 1, "note": "two"}
@@ -79,17 +79,17 @@ def test_as_of_a_time(shop: Shop, capfd: Any) -> None:
         run("row", "inventory.orders", "1", "--as-of", "yesterday")
 
 
-def test_compared_with_the_source(shop: Shop, capfd: Any) -> None:
-    _work(shop)
+def test_compared_with_the_source(shop_connector: ShopConnector, capfd: Any) -> None:
+    _work(shop_connector)
     equal = _story(capfd, "inventory.orders", "7", "--compare").source
     assert equal is not None
     assert (equal.equal, equal.row) == (True, {"id": 7, "note": "two"})
-    with shop.database.transaction() as t:
+    with shop_connector.database.transaction() as t:
         t.update("inventory.orders", {"id": 7}, {"note": "three"})
     later = _story(capfd, "inventory.orders", "7", "--compare").source
     assert later is not None
     assert (later.equal, later.different) == (False, ["note"])
-    with shop.database.transaction() as t:
+    with shop_connector.database.transaction() as t:
         t.delete("inventory.orders", {"id": 7})
     gone = _story(capfd, "inventory.orders", "7", "--compare").source
     assert gone is not None
@@ -112,14 +112,18 @@ def test_masked_columns_stay_masked(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def test_a_mask_holds_for_what_was_captured_before_it(
-    shop: Shop, capfd: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    shop_connector: ShopConnector, capfd: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     connect(monkeypatch, "warehouse", conn_type="sqlite", host=f"{tmp_path}/warehouse.db")
-    _work(shop)
-    ApplyToDatabaseOperator(task_id="apply", definition=shop.definition, conn_id="warehouse").execute(context())
+    _work(shop_connector)
+    ApplyToDatabaseOperator(task_id="apply", definition=shop_connector.definition, conn_id="warehouse").execute(
+        context()
+    )
     masks = {"column.mask.with.3.chars": r"inventory\.orders\.note"}
-    shop.definition = replace(shop.definition, properties={**shop.definition.properties, **masks})
-    capture(shop)
+    shop_connector.definition = replace(
+        shop_connector.definition, properties={**shop_connector.definition.properties, **masks}
+    )
+    capture(shop_connector)
     clean(capfd)
     run("row", "inventory.orders", "7", "--compare", "--database-conn-id", "warehouse")
     said = capfd.readouterr().out
@@ -129,11 +133,11 @@ def test_a_mask_holds_for_what_was_captured_before_it(
     assert ": equal" in said
 
 
-def test_what_a_snapshot_empties_is_no_truncate_of_somebody(shop: Shop, capfd: Any) -> None:
-    _work(shop)
+def test_what_a_snapshot_empties_is_no_truncate_of_somebody(shop_connector: ShopConnector, capfd: Any) -> None:
+    _work(shop_connector)
     data = {"data-collections": [r"inventory\.orders"], "type": "blocking"}
-    shop.store.send("shop", SentSignal("again", "execute-snapshot", json.dumps(data)))
-    capture(shop)
+    shop_connector.store.send("shop", SentSignal("again", "execute-snapshot", json.dumps(data)))
+    capture(shop_connector)
     changes = _story(capfd, "inventory.orders", "7").changes
     assert [(one.operation, one.snapshot is not None) for one in changes[:3]] == [
         ("read", True), ("truncate", True), ("key change", False),
@@ -143,46 +147,52 @@ def test_what_a_snapshot_empties_is_no_truncate_of_somebody(shop: Shop, capfd: A
     said = capfd.readouterr().out
     assert "emptied before a snapshot (snapshot: true) inventory.orders" in said
     assert "truncate" not in said
-    shop.database.truncate_table("inventory.orders")
-    capture(shop)
+    shop_connector.database.truncate_table("inventory.orders")
+    capture(shop_connector)
     newest = _story(capfd, "inventory.orders", "7").changes[0]
     assert (newest.operation, newest.snapshot) == ("truncate", None)
 
 
 def test_rows_are_not_shown_unless_somebody_has_allowed_it(
-    shop: Shop, capfd: Any, monkeypatch: pytest.MonkeyPatch
+    shop_connector: ShopConnector, capfd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _work(shop)
+    _work(shop_connector)
     for value in ("", "other", "sho"):
         monkeypatch.setenv("AIRFLOW__CDC__SHOW_ROWS_OF", value)
         clean(capfd)
         with pytest.raises(SystemExit, match="AIRFLOW__CDC__SHOW_ROWS_OF=shop"):
             run("row", "inventory.orders", "7")
         assert capfd.readouterr().out == ""
-    assert not [one for one in shop.store.list_notifications("shop") if one.notification.aggregate_type == "Row"]
+    assert not [
+        one for one in shop_connector.store.list_notifications("shop") if one.notification.aggregate_type == "Row"
+    ]
     monkeypatch.setenv("AIRFLOW__CDC__SHOW_ROWS_OF", "*")
     assert _story(capfd, "inventory.orders", "7").changes
 
 
-def test_each_look_is_recorded_for_good(shop: Shop, capfd: Any) -> None:
-    _work(shop)
+def test_each_look_is_recorded_for_good(shop_connector: ShopConnector, capfd: Any) -> None:
+    _work(shop_connector)
     _story(capfd, "inventory.orders", "7")
     _story(capfd, "inventory.orders", "12345", "--compare")
     with pytest.raises(SystemExit, match="int64"):
         run("row", "inventory.orders", "x")
     looks = [
-        one.notification for one in shop.store.list_notifications("shop") if one.notification.aggregate_type == "Row"
+        one.notification
+        for one in shop_connector.store.list_notifications("shop")
+        if one.notification.aggregate_type == "Row"
     ]
     assert [look.additional_data["key"] for look in looks] == ["7", "12345"]
     assert all(look.type == "LOOKED_AT" and " on " in look.additional_data["by"] for look in looks)
-    shop.store.prune_rows("shop", StateRetention(None, None, timedelta(days=1), None), datetime(2100, 1, 1, tzinfo=UTC))
-    kept = [one.notification.aggregate_type for one in shop.store.list_notifications("shop")]
+    shop_connector.store.prune_rows(
+        "shop", StateRetention(None, None, timedelta(days=1), None), datetime(2100, 1, 1, tzinfo=UTC)
+    )
+    kept = [one.notification.aggregate_type for one in shop_connector.store.list_notifications("shop")]
     assert kept == ["Row", "Row"]
 
 
-def test_nothing_is_shown_if_the_look_cannot_be_recorded(shop: Shop, capfd: Any) -> None:
-    _work(shop)
-    with shop.store.database.engine.begin() as c:
+def test_nothing_is_shown_if_the_look_cannot_be_recorded(shop_connector: ShopConnector, capfd: Any) -> None:
+    _work(shop_connector)
+    with shop_connector.store.database.engine.begin() as c:
         c.execute(sa.text("CREATE TRIGGER t BEFORE INSERT ON cdc_notification BEGIN SELECT RAISE(ABORT, 'full'); END"))
     clean(capfd)
     with pytest.raises(sa.exc.IntegrityError, match="full"):
@@ -190,8 +200,8 @@ def test_nothing_is_shown_if_the_look_cannot_be_recorded(shop: Shop, capfd: Any)
     assert "two" not in capfd.readouterr().out
 
 
-def test_errors_say_what_a_key_is(shop: Shop) -> None:
-    _work(shop)
+def test_errors_say_what_a_key_is(shop_connector: ShopConnector) -> None:
+    _work(shop_connector)
     for texts, said in {
         ("x",): "a whole JSON number",
         ("1", "2"): "2 values are given",
@@ -201,7 +211,7 @@ def test_errors_say_what_a_key_is(shop: Shop) -> None:
         with pytest.raises(SystemExit, match=said) as e:
             run("row", "inventory.orders", *texts)
         assert "The key of inventory.orders is id (int64)" in str(e.value)
-    (column,) = row_keys(shop.store, RowQuery("inventory.orders", [], "a test"))
+    (column,) = row_keys(shop_connector.store, RowQuery("inventory.orders", [], "a test"))
     assert (column.name, column.type) == ("id", "int64")
     assert column.form.startswith("a whole JSON number from -9223372036854775808 to ")
     with pytest.raises(SystemExit, match=r"inventory\.orders"):
@@ -210,13 +220,15 @@ def test_errors_say_what_a_key_is(shop: Shop) -> None:
         run("row", "inventory.orders", "1", "--connector", "crm")
 
 
-def test_targets(shop: Shop, capfd: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_targets(shop_connector: ShopConnector, capfd: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     connect(monkeypatch, "warehouse", conn_type="sqlite", host=f"{tmp_path}/warehouse.db")
-    _work(shop)
-    ApplyToDatabaseOperator(task_id="apply", definition=shop.definition, conn_id="warehouse").execute(context())
-    with shop.database.transaction() as t:
+    _work(shop_connector)
+    ApplyToDatabaseOperator(task_id="apply", definition=shop_connector.definition, conn_id="warehouse").execute(
+        context()
+    )
+    with shop_connector.database.transaction() as t:
         t.update("inventory.orders", {"id": 7}, {"note": "three"})
-    capture(shop)
+    capture(shop_connector)
     story = _story(capfd, "inventory.orders", "7", "--database-conn-id", "warehouse")
     assert [change.applied[0].state for change in story.changes] == ["waits", "applied", "applied", "applied"]
     assert story.changes[1].applied[0].at is not None
@@ -245,16 +257,18 @@ KEYS: dict[str, list[tuple[Any, str]]] = {
 
 
 def test_every_type_of_key_is_found_in_a_target_database(
-    shop: Shop, capfd: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    shop_connector: ShopConnector, capfd: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     connect(monkeypatch, "warehouse", conn_type="sqlite", host=f"{tmp_path}/warehouse.db")
     for number, (type_, values) in enumerate(KEYS.items()):
-        shop.database.create_table(f"inventory.k{number}", {"k": f"{type_}!", "n": "int32"}, key=("k",))
-        with shop.database.transaction() as t:
+        shop_connector.database.create_table(f"inventory.k{number}", {"k": f"{type_}!", "n": "int32"}, key=("k",))
+        with shop_connector.database.transaction() as t:
             for n, (value, _) in enumerate(values):
                 t.insert(f"inventory.k{number}", {"k": value, "n": n})
-    capture(shop)
-    ApplyToDatabaseOperator(task_id="apply", definition=shop.definition, conn_id="warehouse").execute(context())
+    capture(shop_connector)
+    ApplyToDatabaseOperator(task_id="apply", definition=shop_connector.definition, conn_id="warehouse").execute(
+        context()
+    )
     found = {}
     for number, (type_, values) in enumerate(KEYS.items()):
         for n, (_, given) in enumerate(values):

@@ -18,15 +18,15 @@ from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration
 from airflow_provider_cdc.services.text.pause_gap_signal_texts import progress_text
 from tests.cli.conftest import capture, clean, run
-from tests.support.airflow.airflow_connector import Shop
+from tests.support.airflow.airflow_connector import ShopConnector
 
 
 @pytest.fixture
-def captured(shop: Shop, capsys: pytest.CaptureFixture[str]) -> Shop:
-    shop.order(1)
-    capture(shop)
+def captured_connector(shop_connector: ShopConnector, capsys: pytest.CaptureFixture[str]) -> ShopConnector:
+    shop_connector.order(1)
+    capture(shop_connector)
     clean(capsys)
-    return shop
+    return shop_connector
 
 
 def refused(*line: str) -> str:
@@ -35,36 +35,38 @@ def refused(*line: str) -> str:
     return str(ended.value)
 
 
-def tell(shop: Shop, *notifications: Notification) -> None:
+def tell(shop: ShopConnector, *notifications: Notification) -> None:
     with shop.store.acquire_lease("shop", "a test", wait_s=0) as lease:
         stored = shop.store.load_offset("shop")
         shop.store.advance_offset(lease, stored, stored.offset or Offset(), notifications)
 
 
-def test_a_signal_is_recorded_with_who_sent_it(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_signal_is_recorded_with_who_sent_it(
+    captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
+) -> None:
     run("signal", "shop", "log", "--data", '{"message": "hello at {}"}', "--id", "greeting")
     assert re.fullmatch(r"Signal \d+ \(log, id greeting\) was sent to shop\.\n", capsys.readouterr().out)
-    (signal,) = captured.store.signals_of("shop")
+    (signal,) = captured_connector.store.signals_of("shop")
     assert (signal.id, signal.type, signal.data, signal.channel) == (
         "greeting", "log", '{"message": "hello at {}"}', "airflow",
     )  # fmt: skip
     assert " on " in signal.sent_by
 
 
-def test_data_can_be_in_a_file(captured: Shop, tmp_path: Path) -> None:
+def test_data_can_be_in_a_file(captured_connector: ShopConnector, tmp_path: Path) -> None:
     (tmp_path / "data.json").write_text('{"message": "ä"}', encoding="utf-8")
     run("signal", "shop", "log", "--data", f"@{tmp_path}/data.json")
-    assert captured.store.list_signals("shop", 0)[0].data == '{"message": "ä"}'
+    assert captured_connector.store.list_signals("shop", 0)[0].data == '{"message": "ä"}'
     assert "cannot be read" in refused("signal", "shop", "log", "--data", f"@{tmp_path}/nothing.json")
 
 
-def test_each_signal_has_an_id_of_its_own(captured: Shop) -> None:
+def test_each_signal_has_an_id_of_its_own(captured_connector: ShopConnector) -> None:
     for _ in range(2):
         run("signal", "shop", "pause-snapshot")
-    assert len({s.id for s in captured.store.list_signals("shop", 0)}) == 2
+    assert len({s.id for s in captured_connector.store.list_signals("shop", 0)}) == 2
 
 
-def test_what_would_be_refused_is_not_sent(captured: Shop) -> None:
+def test_what_would_be_refused_is_not_sent(captured_connector: ShopConnector) -> None:
     for line, words in (
         (["signal", "shop", "log"], "it has no data"),
         (["signal", "shop", "execute-snapshot", "--data", "{"], "its data is not JSON"),
@@ -78,17 +80,17 @@ def test_what_would_be_refused_is_not_sent(captured: Shop) -> None:
         (["signal", "shpo", "pause-snapshot"], "No connector 'shpo' has run yet"),
     ):
         assert words in refused(*line)
-    assert captured.store.list_signals("shop", 0) == []
-    assert captured.store.list_signals("shpo", 0) == []
+    assert captured_connector.store.list_signals("shop", 0) == []
+    assert captured_connector.store.list_signals("shpo", 0) == []
 
 
-def test_a_snapshot_is_asked_for_in_the_documented_form(captured: Shop) -> None:
+def test_a_snapshot_is_asked_for_in_the_documented_form(captured_connector: ShopConnector) -> None:
     run(
         "snapshot", "shop", "inventory.orders", "inventory.l.*", "--type", "blocking", "--filter",
         "inventory.orders=SELECT * FROM orders WHERE note = 'x'", "--surrogate-key", "id",
     )  # fmt: skip
     run("snapshot", "shop", "inventory.orders", "--replace", "--chunk-size", "500")
-    first, second = captured.store.list_signals("shop", 0)
+    first, second = captured_connector.store.list_signals("shop", 0)
     assert (first.type, json.loads(first.data or "")) == (
         "execute-snapshot",
         {
@@ -105,7 +107,7 @@ def test_a_snapshot_is_asked_for_in_the_documented_form(captured: Shop) -> None:
     }  # fmt: skip
 
 
-def _play(shop: Shop, monkeypatch: pytest.MonkeyPatch, *steps: Callable[[int], None]) -> None:
+def _play(shop: ShopConnector, monkeypatch: pytest.MonkeyPatch, *steps: Callable[[int], None]) -> None:
     """What a run does with the signal, a step between any two looks of whoever waits for it."""
     left = iter(steps)
 
@@ -116,12 +118,12 @@ def _play(shop: Shop, monkeypatch: pytest.MonkeyPatch, *steps: Callable[[int], N
 
 
 def test_waiting_shows_how_it_comes_on_and_ends_with_its_state(
-    captured: Shop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = captured.store
+    store = captured_connector.store
     progress = {"tables": 2, "left": 1, "table": "inventory.orders", "rows": 120000, "rows_per_s": 81000}
     _play(
-        captured,
+        captured_connector,
         monkeypatch,
         lambda n: store.set_signal_state("shop", n, SignalState.RUNNING, progress=progress),
         lambda n: store.set_signal_state("shop", n, SignalState.DONE, "120,001 rows", {"tables": 2, "left": 0}),
@@ -137,29 +139,42 @@ def test_waiting_shows_how_it_comes_on_and_ends_with_its_state(
 
 @pytest.mark.parametrize("state", [SignalState.REFUSED, SignalState.FAILED])
 def test_waiting_for_what_is_not_done_ends_with_1(
-    captured: Shop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, state: SignalState
+    captured_connector: ShopConnector,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    state: SignalState,
 ) -> None:
-    _play(captured, monkeypatch, lambda n: captured.store.set_signal_state("shop", n, state, "there is no table x"))
+    _play(
+        captured_connector,
+        monkeypatch,
+        lambda n: captured_connector.store.set_signal_state("shop", n, state, "there is no table x"),
+    )
     assert refused("snapshot", "shop", "x", "--wait") == "1"
     assert capsys.readouterr().out.splitlines()[-1] == f"{state.value}: there is no table x"
 
 
 def test_waiting_says_why_nothing_moves(
-    captured: Shop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run("pause", "shop", "--reason", "upgrade")
     clean(capsys)
-    _play(captured, monkeypatch, lambda n: captured.store.set_signal_state("shop", n, SignalState.DONE))
+    _play(
+        captured_connector,
+        monkeypatch,
+        lambda n: captured_connector.store.set_signal_state("shop", n, SignalState.DONE),
+    )
     run("signal", "shop", "resume-snapshot", "--wait")
     assert "the connector is paused" in capsys.readouterr().out.splitlines()[1]
 
 
-def test_signals_are_listed_with_their_states(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_signals_are_listed_with_their_states(
+    captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
+) -> None:
     run("signals", "shop")
     assert capsys.readouterr().out == "No signal was sent to shop.\n"
-    first = captured.store.send("shop", SentSignal("one", "log", '{"message": 1}'))
-    captured.store.send("shop", SentSignal("two", "pause-snapshot"))
-    captured.store.set_signal_state("shop", first, SignalState.REFUSED, "no text")
+    first = captured_connector.store.send("shop", SentSignal("one", "log", '{"message": 1}'))
+    captured_connector.store.send("shop", SentSignal("two", "pause-snapshot"))
+    captured_connector.store.set_signal_state("shop", first, SignalState.REFUSED, "no text")
     run("signals", "shop", "-o", "json")
     newest, oldest = json.loads(capsys.readouterr().out)
     assert (newest["id"], newest["state"], oldest["state"], oldest["message"]) == (
@@ -175,14 +190,17 @@ def test_signals_are_listed_with_their_states(captured: Shop, capsys: pytest.Cap
 
 
 def test_notifications_are_printed_oldest_first_and_followed(
-    shop: Shop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    shop_connector: ShopConnector, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop.store.register_connector(ConnectorRegistration("shop", "memory", "x"))
+    shop_connector.store.register_connector(ConnectorRegistration("shop", "memory", "x"))
     run("notifications", "shop")
     assert capsys.readouterr().out == "Connector shop has sent no notification yet.\n"
     data = {"connector_name": "shop", "scanned_collection": "inventory.orders"}
-    tell(shop, Notification(aggregate_type="Initial Snapshot", type="STARTED"))
-    tell(shop, Notification(aggregate_type="Initial Snapshot", type="IN_PROGRESS", additional_data=data, ts_ms=0))
+    tell(shop_connector, Notification(aggregate_type="Initial Snapshot", type="STARTED"))
+    tell(
+        shop_connector,
+        Notification(aggregate_type="Initial Snapshot", type="IN_PROGRESS", additional_data=data, ts_ms=0),
+    )
     run("notifications", "shop")
     first, second = capsys.readouterr().out.splitlines()
     assert first.endswith("  Initial Snapshot: STARTED")
@@ -209,6 +227,6 @@ def test_notifications_are_printed_oldest_first_and_followed(
     following.start()
     while not shown and following.is_alive():
         time.sleep(0.05)
-    tell(shop, Notification(aggregate_type="Initial Snapshot", type="COMPLETED"))
+    tell(shop_connector, Notification(aggregate_type="Initial Snapshot", type="COMPLETED"))
     following.join(30)
     assert [json.loads(line)["type"] for line in shown] == ["IN_PROGRESS", "COMPLETED"]

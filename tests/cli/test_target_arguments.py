@@ -13,16 +13,16 @@ import pytest
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from tests.cli.conftest import capture, clean, run
-from tests.support.airflow.airflow_connector import Shop, connect
+from tests.support.airflow.airflow_connector import ShopConnector, connect
 
 
-def test_only_targets_that_were_applied_to_are_maintained(shop: Shop) -> None:
+def test_only_targets_that_were_applied_to_are_maintained(shop_connector: ShopConnector) -> None:
     with pytest.raises(SystemExit, match="No connector 'shop' has run yet"):
         run("maintain", "shop")
-    capture(shop)
+    capture(shop_connector)
     with pytest.raises(SystemExit, match="targets of its applies: none"):
         run("maintain", "shop")
-    reports = ApplyReports(Storage(shop.definition.changelog), "shop")
+    reports = ApplyReports(Storage(shop_connector.definition.changelog), "shop")
     reports.write({**reports.register_target("delta", "/lake/{table}"), "last_batch": 1})
     with pytest.raises(SystemExit, match=r"delta at /lake/\{table\}"):
         run("maintain", "shop", "--location", "/other/{table}")
@@ -51,9 +51,11 @@ def nothing_of_operators_is_loaded() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("nothing_of_operators_is_loaded")
-def test_a_command_that_needs_spark_says_what_to_install(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    capture(shop)
-    reports = ApplyReports(Storage(shop.definition.changelog), "shop")
+def test_a_command_that_needs_spark_says_what_to_install(
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture(shop_connector)
+    reports = ApplyReports(Storage(shop_connector.definition.changelog), "shop")
     reports.write({**reports.register_target("delta", "/lake/{table}"), "last_batch": 1})
     monkeypatch.setitem(sys.modules, "airflow.providers.apache.spark.operators.spark_submit", None)
     for line in (("maintain", "shop"), ("verify", "shop"), ("rebuild", "shop", "inventory.orders")):
@@ -62,10 +64,10 @@ def test_a_command_that_needs_spark_says_what_to_install(shop: Shop, monkeypatch
 
 
 def test_what_spark_needs_may_be_said_as_to_the_apply(
-    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shop_connector: ShopConnector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    capture(shop)
-    reports = ApplyReports(Storage(shop.definition.changelog), "shop")
+    capture(shop_connector)
+    reports = ApplyReports(Storage(shop_connector.definition.changelog), "shop")
     reports.write({**reports.register_target("iceberg", "lake.{database}.{table}"), "last_batch": 1})
     program = tmp_path / "bin" / "spark-submit"
     program.parent.mkdir()
@@ -87,7 +89,7 @@ def test_what_spark_needs_may_be_said_as_to_the_apply(
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "-1", "soon"])
 def test_a_time_to_wait_that_makes_no_sense_is_refused(
-    shop: Shop, capsys: pytest.CaptureFixture[str], seconds: str
+    shop_connector: ShopConnector, capsys: pytest.CaptureFixture[str], seconds: str
 ) -> None:
     with pytest.raises(SystemExit):
         run("verify", "shop", f"--timeout={seconds}")
@@ -95,10 +97,10 @@ def test_a_time_to_wait_that_makes_no_sense_is_refused(
 
 
 def test_one_target_is_compared_or_built_again_and_several_are_named(
-    shop: Shop, capsys: pytest.CaptureFixture[str]
+    shop_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    capture(shop)
-    reports = ApplyReports(Storage(shop.definition.changelog), "shop")
+    capture(shop_connector)
+    reports = ApplyReports(Storage(shop_connector.definition.changelog), "shop")
     for table in ("a", "b"):
         reports.write({**reports.register_target("delta", f"/{table}/{{table}}"), "last_batch": 1})
     clean(capsys)

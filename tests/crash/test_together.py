@@ -172,7 +172,7 @@ def random_size(random: Random) -> int:
 
 
 @pytest.fixture(params=["mariadb", "mysql97"])
-def together(
+def crash_bench(
     request: pytest.FixtureRequest,
     mysql_factory: Any,
     mariadb_factory: Any,
@@ -204,29 +204,31 @@ def together(
         made.engine.dispose()
 
 
-def test_captures_that_are_killed_lose_nothing_of_what_was_missed_apart(together: Together, sampled: Sampled) -> None:
-    bench, random, killed = together.bench, sampled.random("kills"), 0
+def test_captures_that_are_killed_lose_nothing_of_what_was_missed_apart(
+    crash_bench: Together, sampled: Sampled
+) -> None:
+    bench, random, killed = crash_bench.bench, sampled.random("kills"), 0
     bench.connector.capture()
-    together.second.capture()
+    crash_bench.second.capture()
     for turn in range(LONG if sampled.all else TURNS):
-        together.write()
+        crash_bench.write()
         ended = bench.start(random.randrange(1, 40)).wait()
         assert ended.error == "", ended.text
         killed += bool(ended.signal)
         if turn % 3 == 2:
-            together.second.capture()
-            together.apply()
+            crash_bench.second.capture()
+            crash_bench.apply()
         if turn % 5 == 3:
-            together.write()
-            together.begin_log_again()
-        together.write()
+            crash_bench.write()
+            crash_bench.begin_log_again()
+        crash_bench.write()
     assert killed > TURNS // 4
-    assert together.killed_sinks
+    assert crash_bench.killed_sinks
     for again in range(2):
-        for connector in together.connectors:
+        for connector in crash_bench.connectors:
             connector.capture()
-        together.apply()
-        together.assert_equal()
+        crash_bench.apply()
+        crash_bench.assert_equal()
         bench.equal()
         if not again:
-            together.write()
+            crash_bench.write()

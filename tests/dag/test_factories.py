@@ -35,13 +35,13 @@ from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOper
 from airflow_provider_cdc.operators.apply_to_database_on_spark import ApplyToDatabaseOnSparkOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.triggers.asset_changes import CdcChangeTrigger
-from tests.support.airflow.airflow_connector import Shop, context, make_shop
+from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
 
 SHOP = ConnectorDefinition("shop", "memory", "/lake", {"table.include.list": r"inventory\.(orders|lines)"})
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     shop = make_shop(monkeypatch, tmp_path, "factories")
     shop.order(1)
     CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
@@ -64,7 +64,7 @@ def test_a_form_that_nobody_filled_in_is_valid_and_asks_for_nothing() -> None:
     assert entered(tables_dag([SHOP]))["work"] == "verify"
 
 
-def test_a_form_takes_what_people_enter(shop: Shop) -> None:
+def test_a_form_takes_what_people_enter(shop_connector: ShopConnector) -> None:
     dag = ad_hoc_snapshot_dag([SHOP, "billing"], tables={"billing": ["billing.invoices"]})
     tables = dag.params.get_param("tables").schema
     assert tables["examples"] == ["billing.invoices", "inventory.lines", "inventory.orders"]
@@ -98,7 +98,7 @@ def test_a_control_dag_takes_no_connector_that_it_was_not_given(make: Any) -> No
         entered(make([SHOP]), connector="billing")
 
 
-def test_the_check_refuses_tables_that_were_never_captured_by_name(shop: Shop) -> None:
+def test_the_check_refuses_tables_that_were_never_captured_by_name(shop_connector: ShopConnector) -> None:
     check = ad_hoc_snapshot_dag([SHOP]).get_task("check").python_callable  # type: ignore[attr-defined]
     good = check(state_conn_id="cdc_state_default", params={"connector": "shop", "tables": ["inventory.orders"]})
     assert good["data-collections"] == ["inventory.orders"]

@@ -39,7 +39,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def web_url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(_Handler, "requests", [])
     monkeypatch.setattr("time.sleep", lambda _: None)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
@@ -53,28 +53,28 @@ def step() -> Step:
     return Step(quiet=True)
 
 
-def test_a_download_is_checked_and_not_repeated(web: str, tmp_path: Path, step: Step) -> None:
+def test_a_download_is_checked_and_not_repeated(web_url: str, tmp_path: Path, step: Step) -> None:
     target = tmp_path / "folder" / "file"
-    assert fetch.download(f"{web}/flaky", target, CHECKSUM, step, "file") == len(CONTENT)
+    assert fetch.download(f"{web_url}/flaky", target, CHECKSUM, step, "file") == len(CONTENT)
     assert target.read_bytes() == CONTENT
-    assert fetch.download(f"{web}/flaky", target, CHECKSUM, step, "file") == 0
+    assert fetch.download(f"{web_url}/flaky", target, CHECKSUM, step, "file") == 0
     assert len(_Handler.requests) == 2
 
 
-def test_a_wrong_checksum_leaves_no_file(web: str, tmp_path: Path, step: Step) -> None:
+def test_a_wrong_checksum_leaves_no_file(web_url: str, tmp_path: Path, step: Step) -> None:
     with pytest.raises(fetch.FetchError, match="expected 00"):
-        fetch.download(f"{web}/file", tmp_path / "file", "00", step, "file")
+        fetch.download(f"{web_url}/file", tmp_path / "file", "00", step, "file")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_missing_file_is_not_asked_for_again(web: str, tmp_path: Path, step: Step) -> None:
+def test_a_missing_file_is_not_asked_for_again(web_url: str, tmp_path: Path, step: Step) -> None:
     with pytest.raises(fetch.FetchError, match="404"):
-        fetch.download(f"{web}/missing", tmp_path / "file", CHECKSUM, step, "file")
+        fetch.download(f"{web_url}/missing", tmp_path / "file", CHECKSUM, step, "file")
     assert len(_Handler.requests) == 1
 
 
-def test_credentials_travel_in_the_header_and_are_never_printed(web: str, tmp_path: Path, step: Step) -> None:
-    private = web.replace("http://", "http://me:s%40cret@")
+def test_credentials_travel_in_the_header_and_are_never_printed(web_url: str, tmp_path: Path, step: Step) -> None:
+    private = web_url.replace("http://", "http://me:s%40cret@")
     fetch.download(f"{private}/file", tmp_path / "file", CHECKSUM, step, "file")
     assert _Handler.requests == [("/file", "Basic bWU6c0BjcmV0")]
     with pytest.raises(fetch.FetchError) as failure:

@@ -13,18 +13,18 @@ from dev.patience import NoProgress, sizes, wait_while_moving
 
 
 @pytest.fixture
-def calm(monkeypatch: pytest.MonkeyPatch) -> None:
+def calm_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "overload", lambda: 1.0)
 
 
-@pytest.mark.usefixtures("calm")
+@pytest.mark.usefixtures("calm_machine")
 def test_progress_is_waited_for_longer_than_silence() -> None:
     ticks, end = itertools.count(), time.monotonic() + 1.5
     wait_while_moving(lambda: time.monotonic() > end, "it ends", signs=lambda: next(ticks), quiet_s=0.3, every_s=0.01)
     assert next(ticks) > 10
 
 
-@pytest.mark.usefixtures("calm")
+@pytest.mark.usefixtures("calm_machine")
 def test_silence_is_given_up_with_what_was_waited_for() -> None:
     with pytest.raises(NoProgress, match=r"Waited \d+ s until run 1 ends; nothing has moved"):
         wait_while_moving(lambda: False, "run 1 ends", signs=lambda: 0, quiet_s=0.2, every_s=0.01)

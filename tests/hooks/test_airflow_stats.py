@@ -17,13 +17,13 @@ from airflow.sdk.observability.metrics import stats_utils
 from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.sources.memory.source import MemorySource
-from tests.support.airflow.airflow_connector import Shop, context, make_shop
+from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
 
 TOPIC = "shop.inventory.orders"
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     shop = make_shop(monkeypatch, tmp_path, "stats")
     yield shop
     shop.store.close()
@@ -77,20 +77,20 @@ def statsd(monkeypatch: pytest.MonkeyPatch, nothing_left: None) -> Iterator[Stat
     server.socket.close()
 
 
-def capture(shop: Shop, **more: Any) -> None:
+def capture(shop: ShopConnector, **more: Any) -> None:
     CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop", **more).execute(context())
 
 
-def test_statsd_gets_documented_names_with_connector_and_topic(shop: Shop, statsd: StatsD) -> None:
-    shop.order(1)
-    capture(shop)
+def test_statsd_gets_documented_names_with_connector_and_topic(shop_connector: ShopConnector, statsd: StatsD) -> None:
+    shop_connector.order(1)
+    capture(shop_connector)
     first = statsd.received()
     assert first["airflow.cdc.snapshot.TotalTableCount,connector=shop"] == "1.0|g"
     assert first[f"airflow.cdc.snapshot.RowsScanned,connector=shop,topic={TOPIC}"] == "1|c"
     assert first["airflow.cdc.run.LastRunFailed,connector=shop"] == "0|g"
-    shop.order(2)
-    shop.order(3)
-    capture(shop)
+    shop_connector.order(2)
+    shop_connector.order(3)
+    capture(shop_connector)
     second = statsd.received()
     assert second["airflow.cdc.streaming.TotalNumberOfCreateEventsSeen,connector=shop"] == "2|c"
     assert second["airflow.cdc.run.TotalNumberOfRuns,connector=shop"] == "1|c"
@@ -99,12 +99,14 @@ def test_statsd_gets_documented_names_with_connector_and_topic(shop: Shop, stats
     assert 0 <= float(milliseconds) < 60_000
 
 
-def test_statsd_gets_those_of_a_run_that_fails(shop: Shop, statsd: StatsD, monkeypatch: pytest.MonkeyPatch) -> None:
-    capture(shop)
+def test_statsd_gets_those_of_a_run_that_fails(
+    shop_connector: ShopConnector, statsd: StatsD, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture(shop_connector)
     statsd.received()
     monkeypatch.setattr(MemorySource, "current_position", gone)
     with pytest.raises(AirflowException, match="it is gone"):
-        capture(shop)
+        capture(shop_connector)
     found = statsd.received()
     assert found["airflow.cdc.run.LastRunFailed,connector=shop"] == "1|g"
     assert found["airflow.cdc.run.TotalNumberOfFailedRuns,connector=shop"] == "1|c"
@@ -137,16 +139,18 @@ def collector(monkeypatch: pytest.MonkeyPatch, nothing_left: None) -> Iterator[l
     server.server_close()
 
 
-def test_a_collector_of_opentelemetry_gets_them_with_their_tags(shop: Shop, collector: list[bytes]) -> None:
+def test_a_collector_of_opentelemetry_gets_them_with_their_tags(
+    shop_connector: ShopConnector, collector: list[bytes]
+) -> None:
     """Its client writes names in lower case."""
     import gzip
 
     from opentelemetry import metrics
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-    capture(shop)
-    shop.order(1)
-    capture(shop)
+    capture(shop_connector)
+    shop_connector.order(1)
+    capture(shop_connector)
     provider: Any = metrics.get_meter_provider()
     provider.force_flush()
     found: dict[str, dict[str, str]] = {}

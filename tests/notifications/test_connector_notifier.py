@@ -14,11 +14,11 @@ from airflow.sdk import BaseNotifier
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.notifications.connector_notifier import CdcNotifier
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from tests.support.airflow.airflow_connector import Shop, context, make_shop
+from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     shop = make_shop(monkeypatch, tmp_path, "notifier")
     shop.order(1)
     CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
@@ -39,8 +39,8 @@ class Mail(BaseNotifier):
         self.sent.append(self.text)
 
 
-def test_another_notifier_gets_the_state_and_the_newest_notifications(shop: Shop) -> None:
-    shop.store.set_control("shop", DesiredState.PAUSED, "ann", "upgrade")
+def test_another_notifier_gets_the_state_and_the_newest_notifications(shop_connector: ShopConnector) -> None:
+    shop_connector.store.set_control("shop", DesiredState.PAUSED, "ann", "upgrade")
     mail = Mail("{{ cdc_text }} | {{ cdc_notifications[0].type }}")
     CdcNotifier("{{ name }}", callback=mail)({"name": "shop"})
     (text,) = mail.sent
@@ -51,26 +51,26 @@ def test_another_notifier_gets_the_state_and_the_newest_notifications(shop: Shop
     assert text.endswith("| STARTED")
 
 
-def test_only_what_came_since_the_run_began_is_told(shop: Shop) -> None:
+def test_only_what_came_since_the_run_began_is_told(shop_connector: ShopConnector) -> None:
     mail = Mail("{{ cdc_notifications | length }}")
     run = SimpleNamespace(start_date=datetime.now(UTC) + timedelta(minutes=1))
-    CdcNotifier(shop.definition, callback=mail)({"dag_run": run})
+    CdcNotifier(shop_connector.definition, callback=mail)({"dag_run": run})
     assert mail.sent == ["0"]
 
 
-def test_by_itself_it_writes_into_the_log(shop: Shop, capfd: pytest.CaptureFixture[str]) -> None:
+def test_by_itself_it_writes_into_the_log(shop_connector: ShopConnector, capfd: pytest.CaptureFixture[str]) -> None:
     CdcNotifier("shop")({})
     assert "Connector shop is at entry 2" in "".join(capfd.readouterr())
 
 
-def test_a_connector_that_has_not_run_is_no_error(shop: Shop) -> None:
+def test_a_connector_that_has_not_run_is_no_error(shop_connector: ShopConnector) -> None:
     mail = Mail("{{ cdc_text }}")
     CdcNotifier("other", callback=mail)({})
     assert mail.sent == ["Connector other has not run yet."]
 
 
-def test_names_and_errors_cannot_put_tags_into_a_mail(shop: Shop) -> None:
-    shop.store.record_run_end("shop", "no table <script>alert(1)</script>")
+def test_names_and_errors_cannot_put_tags_into_a_mail(shop_connector: ShopConnector) -> None:
+    shop_connector.store.record_run_end("shop", "no table <script>alert(1)</script>")
     mail = Mail("{{ cdc_html }}")
     CdcNotifier("shop", callback=mail)({})
     (html,) = mail.sent

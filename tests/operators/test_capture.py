@@ -22,18 +22,18 @@ from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.operators import capture as module
 from airflow_provider_cdc.operators.base.operator_links import BatchLink
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from tests.support.airflow.airflow_connector import Shop, connect, context, make_shop
+from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
 from tests.support.patience import until
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     shop = make_shop(monkeypatch, tmp_path, "capture-operator")
     yield shop
     shop.store.close()
 
 
-def capture(shop: Shop, **more: Any) -> CaptureOperator:
+def capture(shop: ShopConnector, **more: Any) -> CaptureOperator:
     return CaptureOperator(**{"task_id": "capture", "definition": shop.definition, "conn_id": "shop", **more})
 
 
@@ -41,10 +41,10 @@ def link(operator: CaptureOperator) -> str:
     return BatchLink().get_link(operator, ti_key=None)  # type: ignore[arg-type]
 
 
-def test_a_run_returns_what_it_made_durable_and_links_to_its_last_batch(shop: Shop) -> None:
-    shop.order(1)
-    shop.order(2)
-    operator = capture(shop)
+def test_a_run_returns_what_it_made_durable_and_links_to_its_last_batch(shop_connector: ShopConnector) -> None:
+    shop_connector.order(1)
+    shop_connector.order(2)
+    operator = capture(shop_connector)
     result = operator.execute(context())
     assert result.pop("seconds") >= 0
     assert set(result.pop("metrics")) == {"snapshot", "streaming", "schema-history"}
@@ -60,12 +60,14 @@ def test_a_run_returns_what_it_made_durable_and_links_to_its_last_batch(shop: Sh
     assert link(operator) == "/plugin/cdc/connectors/shop/batches/1"
 
 
-def test_a_run_returns_its_metrics_by_connector_prefix_and_context(shop: Shop) -> None:
+def test_a_run_returns_its_metrics_by_connector_prefix_and_context(shop_connector: ShopConnector) -> None:
     """Those that are lists and maps too."""
-    shop.order(1)
-    shop.order(2)
-    definition = replace(shop.definition, properties={**shop.definition.properties, "topic.prefix": "eu"})
-    result = capture(shop, definition=definition).execute(context())
+    shop_connector.order(1)
+    shop_connector.order(2)
+    definition = replace(
+        shop_connector.definition, properties={**shop_connector.definition.properties, "topic.prefix": "eu"}
+    )
+    result = capture(shop_connector, definition=definition).execute(context())
     assert (result["connector"], result["topic_prefix"]) == ("shop", "eu")
     metrics = result["metrics"]
     assert metrics["snapshot"]["SnapshotCompleted"] is True
@@ -75,40 +77,44 @@ def test_a_run_returns_its_metrics_by_connector_prefix_and_context(shop: Shop) -
     assert metrics["schema-history"]["ChangesApplied"] == 1
 
 
-def test_metrics_that_grow_with_the_number_of_tables_are_cut_where_airflow_keeps_them(shop: Shop) -> None:
+def test_metrics_that_grow_with_the_number_of_tables_are_cut_where_airflow_keeps_them(
+    shop_connector: ShopConnector,
+) -> None:
     for n in range(60):
-        shop.database.create_table(f"inventory.t{n:02d}", {"id": "int64!"}, key=("id",), rows=[{"id": 1}] * (n > 9))
-    metrics = capture(shop).execute(context())["metrics"]
+        shop_connector.database.create_table(
+            f"inventory.t{n:02d}", {"id": "int64!"}, key=("id",), rows=[{"id": 1}] * (n > 9)
+        )
+    metrics = capture(shop_connector).execute(context())["metrics"]
     assert len(metrics["streaming"]["CapturedTables"]) == 51
     assert metrics["streaming"]["CapturedTables"][-1] == "… and 11 more"
     scanned = metrics["snapshot"]["RowsScanned"]
     assert scanned.pop("… more") == 11
     assert set(scanned) == {f"inventory.t{n:02d}" for n in range(10, 60)}
-    kept = shop.store.find_connector("shop").metrics
+    kept = shop_connector.store.find_connector("shop").metrics
     assert len(kept["streaming"]["CapturedTables"]) == len(kept["snapshot"]["RowsScanned"]) == 61
 
 
-def test_long_texts_are_cut_where_airflow_keeps_them(shop: Shop) -> None:
+def test_long_texts_are_cut_where_airflow_keeps_them(shop_connector: ShopConnector) -> None:
     """Such as the statement of the last schema change; the memory source has none, but names."""
-    shop.database.create_table(f"inventory.{'t' * 120}", {"id": "int64!"}, key=("id",))
-    metrics = capture(shop).execute(context())["metrics"]["schema-history"]
-    kept = shop.store.find_connector("shop").metrics["schema-history"]
+    shop_connector.database.create_table(f"inventory.{'t' * 120}", {"id": "int64!"}, key=("id",))
+    metrics = capture(shop_connector).execute(context())["metrics"]["schema-history"]
+    kept = shop_connector.store.find_connector("shop").metrics["schema-history"]
     assert metrics["LastAppliedChange"] == kept["LastAppliedChange"][:100] + "…" == f"inventory.{'t' * 90}…"
     assert metrics["Status"] == "RUNNING"
 
 
 def test_the_metrics_of_a_run_that_fails_reach_its_log_and_the_state(
-    shop: Shop, caplog: pytest.LogCaptureFixture
+    shop_connector: ShopConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It has no result."""
-    capture(shop).execute(context())
-    shop.order(1)
+    capture(shop_connector).execute(context())
+    shop_connector.order(1)
     for table in ("inventory.a b", "inventory.a_b"):  # both have the topic shop.inventory.a_b
-        shop.database.create_table(table, {"id": "int64!"}, key=("id",))
-    shop.database.drop_table("inventory.a b")
+        shop_connector.database.create_table(table, {"id": "int64!"}, key=("id",))
+    shop_connector.database.drop_table("inventory.a b")
     with pytest.raises(AirflowFailException, match="would both have the topic"), caplog.at_level("INFO"):
-        capture(shop).execute(context())
-    row = shop.store.find_connector("shop")
+        capture(shop_connector).execute(context())
+    row = shop_connector.store.find_connector("shop")
     assert "would both have the topic" in row.last_error
     assert row.metrics["streaming"]["TotalNumberOfCreateEventsSeen"] == 1
     assert row.metrics["streaming"]["CapturedTables"] == ["inventory.orders"]
@@ -117,97 +123,101 @@ def test_the_metrics_of_a_run_that_fails_reach_its_log_and_the_state(
 
 
 def test_a_run_that_read_nothing_leaves_the_metrics_of_the_one_before(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop.order(1)
-    capture(shop).execute(context())
-    before = shop.store.find_connector("shop").metrics
-    with shop.store.acquire_lease("shop", "somebody", wait_s=0), pytest.raises(AirflowException):
-        capture(shop, lease_wait=0).execute(context())
-    assert shop.store.find_connector("shop").metrics == before
+    shop_connector.order(1)
+    capture(shop_connector).execute(context())
+    before = shop_connector.store.find_connector("shop").metrics
+    with shop_connector.store.acquire_lease("shop", "somebody", wait_s=0), pytest.raises(AirflowException):
+        capture(shop_connector, lease_wait=0).execute(context())
+    assert shop_connector.store.find_connector("shop").metrics == before
 
 
-def test_a_run_without_changes_succeeds_and_links_to_the_connector(shop: Shop) -> None:
-    capture(shop).execute(context())
-    operator = capture(shop)
+def test_a_run_without_changes_succeeds_and_links_to_the_connector(shop_connector: ShopConnector) -> None:
+    capture(shop_connector).execute(context())
+    operator = capture(shop_connector)
     result = operator.execute(context())
     assert (result["events"], result["batches"]) == (0, [])
     assert link(operator) == "/plugin/cdc/connectors/shop"
 
 
-def test_the_state_remembers_the_definition_and_the_connections_by_their_ids(shop: Shop) -> None:
-    capture(shop).execute(context())
-    assert shop.store.find_registration("shop") == ConnectorRegistration(
+def test_the_state_remembers_the_definition_and_the_connections_by_their_ids(shop_connector: ShopConnector) -> None:
+    capture(shop_connector).execute(context())
+    assert shop_connector.store.find_registration("shop") == ConnectorRegistration(
         connector="shop",
         source="memory",
-        changelog=shop.definition.changelog,
+        changelog=shop_connector.definition.changelog,
         properties={"memory.database": "capture-operator", "poll.interval.ms": 10, "topic.prefix": "shop"},
         connections={"source": "shop", "state": "cdc_state_default", "dag": "d"},
     )
 
 
 def test_a_definition_is_checked_recorded_and_begun_by_its_first_run_and_repeating_it_changes_nothing(
-    shop: Shop,
+    shop_connector: ShopConnector,
 ) -> None:
-    shop.order(1)
-    wrong = replace(shop.definition, properties={**shop.definition.properties, "table.include.lsit": "a"})
+    shop_connector.order(1)
+    wrong = replace(
+        shop_connector.definition, properties={**shop_connector.definition.properties, "table.include.lsit": "a"}
+    )
     with pytest.raises(AirflowFailException, match=r"table\.include\.lsit: unknown property"):
-        capture(shop, definition=wrong).execute(context())
-    assert shop.store.list_connectors() == []
-    assert [capture(shop).execute(context())["events"] for _ in range(2)] == [1, 0]
-    (known,) = shop.store.list_connectors()
+        capture(shop_connector, definition=wrong).execute(context())
+    assert shop_connector.store.list_connectors() == []
+    assert [capture(shop_connector).execute(context())["events"] for _ in range(2)] == [1, 0]
+    (known,) = shop_connector.store.list_connectors()
     assert (known.connector, known.source_kind, known.last_batch) == ("shop", "memory", 1)
 
 
-def test_ending_the_task_commits_what_is_there_and_succeeds(shop: Shop) -> None:
-    shop.order(1)
-    operator = capture(shop, run_for=600)
+def test_ending_the_task_commits_what_is_there_and_succeeds(shop_connector: ShopConnector) -> None:
+    shop_connector.order(1)
+    operator = capture(shop_connector, run_for=600)
     results: list[dict[str, Any]] = []
     running = threading.Thread(target=lambda: results.append(operator.execute(context())))
     running.start()
-    until(lambda: shop.store.list_batches("shop"), "the snapshot is committed: the run is streaming")
-    shop.order(2)
-    offset = shop.store.load_offset("shop").offset
+    until(lambda: shop_connector.store.list_batches("shop"), "the snapshot is committed: the run is streaming")
+    shop_connector.order(2)
+    offset = shop_connector.store.load_offset("shop").offset
     operator.on_kill()
     running.join(300)
     assert not running.is_alive()
-    assert shop.store.find_connector("shop").owner is None
-    capture(shop).execute(context())
-    manifests = list(ChangeLog(shop.definition.changelog).read_manifests("shop"))
+    assert shop_connector.store.find_connector("shop").owner is None
+    capture(shop_connector).execute(context())
+    manifests = list(ChangeLog(shop_connector.definition.changelog).read_manifests("shop"))
     assert sum(m.event_count for m in manifests) == 2
     assert results[0]["seq"] >= (offset.seq if offset else 0)
 
 
-def test_a_task_that_is_ended_before_it_could_begin_reads_no_log(shop: Shop) -> None:
-    operator = capture(shop, run_for=600)
+def test_a_task_that_is_ended_before_it_could_begin_reads_no_log(shop_connector: ShopConnector) -> None:
+    operator = capture(shop_connector, run_for=600)
     operator.on_kill()
     began = time.monotonic()
     operator.execute(context())
     assert time.monotonic() - began < 300, "it was not to run for its 600 seconds"
 
 
-def test_the_lease_names_the_task_that_holds_it(shop: Shop) -> None:
-    operator = capture(shop, run_for=600)
+def test_the_lease_names_the_task_that_holds_it(shop_connector: ShopConnector) -> None:
+    operator = capture(shop_connector, run_for=600)
     running = threading.Thread(target=lambda: operator.execute(context()))
     running.start()
-    owner = until(lambda: (row := shop.store.find_connector("shop")) and row.owner, "the run has its lease")
+    owner = until(lambda: (row := shop_connector.store.find_connector("shop")) and row.owner, "the run has its lease")
     assert owner.startswith("d.t r try 1 on ")
     with pytest.raises(AirflowException, match=r"is being captured by d\.t r try 1") as caught:
-        capture(shop, lease_wait=0.0).execute(context())
+        capture(shop_connector, lease_wait=0.0).execute(context())
     assert not isinstance(caught.value, AirflowFailException)  # Airflow tries this one again
     operator.on_kill()
     running.join(30)
 
 
-def test_what_a_person_must_mend_is_not_tried_again(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    capture(shop).execute(context())
-    shop.order(1)
-    shop.database.purge_log()
+def test_what_a_person_must_mend_is_not_tried_again(
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture(shop_connector).execute(context())
+    shop_connector.order(1)
+    shop_connector.database.purge_log()
     with pytest.raises(AirflowFailException, match=r"snapshot\.mode=when_needed"):
-        capture(shop).execute(context())
+        capture(shop_connector).execute(context())
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password="")
     with pytest.raises(AirflowFailException, match="airflow cdc setup"):
-        capture(shop).execute(context())
+        capture(shop_connector).execute(context())
 
 
 def test_a_definition_with_a_secret_is_refused_when_the_dag_is_parsed() -> None:
@@ -217,11 +227,11 @@ def test_a_definition_with_a_secret_is_refused_when_the_dag_is_parsed() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_paths_and_properties_are_templates(shop: Shop) -> None:
+def test_paths_and_properties_are_templates(shop_connector: ShopConnector) -> None:
     definition = ConnectorDefinition(
         "shop", "memory", "/lake/{{ ds }}", {"topic.prefix": "p{{ run_id }}"}, {"endpoint": "{{ ds }}"}
     )
-    operator = capture(shop, definition=definition, conn_id="{{ run_id }}")
+    operator = capture(shop_connector, definition=definition, conn_id="{{ run_id }}")
     operator.render_template_fields({"ds": "2024-01-01", "run_id": "7"})  # type: ignore[typeddict-item]
     access = operator.connector_access
     assert access.definition.changelog == "/lake/2024-01-01"
@@ -237,40 +247,40 @@ def began(seconds_ago: float) -> Any:
     return SimpleNamespace(start_date=datetime.now(UTC) - timedelta(seconds=seconds_ago))
 
 
-def test_its_time_counts_from_the_beginning_of_the_dag_run(shop: Shop) -> None:
-    shop.order(1)
+def test_its_time_counts_from_the_beginning_of_the_dag_run(shop_connector: ShopConnector) -> None:
+    shop_connector.order(1)
     at = time.monotonic()
-    result = capture(shop, run_for=103, hand_over=True).execute(context(dag_run=began(100)))
+    result = capture(shop_connector, run_for=103, hand_over=True).execute(context(dag_run=began(100)))
     assert result["events"] == 1
     assert 2 < time.monotonic() - at < 30
 
 
-def test_a_retry_after_the_end_of_its_time_still_captures_what_there_is(shop: Shop) -> None:
-    shop.order(1)
-    assert capture(shop, run_for=60, hand_over=True).execute(context(dag_run=began(100)))["events"] == 1
+def test_a_retry_after_the_end_of_its_time_still_captures_what_there_is(shop_connector: ShopConnector) -> None:
+    shop_connector.order(1)
+    assert capture(shop_connector, run_for=60, hand_over=True).execute(context(dag_run=began(100)))["events"] == 1
 
 
 @pytest.mark.long
 def test_a_connector_that_is_restarted_or_paused_goes_on_in_the_same_run(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_PAUSED_S", 1)
-    operator = capture(shop, run_for=3600, hand_over=True)
+    operator = capture(shop_connector, run_for=3600, hand_over=True)
 
     def reached(events: int) -> bool:
-        offset = shop.store.load_offset("shop").offset
+        offset = shop_connector.store.load_offset("shop").offset
         return offset is not None and offset.seq >= 1 + events
 
     def people() -> None:
-        shop.order(1)
+        shop_connector.order(1)
         until(lambda: reached(1), "the first order is captured")
-        shop.store.request_restart("shop", "ann")
-        shop.order(2)
+        shop_connector.store.request_restart("shop", "ann")
+        shop_connector.order(2)
         until(lambda: reached(2), "the second order is captured")
-        shop.store.set_control("shop", DesiredState.PAUSED, "ann")
+        shop_connector.store.set_control("shop", DesiredState.PAUSED, "ann")
         until(lambda: operator._capture is None, "the run has ended")
-        shop.order(3)
-        shop.store.set_control("shop", DesiredState.RUNNING, "ann")
+        shop_connector.order(3)
+        shop_connector.store.set_control("shop", DesiredState.RUNNING, "ann")
         until(lambda: reached(3), "the third order is captured")
         operator.on_kill()
 
@@ -279,16 +289,16 @@ def test_a_connector_that_is_restarted_or_paused_goes_on_in_the_same_run(
     with pytest.raises(AirflowException, match="the next try continues"):
         operator.execute(context())
     thread.join()
-    assert sum(m.event_count for m in ChangeLog(shop.definition.changelog).read_manifests("shop")) == 3
+    assert sum(m.event_count for m in ChangeLog(shop_connector.definition.changelog).read_manifests("shop")) == 3
 
 
-def test_one_that_hands_over_and_is_ended_before_its_time_is_tried_again(shop: Shop) -> None:
+def test_one_that_hands_over_and_is_ended_before_its_time_is_tried_again(shop_connector: ShopConnector) -> None:
     """A success would leave the source to nobody until the next run begins."""
-    shop.order(1)
-    operator = capture(shop, run_for=3600, hand_over=True)
+    shop_connector.order(1)
+    operator = capture(shop_connector, run_for=3600, hand_over=True)
 
     def end() -> None:
-        until(lambda: shop.store.list_batches("shop"), "the snapshot is committed")
+        until(lambda: shop_connector.store.list_batches("shop"), "the snapshot is committed")
         operator.on_kill()
 
     thread = threading.Thread(target=end)
@@ -298,21 +308,21 @@ def test_one_that_hands_over_and_is_ended_before_its_time_is_tried_again(shop: S
     thread.join()
     assert not isinstance(caught.value, AirflowFailException)
     assert operator.batch == 1
-    assert shop.store.find_connector("shop").owner is None
+    assert shop_connector.store.find_connector("shop").owner is None
 
 
-def test_the_next_run_waits_for_the_lease_and_goes_on(shop: Shop) -> None:
-    first = capture(shop, run_for=4, hand_over=True)
+def test_the_next_run_waits_for_the_lease_and_goes_on(shop_connector: ShopConnector) -> None:
+    first = capture(shop_connector, run_for=4, hand_over=True)
     results: list[dict[str, Any]] = []
     thread = threading.Thread(target=lambda: results.append(first.execute(context())))
     thread.start()
-    until(lambda: shop.store.load_offset("shop").offset is not None, "the first one captures")
-    second = capture(shop, run_for=3, hand_over=True, lease_wait=60).execute(context())
+    until(lambda: shop_connector.store.load_offset("shop").offset is not None, "the first one captures")
+    second = capture(shop_connector, run_for=3, hand_over=True, lease_wait=60).execute(context())
     thread.join()
     assert len(results) == 1
     assert second["seconds"] > 0
 
 
-def test_a_run_that_ends_by_itself_has_nothing_to_hand_over(shop: Shop) -> None:
+def test_a_run_that_ends_by_itself_has_nothing_to_hand_over(shop_connector: ShopConnector) -> None:
     with pytest.raises(ConfigError, match="hand_over needs run_for"):
-        capture(shop, hand_over=True)
+        capture(shop_connector, hand_over=True)

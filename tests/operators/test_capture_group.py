@@ -69,7 +69,7 @@ class Group:
 
 
 @pytest.fixture
-def group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Group]:
+def connector_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Group]:
     url = f"sqlite:///{tmp_path}/state.db"
     store = StateStore(url, lease_ttl_s=5, patience_s=1)
     store.create_tables()
@@ -95,15 +95,15 @@ def run(connectors: list[GroupedConnector], **more: Any) -> Any:
 # -- all goes well -----------------------------------------------------------------------------------------------------
 
 
-def test_each_connector_has_its_own_result_state_and_change_log(group: Group) -> None:
-    found = run(group.of())
+def test_each_connector_has_its_own_result_state_and_change_log(connector_group: Group) -> None:
+    found = run(connector_group.of())
     assert found["quiet"] == 0
     assert {name: one["events"] for name, one in found["connectors"].items()} == dict.fromkeys(NAMES, 1)
     assert found["connectors"]["c3"]["topics"] == {"c3.inventory.orders": 1}
     assert found["connectors"]["c3"]["topic_prefix"] == "c3"
-    assert group.events() == dict.fromkeys(NAMES, 1)
+    assert connector_group.events() == dict.fromkeys(NAMES, 1)
     for name in NAMES:
-        row = group.store.find_connector(name)
+        row = connector_group.store.find_connector(name)
         assert row is not None
         assert (row.last_batch, row.owner, row.last_error) == (1, None, None)
         assert row.registration is not None
@@ -111,22 +111,27 @@ def test_each_connector_has_its_own_result_state_and_change_log(group: Group) ->
 
 
 @pytest.mark.parametrize("look_first", [True, False])
-def test_those_that_have_nothing_to_capture_are_counted_and_stay_as_they_are(group: Group, *, look_first: bool) -> None:
-    run(group.of())
-    group.change("c1", "c4", key=2)
-    found = run(group.of(), look_first=look_first)
+def test_those_that_have_nothing_to_capture_are_counted_and_stay_as_they_are(
+    connector_group: Group, *, look_first: bool
+) -> None:
+    run(connector_group.of())
+    connector_group.change("c1", "c4", key=2)
+    found = run(connector_group.of(), look_first=look_first)
     assert {name for name, one in found["connectors"].items() if one["events"]} == {"c1", "c4"}
     assert set(found["connectors"]) == ({"c1", "c4"} if look_first else set(NAMES))
-    assert group.events() == {name: 2 if name in ("c1", "c4") else 1 for name in NAMES}
+    assert connector_group.events() == {name: 2 if name in ("c1", "c4") else 1 for name in NAMES}
 
 
 def test_a_look_asks_each_source_once_however_many_connectors_it_has(
-    group: Group, monkeypatch: pytest.MonkeyPatch
+    connector_group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = [
         GroupedConnector(
             definition=ConnectorDefinition(
-                name, "memory", f"{group.folder}/changelog", {"table.include.list": rf"inventory\.(orders|{name})"}
+                name,
+                "memory",
+                f"{connector_group.folder}/changelog",
+                {"table.include.list": rf"inventory\.(orders|{name})"},
             ),
             conn_id="c0",
         )
@@ -143,15 +148,15 @@ def test_a_look_asks_each_source_once_however_many_connectors_it_has(
     monkeypatch.setattr(MemorySource, "current_position", counted)
     assert [looked.reason for looked in look_at(capture(one).connector_accesses)] == [None] * 6
     assert asked == [1]
-    group.change("c0", key=2)
+    connector_group.change("c0", key=2)
     assert {looked.reason for looked in look_at(capture(one).connector_accesses)} == {"the log has advanced to entry 3"}
 
 
-def test_paused_ones_are_left_out_and_are_no_failure(group: Group) -> None:
-    group.store.set_control("c2", DesiredState.PAUSED, "ann", "upgrade")
+def test_paused_ones_are_left_out_and_are_no_failure(connector_group: Group) -> None:
+    connector_group.store.set_control("c2", DesiredState.PAUSED, "ann", "upgrade")
     for look_first in (True, False):
-        assert set(run(group.of(), look_first=look_first)["connectors"]) == set(NAMES) - {"c2"}
-    assert group.events()["c2"] == 0
+        assert set(run(connector_group.of(), look_first=look_first)["connectors"]) == set(NAMES) - {"c2"}
+    assert connector_group.events()["c2"] == 0
 
 
 # -- what fails --------------------------------------------------------------------------------------------------------
@@ -198,41 +203,43 @@ def broken_code(group: Group, monkeypatch: pytest.MonkeyPatch) -> list[GroupedCo
 )
 @pytest.mark.parametrize("look_first", [True, False])
 def test_one_that_fails_keeps_no_other_from_being_captured_and_the_task_names_it(
-    group: Group, monkeypatch: pytest.MonkeyPatch, broken: Any, *, terminal: bool, told: str, look_first: bool
+    connector_group: Group, monkeypatch: pytest.MonkeyPatch, broken: Any, *, terminal: bool, told: str, look_first: bool
 ) -> None:
-    run(group.of())
-    group.change(*NAMES, key=2)
-    connectors = broken(group, monkeypatch)
+    run(connector_group.of())
+    connector_group.change(*NAMES, key=2)
+    connectors = broken(connector_group, monkeypatch)
     with pytest.raises(AirflowException, match=f"1 of 6 connectors failed(.|\n)*c2: (.|\n)*{told}") as e:
         run(connectors, look_first=look_first)
     assert isinstance(e.value, AirflowFailException) == terminal
-    assert group.events() == {name: 1 if name == "c2" else 2 for name in NAMES}
+    assert connector_group.events() == {name: 1 if name == "c2" else 2 for name in NAMES}
     if broken is broken_purged:
-        row = group.store.find_connector("c2")
+        row = connector_group.store.find_connector("c2")
         assert row is not None
         assert "when_needed" in str(row.last_error)
 
 
-def test_if_one_of_them_may_succeed_later_the_task_is_tried_again(group: Group) -> None:
-    run(group.of())
-    group.change(*NAMES, key=2)
-    group.databases["c2"].purge_log()
-    with group.store.acquire_lease("c4", "somebody else", wait_s=0), pytest.raises(AirflowException) as e:
-        run(group.of(), lease_wait=0.0)
+def test_if_one_of_them_may_succeed_later_the_task_is_tried_again(connector_group: Group) -> None:
+    run(connector_group.of())
+    connector_group.change(*NAMES, key=2)
+    connector_group.databases["c2"].purge_log()
+    with connector_group.store.acquire_lease("c4", "somebody else", wait_s=0), pytest.raises(AirflowException) as e:
+        run(connector_group.of(), lease_wait=0.0)
     assert not isinstance(e.value, AirflowFailException)
     assert "2 of 6" in str(e.value)
     assert "somebody else" in str(e.value)
-    assert group.events() == {name: 1 if name in ("c2", "c4") else 2 for name in NAMES}
+    assert connector_group.events() == {name: 1 if name in ("c2", "c4") else 2 for name in NAMES}
 
 
-def test_state_tables_that_cannot_be_asked_fail_the_task(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_tables_that_cannot_be_asked_fail_the_task(
+    connector_group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password="")
     with pytest.raises(AirflowFailException, match="airflow cdc setup"):
-        run(group.of())
+        run(connector_group.of())
 
 
 def test_a_task_that_is_ended_commits_what_it_has_begins_no_further_one_and_is_tried_again(
-    group: Group, monkeypatch: pytest.MonkeyPatch
+    connector_group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading, go_on = threading.Event(), threading.Event()
     ask = MemorySource.discover_tables
@@ -244,7 +251,7 @@ def test_a_task_that_is_ended_commits_what_it_has_begins_no_further_one_and_is_t
         return ask(self, needed)
 
     monkeypatch.setattr(MemorySource, "discover_tables", discover)
-    operator, ended = capture(group.of()), list[Exception]()
+    operator, ended = capture(connector_group.of()), list[Exception]()
 
     def execute() -> None:
         try:
@@ -260,17 +267,17 @@ def test_a_task_that_is_ended_commits_what_it_has_begins_no_further_one_and_is_t
     running.join(300)
     assert "the next try continues" in str(ended[0])
     assert not isinstance(ended[0], AirflowFailException)
-    assert [name for name, events in group.events().items() if events] in (["c0", "c1"], ["c0", "c1", "c2"])
-    found = run(group.of())
+    assert [name for name, events in connector_group.events().items() if events] in (["c0", "c1"], ["c0", "c1", "c2"])
+    found = run(connector_group.of())
     assert {"c3", "c4", "c5"} <= set(found["connectors"])
-    assert group.events() == dict.fromkeys(NAMES, 1)
+    assert connector_group.events() == dict.fromkeys(NAMES, 1)
 
 
 # -- what is known when the DAG is parsed ---------------------------------------------------------------------------------
 
 
-def test_a_group_needs_connectors_each_once_and_without_secrets(group: Group) -> None:
-    for wrong in ([], group.of("c0", "c0")):
+def test_a_group_needs_connectors_each_once_and_without_secrets(connector_group: Group) -> None:
+    for wrong in ([], connector_group.of("c0", "c0")):
         with pytest.raises(ConfigError, match="each connector only once"):
             capture(wrong)
     secret = GroupedConnector(
@@ -278,11 +285,11 @@ def test_a_group_needs_connectors_each_once_and_without_secrets(group: Group) ->
     )
     for made in (CaptureGroupOperator, AnyChangesSensor):
         with pytest.raises(ConfigError, match=r"database\.password") as e:
-            made(task_id="t", connectors=[*group.of(), secret])
+            made(task_id="t", connectors=[*connector_group.of(), secret])
         assert "sesame" not in str(e.value)
 
 
-def test_paths_properties_and_connections_are_templates(group: Group) -> None:
+def test_paths_properties_and_connections_are_templates(connector_group: Group) -> None:
     definition = ConnectorDefinition("a", "memory", "/lake/{{ ds }}", {"topic.prefix": "p{{ ds }}"}, {"x": "{{ ds }}"})
     operator = capture([GroupedConnector(definition=definition, conn_id="{{ ds }}", storage_conn_id="s{{ ds }}")])
     operator.render_template_fields({"ds": "7"})  # type: ignore[typeddict-item]
@@ -305,34 +312,36 @@ def deferred(group: Group) -> Any:
     return revived(e.value.trigger)
 
 
-def test_the_sensor_waits_in_the_triggerer_until_any_of_them_has_changes(group: Group) -> None:
-    run(group.of())
+def test_the_sensor_waits_in_the_triggerer_until_any_of_them_has_changes(connector_group: Group) -> None:
+    run(connector_group.of())
 
     async def story() -> None:
-        waiting = asyncio.create_task(first(deferred(group), within=LONGEST_S))
+        waiting = asyncio.create_task(first(deferred(connector_group), within=LONGEST_S))
         await asyncio.sleep(1)
         assert not waiting.done()
-        group.change("c3", key=2)
+        connector_group.change("c3", key=2)
         event = await waiting
         assert event == {"connector": "c3", "reason": "the log has advanced to entry 3"}
-        sensor(group).execute_complete(context(), event)
+        sensor(connector_group).execute_complete(context(), event)
 
     asyncio.run(story())
 
 
 def test_one_that_is_down_does_not_end_the_waiting_for_the_others(
-    group: Group, monkeypatch: pytest.MonkeyPatch
+    connector_group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(group.of())
+    run(connector_group.of())
     with pytest.raises(TaskDeferred) as e:
-        sensor(group, connectors=[*group.of(), far(group, monkeypatch)]).execute(context())
+        sensor(connector_group, connectors=[*connector_group.of(), far(connector_group, monkeypatch)]).execute(
+            context()
+        )
     trigger = revived(e.value.trigger)
 
     async def story() -> None:
         waiting = asyncio.create_task(first(trigger, within=LONGEST_S))
         await asyncio.sleep(1)
         assert not waiting.done()
-        group.change("c0", key=2)
+        connector_group.change("c0", key=2)
         assert (await waiting)["connector"] == "c0"
 
     asyncio.run(story())
@@ -369,86 +378,88 @@ BROKEN = [
 
 @pytest.mark.parametrize(("broken", "told"), BROKEN)
 def test_one_that_is_broken_does_not_end_the_waiting_for_the_others_and_is_told_after_a_pause(
-    group: Group, monkeypatch: pytest.MonkeyPatch, broken: Any, told: str
+    connector_group: Group, monkeypatch: pytest.MonkeyPatch, broken: Any, told: str
 ) -> None:
-    run(group.of())
-    broken(group, monkeypatch)
+    run(connector_group.of())
+    broken(connector_group, monkeypatch)
 
     async def story() -> None:
-        waiting = asyncio.create_task(first(deferred(group), within=LONGEST_S))
+        waiting = asyncio.create_task(first(deferred(connector_group), within=LONGEST_S))
         await asyncio.sleep(1)
         assert not waiting.done()
-        group.change("c1", key=2)
+        connector_group.change("c1", key=2)
         assert (await waiting)["connector"] == "c1"
         monkeypatch.setattr(any_changes, "PAUSE_S", 0.1)
-        await asyncio.to_thread(run, group.of("c1"))
-        event = await first(deferred(group), within=LONGEST_S)
+        await asyncio.to_thread(run, connector_group.of("c1"))
+        event = await first(deferred(connector_group), within=LONGEST_S)
         assert event["connector"] == "c2"
         assert told in event["reason"]
 
     asyncio.run(story())
     with pytest.raises(AirflowException, match=rf"1 of 6 connectors failed[\s\S]*c2: [\s\S]*{told}"):
-        run(group.of())
+        run(connector_group.of())
 
 
 @pytest.mark.parametrize("broken", [unexpected, no_connection])
 def test_a_look_in_a_worker_tells_one_that_is_broken_apart(
-    group: Group, monkeypatch: pytest.MonkeyPatch, broken: Any
+    connector_group: Group, monkeypatch: pytest.MonkeyPatch, broken: Any
 ) -> None:
-    run(group.of())
-    broken(group, monkeypatch)
-    group.change("c4", key=2)
+    run(connector_group.of())
+    broken(connector_group, monkeypatch)
+    connector_group.change("c4", key=2)
     polled = Counted(monkeypatch, StateStore, "load_records")
-    looked = {one.access.definition.name: one for one in look_at(capture(group.of()).connector_accesses)}
+    looked = {one.access.definition.name: one for one in look_at(capture(connector_group.of()).connector_accesses)}
     assert polled.calls == 1
     assert looked.pop("c2").error is not None
     assert {name for name, one in looked.items() if one.reason} == {"c4"}
 
 
-def test_one_that_was_mended_in_the_pause_is_waited_for_again(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(group.of())
+def test_one_that_was_mended_in_the_pause_is_waited_for_again(
+    connector_group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(connector_group.of())
     monkeypatch.setattr(any_changes, "PAUSE_S", 0.5)
     monkeypatch.delenv("AIRFLOW_CONN_C2")
     looked = Counted(monkeypatch, ConnectorAccess, "resolve_properties")
 
     async def story() -> None:
-        waiting = asyncio.create_task(first(deferred(group), within=LONGEST_S))
+        waiting = asyncio.create_task(first(deferred(connector_group), within=LONGEST_S))
         await asyncio.to_thread(until, lambda: looked.calls >= len(NAMES), "all were looked up")
         connect(monkeypatch, "c2", conn_type="cdc_memory", host="group-c2")
-        group.change("c2", key=2)
+        connector_group.change("c2", key=2)
         assert await waiting == {"connector": "c2", "reason": "the log has advanced to entry 3"}
 
     asyncio.run(story())
 
 
 def test_one_that_has_failed_begins_no_further_run_until_the_pause_is_over(
-    group: Group, monkeypatch: pytest.MonkeyPatch
+    connector_group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A schedule without a pause would make one failed run after the other."""
-    run(group.of())
-    group.change("c2", key=2)
-    group.databases["c2"].purge_log()
+    run(connector_group.of())
+    connector_group.change("c2", key=2)
+    connector_group.databases["c2"].purge_log()
     with pytest.raises(AirflowFailException):
-        run(group.of())
+        run(connector_group.of())
 
     async def story() -> None:
-        waiting = asyncio.create_task(first(deferred(group), within=LONGEST_S))
+        waiting = asyncio.create_task(first(deferred(connector_group), within=LONGEST_S))
         await asyncio.sleep(1)
         assert not waiting.done()
-        group.change("c1", key=2)
+        connector_group.change("c1", key=2)
         assert (await waiting)["connector"] == "c1"
-        await asyncio.to_thread(run, group.of("c1"))
+        await asyncio.to_thread(run, connector_group.of("c1"))
         monkeypatch.setattr(any_changes, "PAUSE_S", 0.1)
-        assert (await first(deferred(group), within=LONGEST_S))["connector"] == "c2"
+        assert (await first(deferred(connector_group), within=LONGEST_S))["connector"] == "c2"
 
     asyncio.run(story())
 
 
 def test_one_that_fails_before_its_capture_can_begin_has_failed_for_the_sensor_too(
-    group: Group, monkeypatch: pytest.MonkeyPatch
+    connector_group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(group.of())
-    group.change("c2", key=2)
+    run(connector_group.of())
+    connector_group.change("c2", key=2)
 
     def closed(*_: Any) -> Any:
         raise ConfigError("no such folder")
@@ -456,13 +467,13 @@ def test_one_that_fails_before_its_capture_can_begin_has_failed_for_the_sensor_t
     with monkeypatch.context() as only_now:
         only_now.setattr("airflow_provider_cdc.channels.open_notifications", closed)
         with pytest.raises(AirflowFailException, match="no such folder"):
-            run(group.of())
-    row = group.store.find_connector("c2")
+            run(connector_group.of())
+    row = connector_group.store.find_connector("c2")
     assert row is not None
     assert row.failed_at is not None
     assert "no such folder" in str(row.last_error)
-    run(group.of())
-    row = group.store.find_connector("c2")
+    run(connector_group.of())
+    row = connector_group.store.find_connector("c2")
     assert row is not None
     assert row.failed_at is None
 
@@ -479,9 +490,9 @@ def far(group: Group, monkeypatch: pytest.MonkeyPatch) -> GroupedConnector:
 
 
 def test_behind_a_sensor_a_source_that_is_down_is_left_out_and_without_one_it_is_a_failure(
-    group: Group, monkeypatch: pytest.MonkeyPatch
+    connector_group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connectors = [far(group, monkeypatch), *group.of()]
+    connectors = [far(connector_group, monkeypatch), *connector_group.of()]
     found = run(connectors, skip_unreachable=True)
     assert (found["unreachable"], found["quiet"], sorted(found["connectors"])) == (["far"], 0, NAMES)
     # nothing else is captured: a sensor that reaches what this worker does not would begin one run after the other
@@ -514,13 +525,13 @@ def test_a_trigger_for_100_connectors_fits_into_a_column_of_mysql() -> None:
     assert len(encrypted) < 65_535 < len(plain), (len(encrypted), len(plain))
 
 
-def test_in_a_worker_it_looks_at_all_of_them(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(group.of())
-    poke = sensor(group, deferrable=False).poke
+def test_in_a_worker_it_looks_at_all_of_them(connector_group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(connector_group.of())
+    poke = sensor(connector_group, deferrable=False).poke
     assert not poke(context())
-    group.change("c1", key=2)
+    connector_group.change("c1", key=2)
     assert poke(context())
-    run(group.of())
+    run(connector_group.of())
     assert not poke(context())
     monkeypatch.delenv("AIRFLOW_CONN_C2")
     assert poke(context())

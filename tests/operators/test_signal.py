@@ -19,11 +19,11 @@ from airflow_provider_cdc.hooks.page_links import ConnectorLink
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.signal import AdHocSnapshotOperator, SendSignalOperator
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
-from tests.support.airflow.airflow_connector import Shop, context, make_shop
+from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     shop = make_shop(monkeypatch, tmp_path, "signal-operator")
     shop.order(1)
     capture(shop)
@@ -31,11 +31,11 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
     shop.store.close()
 
 
-def capture(shop: Shop) -> None:
+def capture(shop: ShopConnector) -> None:
     CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
 
 
-def signals(shop: Shop) -> list[dict[str, Any]]:
+def signals(shop: ShopConnector) -> list[dict[str, Any]]:
     return shop.store.signals_of("shop", 50)
 
 
@@ -48,27 +48,27 @@ def instance(*, max_tries: int = 0, retries: int = 0) -> Any:
     return context(ti=ti, dag_run=SimpleNamespace(triggering_user_name="ann"))
 
 
-def test_a_signal_is_recorded_and_returned_by_its_number(shop: Shop) -> None:
+def test_a_signal_is_recorded_and_returned_by_its_number(shop_connector: ShopConnector) -> None:
     result = SendSignalOperator(task_id="t", connector="shop", type="log", data={"message": "here"}).execute(instance())
-    (row,) = signals(shop)
+    (row,) = signals(shop_connector)
     assert result == {"number": row.number, "id": "d.t r", "type": "log"}
     assert (row.type, json.loads(row.data), row.channel) == ("log", {"message": "here"}, "airflow")
     assert row.sent_by == "ann, by d r"
     assert row.state == "received"
 
 
-def test_a_task_that_is_tried_again_does_not_send_twice(shop: Shop) -> None:
+def test_a_task_that_is_tried_again_does_not_send_twice(shop_connector: ShopConnector) -> None:
     operator = SendSignalOperator(task_id="t", connector="shop", type="pause-snapshot")
     first = operator.execute(instance(max_tries=2, retries=2))
     assert operator.execute(instance(max_tries=2, retries=2)) == first
-    assert len(signals(shop)) == 1
+    assert len(signals(shop_connector)) == 1
 
 
-def test_a_task_that_was_cleared_sends_again(shop: Shop) -> None:
+def test_a_task_that_was_cleared_sends_again(shop_connector: ShopConnector) -> None:
     operator = SendSignalOperator(task_id="t", connector="shop", type="pause-snapshot")
     operator.execute(instance(max_tries=2, retries=2))
     operator.execute(instance(max_tries=3, retries=2))  # Airflow raises max_tries when a task is cleared
-    assert len(signals(shop)) == 2
+    assert len(signals(shop_connector)) == 2
 
 
 @pytest.mark.parametrize(
@@ -80,29 +80,31 @@ def test_a_task_that_was_cleared_sends_again(shop: Shop) -> None:
         ("log", None, "it has no data"),
     ],
 )
-def test_data_that_cannot_be_meant_is_refused_before_it_is_sent(shop: Shop, type_: str, data: Any, wrong: str) -> None:
+def test_data_that_cannot_be_meant_is_refused_before_it_is_sent(
+    shop_connector: ShopConnector, type_: str, data: Any, wrong: str
+) -> None:
     with pytest.raises(AirflowFailException, match=wrong):
         SendSignalOperator(task_id="t", connector="shop", type=type_, data=data).execute(instance())
-    assert signals(shop) == []
+    assert signals(shop_connector) == []
 
 
-def test_a_connector_that_nobody_knows_is_refused_by_name(shop: Shop) -> None:
+def test_a_connector_that_nobody_knows_is_refused_by_name(shop_connector: ShopConnector) -> None:
     with pytest.raises(AirflowException, match=r"No connector 'shpo'[\s\S]*shop"):
         SendSignalOperator(task_id="t", connector="shpo", type="pause-snapshot").execute(instance())
 
 
-def test_it_waits_in_the_triggerer_for_what_becomes_of_the_signal(shop: Shop) -> None:
+def test_it_waits_in_the_triggerer_for_what_becomes_of_the_signal(shop_connector: ShopConnector) -> None:
     operator = SendSignalOperator(
         task_id="t", connector="shop", type="pause-snapshot", wait=True, wait_timeout=timedelta(hours=1)
     )
     with pytest.raises(TaskDeferred) as deferred:
         operator.execute(instance())
     assert isinstance(deferred.value.trigger, SignalCompletedTrigger)
-    assert deferred.value.trigger.number == signals(shop)[0].number
+    assert deferred.value.trigger.number == signals(shop_connector)[0].number
     assert deferred.value.timeout == timedelta(hours=1)
 
 
-def test_it_waits_in_a_worker_where_there_is_no_triggerer(shop: Shop) -> None:
+def test_it_waits_in_a_worker_where_there_is_no_triggerer(shop_connector: ShopConnector) -> None:
     operator = SendSignalOperator(
         task_id="t",
         connector="shop",
@@ -115,9 +117,9 @@ def test_it_waits_in_a_worker_where_there_is_no_triggerer(shop: Shop) -> None:
     )
 
     def capture_once_sent() -> None:
-        while not signals(shop):
+        while not signals(shop_connector):
             time.sleep(0.05)
-        capture(shop)
+        capture(shop_connector)
 
     running = threading.Thread(target=capture_once_sent)
     running.start()
@@ -125,20 +127,22 @@ def test_it_waits_in_a_worker_where_there_is_no_triggerer(shop: Shop) -> None:
     running.join()
 
 
-def test_waiting_in_a_worker_ends_at_its_timeout_and_the_signal_stays(shop: Shop) -> None:
+def test_waiting_in_a_worker_ends_at_its_timeout_and_the_signal_stays(shop_connector: ShopConnector) -> None:
     operator = SendSignalOperator(
         task_id="t", connector="shop", type="pause-snapshot", wait=True, deferrable=False, poll_interval=0.05,
         wait_timeout=timedelta(seconds=0.2),
     )  # fmt: skip
     with pytest.raises(AirflowException, match="waits for a run"):
         operator.execute(instance())
-    assert signals(shop)[0].state == "received"
+    assert signals(shop_connector)[0].state == "received"
 
 
 @pytest.mark.parametrize(
     ("state", "told"), [(SignalState.REFUSED, "was refused: no such thing"), (SignalState.FAILED, "failed: no")]
 )
-def test_a_signal_that_is_not_carried_out_fails_the_task(shop: Shop, state: SignalState, told: str) -> None:
+def test_a_signal_that_is_not_carried_out_fails_the_task(
+    shop_connector: ShopConnector, state: SignalState, told: str
+) -> None:
     operator = SendSignalOperator(task_id="t", connector="shop", type="pause-snapshot", wait=True)
     event = {"number": 7, "type": "pause-snapshot", "state": state.value, "message": "no such thing", "progress": None}
     with pytest.raises(AirflowFailException, match=told):
@@ -146,18 +150,20 @@ def test_a_signal_that_is_not_carried_out_fails_the_task(shop: Shop, state: Sign
 
 
 @pytest.mark.parametrize("blocking", [False, True])
-def test_an_ad_hoc_snapshot_reads_the_rows_that_are_asked_for_again(shop: Shop, blocking: bool) -> None:
-    shop.database.create_table("inventory.lines", {"id": "int64!", "note": "string"}, key=("id",))
-    with shop.database.transaction() as t:
+def test_an_ad_hoc_snapshot_reads_the_rows_that_are_asked_for_again(
+    shop_connector: ShopConnector, blocking: bool
+) -> None:
+    shop_connector.database.create_table("inventory.lines", {"id": "int64!", "note": "string"}, key=("id",))
+    with shop_connector.database.transaction() as t:
         for key in range(5):
             t.insert("inventory.lines", {"id": key, "note": ""})
-    capture(shop)
+    capture(shop_connector)
     operator = AdHocSnapshotOperator(task_id="t", connector="shop", tables=["inventory.lines"], blocking=blocking)
     number = operator.execute(instance())["number"]
-    capture(shop)
-    (row,) = shop.store.signals_of("shop", number=number)
+    capture(shop_connector)
+    (row,) = shop_connector.store.signals_of("shop", number=number)
     assert row.state == "done", row
-    assert shop.store.list_batches("shop")[0].topics["shop.inventory.lines"] >= 5
+    assert shop_connector.store.list_batches("shop")[0].topics["shop.inventory.lines"] >= 5
 
 
 def test_an_ad_hoc_snapshot_is_the_documented_signal() -> None:
@@ -211,14 +217,14 @@ def test_a_chunk_size_may_be_left_to_the_connector(given: str | None) -> None:
         ({"key_ranges": [{"data-collection": "inventory.orders", "absnet": []}]}, "did you mean absent"),
     ],
 )
-def test_what_cannot_be_meant_is_not_sent(shop: Shop, given: dict[str, Any], told: str) -> None:
+def test_what_cannot_be_meant_is_not_sent(shop_connector: ShopConnector, given: dict[str, Any], told: str) -> None:
     operator = AdHocSnapshotOperator(task_id="t", connector="shop", tables=["inventory.orders"], **given)
     with pytest.raises(AirflowFailException, match=f"was not sent: .*{told}"):
         operator.execute(instance())
-    assert shop.store.list_signals("shop", 0) == []
+    assert shop_connector.store.list_signals("shop", 0) == []
 
 
-def test_fields_are_templates_and_the_link_leads_to_the_connector(shop: Shop) -> None:
+def test_fields_are_templates_and_the_link_leads_to_the_connector(shop_connector: ShopConnector) -> None:
     operator = AdHocSnapshotOperator(
         task_id="t",
         connector="{{ x }}",

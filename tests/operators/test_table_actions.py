@@ -19,11 +19,11 @@ from airflow_provider_cdc.operators.table_actions import WorkOnTablesOperator, b
 from airflow_provider_cdc.operators.verify_tables import VerifyTablesOperator
 from airflow_provider_cdc.services.connectors.connector_targets import known_access
 from tests.support.airflow import airflow_connector
-from tests.support.airflow.airflow_connector import Shop, connect, context, make_shop
+from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     monkeypatch.setattr(airflow_connector, "SHOP", {"id": "int64!", "note": "string"})
     shop = make_shop(monkeypatch, tmp_path, str(tmp_path))
     connect(monkeypatch, "warehouse", conn_type="sqlite", host=f"{tmp_path}/warehouse.db")
@@ -34,7 +34,7 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
     shop.store.close()
 
 
-def captured_and_applied(shop: Shop) -> None:
+def captured_and_applied(shop: ShopConnector) -> None:
     CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
     ApplyToDatabaseOperator(task_id="apply", definition=shop.definition, conn_id="warehouse").execute(context())
 
@@ -52,52 +52,52 @@ def change(folder: Path, statement: str) -> None:
     connection.close()
 
 
-def test_tables_are_compared_repaired_and_built_again(shop: Shop, tmp_path: Path) -> None:
+def test_tables_are_compared_repaired_and_built_again(shop_connector: ShopConnector, tmp_path: Path) -> None:
     assert work("verify")["tables"] == {"shop.inventory.orders": 3}
     change(tmp_path, "UPDATE shop_inventory_orders SET note = 'else' WHERE id = 1")
     with pytest.raises(AirflowFailException, match="1 different"):
         work("verify", r"inventory\.orders")
     with pytest.raises(AirflowFailException, match="signal 1 was sent"):
         work("repair", confirm="shop")
-    captured_and_applied(shop)
+    captured_and_applied(shop_connector)
     assert work("verify")["tables"] == {"shop.inventory.orders": 3}
     change(tmp_path, "DELETE FROM shop_inventory_orders")
     assert work("rebuild", "inventory.orders", confirm="shop")["tables"].keys() == {"shop.inventory.orders"}
     assert work("verify")["tables"] == {"shop.inventory.orders": 3}
     equal = "Equal to the source: shop.inventory.orders (3 rows)."
-    assert [(what, type_, text.partition("\n")[0]) for what, type_, text in outcomes(shop)] == [
+    assert [(what, type_, text.partition("\n")[0]) for what, type_, text in outcomes(shop_connector)] == [
         ("verify", "COMPLETED", equal), ("verify", "FAILED", "1 tables of shop are not equal to the source:"),
         ("repair", "FAILED", "1 tables of shop were not equal to the source:"), ("verify", "COMPLETED", equal),
         ("rebuild", "COMPLETED", "Rebuilt: shop.inventory.orders."), ("verify", "COMPLETED", equal),
     ]  # fmt: skip
 
 
-def outcomes(shop: Shop) -> list[tuple[str, str, str]]:
+def outcomes(shop: ShopConnector) -> list[tuple[str, str, str]]:
     """What pages are told of the runs."""
     found = [one.notification for one in shop.store.list_notifications("shop", about="Action")]
     assert {(one.additional_data["dag"], one.additional_data["run"]) for one in found} == {("d", "r")}
     return [(one.additional_data["action"], one.type, one.additional_data["outcome"]) for one in found]
 
 
-def test_a_run_about_a_connector_that_there_is_not_leaves_no_record(shop: Shop) -> None:
+def test_a_run_about_a_connector_that_there_is_not_leaves_no_record(shop_connector: ShopConnector) -> None:
     task = WorkOnTablesOperator(task_id="work", connector="shopp", work="verify")
     with pytest.raises(AirflowException, match="shopp"):
         task.execute(context())
-    assert shop.store.list_notifications("shopp") == []
+    assert shop_connector.store.list_notifications("shopp") == []
 
 
 @pytest.mark.parametrize("what", ["repair", "rebuild"])
-def test_what_changes_tables_wants_the_connectors_name(shop: Shop, what: str) -> None:
+def test_what_changes_tables_wants_the_connectors_name(shop_connector: ShopConnector, what: str) -> None:
     for confirm in (None, "", "shopp"):
         with pytest.raises(AirflowFailException, match="is not confirmed"):
             work(what, "inventory.orders", confirm=confirm)
     with pytest.raises(AirflowFailException, match="give one of verify, repair, rebuild"):
         work("drop", confirm="shop")
-    assert shop.store.signals_of("shop") == []
+    assert shop_connector.store.signals_of("shop") == []
 
 
-def test_tables_of_a_lakehouse_are_given_to_spark_as_the_user_says(shop: Shop) -> None:
-    access = known_access(shop.store, "shop")
+def test_tables_of_a_lakehouse_are_given_to_spark_as_the_user_says(shop_connector: ShopConnector) -> None:
+    access = known_access(shop_connector.store, "shop")
     spark = {"conn_id": "spark_big", "conf": {"spark.ui.enabled": "false"}}
     job = build_verify_task(access, "iceberg", "lake.{table}", spark, tables=["x"], repair=True)
     assert isinstance(job, VerifyTablesOperator)

@@ -16,11 +16,11 @@ from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.verify_database import VerifyDatabaseOperator
 from airflow_provider_cdc.services.dashboards.connector_page import tables_of
 from tests.support.airflow import airflow_connector
-from tests.support.airflow.airflow_connector import Shop, connect, context, make_shop
+from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     monkeypatch.setattr(
         airflow_connector, "SHOP", {"id": "int64!", "note": "string"}
     )  # what may be NULL cannot be looked up
@@ -33,15 +33,15 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
     shop.store.close()
 
 
-def capture(shop: Shop) -> None:
+def capture(shop: ShopConnector) -> None:
     CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
 
 
-def apply(shop: Shop) -> None:
+def apply(shop: ShopConnector) -> None:
     ApplyToDatabaseOperator(task_id="apply", definition=shop.definition, conn_id="warehouse").execute(context())
 
 
-def verify(shop: Shop, **more: Any) -> dict[str, Any]:
+def verify(shop: ShopConnector, **more: Any) -> dict[str, Any]:
     more.setdefault("wait", timedelta(0))
     task = VerifyDatabaseOperator(
         task_id="verify", definition=shop.definition, source_conn_id="shop", conn_id="warehouse", **more
@@ -55,9 +55,11 @@ def change(folder: Path, statement: str) -> None:
     connection.close()
 
 
-def test_equal_tables_are_told_with_their_rows_and_nothing_is_left(shop: Shop, tmp_path: Path) -> None:
-    apply(shop)
-    done = verify(shop, keys=f"{tmp_path}/keys")
+def test_equal_tables_are_told_with_their_rows_and_nothing_is_left(
+    shop_connector: ShopConnector, tmp_path: Path
+) -> None:
+    apply(shop_connector)
+    done = verify(shop_connector, keys=f"{tmp_path}/keys")
     assert done.pop("seconds") >= 0
     assert done == {
         "connector": "shop", "target": "database", "position": {"entry": 4}, "tables": {"shop.inventory.orders": 3}, "not_compared": {},
@@ -66,7 +68,7 @@ def test_equal_tables_are_told_with_their_rows_and_nothing_is_left(shop: Shop, t
     assert not (tmp_path / "keys").exists()
 
 
-def comparisons(shop: Shop) -> list[tuple[str, bool, int, int, int]]:
+def comparisons(shop: ShopConnector) -> list[tuple[str, bool, int, int, int]]:
     """What the page of tables shows of the last comparison."""
     record = shop.store.find_connector("shop")
     assert record is not None
@@ -75,41 +77,43 @@ def comparisons(shop: Shop) -> list[tuple[str, bool, int, int, int]]:
     return [(one.target, one.equal, one.missing, one.surplus, one.different) for one in table.comparisons]
 
 
-def test_tables_that_differ_fail_the_task_for_good_and_are_repaired(shop: Shop, tmp_path: Path) -> None:
-    apply(shop)
-    assert comparisons(shop) == []
+def test_tables_that_differ_fail_the_task_for_good_and_are_repaired(
+    shop_connector: ShopConnector, tmp_path: Path
+) -> None:
+    apply(shop_connector)
+    assert comparisons(shop_connector) == []
     change(tmp_path, "UPDATE shop_inventory_orders SET note = 'else' WHERE id = 1")
     change(tmp_path, "INSERT INTO shop_inventory_orders (id, note) VALUES (77, 'extra')")
     with pytest.raises(AirflowFailException, match=r"(?s)0 rows missing, 1 surplus, 1 different.*--repair"):
-        verify(shop)
-    assert comparisons(shop) == [("database", False, 0, 1, 1)]
+        verify(shop_connector)
+    assert comparisons(shop_connector) == [("database", False, 0, 1, 1)]
     assert [
-        name for name in shop.store.metrics.load_rollups("shop") if name.startswith("verify")
+        name for name in shop_connector.store.metrics.load_rollups("shop") if name.startswith("verify")
     ] == []  # it is in no chart
     with pytest.raises(AirflowFailException, match=r"signal 1 was sent: a snapshot reads 2 keys again"):
-        verify(shop, repair=True)
-    capture(shop)
-    apply(shop)
-    assert verify(shop)["tables"] == {"shop.inventory.orders": 3}
-    assert comparisons(shop) == [("database", True, 0, 0, 0)]
+        verify(shop_connector, repair=True)
+    capture(shop_connector)
+    apply(shop_connector)
+    assert verify(shop_connector)["tables"] == {"shop.inventory.orders": 3}
+    assert comparisons(shop_connector) == [("database", True, 0, 0, 0)]
 
 
-def test_a_table_that_could_not_be_compared_has_the_task_tried_again(shop: Shop) -> None:
+def test_a_table_that_could_not_be_compared_has_the_task_tried_again(shop_connector: ShopConnector) -> None:
     with pytest.raises(AirflowException, match="nothing was applied yet") as caught:
-        verify(shop)
+        verify(shop_connector)
     assert not isinstance(caught.value, AirflowFailException)
-    assert comparisons(shop) == []
+    assert comparisons(shop_connector) == []
 
 
-def test_a_folder_of_keys_that_is_not_empty_fails_for_good(shop: Shop, tmp_path: Path) -> None:
-    apply(shop)
+def test_a_folder_of_keys_that_is_not_empty_fails_for_good(shop_connector: ShopConnector, tmp_path: Path) -> None:
+    apply(shop_connector)
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys" / "others").write_text("")
     with pytest.raises(AirflowFailException, match=r"The folder .*keys is not empty"):
-        verify(shop, keys=f"{tmp_path}/keys")
+        verify(shop_connector, keys=f"{tmp_path}/keys")
 
 
-def test_a_sink_whose_rows_are_events_is_said(shop: Shop) -> None:
-    apply(shop)
+def test_a_sink_whose_rows_are_events_is_said(shop_connector: ShopConnector) -> None:
+    apply(shop_connector)
     with pytest.raises(AirflowFailException, match=r"insert\.mode=insert: its rows are events"):
-        verify(shop, sink={"insert.mode": "insert"})
+        verify(shop_connector, sink={"insert.mode": "insert"})

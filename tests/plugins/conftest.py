@@ -21,10 +21,10 @@ from airflow_provider_cdc.plugins.authorization import KnownConnection, KnownDag
 from airflow_provider_cdc.plugins.plugin_app import app
 from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.support.airflow.airflow_connector import Shop, connect, make_shop
+from tests.support.airflow.airflow_connector import ShopConnector, connect, make_shop
 
 MAY_READ = {"ann": {"shop_dag"}, "bob": {"billing_dag"}}
-Asked = Callable[..., TestClient]
+ClientFactory = Callable[..., TestClient]
 
 
 class PerDag(SimpleAuthManager):
@@ -72,7 +72,7 @@ def known_to_airflow(*dags: DAG, paused: bool = False) -> None:
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, metadata: None) -> Iterator[Shop]:
+def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, metadata: None) -> Iterator[ShopConnector]:
     """A connector ``shop``, which a DAG has captured once."""
     monkeypatch.setattr(airflow_app._AuthManagerState, "instance", PerDag())
     # DAGs that have captured are not parsed here
@@ -87,17 +87,17 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, metadata: None) -> Ite
 
 
 @pytest.fixture
-def fleet(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Shop:
+def fleet(shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch) -> ShopConnector:
     """With ``billing``, which another DAG has captured, and ``script``, which none has."""
     for name, dag in (("billing", "billing_dag"), ("script", None)):
         database = MemoryDatabase(name)
         database.create_table("inventory.orders", {"id": "int64"}, key=("id",))
         connect(monkeypatch, name, conn_type="cdc_memory", host=name)
-        capture(shop, name, dag)
-    return shop
+        capture(shop_connector, name, dag)
+    return shop_connector
 
 
-def capture(shop: Shop, name: str = "shop", dag: str | None = "shop_dag") -> None:
+def capture(shop: ShopConnector, name: str = "shop", dag: str | None = "shop_dag") -> None:
     """One run."""
     definition = ConnectorDefinition(name, "memory", shop.definition.changelog, {"poll.interval.ms": 10})
     access = ConnectorAccess(definition, name)
@@ -106,7 +106,7 @@ def capture(shop: Shop, name: str = "shop", dag: str | None = "shop_dag") -> Non
 
 
 @pytest.fixture
-def asked() -> Asked:
+def client_factory() -> ClientFactory:
     """A client as a user with a role of Airflow's; without one nobody is logged in."""
 
     def client(name: str = "ada", role: str | None = "ADMIN", teams: Sequence[str] = ()) -> TestClient:

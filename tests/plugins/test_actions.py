@@ -14,19 +14,19 @@ from airflow_provider_cdc.core.model.notifications import ACTION, Notification, 
 from airflow_provider_cdc.core.spi.state_row_retention import StateRetention
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.services.connectors.connector_handle import access_of
-from tests.plugins.conftest import Asked, capture
-from tests.support.airflow.airflow_connector import SHOP, Shop
+from tests.plugins.conftest import ClientFactory, capture
+from tests.support.airflow.airflow_connector import SHOP, ShopConnector
 
 API = "/api/v1/connectors/shop/actions"
 
 
-def act(asked: Asked, action: str, body: dict[str, Any], status: int = 200, **query: Any) -> Any:
+def act(asked: ClientFactory, action: str, body: dict[str, Any], status: int = 200, **query: Any) -> Any:
     answer = asked("ann", "OP").post(f"{API}/{action}", json=body, params=query)
     assert answer.status_code == status, answer.text
     return answer.json()
 
 
-def audit(shop: Shop) -> list[dict[str, str]]:
+def audit(shop: ShopConnector) -> list[dict[str, str]]:
     found = shop.store.list_notifications("shop", limit=100)
     return [
         {"type": n.type, **n.additional_data}
@@ -35,66 +35,72 @@ def audit(shop: Shop) -> list[dict[str, str]]:
     ]
 
 
-def test_pausing_says_what_it_does_does_it_and_is_recorded(shop: Shop, asked: Asked) -> None:
-    plan = act(asked, "pause", {"reason": "upgrade <b>"})
+def test_pausing_says_what_it_does_does_it_and_is_recorded(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
+    plan = act(client_factory, "pause", {"reason": "upgrade <b>"})
     assert (plan["done"], plan["confirm"]) == (False, False)
     assert "No run is active; new runs are skipped." in plan["lines"]
-    assert (shop.store.load_control("shop").wanted, audit(shop)) == ("running", [])
-    with shop.store.acquire_lease("shop", "the run", wait_s=0):
-        assert "The run the run ends at the next boundary" in act(asked, "pause", {})["lines"][0]
-    assert act(asked, "pause", {"reason": "upgrade <b>"}, plan=False)["done"] is True
-    control = shop.store.load_control("shop")
+    assert (shop_connector.store.load_control("shop").wanted, audit(shop_connector)) == ("running", [])
+    with shop_connector.store.acquire_lease("shop", "the run", wait_s=0):
+        assert "The run the run ends at the next boundary" in act(client_factory, "pause", {})["lines"][0]
+    assert act(client_factory, "pause", {"reason": "upgrade <b>"}, plan=False)["done"] is True
+    control = shop_connector.store.load_control("shop")
     assert (control.wanted, control.by, control.reason) == ("paused", "ann", "upgrade <b>")
-    assert "paused by ann" in act(asked, "resume", {})["lines"][0]
-    act(asked, "resume", {"reason": "done"}, plan=False)
-    act(asked, "stop", {}, plan=False)
-    assert shop.store.load_control("shop").wanted == "stopped"
-    assert audit(shop) == [
+    assert "paused by ann" in act(client_factory, "resume", {})["lines"][0]
+    act(client_factory, "resume", {"reason": "done"}, plan=False)
+    act(client_factory, "stop", {}, plan=False)
+    assert shop_connector.store.load_control("shop").wanted == "stopped"
+    assert audit(shop_connector) == [
         {"type": "ASKED_FOR", "connector_name": "shop", "by": "ann", "action": "pause", "reason": "upgrade <b>"},
         {"type": "ASKED_FOR", "connector_name": "shop", "by": "ann", "action": "resume", "reason": "done"},
         {"type": "ASKED_FOR", "connector_name": "shop", "by": "ann", "action": "stop"},
     ]
 
 
-def test_a_snapshot_names_its_tables_and_wants_the_connectors_name(shop: Shop, asked: Asked) -> None:
+def test_a_snapshot_names_its_tables_and_wants_the_connectors_name(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
     body = {"tables": ["inventory.ord.*"], "replace": True, "reason": "rows differ"}
-    plan = act(asked, "snapshot", body)
+    plan = act(client_factory, "snapshot", body)
     assert plan["confirm"] is True
     assert "1 table is snapshotted again, in chunks beside the stream: inventory.orders." in plan["lines"]
     assert any("EMPTIED" in text for text in plan["lines"])
     for confirm in ({}, {"confirm": "shopp"}):
-        refused = act(asked, "snapshot", body, 409, plan=False, **confirm)
+        refused = act(client_factory, "snapshot", body, 409, plan=False, **confirm)
         assert refused["error"]["safe"] == "Nothing was changed."
-    assert (shop.store.signals_of("shop"), audit(shop)) == ([], [])
-    done = act(asked, "snapshot", body, plan=False, confirm="shop")
-    (signal,) = shop.store.signals_of("shop")
+    assert (shop_connector.store.signals_of("shop"), audit(shop_connector)) == ([], [])
+    done = act(client_factory, "snapshot", body, plan=False, confirm="shop")
+    (signal,) = shop_connector.store.signals_of("shop")
     assert (signal.number, signal.sent_by, signal.type) == (done["signal"], "ann", "execute-snapshot")
     assert json.loads(signal.data or "") == {
         "type": "incremental",
         "data-collections": ["inventory.ord.*"],
         "replace": True,
     }
-    assert [(one["by"], one["reason"]) for one in audit(shop)] == [("ann", "rows differ")]
-    assert "is received" in act(asked, "stop-snapshot", {})["lines"][0]
-    stopped = act(asked, "stop-snapshot", {}, plan=False, confirm="shop")
-    capture(shop)
-    assert {s.number: s.state for s in shop.store.signals_of("shop")}[stopped["signal"]] == "done"
+    assert [(one["by"], one["reason"]) for one in audit(shop_connector)] == [("ann", "rows differ")]
+    assert "is received" in act(client_factory, "stop-snapshot", {})["lines"][0]
+    stopped = act(client_factory, "stop-snapshot", {}, plan=False, confirm="shop")
+    capture(shop_connector)
+    assert {s.number: s.state for s in shop_connector.store.signals_of("shop")}[stopped["signal"]] == "done"
 
 
 @pytest.mark.parametrize("name", ["a+b", "net ", 'say "it" twice', "a,b", "(", "x=1:2", "orders|lines"])
-def test_a_snapshot_of_a_name_that_a_page_shows_reads_that_table_alone(shop: Shop, asked: Asked, name: str) -> None:
+def test_a_snapshot_of_a_name_that_a_page_shows_reads_that_table_alone(
+    shop_connector: ShopConnector, client_factory: ClientFactory, name: str
+) -> None:
     table = f"inventory.{name}"
-    shop.database.create_table(table, SHOP, key=("id",))
-    with shop.database.transaction() as transaction:
+    shop_connector.database.create_table(table, SHOP, key=("id",))
+    with shop_connector.database.transaction() as transaction:
         transaction.insert(table, {"id": 1, "note": ""})
-    shop.order(7)
-    capture(shop)
-    before = shop.store.load_offset("shop").offset
+    shop_connector.order(7)
+    capture(shop_connector)
+    before = shop_connector.store.load_offset("shop").offset
     body = {"tables": [table], "type": "blocking"}
-    assert act(asked, "snapshot", body)["lines"][0].endswith(f": {table}.")
-    act(asked, "snapshot", body, plan=False, confirm="shop")
-    capture(shop)
-    ((signal,), after) = shop.store.signals_of("shop"), shop.store.load_offset("shop").offset
+    assert act(client_factory, "snapshot", body)["lines"][0].endswith(f": {table}.")
+    act(client_factory, "snapshot", body, plan=False, confirm="shop")
+    capture(shop_connector)
+    ((signal,), after) = shop_connector.store.signals_of("shop"), shop_connector.store.load_offset("shop").offset
     assert signal.state == SignalState.DONE
     assert before is not None
     assert after is not None
@@ -113,98 +119,117 @@ def test_a_snapshot_of_a_name_that_a_page_shows_reads_that_table_alone(shop: Sho
     ],
 )
 def test_what_cannot_be_read_is_refused_before_anything_is_sent(
-    shop: Shop, asked: Asked, body: dict[str, Any], status: int, text: str
+    shop_connector: ShopConnector, client_factory: ClientFactory, body: dict[str, Any], status: int, text: str
 ) -> None:
-    assert text in json.dumps(act(asked, "snapshot", body, status, plan=False, confirm="shop"))
-    assert shop.store.signals_of("shop") == []
+    assert text in json.dumps(act(client_factory, "snapshot", body, status, plan=False, confirm="shop"))
+    assert shop_connector.store.signals_of("shop") == []
 
 
-def test_nothing_is_done_by_a_plan_that_is_about_something_else_by_now(shop: Shop, asked: Asked) -> None:
+def test_nothing_is_done_by_a_plan_that_is_about_something_else_by_now(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
     """Of all that a plan says, what it is about counts: a run that ends meanwhile, or more rows that were read, do not matter."""
     snapshot = {"tables": ["inventory.*"]}
-    plan = act(asked, "snapshot", snapshot)
-    act(asked, "snapshot", snapshot, plan=False, confirm="shop", about=plan["about"])
-    shop.database.create_table("inventory.lines", {"id": "int64"}, key=("id",))
-    capture(shop)
-    refused = act(asked, "snapshot", snapshot, 409, plan=False, confirm="shop", about=plan["about"])
+    plan = act(client_factory, "snapshot", snapshot)
+    act(client_factory, "snapshot", snapshot, plan=False, confirm="shop", about=plan["about"])
+    shop_connector.database.create_table("inventory.lines", {"id": "int64"}, key=("id",))
+    capture(shop_connector)
+    refused = act(client_factory, "snapshot", snapshot, 409, plan=False, confirm="shop", about=plan["about"])
     assert "have changed since the plan was made. Now: 2 tables" in refused["error"]["what"]
     assert refused["error"]["repair"] == "check the new plan"
-    assert len(shop.store.signals_of("shop")) == 1
-    stop = act(asked, "stop-snapshot", {})
+    assert len(shop_connector.store.signals_of("shop")) == 1
+    stop = act(client_factory, "stop-snapshot", {})
     assert "no snapshot is stopped" in stop["lines"][0]
-    act(asked, "snapshot", snapshot, plan=False, confirm="shop", about=act(asked, "snapshot", snapshot)["about"])
-    act(asked, "stop-snapshot", {}, 409, plan=False, confirm="shop", about=stop["about"])
-    pause = act(asked, "pause", {})
-    with shop.store.acquire_lease("shop", "the run", wait_s=0):
-        assert act(asked, "pause", {})["about"] == pause["about"]
-    shop.store.set_control("shop", DesiredState.STOPPED, "bob")
-    act(asked, "pause", {}, 409, plan=False, about=pause["about"])
-    assert shop.store.load_control("shop").by == "bob"
-    act(asked, "pause", {}, plan=False, about=act(asked, "pause", {})["about"])
-    assert shop.store.load_control("shop").by == "ann"
+    act(
+        client_factory,
+        "snapshot",
+        snapshot,
+        plan=False,
+        confirm="shop",
+        about=act(client_factory, "snapshot", snapshot)["about"],
+    )
+    act(client_factory, "stop-snapshot", {}, 409, plan=False, confirm="shop", about=stop["about"])
+    pause = act(client_factory, "pause", {})
+    with shop_connector.store.acquire_lease("shop", "the run", wait_s=0):
+        assert act(client_factory, "pause", {})["about"] == pause["about"]
+    shop_connector.store.set_control("shop", DesiredState.STOPPED, "bob")
+    act(client_factory, "pause", {}, 409, plan=False, about=pause["about"])
+    assert shop_connector.store.load_control("shop").by == "bob"
+    act(client_factory, "pause", {}, plan=False, about=act(client_factory, "pause", {})["about"])
+    assert shop_connector.store.load_control("shop").by == "ann"
 
 
-def test_what_a_target_holds_back_is_released(shop: Shop, asked: Asked) -> None:
-    record = shop.store.find_connector("shop")
+def test_what_a_target_holds_back_is_released(shop_connector: ShopConnector, client_factory: ClientFactory) -> None:
+    record = shop_connector.store.find_connector("shop")
     assert record is not None
     access = access_of(record)
     assert access is not None
     reports = ApplyReports(access.open_change_log().storage, "shop")
     reports.register_target("delta", "/lake")
     body = {"target": "delta", "location": "/lake"}
-    assert "has applied batches up to 0" in act(asked, "forget-target", body)["lines"][0]
+    assert "has applied batches up to 0" in act(client_factory, "forget-target", body)["lines"][0]
     assert len(reports.list_reports()) == 1
-    act(asked, "forget-target", body, 409, plan=False)
-    act(asked, "forget-target", body, plan=False, confirm="shop")
+    act(client_factory, "forget-target", body, 409, plan=False)
+    act(client_factory, "forget-target", body, plan=False, confirm="shop")
     assert reports.list_reports() == []
-    (kept,) = audit(shop)
+    (kept,) = audit(shop_connector)
     assert json.loads(kept["what"]) == body
-    act(asked, "forget-target", body, 409)
+    act(client_factory, "forget-target", body, 409)
 
 
-def test_the_record_of_actions_outlives_other_notifications(shop: Shop, asked: Asked) -> None:
-    act(asked, "pause", {}, plan=False)
+def test_the_record_of_actions_outlives_other_notifications(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
+    act(client_factory, "pause", {}, plan=False)
     retention = StateRetention(None, None, timedelta(0), None)
-    shop.store.prune_rows("shop", retention, datetime.now(UTC) + timedelta(days=1))
-    assert [one.notification.aggregate_type for one in shop.store.list_notifications("shop")] == ["Action"]
+    shop_connector.store.prune_rows("shop", retention, datetime.now(UTC) + timedelta(days=1))
+    assert [one.notification.aggregate_type for one in shop_connector.store.list_notifications("shop")] == ["Action"]
 
 
-def asked_for(asked: Asked) -> list[dict[str, Any]]:
+def asked_for(asked: ClientFactory) -> list[dict[str, Any]]:
     answer = asked("eve", "VIEWER").get(API)
     assert answer.status_code == 200, answer.text
     return list(answer.json())
 
 
-def test_what_was_asked_for_is_there_however_many_runs_have_come_to_their_ends_since(shop: Shop, asked: Asked) -> None:
+def test_what_was_asked_for_is_there_however_many_runs_have_come_to_their_ends_since(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
     """Runs that nobody has asked for on a page, such as a comparison of every night, record what they have come to as well."""
-    act(asked, "pause", {"reason": "upgrade"}, plan=False)
+    act(client_factory, "pause", {"reason": "upgrade"}, plan=False)
     data = {"connector_name": "shop", "by": "airflow", "action": "verify", "dag": "nightly"}
     for n in range(100):
-        shop.store.add_notification("shop", Notification(aggregate_type=ACTION, type=NotificationType.COMPLETED, additional_data={**data, "run": f"run {n}"}))  # fmt: skip
-    assert [(one["action"], one["fate"]) for one in asked_for(asked)] == [("pause", "done")]
+        shop_connector.store.add_notification("shop", Notification(aggregate_type=ACTION, type=NotificationType.COMPLETED, additional_data={**data, "run": f"run {n}"}))  # fmt: skip
+    assert [(one["action"], one["fate"]) for one in asked_for(client_factory)] == [("pause", "done")]
 
 
-def test_more_than_a_record_can_hold_is_told_by_its_beginning(shop: Shop, asked: Asked) -> None:
+def test_more_than_a_record_can_hold_is_told_by_its_beginning(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
     tables = [rf"inventory\.orders|{'x' * 700}{n}" for n in range(150)]
-    act(asked, "snapshot", {"tables": tables}, plan=False, confirm="shop")
-    ((_, beginning),) = asked_for(asked)[0]["what"].items()
+    act(client_factory, "snapshot", {"tables": tables}, plan=False, confirm="shop")
+    ((_, beginning),) = asked_for(client_factory)[0]["what"].items()
     assert beginning.startswith('{"tables": ["inventory')
 
 
-def test_what_has_become_of_a_signal_is_told_of_what_has_sent_it(shop: Shop, asked: Asked) -> None:
+def test_what_has_become_of_a_signal_is_told_of_what_has_sent_it(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
     """That it was sent is not the end of it."""
-    act(asked, "stop-snapshot", {}, plan=False, confirm="shop")
-    number = act(asked, "snapshot", {"tables": ["inventory.orders"]}, plan=False, confirm="shop")["signal"]
+    act(client_factory, "stop-snapshot", {}, plan=False, confirm="shop")
+    number = act(client_factory, "snapshot", {"tables": ["inventory.orders"]}, plan=False, confirm="shop")["signal"]
 
     def newest() -> tuple[str, str, bool]:
-        found = asked_for(asked)[0]
+        found = asked_for(client_factory)[0]
         return found["fate"], found["outcome"], found["ended_at"] is not None
 
     assert newest() == ("queued", "", False)
-    shop.store.set_signal_state("shop", number, SignalState.RUNNING)
+    shop_connector.store.set_signal_state("shop", number, SignalState.RUNNING)
     assert newest() == ("running", "", False)
-    shop.store.set_signal_state("shop", number, SignalState.REFUSED, "it has <b>no key")
+    shop_connector.store.set_signal_state("shop", number, SignalState.REFUSED, "it has <b>no key")
     assert newest() == ("failed", "it has <b>no key", True)
-    assert asked_for(asked)[1]["fate"] == "queued"
-    shop.store.prune_rows("shop", StateRetention(None, None, None, timedelta(0)), datetime.now(UTC) + timedelta(days=1))
+    assert asked_for(client_factory)[1]["fate"] == "queued"
+    shop_connector.store.prune_rows(
+        "shop", StateRetention(None, None, None, timedelta(0)), datetime.now(UTC) + timedelta(days=1)
+    )
     assert newest()[0] == "not known"

@@ -16,9 +16,9 @@ from schemathesis.specs.openapi.checks import response_schema_conformance
 
 from airflow_provider_cdc.dag import lifecycle_dag, tables_dag
 from airflow_provider_cdc.plugins.plugin_app import app
-from tests.plugins.conftest import Asked, known_to_airflow
+from tests.plugins.conftest import ClientFactory, known_to_airflow
 from tests.plugins.test_authorization import BODIES
-from tests.support.airflow.airflow_connector import Shop
+from tests.support.airflow.airflow_connector import ShopConnector
 
 DOCUMENT = schemathesis.openapi.from_dict(app.openapi())
 OPERATIONS = {f"{one.ok().method} {one.ok().path}": one.ok() for one in DOCUMENT.get_all_operations()}
@@ -39,14 +39,16 @@ UNUSUAL = [
 
 
 @pytest.fixture(scope="module")
-def forms(metadata: None) -> None:
+def form_dags(metadata: None) -> None:
     known_to_airflow(lifecycle_dag(["shop"]), tables_dag(["shop"]))
 
 
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_every_request_is_answered(shop: Shop, asked: Asked, forms: None, name: str) -> None:
-    operation, client = OPERATIONS[name], asked()
+def test_every_request_is_answered(
+    shop_connector: ShopConnector, client_factory: ClientFactory, form_dags: None, name: str
+) -> None:
+    operation, client = OPERATIONS[name], client_factory()
     cases = st.one_of(*(operation.as_strategy(generation_mode=mode) for mode in GenerationMode))
 
     @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
@@ -69,9 +71,11 @@ def test_every_request_is_answered(shop: Shop, asked: Asked, forms: None, name: 
 
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_awkward_names_and_values_are_answered(shop: Shop, asked: Asked, forms: None, name: str) -> None:
+def test_awkward_names_and_values_are_answered(
+    shop_connector: ShopConnector, client_factory: ClientFactory, form_dags: None, name: str
+) -> None:
     method, _, path = name.partition(" ")
-    client, kept = asked(), shop.store.load_control("shop")
+    client, kept = client_factory(), shop_connector.store.load_control("shop")
 
     def answered(url: str, content: str | None) -> None:
         headers = {} if content is None else {"content-type": "application/json"}
@@ -96,7 +100,7 @@ def test_awkward_names_and_values_are_answered(shop: Shop, asked: Asked, forms: 
             answered(f"{url}?{query}&plan=true", None if reads else json.dumps(_with(body, text)))
     for content in () if reads else UNUSUAL:
         answered(re.sub(r"{[a-z]+}", "shop", path), content)
-    assert shop.store.load_control("shop") == kept
+    assert shop_connector.store.load_control("shop") == kept
 
 
 def quote(text: str) -> str:

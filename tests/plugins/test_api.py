@@ -31,8 +31,8 @@ from airflow_provider_cdc.services.connectors import source_readiness
 from airflow_provider_cdc.services.connectors.connector_handle import access_of
 from airflow_provider_cdc.state.state_store import StateStore
 from tests.cli.conftest import run
-from tests.plugins.conftest import Asked, capture, known_to_airflow
-from tests.support.airflow.airflow_connector import Shop, connect
+from tests.plugins.conftest import ClientFactory, capture, known_to_airflow
+from tests.support.airflow.airflow_connector import ShopConnector, connect
 
 KNOWN_DAGS = authorization.known_dags
 """Asks Airflow's database, which the fixtures do without."""
@@ -40,13 +40,13 @@ API = "/api/v1/connectors"
 NASTY = ["<img src=x onerror=alert(1)>", "\"'`${x}", "\u202egnp.exe\u202c", "x" * 10_000, "a\x01b", "名前 🐘"]
 
 
-def get(asked: Asked, path: str = "", **query: Any) -> Any:
+def get(asked: ClientFactory, path: str = "", **query: Any) -> Any:
     answer = asked().get(f"{API}{path}", params=query)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-def line(asked: Asked, name: str = "shop") -> dict[str, Any]:
+def line(asked: ClientFactory, name: str = "shop") -> dict[str, Any]:
     (found,) = [one for one in get(asked)["connectors"] if one["connector"] == name]
     return found
 
@@ -69,12 +69,14 @@ def printed_by(capsys: pytest.CaptureFixture[str], *command: str) -> str:
 # -- the overview -------------------------------------------------------------------------------------------------------
 
 
-def test_the_one_that_wants_to_be_looked_at_most_comes_first(fleet: Shop, asked: Asked) -> None:
+def test_the_one_that_wants_to_be_looked_at_most_comes_first(
+    fleet: ShopConnector, client_factory: ClientFactory
+) -> None:
     fleet.store.record_run_end(
         "script", "The log is gone.\n  Where:  binlog.3\n  Safe:   all before it.\n  Repair: airflow cdc gap script"
     )
     fleet.store.set_control("billing", DesiredState.PAUSED, "ann", "upgrade")
-    found = get(asked)["connectors"]
+    found = get(client_factory)["connectors"]
     assert [(one["connector"], one["trouble"], one["state"]) for one in found] == [
         ("script", 3, "failed"), ("billing", 1, "paused"), ("shop", 0, "unassigned"),
     ]  # fmt: skip
@@ -85,52 +87,58 @@ def test_the_one_that_wants_to_be_looked_at_most_comes_first(fleet: Shop, asked:
     assert "is idle until its next run" in found[2]["phase"]
 
 
-def test_it_is_filtered_by_state_source_and_text(fleet: Shop, asked: Asked) -> None:
+def test_it_is_filtered_by_state_source_and_text(fleet: ShopConnector, client_factory: ClientFactory) -> None:
     fleet.store.record_run_end("script", "the disk is full")
-    names = lambda **query: [one["connector"] for one in get(asked, **query)["connectors"]]  # noqa: E731
+    names = lambda **query: [one["connector"] for one in get(client_factory, **query)["connectors"]]  # noqa: E731
     assert names(state="failed") == ["script"]
     assert names(state=["failed", "unassigned"], text="BILL") == ["billing"]
     assert names(text="disk is full") == ["script"]
     assert names(source="mariadb") == []
     assert names(tag="nightly") == []
-    found = get(asked, text="nothing like it")
+    found = get(client_factory, text="nothing like it")
     assert (found["total"], found["states"], found["sources"]) == (3, {"failed": 1, "unassigned": 2}, ["memory"])
 
 
-def test_freshness_is_of_the_last_hour_and_names_the_worst_table(shop: Shop, asked: Asked) -> None:
+def test_freshness_is_of_the_last_hour_and_names_the_worst_table(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
     def applied(seconds: float) -> MetricSeries:
         return MetricSeries(observed={"apply.FreshnessInSeconds": [seconds]})
 
-    measure(shop.store, "shop", "apply delta 1", ago_s=8000, old=applied(50_000))
+    measure(shop_connector.store, "shop", "apply delta 1", ago_s=8000, old=applied(50_000))
     for _ in range(19):
-        measure(shop.store, "shop", "apply delta 1", ago_s=60, orders=applied(1.5))
-    measure(shop.store, "shop", "apply delta 1", ago_s=60, lines=applied(45))
-    fresh = line(asked)["freshness"]
+        measure(shop_connector.store, "shop", "apply delta 1", ago_s=60, orders=applied(1.5))
+    measure(shop_connector.store, "shop", "apply delta 1", ago_s=60, lines=applied(45))
+    fresh = line(client_factory)["freshness"]
     assert (fresh["where"], fresh["commits"], fresh["worst_topic"], fresh["worst_s"]) == ("tables", 20, "lines", 45)
     assert 1 < fresh["p50_s"] <= 2 < fresh["p95_s"] + 0.1 < 60
 
 
-def test_lag_rate_and_the_oldest_transaction_are_shown(shop: Shop, asked: Asked) -> None:
+def test_lag_rate_and_the_oldest_transaction_are_shown(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
     gauges = {
         "streaming.MilliSecondsBehindSource": 700_000, "streaming.OldestTransactionAgeInMilliseconds": 90_000,
         "streaming.LogBytesBehindSource": 4_800, "streaming.LogGoneAtInSeconds": 4e9,
     }  # fmt: skip
     events = MetricSeries(counters={"topic.TotalNumberOfEventsCaptured": 6000})
-    shop.store.register_connector(ConnectorRegistration("late", "oracle", "/log"))
-    measure(shop.store, "late", "capture", ago_s=1000, gauges=gauges, orders=events)
-    monitor = MetricsMonitor("late", "capture", [shop.store.metrics.add_measurements])
+    shop_connector.store.register_connector(ConnectorRegistration("late", "oracle", "/log"))
+    measure(shop_connector.store, "late", "capture", ago_s=1000, gauges=gauges, orders=events)
+    monitor = MetricsMonitor("late", "capture", [shop_connector.store.metrics.add_measurements])
     monitor.record_metrics({"streaming": {"OldestTransactionId": "7.3.11", "LastEvent": "of orders"}}, {})
     monitor.flush()
-    found = line(asked, "late")
+    found = line(client_factory, "late")
     assert (found["lag_s"], found["oldest_transaction"]) == (700, {"id": "7.3.11", "age_s": 90})
     assert datetime.now(UTC) - datetime.fromisoformat(found["lag_at"]) < timedelta(seconds=60)
     assert (found["lag_bytes"], found["log_gone_at"]) == (4800, "2096-10-02T07:06:40Z")
-    assert (line(asked)["lag_bytes"], line(asked)["log_gone_at"]) == (None, None)
+    assert (line(client_factory)["lag_bytes"], line(client_factory)["log_gone_at"]) == (None, None)
     assert found["events_per_s"][0]["events_per_s"] == 20
     assert (found["trouble"], found["problems"]) == (2, ["700 s behind its source"])
 
 
-def test_how_far_one_is_behind_whose_last_run_has_failed_is_not_known(fleet: Shop, asked: Asked) -> None:
+def test_how_far_one_is_behind_whose_last_run_has_failed_is_not_known(
+    fleet: ShopConnector, client_factory: ClientFactory
+) -> None:
     gauges = {
         "streaming.MilliSecondsBehindSource": 0,
         "streaming.LogBytesBehindSource": 0,
@@ -139,61 +147,69 @@ def test_how_far_one_is_behind_whose_last_run_has_failed_is_not_known(fleet: Sho
     for name in ("script", "billing"):
         measure(fleet.store, name, "capture", ago_s=1000, gauges=gauges)
     fleet.store.record_run_end("script", "the log is gone")
-    failed, rests = line(asked, "script"), line(asked, "billing")
+    failed, rests = line(client_factory, "script"), line(client_factory, "billing")
     assert (failed["state"], failed["lag_s"], failed["lag_at"], failed["lag_bytes"]) == ("failed", None, None, None)
     assert failed["log_gone_at"] is not None  # that goes on
     assert (rests["lag_s"], rests["lag_bytes"]) == (0, 0)
 
 
-def test_the_progress_of_a_snapshot_says_how_long_it_takes(shop: Shop, asked: Asked) -> None:
-    number = shop.store.send("shop", SentSignal("a", "execute-snapshot", "{}"))
+def test_the_progress_of_a_snapshot_says_how_long_it_takes(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
+    number = shop_connector.store.send("shop", SentSignal("a", "execute-snapshot", "{}"))
     progress = {"left": 1, "tables": 1, "table": "inventory.orders", "rows": 250, "of_about": 1000}
-    shop.store.set_signal_state("shop", number, SignalState.RUNNING, progress=progress)
-    snapshot = line(asked)["snapshot"]
+    shop_connector.store.set_signal_state("shop", number, SignalState.RUNNING, progress=progress)
+    snapshot = line(client_factory)["snapshot"]
     assert (snapshot["part"], "inventory.orders" in snapshot["text"]) == (0.25, True)
     assert snapshot["left_s"] >= 0
 
 
-def test_when_the_dag_runs_next_is_asked_of_airflow(fleet: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_the_dag_runs_next_is_asked_of_airflow(
+    fleet: ShopConnector, client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     at = datetime(2026, 3, 1, 12, tzinfo=UTC)
     monkeypatch.setattr(authorization, "known_dags", lambda ids: {"shop_dag": KnownDag("shop_dag", None, at, True)})
-    assert line(asked)["next_run"] == {"at": "2026-03-01T12:00:00Z", "paused": True, "gone": False}
-    assert line(asked, "script")["next_run"] is None
+    assert line(client_factory)["next_run"] == {"at": "2026-03-01T12:00:00Z", "paused": True, "gone": False}
+    assert line(client_factory, "script")["next_run"] is None
 
 
 def test_a_dag_that_no_file_has_any_more_has_no_next_run(
-    shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch
+    shop_connector: ShopConnector, client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Airflow keeps the moment at which the next run would be due."""
     monkeypatch.setattr(authorization, "known_dags", KNOWN_DAGS)
     known_to_airflow(DAG("shop_dag", schedule="@hourly", start_date=datetime.now(UTC)))
-    found = line(asked)["next_run"]
+    found = line(client_factory)["next_run"]
     assert (found["gone"], found["at"] is not None) == (False, True)
     known_to_airflow()
-    assert line(asked)["next_run"] == {"at": None, "paused": False, "gone": True}
+    assert line(client_factory)["next_run"] == {"at": None, "paused": False, "gone": True}
 
 
-def test_tags_are_those_of_the_dag(fleet: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tags_are_those_of_the_dag(
+    fleet: ShopConnector, client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     known_to_airflow(
         DAG("shop_dag", schedule=None, tags=["shop's <b>", "cdc"]), DAG("billing_dag", schedule=None, tags=["cdc"])
     )
     monkeypatch.setattr(authorization, "known_dags", KNOWN_DAGS)
-    names = lambda **query: [one["connector"] for one in get(asked, **query)["connectors"]]  # noqa: E731
+    names = lambda **query: [one["connector"] for one in get(client_factory, **query)["connectors"]]  # noqa: E731
     assert names(tag="shop's <b>") == ["shop"]
     assert names(tag=["cdc", "other"]) == ["billing", "shop"]
     assert names(tag="other") == []
-    found = get(asked, tag="other")
+    found = get(client_factory, tag="other")
     assert (found["total"], found["tags"]) == (3, ["cdc", "shop's <b>"])
-    assert get(asked, "/shop")["line"]["tags"] == ["cdc", "shop's <b>"]
+    assert get(client_factory, "/shop")["line"]["tags"] == ["cdc", "shop's <b>"]
 
 
-def test_the_number_of_queries_does_not_grow_with_connectors_and_tables(fleet: Shop, asked: Asked) -> None:
+def test_the_number_of_queries_does_not_grow_with_connectors_and_tables(
+    fleet: ShopConnector, client_factory: ClientFactory
+) -> None:
     def queries() -> int:
         seen = []
         listener = lambda *a: seen.append(a[2])  # noqa: E731
         sa.event.listen(sa.Engine, "before_cursor_execute", listener)
         try:
-            get(asked)
+            get(client_factory)
         finally:
             sa.event.remove(sa.Engine, "before_cursor_execute", listener)
         return len([one for one in seen if not one.startswith("PRAGMA")])
@@ -205,13 +221,15 @@ def test_the_number_of_queries_does_not_grow_with_connectors_and_tables(fleet: S
         )
         measure(fleet.store, f"more{n}", "capture", ago_s=10, **{f"t{k}": MetricSeries({"g": 1}) for k in range(20)})
         fleet.store.send(f"more{n}", SentSignal("a", "log", "{}"))
-    assert get(asked)["total"] == 33
+    assert get(client_factory)["total"] == 33
     assert queries() == before <= 10
 
 
-def test_the_command_prints_the_same(shop: Shop, asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_same(
+    shop_connector: ShopConnector, client_factory: ClientFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
     printed = json.loads(printed_by(capsys, "connectors"))
-    answered = get(asked)["connectors"]
+    answered = get(client_factory)["connectors"]
     assert [one.keys() for one in printed] == [one.keys() for one in answered]
     same = [{**one, "next_run": None} for one in answered]
     assert printed == same
@@ -220,15 +238,17 @@ def test_the_command_prints_the_same(shop: Shop, asked: Asked, capsys: pytest.Ca
 # -- one connector ------------------------------------------------------------------------------------------------------
 
 
-def test_a_connector_shows_its_targets_and_what_keeps_them_back(shop: Shop, asked: Asked) -> None:
-    record = shop.store.find_connector("shop")
+def test_a_connector_shows_its_targets_and_what_keeps_them_back(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
+    record = shop_connector.store.find_connector("shop")
     assert record is not None
     access = access_of(record)
     assert access is not None
     reports = ApplyReports(access.open_change_log().storage, "shop")
     report = reports.register_target("delta", "/lake")
     reports.write({**report, "last_batch": 1, "failed": {"inventory.orders": "column <x> is gone"}})
-    found = get(asked, "/shop")
+    found = get(client_factory, "/shop")
     assert found["trouble"] is None
     (target,) = found["targets"]
     assert (target["target"], target["last_batch"]) == ("delta", 1)
@@ -236,45 +256,49 @@ def test_a_connector_shows_its_targets_and_what_keeps_them_back(shop: Shop, aske
     assert found["status"]["metrics"]["streaming"]["Connected"] is True
 
 
-def test_a_change_log_that_is_away_does_not_hide_the_state(shop: Shop, asked: Asked) -> None:
-    shop.store.register_connector(
+def test_a_change_log_that_is_away_does_not_hide_the_state(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
+    shop_connector.store.register_connector(
         ConnectorRegistration("shop", "memory", "no-such-kind://x/y", connections={"source": "shop"})
     )
-    found = get(asked, "/shop")
+    found = get(client_factory, "/shop")
     assert (found["targets"], found["line"]["batch"]) == ([], 1)
     assert found["trouble"]
 
 
 def test_a_change_log_that_does_not_answer_is_waited_for_a_short_time(
-    shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch
+    shop_connector: ShopConnector, client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The report of a target is a pipe into which nobody writes: who reads it waits."""
     monkeypatch.setattr(connector_read_routes, "_LOG_S", 0.2)
     monkeypatch.setattr(source_readiness, "_log_places", threading.BoundedSemaphore(2))
-    folder = Path(shop.definition.changelog) / "shop" / "applied"
+    folder = Path(shop_connector.definition.changelog) / "shop" / "applied"
     folder.mkdir(parents=True, exist_ok=True)
     pipe = folder / "delta-0.json"
     os.mkfifo(pipe)
     try:
         for told in ("has not answered within 0.2 s", "has not answered within 0.2 s", "already waiting for answers"):
-            found = get(asked, "/shop")
+            found = get(client_factory, "/shop")
             assert told in found["trouble"]
             assert (found["line"]["batch"], found["targets"]) == (1, [])
-        assert get(asked)["total"] == 1  # the overview reads none
-        assert "already waiting for answers" in get(asked, "/shop/batches/1")["trouble"]
+        assert get(client_factory)["total"] == 1  # the overview reads none
+        assert "already waiting for answers" in get(client_factory, "/shop/batches/1")["trouble"]
     finally:
         pipe.rename(folder / "pipe")  # no look after this one reads it
         os.close(os.open(folder / "pipe", os.O_RDWR | os.O_NONBLOCK))  # those that wait have read it to its end
-    while get(asked, "/shop")["trouble"] is not None:  # the places are free again
+    while get(client_factory, "/shop")["trouble"] is not None:  # the places are free again
         time.sleep(0.05)
 
 
-def test_tables_have_their_schema_and_what_was_measured_of_their_topics(shop: Shop, asked: Asked) -> None:
-    shop.order(1)
-    capture(shop)
+def test_tables_have_their_schema_and_what_was_measured_of_their_topics(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
+    shop_connector.order(1)
+    capture(shop_connector)
     fresh = MetricSeries(counters={"apply.TotalNumberOfEventsApplied": 3}, observed={"apply.FreshnessInSeconds": [1.5]})
-    measure(shop.store, "shop", "apply delta 1", ago_s=1, **{"shop.inventory.orders": fresh})
-    (table,) = get(asked, "/shop/tables")["tables"]
+    measure(shop_connector.store, "shop", "apply delta 1", ago_s=1, **{"shop.inventory.orders": fresh})
+    (table,) = get(client_factory, "/shop/tables")["tables"]
     assert (table["table"], table["topic"]) == ("inventory.orders", "shop.inventory.orders")
     assert (table["version"], table["columns"], table["key"], table["events"]) == (1, 2, ["id"], 1)
     (target,) = table["targets"]
@@ -282,48 +306,50 @@ def test_tables_have_their_schema_and_what_was_measured_of_their_topics(shop: Sh
 
 
 def test_batches_offsets_signals_and_events_are_as_the_commands_have_them(
-    shop: Shop, asked: Asked, capsys: pytest.CaptureFixture[str]
+    shop_connector: ShopConnector, client_factory: ClientFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shop.order(1)
-    capture(shop)
-    shop.store.send("shop", SentSignal("a", "log", '{"message": "<b>"}', by="ann"))
+    shop_connector.order(1)
+    capture(shop_connector)
+    shop_connector.store.send("shop", SentSignal("a", "log", '{"message": "<b>"}', by="ann"))
     for part, command in (("batches", ("batches",)), ("offsets", ("offset", "history")), ("signals", ("signals",))):
         printed = json.loads(printed_by(capsys, *command, "shop"))
-        answered = get(asked, f"/shop/{part}")
+        answered = get(client_factory, f"/shop/{part}")
         assert [one.keys() for one in answered] == [one.keys() for one in printed], part
         assert len(answered) >= 1
     lines = printed_by(capsys, "notifications", "shop").splitlines()
-    answered = get(asked, "/shop/events")
+    answered = get(client_factory, "/shop/events")
     assert [one.keys() for one in answered] == [json.loads(text).keys() for text in lines[::-1]]
-    assert get(asked, "/shop/batches", limit=1)[0]["batch"] == 2
+    assert get(client_factory, "/shop/batches", limit=1)[0]["batch"] == 2
 
 
-def test_a_batch_has_its_files(shop: Shop, asked: Asked) -> None:
-    shop.order(1)
-    capture(shop)
-    found = get(asked, "/shop/batches/2")
+def test_a_batch_has_its_files(shop_connector: ShopConnector, client_factory: ClientFactory) -> None:
+    shop_connector.order(1)
+    capture(shop_connector)
+    found = get(client_factory, "/shop/batches/2")
     (file,) = found["files"]
     assert (file["topic"], file["rows"], file["counts"]) == ("shop.inventory.orders", 1, {"c": 1})
     assert found["batch"]["batch"] == 2
     assert found["position_before"] != found["batch"]["position"]
     for number in ("3", "0", "-1", str(1 << 70)):
-        assert asked().get(f"{API}/shop/batches/{number}").status_code == 404
+        assert client_factory().get(f"{API}/shop/batches/{number}").status_code == 404
 
 
-def test_a_schema_change_says_what_it_has_changed(shop: Shop, asked: Asked) -> None:
-    shop.database.add_column("inventory.orders", "extra", "int32")
-    capture(shop)
-    after, before = get(asked, "/shop/schema-changes")
+def test_a_schema_change_says_what_it_has_changed(shop_connector: ShopConnector, client_factory: ClientFactory) -> None:
+    shop_connector.database.add_column("inventory.orders", "extra", "int32")
+    capture(shop_connector)
+    after, before = get(client_factory, "/shop/schema-changes")
     assert before["tables"] == {"inventory.orders": ["+ id int64", "+ note string", "+ key (id)"]}
     assert after["tables"] == {"inventory.orders": ["+ extra int32"]}
-    assert get(asked, "/shop/schema-changes", table="inventory.none") == []
-    assert get(asked, "/shop/schema-changes", table="inventory.orders") == [after, before]
-    assert get(asked, "/shop/schema-changes", limit=1) == [after]
-    assert get(asked, "/shop/schema-changes", limit=1, before=after["number"]) == [before]
+    assert get(client_factory, "/shop/schema-changes", table="inventory.none") == []
+    assert get(client_factory, "/shop/schema-changes", table="inventory.orders") == [after, before]
+    assert get(client_factory, "/shop/schema-changes", limit=1) == [after]
+    assert get(client_factory, "/shop/schema-changes", limit=1, before=after["number"]) == [before]
 
 
-def test_properties_say_where_they_come_from_and_nothing_of_the_connection(shop: Shop, asked: Asked) -> None:
-    found = get(asked, "/shop/configuration")
+def test_properties_say_where_they_come_from_and_nothing_of_the_connection(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
+    found = get(client_factory, "/shop/configuration")
     named = {one["name"]: one for one in found["properties"]}
     assert (named["poll.interval.ms"]["by"], named["poll.interval.ms"]["value"]) == ("definition", 10)
     assert (named["memory.database"]["by"], named["memory.database"]["value"]) == ("connection", None)
@@ -332,19 +358,21 @@ def test_properties_say_where_they_come_from_and_nothing_of_the_connection(shop:
     assert found["connections"] == {"source": "shop", "state": "cdc_state_default", "dag": "shop_dag"}
 
 
-def test_measurements_are_those_of_the_last_runs(shop: Shop, asked: Asked) -> None:
-    capture(shop)
-    found = get(asked, "/shop/metrics")
+def test_measurements_are_those_of_the_last_runs(shop_connector: ShopConnector, client_factory: ClientFactory) -> None:
+    capture(shop_connector)
+    found = get(client_factory, "/shop/metrics")
     assert [one["gauges"]["run.LastRunFailed"] for one in found["runs"]["capture"]] == [0, 0]
     assert {one["topic"] for one in found["series"]} == {"", "shop.inventory.orders"}
 
 
 @pytest.mark.parametrize("nasty", NASTY)
-def test_names_and_texts_of_any_form_are_answered_as_they_are(shop: Shop, asked: Asked, nasty: str) -> None:
-    shop.store.set_control("shop", DesiredState.PAUSED, nasty[:200], nasty)
-    assert nasty in line(asked)["phase"]
-    assert get(asked, text=nasty[:200])["total"] == 1
-    assert asked().get(f"{API}/{quote(nasty[:200], safe='')}").status_code == 404
+def test_names_and_texts_of_any_form_are_answered_as_they_are(
+    shop_connector: ShopConnector, client_factory: ClientFactory, nasty: str
+) -> None:
+    shop_connector.store.set_control("shop", DesiredState.PAUSED, nasty[:200], nasty)
+    assert nasty in line(client_factory)["phase"]
+    assert get(client_factory, text=nasty[:200])["total"] == 1
+    assert client_factory().get(f"{API}/{quote(nasty[:200], safe='')}").status_code == 404
 
 
 # -- what is away -------------------------------------------------------------------------------------------------------
@@ -352,15 +380,19 @@ def test_names_and_texts_of_any_form_are_answered_as_they_are(shop: Shop, asked:
 
 @pytest.mark.parametrize("path", [API, f"{API}/shop", f"{API}/shop/tables", "/metrics"])
 def test_a_database_that_is_away_is_a_sentence(
-    shop: Shop, asked: Asked, path: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    shop_connector: ShopConnector,
+    client_factory: ClientFactory,
+    path: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=f"sqlite:///{tmp_path}/no/state.db")
-    answer = asked().get(path)
+    answer = client_factory().get(path)
     assert answer.status_code == 503
     assert "The state database cannot be reached" in answer.json()["detail"]
     monkeypatch.delenv("AIRFLOW_CONN_CDC_STATE_DEFAULT")
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=f"sqlite:///{tmp_path}/empty.db")
-    answer = asked().get(path)
+    answer = client_factory().get(path)
     assert answer.status_code == 503
     assert answer.json()["error"]["repair"] == "airflow db migrate"
 

@@ -25,8 +25,8 @@ from airflow_provider_cdc.plugins import authorization
 from airflow_provider_cdc.plugins.authorization import KnownDag, known_of
 from airflow_provider_cdc.plugins.plugin_app import app
 from dev import paths
-from tests.plugins.conftest import Asked
-from tests.support.airflow.airflow_connector import Shop
+from tests.plugins.conftest import ClientFactory
+from tests.support.airflow.airflow_connector import ShopConnector
 
 BODIES: dict[str, Any] = {
     "snapshot": {"tables": ["inventory.orders"]},
@@ -90,10 +90,10 @@ def test_no_route_is_outside_of_the_document() -> None:
 
 @pytest.mark.parametrize("role", ["VIEWER", "USER", "OP", "ADMIN", None])
 def test_each_route_is_allowed_or_refused_as_the_table_says(
-    shop: Shop, asked: Asked, role: str | None, monkeypatch: pytest.MonkeyPatch
+    shop_connector: ShopConnector, client_factory: ClientFactory, role: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW__CDC__SHOW_ROWS_OF", "shop")
-    client = asked(role=role)
+    client = client_factory(role=role)
     for method, path, right in ROUTES:
         status = called(client, method, path)
         if role is None:
@@ -102,18 +102,22 @@ def test_each_route_is_allowed_or_refused_as_the_table_says(
             assert status in (200, 409), (path, status)  # what is planned for may not be there
         else:
             assert status == 403, (path, status)
-    assert shop.store.load_control("shop").wanted == "running"  # plans change nothing
+    assert shop_connector.store.load_control("shop").wanted == "running"  # plans change nothing
 
 
-def test_who_has_a_login_and_no_role_is_refused_everywhere(shop: Shop, asked: Asked) -> None:
-    client = asked(role="")
+def test_who_has_a_login_and_no_role_is_refused_everywhere(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
+    client = client_factory(role="")
     for method, path, _ in ROUTES:
         assert called(client, method, path) == 403, path
     assert client.get("/metrics").status_code == 403
 
 
-def test_what_needs_no_login_shows_nothing_of_any_connector(shop: Shop, asked: Asked) -> None:
-    client = asked(role=None)
+def test_what_needs_no_login_shows_nothing_of_any_connector(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
+    client = client_factory(role=None)
     free = [route.removeprefix("GET ") for route, right in TABLE.items() if right.startswith("none")]
     found = {route: client.get(route, follow_redirects=False) for route in free}
     assert found.pop("/api/v1/openapi.json").json() == app.openapi()
@@ -121,8 +125,10 @@ def test_what_needs_no_login_shows_nothing_of_any_connector(shop: Shop, asked: A
     assert not found
 
 
-def test_tokens_and_cookies_count_as_in_airflows_own_api(shop: Shop, asked: Asked) -> None:
-    client, manager = asked(role=None), get_auth_manager()
+def test_tokens_and_cookies_count_as_in_airflows_own_api(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
+    client, manager = client_factory(role=None), get_auth_manager()
     ada, eve = SimpleAuthManagerUser(username="ada", role="ADMIN"), SimpleAuthManagerUser(username="eve", role=None)
     token, other = manager.generate_jwt(ada), manager.generate_jwt(eve)
     old = manager.generate_jwt(ada, expiration_time_in_seconds=-3600)
@@ -144,29 +150,33 @@ def test_tokens_and_cookies_count_as_in_airflows_own_api(shop: Shop, asked: Aske
 @pytest.mark.parametrize(
     "kind", [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
 )
-def test_what_a_page_of_another_site_could_send_is_refused(shop: Shop, asked: Asked, kind: str | None) -> None:
+def test_what_a_page_of_another_site_could_send_is_refused(
+    shop_connector: ShopConnector, client_factory: ClientFactory, kind: str | None
+) -> None:
     """A browser sends these types, and a body without one, without asking the site whether they are wanted."""
-    client, before = asked(), len(shop.store.list_notifications("shop"))
+    client, before = client_factory(), len(shop_connector.store.list_notifications("shop"))
     for method, path, _ in ROUTES:
         if method == "POST":
             url = path.replace("{connector}", "shop").replace("{connection}", "shop") + "?plan=false&confirm=shop"
             body = json.dumps(BODIES.get(path.rpartition("/")[2], {})).encode()
             answer = client.post(url, content=body, headers={} if kind is None else {"content-type": kind})
             assert answer.status_code == 415, (path, answer.text)
-    assert shop.store.load_control("shop").wanted == "running"
-    assert len(shop.store.list_notifications("shop")) == before
+    assert shop_connector.store.load_control("shop").wanted == "running"
+    assert len(shop_connector.store.list_notifications("shop")) == before
 
 
-def test_rows_are_shown_to_nobody_unless_the_configuration_names_the_connector(shop: Shop, asked: Asked) -> None:
-    answer = asked().post("/api/v1/connectors/shop/row", json=BODIES["row"])
+def test_rows_are_shown_to_nobody_unless_the_configuration_names_the_connector(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
+    answer = client_factory().post("/api/v1/connectors/shop/row", json=BODIES["row"])
     assert answer.status_code == 403
     assert "AIRFLOW__CDC__SHOW_ROWS_OF=shop" in answer.json()["error"]["repair"]
-    assert [e.notification.type for e in shop.store.list_notifications("shop")].count("LOOKED_AT") == 0
+    assert [e.notification.type for e in shop_connector.store.list_notifications("shop")].count("LOOKED_AT") == 0
 
 
-def test_what_a_user_may_do_is_said(shop: Shop, asked: Asked) -> None:
+def test_what_a_user_may_do_is_said(shop_connector: ShopConnector, client_factory: ClientFactory) -> None:
     found = {
-        role: asked(role=role).get("/api/v1/connectors/shop").json()["rights"]
+        role: client_factory(role=role).get("/api/v1/connectors/shop").json()["rights"]
         for role in ("VIEWER", "USER", "OP", "ADMIN")
     }
     assert found == {role: [right for right in ALLOWED if role in ALLOWED[right]] for role in found}
@@ -177,9 +187,9 @@ def test_what_a_user_may_do_is_said(shop: Shop, asked: Asked) -> None:
     [("ann", "USER", {"shop"}), ("bob", "VIEWER", {"billing"}), ("ada", "ADMIN", {"shop", "billing", "script"})],
 )
 def test_everybody_sees_the_connectors_of_the_dags_that_they_may_read(
-    fleet: Shop, asked: Asked, name: str, role: str, seen: set[str]
+    fleet: ShopConnector, client_factory: ClientFactory, name: str, role: str, seen: set[str]
 ) -> None:
-    client = asked(name, role)
+    client = client_factory(name, role)
     found = client.get("/api/v1/connectors").json()
     assert {row["connector"] for row in found["connectors"]} == seen
     assert found["total"] == len(seen)
@@ -194,7 +204,7 @@ def test_everybody_sees_the_connectors_of_the_dags_that_they_may_read(
 
 
 @pytest.fixture
-def teams(fleet: Shop, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def teams(fleet: ShopConnector, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Connections of Airflow's database: ``shop`` and ``script`` are of the team ``red``; that to ``billing`` is in none of its tables."""
     monkeypatch.setattr(authorization, "teams_of", TEAMS_OF)
     monkeypatch.setattr(
@@ -221,10 +231,10 @@ def teams(fleet: Shop, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ],
 )
 def test_dags_and_connections_of_a_team_are_for_its_members(
-    teams: None, asked: Asked, teams_of_ann: list[str], may: dict[str, str]
+    teams: None, client_factory: ClientFactory, teams_of_ann: list[str], may: dict[str, str]
 ) -> None:
     """As Airflow has it; a connection that only a secrets backend has is of the team of the DAG that finds it there."""
-    client = asked("anna", "OP", teams_of_ann)
+    client = client_factory("anna", "OP", teams_of_ann)
     assert {row["connector"] for row in client.get("/api/v1/connectors").json()["connectors"]} == may.keys()
     for connector in ("shop", "billing", "script"):
         answer = client.get(f"/api/v1/connectors/{connector}")
@@ -237,7 +247,7 @@ def test_dags_and_connections_of_a_team_are_for_its_members(
 
 
 def test_an_auth_manager_that_is_far_away_is_asked_once_for_all_connectors(
-    fleet: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch
+    fleet: ShopConnector, client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some ask a server for each answer; of many ids they ask it once."""
     questions: list[set[str]] = []
@@ -255,12 +265,12 @@ def test_an_auth_manager_that_is_far_away_is_asked_once_for_all_connectors(
             ConnectorRegistration(f"more{n}", "memory", "/log", connections={"dag": f"dag{n}"})
         )
     monkeypatch.setattr(airflow_app._AuthManagerState, "instance", Far())
-    found = asked("ann", "USER").get("/api/v1/connectors").json()
+    found = client_factory("ann", "USER").get("/api/v1/connectors").json()
     assert {one["connector"] for one in found["connectors"]} == {"more7", "shop"}
     assert [len(ids) for ids in questions] == [22]
 
 
-def test_the_teams_of_all_connections_are_one_query(teams: None, fleet: Shop) -> None:
+def test_the_teams_of_all_connections_are_one_query(teams: None, fleet: ShopConnector) -> None:
     asked_for: list[str] = []
     listener = lambda *a: asked_for.append(a[2])  # noqa: E731
     sa.event.listen(sa.Engine, "before_cursor_execute", listener)
@@ -274,8 +284,10 @@ def test_the_teams_of_all_connections_are_one_query(teams: None, fleet: Shop) ->
     assert len(asked_for) == before + 1
 
 
-def test_who_may_not_see_a_connector_is_told_the_same_as_of_one_that_is_not_there(fleet: Shop, asked: Asked) -> None:
-    client = asked("ann", "USER")
+def test_who_may_not_see_a_connector_is_told_the_same_as_of_one_that_is_not_there(
+    fleet: ShopConnector, client_factory: ClientFactory
+) -> None:
+    client = client_factory("ann", "USER")
     for method, path, _ in ROUTES:
         if "{connector}" in path:
             body = BODIES.get(path.rpartition("/")[2], {}) if method == "POST" else None
@@ -286,5 +298,5 @@ def test_who_may_not_see_a_connector_is_told_the_same_as_of_one_that_is_not_ther
             assert hidden.replace("billing", "nothing") == missing
 
 
-def test_metrics_need_a_login(shop: Shop, asked: Asked) -> None:
-    assert asked(role=None).get("/metrics").status_code == 401
+def test_metrics_need_a_login(shop_connector: ShopConnector, client_factory: ClientFactory) -> None:
+    assert client_factory(role=None).get("/metrics").status_code == 401

@@ -17,15 +17,15 @@ from airflow_provider_cdc.services.connectors.source_readiness import WAYS_OUT
 from airflow_provider_cdc.services.dashboards.connector_charts import MOST
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from tests.cli.conftest import run
-from tests.plugins.conftest import Asked, capture
+from tests.plugins.conftest import ClientFactory, capture
 from tests.plugins.test_api import NASTY, printed_by
-from tests.support.airflow.airflow_connector import Shop
+from tests.support.airflow.airflow_connector import ShopConnector
 from tests.support.patience import LONGEST_S
 
 API = "/api/v1/connectors/shop"
 
 
-def post(asked: Asked, what: str, status: int = 200, **body: Any) -> Any:
+def post(asked: ClientFactory, what: str, status: int = 200, **body: Any) -> Any:
     answer = asked().post(f"{API}/{what}", json=body)
     assert answer.status_code == status, answer.text
     return answer.json()
@@ -35,20 +35,23 @@ def post(asked: Asked, what: str, status: int = 200, **body: Any) -> Any:
 
 
 def test_the_check_says_what_the_command_says(
-    shop: Shop, asked: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    shop_connector: ShopConnector,
+    client_factory: ClientFactory,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     import json
 
     for _ in range(2):
-        shop.order(2)
-        found, printed = post(asked, "check"), json.loads(printed_by(capsys, "check", "shop"))
+        shop_connector.order(2)
+        found, printed = post(client_factory, "check"), json.loads(printed_by(capsys, "check", "shop"))
         assert {name: value for name, value in found.items() if value is not None} == printed
         assert "the log has advanced" in found["waiting"]
-        capture(shop)
-    assert post(asked, "check")["waiting"] is None
+        capture(shop_connector)
+    assert post(client_factory, "check")["waiting"] is None
     findings = [Finding("It is slow.", "ALTER SYSTEM", fatal=False), Finding("It has no log.", f"SET {NASTY[0]}")]
     monkeypatch.setattr(MemorySource, "check_prerequisites", lambda self: findings)
-    found = post(asked, "check")
+    found = post(client_factory, "check")
     assert (found["ready"], found["position"]) == (False, None)
     assert [(one["what"], one["fix"]) for one in found["findings"]] == [
         ("It has no log.", f"SET {NASTY[0]}"), ("It is slow.", "ALTER SYSTEM"),
@@ -63,19 +66,24 @@ def test_the_check_says_what_the_command_says(
     [(AccessDenied("The password is wrong.", remedy="mend it"), 409), (SourceUnavailable("It is down."), 503)],
 )
 def test_why_a_source_cannot_be_asked_is_a_sentence(
-    shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch, what: str, error: Exception, status: int
+    shop_connector: ShopConnector,
+    client_factory: ClientFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    what: str,
+    error: Exception,
+    status: int,
 ) -> None:
     def fail(*_: Any) -> Any:
         raise error
 
     for method in ("check_prerequisites", "verify_position"):
         monkeypatch.setattr(MemorySource, method, fail)
-    assert post(asked, what, status)["error"]["what"] == str(error).splitlines()[0]
+    assert post(client_factory, what, status)["error"]["what"] == str(error).splitlines()[0]
 
 
 @pytest.mark.parametrize("what", ["check", "gap"])
 def test_a_source_that_does_not_answer_is_told_in_time_and_takes_no_more_than_its_places(
-    shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch, what: str
+    shop_connector: ShopConnector, client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     answers = threading.Event()
     monkeypatch.setattr(source_readiness, "_places", threading.BoundedSemaphore(2))
@@ -83,18 +91,20 @@ def test_a_source_that_does_not_answer_is_told_in_time_and_takes_no_more_than_it
         monkeypatch.setattr(MemorySource, method, lambda *_: answers.wait(30))
     began = time.monotonic()
     for _ in range(2):
-        assert "has not answered within 0.2 s" in post(asked, what, 503, seconds=0.2)["detail"]
-    assert "already waiting for answers" in post(asked, what, 503, seconds=0.2)["detail"]
+        assert "has not answered within 0.2 s" in post(client_factory, what, 503, seconds=0.2)["detail"]
+    assert "already waiting for answers" in post(client_factory, what, 503, seconds=0.2)["detail"]
     assert time.monotonic() - began < 10
     answers.set()
-    while "already" in asked().post(f"{API}/{what}", json={}).text:  # the places are free again
+    while "already" in client_factory().post(f"{API}/{what}", json={}).text:  # the places are free again
         assert time.monotonic() - began < LONGEST_S
         time.sleep(0.05)
 
 
 @pytest.mark.parametrize("body", [{"seconds": 0}, {"seconds": 61}, {"sql": "DROP"}, []])
-def test_a_look_takes_no_more_than_a_time(shop: Shop, asked: Asked, body: Any) -> None:
-    assert asked().post(f"{API}/check", json=body).status_code == 422
+def test_a_look_takes_no_more_than_a_time(
+    shop_connector: ShopConnector, client_factory: ClientFactory, body: Any
+) -> None:
+    assert client_factory().post(f"{API}/check", json=body).status_code == 422
 
 
 def test_a_look_that_gets_no_thread_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,17 +123,17 @@ def test_a_look_that_gets_no_thread_takes_no_place(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_gap_report_has_the_ways_that_the_command_has(
-    shop: Shop, asked: Asked, capsys: pytest.CaptureFixture[str]
+    shop_connector: ShopConnector, client_factory: ClientFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert post(asked, "gap") == {
+    assert post(client_factory, "gap") == {
         "gap": None,
         "text": "No gap: the log contains the position of shop.",
         "ways": [],
     }
     for key in range(3):
-        shop.order(10 + key)
-    shop.database.purge_log()
-    found = post(asked, "gap")
+        shop_connector.order(10 + key)
+    shop_connector.database.purge_log()
+    found = post(client_factory, "gap")
     assert found["text"].startswith("Lost: all changes committed after ")
     assert found["gap"]["comparable"] is True
     assert [way["repair"] for way in found["ways"] if way["loses"]] == ["skip"]
@@ -136,18 +146,20 @@ def test_the_gap_report_has_the_ways_that_the_command_has(
     for way in found["ways"]:
         run(*way["command"].split()[2:])  # each is a command that there is; without --confirm it changes nothing
         assert way["effect"] in capsys.readouterr().out
-    assert post(asked, "gap") == found
+    assert post(client_factory, "gap") == found
 
 
 # -- charts -------------------------------------------------------------------------------------------------------------
 
 
-def test_charts_have_what_was_measured_and_what_has_happened(shop: Shop, asked: Asked) -> None:
-    shop.order(7)
-    shop.database.add_column("inventory.orders", "extra", "int32")
-    capture(shop)
+def test_charts_have_what_was_measured_and_what_has_happened(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
+    shop_connector.order(7)
+    shop_connector.database.add_column("inventory.orders", "extra", "int32")
+    capture(shop_connector)
     for span in ("hour", "day", "week"):
-        found = asked().get(f"{API}/charts", params={"span": span}).json()
+        found = client_factory().get(f"{API}/charts", params={"span": span}).json()
         (points,) = [one["points"] for one in found["series"] if one["producer"] == "capture"]
         assert sum(point["events"] for point in points) >= 1, span
         assert points[-1]["lag_s"] is not None
@@ -157,43 +169,47 @@ def test_charts_have_what_was_measured_and_what_has_happened(shop: Shop, asked: 
         assert {"run", "snapshot", "schema change"} <= set(kinds), span
         assert "error" not in kinds
         assert [mark["at"] for mark in found["marks"]] == sorted(mark["at"] for mark in found["marks"])
-    assert asked().get(f"{API}/charts", params={"span": "year"}).status_code == 422
+    assert client_factory().get(f"{API}/charts", params={"span": "year"}).status_code == 422
 
 
-def test_where_nothing_was_measured_no_line_goes_on(shop: Shop, asked: Asked) -> None:
+def test_where_nothing_was_measured_no_line_goes_on(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
     """Of an hour in which something has happened at its beginning alone."""
     now = time.time()
     series = {"": MetricSeries({"streaming.MilliSecondsBehindSource": 4000}, {}, {}), "orders": MetricSeries({}, {"topic.TotalNumberOfEventsCaptured": 3000}, {})}  # fmt: skip
     for ago_s in (3000, 2700):
-        shop.store.metrics.add_measurements(
+        shop_connector.store.metrics.add_measurements(
             MetricSamples("shop", "test", {}, datetime.fromtimestamp(now - ago_s, UTC), series, True)
         )
-    found = asked().get(f"{API}/charts").json()
+    found = client_factory().get(f"{API}/charts").json()
     (points,) = [one["points"] for one in found["series"] if one["producer"] == "test"]
     assert [point["at"] for point in points] == list(range(points[0]["at"], found["until"] - 299, 300))
     assert [(point["events_per_s"], point["lag_s"]) for point in points[:3]] == [(10, 4), (10, 4), (0, None)]
     assert {(point["events"], point["lag_s"], point["p50_s"]) for point in points[2:]} == {(0, None, None)}
 
 
-def test_a_span_shows_what_was_in_it_and_no_more_marks_than_fit(shop: Shop, asked: Asked) -> None:
+def test_a_span_shows_what_was_in_it_and_no_more_marks_than_fit(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
     now = datetime.now(UTC)
     for hours in (200, 100, 20, 3, 0.2):
         series = {"": MetricSeries({"apply.LastRunFailed": 1}, {}, {}), NASTY[0]: MetricSeries({}, {"apply.TotalNumberOfEventsApplied": 5}, {"apply.FreshnessInSeconds": [42.0]})}  # fmt: skip
         at = now - timedelta(hours=hours)
-        shop.store.metrics.add_measurements(
+        shop_connector.store.metrics.add_measurements(
             MetricSamples("shop", "apply delta 1", {"target": "delta"}, at, series, True)
         )
     seen = {}
     for span in ("hour", "day", "week"):
-        found = asked().get(f"{API}/charts", params={"span": span}).json()
+        found = client_factory().get(f"{API}/charts", params={"span": span}).json()
         (points,) = [one["points"] for one in found["series"] if one["producer"] == "apply delta 1"]
         seen[span] = (sum(point["events"] for point in points), [m["kind"] for m in found["marks"]].count("error"))
         assert all(30 < point["p50_s"] <= 60 for point in points if point["events"])
         assert all(point["cpu"] is None for point in points)
     assert seen == {"hour": (5, 1), "day": (15, 3), "week": (20, 4)}
     for _ in range(MOST + 20):
-        shop.store.metrics.add_measurements(
+        shop_connector.store.metrics.add_measurements(
             MetricSamples("shop", "capture", {}, now, {"": MetricSeries({}, {}, {})}, True)
         )
-    found = asked().get(f"{API}/charts", params={"span": "week"}).json()
+    found = client_factory().get(f"{API}/charts", params={"span": "week"}).json()
     assert [m["kind"] for m in found["marks"]].count("run") <= MOST

@@ -7,44 +7,48 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.plugins import authorization
-from tests.plugins.conftest import Asked, capture
-from tests.support.airflow.airflow_connector import Shop
+from tests.plugins.conftest import ClientFactory, capture
+from tests.support.airflow.airflow_connector import ShopConnector
 
 API = "/api/v1/connectors/shop/row"
 
 
 @pytest.fixture(autouse=True)
-def row(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def visible_row(shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that may be shown."""
     monkeypatch.setenv("AIRFLOW__CDC__SHOW_ROWS_OF", "shop")
-    shop.order(1)
-    capture(shop)
+    shop_connector.order(1)
+    capture(shop_connector)
 
 
-def post(asked: Asked, path: str, body: dict[str, Any], status: int = 200) -> Any:
+def post(asked: ClientFactory, path: str, body: dict[str, Any], status: int = 200) -> Any:
     answer = asked().post(f"{API}{path}", json=body)
     assert answer.status_code == status, answer.text
     return answer.json()
 
 
-def looks(shop: Shop) -> int:
+def looks(shop: ShopConnector) -> int:
     return [e.notification.type for e in shop.store.list_notifications("shop")].count("LOOKED_AT")
 
 
-def test_the_columns_of_a_key_are_told_and_nothing_is_recorded(shop: Shop, asked: Asked) -> None:
-    (column,) = post(asked, "/key", {"table": "inventory.orders"})
+def test_the_columns_of_a_key_are_told_and_nothing_is_recorded(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
+    (column,) = post(client_factory, "/key", {"table": "inventory.orders"})
     assert (column["name"], column["type"]) == ("id", "int64")
     assert column["form"]
-    assert "No connector has captured" in post(asked, "/key", {"table": "inventory.oders"}, 409)["detail"]
-    assert looks(shop) == 0
+    assert "No connector has captured" in post(client_factory, "/key", {"table": "inventory.oders"}, 409)["detail"]
+    assert looks(shop_connector) == 0
 
 
-def test_which_row_somebody_has_seen_is_told_to_those_who_may_see_rows(shop: Shop, asked: Asked) -> None:
+def test_which_row_somebody_has_seen_is_told_to_those_who_may_see_rows(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
     """The key of a row is a part of it."""
-    post(asked, "", {"table": "inventory.orders", "key": ["1"]})
+    post(client_factory, "", {"table": "inventory.orders", "key": ["1"]})
 
     def told(name: str, role: str) -> dict[str, str]:
-        events = asked(name, role).get("/api/v1/connectors/shop/events").json()
+        events = client_factory(name, role).get("/api/v1/connectors/shop/events").json()
         (found,) = [one["additional_data"] for one in events if one["type"] == "LOOKED_AT"]
         return dict(found)
 
@@ -53,22 +57,24 @@ def test_which_row_somebody_has_seen_is_told_to_those_who_may_see_rows(shop: Sho
     assert told("eve", "VIEWER") == {**seen, "key": "not shown"}
 
 
-def test_the_row_as_of_a_time_and_beside_the_source(shop: Shop, asked: Asked) -> None:
+def test_the_row_as_of_a_time_and_beside_the_source(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
     row = {"table": "inventory.orders", "key": ["1"]}
-    found = post(asked, "", row | {"as_of": "2020-01-01T00:00:00Z", "compare": True})
+    found = post(client_factory, "", row | {"as_of": "2020-01-01T00:00:00Z", "compare": True})
     assert found["as_of"].startswith("2020-01-01T00:00:00")
     assert found["changes"] == []
     assert found["source"]["row"] is not None or found["source"]["equal"] is not None
-    assert looks(shop) == 1
+    assert looks(shop_connector) == 1
 
 
 def test_a_connection_to_a_target_database_is_for_those_who_may_edit_it(
-    shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch
+    shop_connector: ShopConnector, client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = {"table": "inventory.orders", "key": ["1"], "connections": ["warehouse"]}
     monkeypatch.setattr(authorization, "may_connect", lambda user, conn_id, team, *, edit: not edit)
-    assert "warehouse" in post(asked, "", row, 403)["detail"]
-    assert looks(shop) == 0
+    assert "warehouse" in post(client_factory, "", row, 403)["detail"]
+    assert looks(shop_connector) == 0
     monkeypatch.setattr(authorization, "may_connect", lambda user, conn_id, team, *, edit: True)
-    post(asked, "", row)
-    assert looks(shop) == 1
+    post(client_factory, "", row)
+    assert looks(shop_connector) == 1

@@ -22,9 +22,9 @@ from airflow_provider_cdc.plugins.user_dag_runs import list_form_dags
 from airflow_provider_cdc.services.actions import connector_run_actions
 from airflow_provider_cdc.services.connectors.connector_handle import access_of
 from airflow_provider_cdc.sources.memory.source import MemorySource
-from tests.plugins.conftest import Asked, capture, known_to_airflow
+from tests.plugins.conftest import ClientFactory, capture, known_to_airflow
 from tests.plugins.test_actions import API, audit
-from tests.support.airflow.airflow_connector import SHOP, Shop, context
+from tests.support.airflow.airflow_connector import SHOP, ShopConnector, context
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def dags(metadata: None) -> Iterator[None]:
     known_to_airflow()
 
 
-def act(asked: Asked, action: str, body: dict[str, Any], status: int = 200, **query: Any) -> Any:
+def act(asked: ClientFactory, action: str, body: dict[str, Any], status: int = 200, **query: Any) -> Any:
     answer = asked("eve", "OP").post(f"{API}/{action}", json=body, params=query)
     assert answer.status_code == status, answer.text
     return answer.json()
@@ -49,7 +49,7 @@ def begun() -> list[tuple[str, str, str, Any]]:
         return [(r.dag_id, r.run_id, r.triggering_user_name or "", r.conf) for r in session.scalars(sa.select(DagRun))]
 
 
-def applied(shop: Shop, *locations: str) -> None:
+def applied(shop: ShopConnector, *locations: str) -> None:
     record = shop.store.find_connector("shop")
     assert record is not None
     access = access_of(record)
@@ -59,43 +59,47 @@ def applied(shop: Shop, *locations: str) -> None:
         reports.write({**reports.register_target("delta", location), "last_batch": 1})
 
 
-def test_a_run_of_the_connectors_dag_begins_and_is_recorded(shop: Shop, asked: Asked) -> None:
-    plan = act(asked, "run", {"reason": "now"})
+def test_a_run_of_the_connectors_dag_begins_and_is_recorded(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
+    plan = act(client_factory, "run", {"reason": "now"})
     assert (plan["dag"], plan["run"], plan["obstacle"], plan["confirm"], begun()) == ("shop_dag", None, None, False, [])
-    done = act(asked, "run", {"reason": "now"}, plan=False)
+    done = act(client_factory, "run", {"reason": "now"}, plan=False)
     assert begun() == [("shop_dag", done["run"], "eve", {})]
-    (kept,) = audit(shop)
+    (kept,) = audit(shop_connector)
     assert (kept["action"], kept["by"], kept["dag"], kept["run"]) == ("run", "eve", "shop_dag", done["run"])
 
 
-def test_a_dag_that_is_paused_or_gone_is_said_before_and_begins_nothing(shop: Shop, asked: Asked) -> None:
+def test_a_dag_that_is_paused_or_gone_is_said_before_and_begins_nothing(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
     known_to_airflow(lifecycle_dag(["shop"]), paused=True)
-    assert "does not have the DAG shop_dag" in act(asked, "run", {})["obstacle"]
-    assert "cdc_lifecycle is paused" in act(asked, "restore-offset", {"version": 1})["obstacle"]
-    refused = act(asked, "restore-offset", {"version": 1}, 409, plan=False, confirm="shop")
+    assert "does not have the DAG shop_dag" in act(client_factory, "run", {})["obstacle"]
+    assert "cdc_lifecycle is paused" in act(client_factory, "restore-offset", {"version": 1})["obstacle"]
+    refused = act(client_factory, "restore-offset", {"version": 1}, 409, plan=False, confirm="shop")
     assert "unpause it first" in refused["detail"]
-    assert (begun(), audit(shop)) == ([], [])
+    assert (begun(), audit(shop_connector)) == ([], [])
 
 
 @pytest.mark.parametrize(
     ("action", "confirm"), [("verify", {}), ("repair", {"confirm": "shop"}), ("rebuild", {"confirm": "shop"})]
 )
 def test_tables_are_worked_on_by_a_run_of_the_form(
-    shop: Shop, asked: Asked, action: str, confirm: dict[str, str]
+    shop_connector: ShopConnector, client_factory: ClientFactory, action: str, confirm: dict[str, str]
 ) -> None:
     body = {"tables": ["inventory.ord.*"]}
-    assert "No changes of shop were applied" in act(asked, action, body, 409)["detail"]
-    applied(shop, "/a", "/b")
-    assert "select one" in act(asked, action, body, 409)["detail"]
+    assert "No changes of shop were applied" in act(client_factory, action, body, 409)["detail"]
+    applied(shop_connector, "/a", "/b")
+    assert "select one" in act(client_factory, action, body, 409)["detail"]
     body["location"] = "/b"
-    plan = act(asked, action, body)
+    plan = act(client_factory, action, body)
     assert (plan["dag"], plan["confirm"]) == ("cdc_tables", bool(confirm))
     assert "inventory.orders" in plan["lines"][0]
     assert "delta at /b" in plan["lines"][0]
     if confirm:
-        act(asked, action, body, 409, plan=False)
-    act(asked, action, body, 409, plan=False, about="0" * 32, **confirm)
-    done = act(asked, action, body, plan=False, about=plan["about"], **confirm)
+        act(client_factory, action, body, 409, plan=False)
+    act(client_factory, action, body, 409, plan=False, about="0" * 32, **confirm)
+    done = act(client_factory, action, body, plan=False, about=plan["about"], **confirm)
     names = ["inventory.orders"]
     expected = {
         "connector": "shop",
@@ -106,23 +110,26 @@ def test_tables_are_worked_on_by_a_run_of_the_form(
         "confirm": confirm.get("confirm"),
     }
     assert begun() == [("cdc_tables", done["run"], "eve", expected)]
-    assert [(one["action"], one["run"]) for one in audit(shop)] == [(action, done["run"])]
+    assert [(one["action"], one["run"]) for one in audit(shop_connector)] == [(action, done["run"])]
 
 
-def test_an_offset_is_restored_by_the_run_that_was_begun(shop: Shop, asked: Asked) -> None:
-    shop.order(1)
-    capture(shop)
-    plan = act(asked, "restore-offset", {"version": 1})
+def test_an_offset_is_restored_by_the_run_that_was_begun(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
+    shop_connector.order(1)
+    capture(shop_connector)
+    plan = act(client_factory, "restore-offset", {"version": 1})
     assert (plan["dag"], plan["confirm"], plan["obstacle"]) == ("cdc_lifecycle", True, None)
     assert any(line.startswith("REPEATED") for line in plan["lines"])
     body = {"version": 1, "at_version": plan["version"], "reason": "once more"}
-    act(asked, "restore-offset", body, 409, plan=False, confirm="shopp")
-    with shop.store.acquire_lease("shop", "the run", wait_s=0):
+    act(client_factory, "restore-offset", body, 409, plan=False, confirm="shopp")
+    with shop_connector.store.acquire_lease("shop", "the run", wait_s=0):
         assert (
-            "pause the connector first" in act(asked, "restore-offset", body, 409, plan=False, confirm="shop")["detail"]
+            "pause the connector first"
+            in act(client_factory, "restore-offset", body, 409, plan=False, confirm="shop")["detail"]
         )
     assert begun() == []
-    act(asked, "restore-offset", body, plan=False, confirm="shop")
+    act(client_factory, "restore-offset", body, plan=False, confirm="shop")
     ((dag, _, _, conf),) = begun()
     given = {
         name: conf[name] for name in ("connector", "action", "version", "at_version", "plan_only", "confirm", "reason")
@@ -130,16 +137,16 @@ def test_an_offset_is_restored_by_the_run_that_was_begun(shop: Shop, asked: Aske
     restore = ConnectorLifecycleOperator(task_id="steer", **given)
     restore.execute(context())
     assert dag == "cdc_lifecycle"
-    found = shop.store.offset_history("shop")
+    found = shop_connector.store.offset_history("shop")
     assert (found[0].version, found[0].offset.position) == (plan["version"] + 1, found[-1].offset.position)
     assert "restored from version 1" in found[0].reason
     with pytest.raises(Exception, match="The offset has moved since the plan was made"):
         restore.execute(context())
     assert (
         f"its version was {plan['version']}, and is now {plan['version'] + 1}"
-        in act(asked, "restore-offset", body, 409, plan=False, confirm="shop")["detail"]
+        in act(client_factory, "restore-offset", body, 409, plan=False, confirm="shop")["detail"]
     )
-    assert "has no offset of version 9" in act(asked, "restore-offset", {"version": 9}, 409)["detail"]
+    assert "has no offset of version 9" in act(client_factory, "restore-offset", {"version": 9}, 409)["detail"]
 
 
 def steered(conf: dict[str, Any]) -> dict[str, Any]:
@@ -148,21 +155,21 @@ def steered(conf: dict[str, Any]) -> dict[str, Any]:
     return ConnectorLifecycleOperator(task_id="steer", **given).execute(context())
 
 
-def test_an_offset_is_set_to_what_somebody_writes(shop: Shop, asked: Asked) -> None:
-    first = shop.store.load_offset("shop")
+def test_an_offset_is_set_to_what_somebody_writes(shop_connector: ShopConnector, client_factory: ClientFactory) -> None:
+    first = shop_connector.store.load_offset("shop")
     assert first.offset is not None
-    shop.order(1)
-    capture(shop)
+    shop_connector.order(1)
+    capture(shop_connector)
     for position, why in (
         ({"entry": "two"}, "is not a position"),
         ({"file": "x"}, "is not a position"),
         ({"entry": 1, "x": 2}, "is not a position"),
     ):
-        assert why in act(asked, "set-offset", {"position": position}, 409)["detail"]
-    beyond = act(asked, "set-offset", {"position": {"entry": 100}})
+        assert why in act(client_factory, "set-offset", {"position": position}, 409)["detail"]
+    beyond = act(client_factory, "set-offset", {"position": {"entry": 100}})
     assert "The log cannot be read from entry 100" in beyond["obstacle"]
     body = {"position": first.offset.position, "reason": "once more"}
-    plan = act(asked, "set-offset", body)
+    plan = act(client_factory, "set-offset", body)
     assert (plan["dag"], plan["confirm"], plan["obstacle"], plan["version"]) == (
         "cdc_lifecycle",
         True,
@@ -171,89 +178,93 @@ def test_an_offset_is_set_to_what_somebody_writes(shop: Shop, asked: Asked) -> N
     )
     assert "continues from" in plan["lines"][0]
     assert any(line.startswith("REPEATED") for line in plan["lines"])
-    act(asked, "set-offset", body, 409, plan=False, confirm="shopp")
+    act(client_factory, "set-offset", body, 409, plan=False, confirm="shopp")
     assert begun() == []
-    act(asked, "set-offset", body | {"at_version": plan["version"]}, plan=False, confirm="shop")
+    act(client_factory, "set-offset", body | {"at_version": plan["version"]}, plan=False, confirm="shop")
     ((_, _, _, conf),) = begun()
     assert (conf["action"], conf["position"]) == ("offset-set", first.offset.position)
     steered(conf)
-    assert shop.store.load_offset("shop").offset.position == first.offset.position  # type: ignore[union-attr]
+    assert shop_connector.store.load_offset("shop").offset.position == first.offset.position  # type: ignore[union-attr]
     with pytest.raises(Exception, match="The offset has moved since the plan was made"):
         steered(conf)
-    capture(shop)
-    assert [json.loads(one["what"])["position"] for one in audit(shop) if one["type"] == "ASKED_FOR"] == [
+    capture(shop_connector)
+    assert [json.loads(one["what"])["position"] for one in audit(shop_connector) if one["type"] == "ASKED_FOR"] == [
         body["position"]
     ]
 
 
-def test_an_offset_is_forgotten(shop: Shop, asked: Asked) -> None:
-    plan = act(asked, "reset-offset", {})
+def test_an_offset_is_forgotten(shop_connector: ShopConnector, client_factory: ClientFactory) -> None:
+    plan = act(client_factory, "reset-offset", {})
     assert "discards its position" in plan["lines"][0]
     assert "snapshot of every captured table again" in plan["lines"][1]
-    act(asked, "reset-offset", {"at_version": plan["version"]}, plan=False, confirm="shop")
+    act(client_factory, "reset-offset", {"at_version": plan["version"]}, plan=False, confirm="shop")
     ((_, _, _, conf),) = begun()
     steered(conf)
-    assert shop.store.load_offset("shop").offset.position is None  # type: ignore[union-attr]
+    assert shop_connector.store.load_offset("shop").offset.position is None  # type: ignore[union-attr]
 
 
 @pytest.fixture
-def cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def chunkable_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table of the shop can be read in chunks."""
     monkeypatch.setitem(SHOP, "id", "int64!")
 
 
 @pytest.mark.parametrize("repair", ["snapshot", "incremental", "skip"])
-def test_a_gap_is_repaired_in_the_way_that_was_chosen(cut: None, shop: Shop, asked: Asked, repair: str) -> None:
-    assert "No gap: " in act(asked, "repair-gap", {"repair": repair}, 409)["detail"]
-    shop.order(1)
-    shop.database.purge_log()
-    shop.order(2)
+def test_a_gap_is_repaired_in_the_way_that_was_chosen(
+    chunkable_table: None, shop_connector: ShopConnector, client_factory: ClientFactory, repair: str
+) -> None:
+    assert "No gap: " in act(client_factory, "repair-gap", {"repair": repair}, 409)["detail"]
+    shop_connector.order(1)
+    shop_connector.database.purge_log()
+    shop_connector.order(2)
     body = {"repair": repair, "reason": "the log was purged"}
-    plan = act(asked, "repair-gap", body)
+    plan = act(client_factory, "repair-gap", body)
     assert (plan["dag"], plan["confirm"], plan["obstacle"]) == ("cdc_lifecycle", True, None)
     assert plan["lines"][0].startswith("Lost: all changes committed after")
     assert ("LOST FOR GOOD" in plan["lines"][1]) == (repair == "skip")
     assert any("1 table is snapshotted again" in line for line in plan["lines"]) == (repair != "skip")
-    with shop.store.acquire_lease("shop", "the run", wait_s=0):
-        assert "pause the connector first" in act(asked, "repair-gap", body)["obstacle"]
-    act(asked, "repair-gap", body, 409, plan=False)
+    with shop_connector.store.acquire_lease("shop", "the run", wait_s=0):
+        assert "pause the connector first" in act(client_factory, "repair-gap", body)["obstacle"]
+    act(client_factory, "repair-gap", body, 409, plan=False)
     assert begun() == []
-    done = act(asked, "repair-gap", body | {"at_version": plan["version"]}, plan=False, confirm="shop")
+    done = act(client_factory, "repair-gap", body | {"at_version": plan["version"]}, plan=False, confirm="shop")
     ((dag, run, by, conf),) = begun()
     assert (dag, run, by, conf["repair"]) == ("cdc_lifecycle", done["run"], "eve", repair)
     steered(conf)
-    assert "the log was purged" in shop.store.offset_history("shop", 1)[0].reason
-    assert "No gap: " in act(asked, "repair-gap", body, 409)["detail"]
-    capture(shop)
-    assert [s.state for s in shop.store.signals_of("shop")] == (["done"] if repair == "incremental" else [])
+    assert "the log was purged" in shop_connector.store.offset_history("shop", 1)[0].reason
+    assert "No gap: " in act(client_factory, "repair-gap", body, 409)["detail"]
+    capture(shop_connector)
+    assert [s.state for s in shop_connector.store.signals_of("shop")] == (["done"] if repair == "incremental" else [])
 
 
-def test_what_cannot_repair_a_gap_is_said_before(shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    shop.database.create_table("inventory.keyless", {"line": "string"})
-    shop.order(1)
-    shop.database.purge_log()
-    found = act(asked, "repair-gap", {"repair": "incremental"})
+def test_what_cannot_repair_a_gap_is_said_before(
+    shop_connector: ShopConnector, client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop_connector.database.create_table("inventory.keyless", {"line": "string"})
+    shop_connector.order(1)
+    shop_connector.database.purge_log()
+    found = act(client_factory, "repair-gap", {"repair": "incremental"})
     assert "or with a nullable key: inventory.keyless has no key, inventory.orders: id is nullable" in found["obstacle"]
-    refused = act(asked, "repair-gap", {"repair": "incremental"}, 409, plan=False, confirm="shop")
+    refused = act(client_factory, "repair-gap", {"repair": "incremental"}, 409, plan=False, confirm="shop")
     assert "repair the gap with a snapshot" in refused["detail"]
-    assert (begun(), audit(shop)) == ([], [])
+    assert (begun(), audit(shop_connector)) == ([], [])
 
 
 def test_a_source_that_does_not_answer_is_not_waited_for_by_a_plan(
-    shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch
+    shop_connector: ShopConnector, client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connector_run_actions, "_SOURCE_ANSWER_S", 0.05)
     going = threading.Event()
     monkeypatch.setattr(MemorySource, "verify_position", lambda *_: going.wait(30))
     try:
-        answer = asked("eve", "OP").post(f"{API}/set-offset", json={"position": {"entry": 1}})
+        answer = client_factory("eve", "OP").post(f"{API}/set-offset", json={"position": {"entry": 1}})
     finally:
         going.set()
     assert answer.status_code == 503
     assert "has not answered within" in answer.json()["error"]["what"]
 
 
-def fate(asked: Asked) -> list[tuple[str, str, str, str]]:
+def fate(asked: ClientFactory) -> list[tuple[str, str, str, str]]:
     found = asked("ann", "VIEWER").get("/api/v1/connectors/shop/actions").json()
     return [(one["action"], one["by"], one["fate"], one["outcome"]) for one in found]
 
@@ -263,49 +274,55 @@ def ended(run: str, state: str) -> None:
         session.execute(sa.update(DagRun).where(DagRun.run_id == run).values(state=state, end_date=datetime.now(UTC)))
 
 
-def test_what_was_asked_for_is_followed_to_its_end(shop: Shop, asked: Asked) -> None:
-    act(asked, "pause", {"reason": "upgrade"}, plan=False)
-    run = act(asked, "run", {}, plan=False)["run"]
-    assert fate(asked) == [("run", "eve", "queued", ""), ("pause", "eve", "done", "")]
+def test_what_was_asked_for_is_followed_to_its_end(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
+    act(client_factory, "pause", {"reason": "upgrade"}, plan=False)
+    run = act(client_factory, "run", {}, plan=False)["run"]
+    assert fate(client_factory) == [("run", "eve", "queued", ""), ("pause", "eve", "done", "")]
     for state, told in (("running", "running"), ("failed", "failed"), ("success", "done")):
         ended(run, state)
-        assert fate(asked)[0] == ("run", "eve", told, "")
-    plan = act(asked, "reset-offset", {"reason": "<b>"}, plan=False, confirm="shop")
+        assert fate(client_factory)[0] == ("run", "eve", told, "")
+    plan = act(client_factory, "reset-offset", {"reason": "<b>"}, plan=False, confirm="shop")
     conf = next(conf for _, id_, _, conf in begun() if id_ == plan["run"])
     names = {"dag_id": "cdc_lifecycle", "run_id": plan["run"], "task_id": "steer", "try_number": 1, "max_tries": 0}
     task = ConnectorLifecycleOperator(task_id="steer", **{**conf, "confirm": "nobody"})
     with pytest.raises(Exception, match="not confirmed"):
         task.execute({"ti": SimpleNamespace(**names)})
     ended(plan["run"], "failed")
-    (newest, *_) = fate(asked)
+    (newest, *_) = fate(client_factory)
     assert newest[:3] == ("reset-offset", "eve", "failed")
     assert "not confirmed" in newest[3]
     ConnectorLifecycleOperator(task_id="steer", **conf).execute({"ti": SimpleNamespace(**names)})
     ended(plan["run"], "success")
-    (newest, *_) = fate(asked)
+    (newest, *_) = fate(client_factory)
     assert newest == ("reset-offset", "eve", "done", "The offset was moved from entry 1 to none.")
     with create_session() as session:
         session.execute(sa.delete(DagRun))
-    assert [one[2] for one in fate(asked)] == ["done", "not known", "done"]
+    assert [one[2] for one in fate(client_factory)] == ["done", "not known", "done"]
 
 
-def test_only_a_form_that_takes_the_connector_is_used(shop: Shop, asked: Asked) -> None:
+def test_only_a_form_that_takes_the_connector_is_used(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
     known_to_airflow(
         lifecycle_dag(["billing"], dag_id="its_lifecycle"),
         tables_dag(["billing"], dag_id="its_tables"),
         lifecycle_dag(["shop"], dag_id="mine", tags=["cdc", "x"]),
     )
     assert sorted(list_form_dags()) == ["its_lifecycle", "its_tables", "mine"]
-    assert act(asked, "restore-offset", {"version": 1})["dag"] == "mine"
-    applied(shop, "/a")
-    refused = act(asked, "verify", {}, 409)["error"]
+    assert act(client_factory, "restore-offset", {"version": 1})["dag"] == "mine"
+    applied(shop_connector, "/a")
+    refused = act(client_factory, "verify", {}, 409)["error"]
     assert "no such DAG exists" in refused["what"]
     assert "tables_dag" in refused["repair"]
 
 
-def test_a_form_that_the_user_may_not_trigger_is_not_used(shop: Shop, asked: Asked) -> None:
+def test_a_form_that_the_user_may_not_trigger_is_not_used(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
     """The user ``ann`` may operate the connector, by its own DAG, and has no right on the form."""
-    applied(shop, "/a")
-    answer = asked("ann", "USER").post("/api/v1/connectors/shop/actions/verify", json={})
+    applied(shop_connector, "/a")
+    answer = client_factory("ann", "USER").post("/api/v1/connectors/shop/actions/verify", json={})
     assert answer.status_code == 409
     assert "you may not start a run of cdc_tables" in answer.json()["detail"]

@@ -25,8 +25,8 @@ from airflow_provider_cdc.services.definition_writer import (
     write_definition,
 )
 from airflow_provider_cdc.sources import config_class
-from tests.plugins.conftest import Asked
-from tests.support.airflow.airflow_connector import Shop, connect
+from tests.plugins.conftest import ClientFactory
+from tests.support.airflow.airflow_connector import ShopConnector, connect
 
 API = "/api/v1/wizard"
 NAMES = [
@@ -102,18 +102,22 @@ def test_modes_that_are_offered_can_be_used(kind: str) -> None:
         ({"changelog": "s3://key:hunter2@bucket/x"}, ""),
     ],
 )
-def test_what_could_not_run_is_refused(shop: Shop, asked: Asked, body: dict[str, Any], text: str) -> None:
+def test_what_could_not_run_is_refused(
+    shop_connector: ShopConnector, client_factory: ClientFactory, body: dict[str, Any], text: str
+) -> None:
     usual = {"source": "mariadb", "name": "shop", "conn_id": "shop"}
-    answer = asked().post(f"{API}/definition", json=usual | body)
+    answer = client_factory().post(f"{API}/definition", json=usual | body)
     assert answer.status_code == 409, answer.text
     assert text in answer.json()["detail"]
     assert "hunter2" not in answer.text
 
 
-def test_connections_are_those_that_somebody_may_see(shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_are_those_that_somebody_may_see(
+    shop_connector: ShopConnector, client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     there = [KnownConnection("shop", "memory"), KnownConnection("orders", "mariadb")]
     monkeypatch.setattr(authorization, "known_connections", lambda prefix, kinds: there)
-    found = {role: asked(role=role).get(API).json() for role in ("VIEWER", "OP")}
+    found = {role: client_factory(role=role).get(API).json() for role in ("VIEWER", "OP")}
     assert [one["conn_id"] for one in found["OP"]["connections"]] == ["shop", "orders"]
     assert found["VIEWER"]["connections"] == []
     assert [one["kind"] for one in found["VIEWER"]["sources"]] == list_source_kinds()
@@ -121,56 +125,62 @@ def test_connections_are_those_that_somebody_may_see(shop: Shop, asked: Asked, m
         assert f"source={one['kind']!r}" in one["example"]["python"]
 
 
-def test_the_source_of_a_connection_says_what_it_has(shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    shop.database.create_table("inventory.log", {"line": "string"})
-    found = asked().post(f"{API}/connections/shop", json={}).json()
+def test_the_source_of_a_connection_says_what_it_has(
+    shop_connector: ShopConnector, client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop_connector.database.create_table("inventory.log", {"line": "string"})
+    found = client_factory().post(f"{API}/connections/shop", json={}).json()
     assert found == {
         "asked": True, "ready": True, "findings": [], "tables": ["inventory.log", "inventory.orders"], "total": 2, "keyless": ["inventory.log"],
     }  # fmt: skip
     connect(monkeypatch, "team/shop", conn_type="cdc_memory", host="pages")
-    assert asked().post(f"{API}/connections/team%2Fshop", json={}).json() == found
+    assert client_factory().post(f"{API}/connections/team%2Fshop", json={}).json() == found
     secret = "the-password"
     connect(monkeypatch, "shop_db", conn_type="cdc_mariadb", host="127.0.0.1", port=1, login="u", password=secret)
-    answer = asked().post(f"{API}/connections/shop_db", json={})
+    answer = client_factory().post(f"{API}/connections/shop_db", json={})
     assert answer.status_code == 503, answer.text
     assert secret not in answer.text
-    answer = asked().post(f"{API}/connections/none", json={})
+    answer = client_factory().post(f"{API}/connections/none", json={})
     assert answer.status_code == 409
     assert "Connection none, with which" in answer.json()["detail"]
     monkeypatch.setattr(CdcSourceHook, "inspect_source", lambda self, *_: pytest.fail("asked"))
-    assert asked(role="USER").post(f"{API}/connections/shop", json={}).status_code == 403
+    assert client_factory(role="USER").post(f"{API}/connections/shop", json={}).status_code == 403
 
 
 def test_what_no_connection_says_is_given_and_files_are_left_to_the_workers(
-    shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    shop_connector: ShopConnector, client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     connect(monkeypatch, "events", conn_type="cdc_debezium", host="127.0.0.1:1")
     (tmp_path / "secrets.jsonl").write_text("{")
-    (kind,) = [one for one in asked().get(API).json()["sources"] if one["kind"] == "debezium"]
+    (kind,) = [one for one in client_factory().get(API).json()["sources"] if one["kind"] == "debezium"]
     assert [one["name"] for one in kind["places"]] == ["events.path", "topics", "topics.regex"]
     for places in ({}, {"events.path": f"{tmp_path}/*"}):
-        found = asked().post(f"{API}/connections/events", json={"places": places}).json()
+        found = client_factory().post(f"{API}/connections/events", json={"places": places}).json()
         assert found == {"asked": False, "ready": True, "findings": [], "tables": [], "total": 0, "keyless": []}
-    answer = asked().post(f"{API}/connections/events", json={"places": {"events.path.options": "{}"}})
+    answer = client_factory().post(f"{API}/connections/events", json={"places": {"events.path.options": "{}"}})
     assert answer.status_code == 409
     assert "give one of events.path, topics, topics.regex" in answer.json()["detail"]
-    answer = asked().post(f"{API}/connections/shop", json={"places": {"events.path": "/etc/passwd"}})
+    answer = client_factory().post(f"{API}/connections/shop", json={"places": {"events.path": "/etc/passwd"}})
     assert answer.status_code == 409
     body = {"source": "debezium", "name": "shop", "conn_id": "events", "tables": ["shop.inventory.orders"]}
-    written = asked().post(f"{API}/definition", json=body).json()
+    written = client_factory().post(f"{API}/definition", json=body).json()
     assert written["lacks"] == ["events.path: /data/events/*.jsonl"]
-    written = asked().post(f"{API}/definition", json=body | {"properties": {"topics.regex": r"shop\..*"}}).json()
+    written = (
+        client_factory().post(f"{API}/definition", json=body | {"properties": {"topics.regex": r"shop\..*"}}).json()
+    )
     assert written["lacks"] == []
     assert "events.path" not in written["python"]
     assert "'inventory.orders'" in written["python"]
 
 
-def test_a_new_connector_of_the_wizard_captures(shop: Shop, asked: Asked, tmp_path: Path) -> None:
+def test_a_new_connector_of_the_wizard_captures(
+    shop_connector: ShopConnector, client_factory: ClientFactory, tmp_path: Path
+) -> None:
     """From what the source offers to rows in the change log, with nothing written by hand but the paths."""
-    shop.order(1)
-    shop.database.create_table("inventory.left_out", {"id": "int64"}, key=("id",))
+    shop_connector.order(1)
+    shop_connector.database.create_table("inventory.left_out", {"id": "int64"}, key=("id",))
     body = {"source": "memory", "name": "made", "conn_id": "shop", "tables": ["inventory.orders"], "target": "none", "changelog": f"{tmp_path}/log"}  # fmt: skip
-    text = asked().post(f"{API}/definition", json=body).json()["python"]
+    text = client_factory().post(f"{API}/definition", json=body).json()["python"]
     _, connector = dag_of(text, tmp_path)
     url = f"sqlite:///{tmp_path}/state.db"
     with open_capture(connector, url, secrets={"memory.database": "pages"}) as run:

@@ -13,9 +13,9 @@ import pytest
 from airflow_provider_cdc.services.definition_writer import list_source_kinds
 from dev.servers import Db2, Kafka, Oracle
 from dev.servers.mongodb import MongoDb
-from tests.plugins.conftest import Asked
+from tests.plugins.conftest import ClientFactory
 from tests.plugins.test_wizard import API
-from tests.support.airflow.airflow_connector import Shop, connect
+from tests.support.airflow.airflow_connector import ShopConnector, connect
 from tests.support.sources.db2.db2_real import authentication
 
 ROUNDS = 4
@@ -176,14 +176,18 @@ def test_each_source_is_tried() -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", sorted(SOURCES))
 def test_what_is_run_as_it_is_shown_makes_the_check_green(
-    request: pytest.FixtureRequest, shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch, kind: str
+    request: pytest.FixtureRequest,
+    shop_connector: ShopConnector,
+    client_factory: ClientFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
 ) -> None:
     with ExitStack() as stack:
         lacking = SOURCES[kind](request, stack)
         seen: list[str] = []
         for _ in range(ROUNDS):
             connect(monkeypatch, "lacks", conn_type=f"cdc_{kind}", **lacking.fields)
-            answer = asked().post(f"{API}/connections/lacks", json={"seconds": 60, **lacking.asked})
+            answer = client_factory().post(f"{API}/connections/lacks", json={"seconds": 60, **lacking.asked})
             assert answer.status_code == 200, answer.text
             found = answer.json()
             left = [one for one in found["findings"] if one["fatal"] or not any(word in one["what"] for word in CANNOT)]

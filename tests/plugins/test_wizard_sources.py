@@ -12,9 +12,9 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from airflow_provider_cdc.services.definition_writer import list_source_kinds
-from tests.plugins.conftest import Asked
+from tests.plugins.conftest import ClientFactory
 from tests.plugins.test_wizard import API
-from tests.support.airflow.airflow_connector import Shop, connect
+from tests.support.airflow.airflow_connector import ShopConnector, connect
 from tests.support.sources.any_source import SOURCES, AnySource, Rows, any_source, noted, parsed, ran, target_table
 
 FLEET = """
@@ -34,7 +34,7 @@ def target(folder: Path, source: AnySource, name: str) -> Rows:
         return noted(source.kind, connection.execute(f'SELECT * FROM "{table}"').fetchall())
 
 
-def said(asked: Asked, path: str, body: dict[str, Any]) -> dict[str, Any]:
+def said(asked: ClientFactory, path: str, body: dict[str, Any]) -> dict[str, Any]:
     """What the wizard answers."""
     answer = asked().post(f"{API}/{path}", json=body)
     assert answer.status_code == 200, answer.text
@@ -60,7 +60,7 @@ def _version(file: Path) -> int:
 
 
 def written(
-    asked: Asked, monkeypatch: pytest.MonkeyPatch, folder: Path, source: AnySource, **target: str
+    asked: ClientFactory, monkeypatch: pytest.MonkeyPatch, folder: Path, source: AnySource, **target: str
 ) -> tuple[str, str]:
     """Type into the wizard what a user would, and keep what it writes: the file of Python, and one that reads that of YAML."""
     connect(monkeypatch, "its-source", conn_type=f"cdc_{source.kind}", **source.fields)
@@ -89,11 +89,16 @@ def written(
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", sorted(SOURCES))
 def test_the_definition_makes_the_target_equal_to_the_source(
-    request: pytest.FixtureRequest, shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+    request: pytest.FixtureRequest,
+    shop_connector: ShopConnector,
+    client_factory: ClientFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    kind: str,
 ) -> None:
     with any_source(kind, request) as source:
         connect(monkeypatch, "ware-house", conn_type="sqlite", host=f"{tmp_path}/warehouse.db")
-        files = written(asked, monkeypatch, tmp_path, source, target="database", database="ware-house")
+        files = written(client_factory, monkeypatch, tmp_path, source, target="database", database="ware-house")
         result = ran(parsed(tmp_path / "dags", files[0]))
         assert len(result["topics"]) == len(source.tables)
         for name in source.tables:
@@ -110,8 +115,8 @@ def test_the_definition_makes_the_target_equal_to_the_source(
 @pytest.mark.parametrize("lake", ["delta", "iceberg"])
 def test_the_definition_makes_the_lake_equal_to_the_source(
     request: pytest.FixtureRequest,
-    shop: Shop,
-    asked: Asked,
+    shop_connector: ShopConnector,
+    client_factory: ClientFactory,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     kind: str,
@@ -121,7 +126,9 @@ def test_the_definition_makes_the_lake_equal_to_the_source(
     place = tmp_path / "the lake"
     with any_source(kind, request) as source:
         connect(monkeypatch, "spark_default", conn_type="spark", host="local[1]")
-        files = written(asked, monkeypatch, tmp_path, source, target=lake, location=f"{place}/{{database}}/{{table}}")
+        files = written(
+            client_factory, monkeypatch, tmp_path, source, target=lake, location=f"{place}/{{database}}/{{table}}"
+        )
         ran(parsed(tmp_path / "dags", files[0]))
         assert sorted(in_lake(place, lake, source)) == sorted(source.rows(name) for name in source.tables)
         for name in source.tables:

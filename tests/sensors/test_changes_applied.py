@@ -12,12 +12,12 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.sensors.changes_applied import AppliedSensor
 from airflow_provider_cdc.triggers.changes_applied import AppliedTrigger
-from tests.support.airflow.airflow_connector import Shop, TaskState, context, make_shop
+from tests.support.airflow.airflow_connector import ShopConnector, TaskState, context, make_shop
 from tests.support.airflow.trigger_runs import report
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     shop = make_shop(monkeypatch, tmp_path, "applied-sensor")
     shop.order(1)
     CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
@@ -29,23 +29,25 @@ def sensor(**more: Any) -> AppliedSensor:
     return AppliedSensor(**{"task_id": "wait", "connector": "shop", "poll_interval": 0.05, **more})
 
 
-def test_it_waits_in_the_triggerer_for_the_batch_that_was_the_last_one(shop: Shop) -> None:
+def test_it_waits_in_the_triggerer_for_the_batch_that_was_the_last_one(shop_connector: ShopConnector) -> None:
     with pytest.raises(TaskDeferred) as deferred:
         sensor().execute(context())
     trigger = deferred.value.trigger
     assert isinstance(trigger, AppliedTrigger)
     assert trigger.serialize()[1]["batch"] == 1  # another triggerer waits for the same
-    report(shop, 1)
+    report(shop_connector, 1)
     assert sensor().execute(context()) == {"batch": 1, "applied": 1, "target": "delta"}
 
 
 @pytest.mark.parametrize("mode", ["poke", "reschedule"])
-def test_in_a_worker_it_waits_for_the_same_batch_however_much_is_captured_meanwhile(shop: Shop, mode: str) -> None:
+def test_in_a_worker_it_waits_for_the_same_batch_however_much_is_captured_meanwhile(
+    shop_connector: ShopConnector, mode: str
+) -> None:
     waits, given = sensor(deferrable=False, mode=mode), context(task_state_store=TaskState())
     assert not waits.poke(given)
-    shop.order(2)
-    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
-    report(shop, 1)
+    shop_connector.order(2)
+    CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
+    report(shop_connector, 1)
     if mode == "reschedule":  # each poke is a process of its own
         waits = sensor(deferrable=False, mode=mode)
     found = waits.poke(given)
@@ -53,8 +55,8 @@ def test_in_a_worker_it_waits_for_the_same_batch_however_much_is_captured_meanwh
     assert found.xcom_value == {"batch": 1, "applied": 1, "target": "delta"}  # type: ignore[union-attr]
 
 
-def test_points_may_come_from_templates(shop: Shop) -> None:
-    report(shop, 1)
+def test_points_may_come_from_templates(shop_connector: ShopConnector) -> None:
+    report(shop_connector, 1)
     assert sensor(seq="1").execute(context())["batch"] == 1
     assert sensor(position='{"entry": 2}').execute(context())["batch"] == 1
     operator = sensor(seq="{{ n }}", connector="{{ c }}")
@@ -70,6 +72,8 @@ def test_points_may_come_from_templates(shop: Shop) -> None:
         ({"position": "there"}, "'there' is not a position"),
     ],
 )
-def test_points_that_cannot_be_meant_are_refused(shop: Shop, point: dict[str, Any], told: str) -> None:
+def test_points_that_cannot_be_meant_are_refused(
+    shop_connector: ShopConnector, point: dict[str, Any], told: str
+) -> None:
     with pytest.raises(AirflowFailException, match=told):
         sensor(**point).execute(context())

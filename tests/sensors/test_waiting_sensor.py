@@ -27,14 +27,14 @@ from airflow_provider_cdc.sensors.changes_available import ChangesAvailableSenso
 from airflow_provider_cdc.sensors.snapshot_completed import SnapshotCompletedSensor
 from airflow_provider_cdc.sensors.waiting_sensor import WaitingSensor
 from airflow_provider_cdc.services.connectors.grouped_connectors import ChangeInspection, GroupedConnector
-from tests.support.airflow.airflow_connector import Shop, context, make_shop
+from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
 
 Make = Callable[..., WaitingSensor]
 NEXT = "execute_complete"
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     """Captured to the end of its log, so that every sensor has to wait."""
     shop = make_shop(monkeypatch, tmp_path, "waiting")
     shop.order(1)
@@ -43,20 +43,20 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
     shop.store.close()
 
 
-def _changes(shop: Shop, **more: Any) -> WaitingSensor:
+def _changes(shop: ShopConnector, **more: Any) -> WaitingSensor:
     return ChangesAvailableSensor(**{"task_id": "wait", "definition": shop.definition, "conn_id": "shop", **more})
 
 
-def _any_changes(shop: Shop, **more: Any) -> WaitingSensor:
+def _any_changes(shop: ShopConnector, **more: Any) -> WaitingSensor:
     one = GroupedConnector(definition=shop.definition, conn_id="shop")
     return AnyChangesSensor(**{"task_id": "wait", "connectors": [one], **more})
 
 
-def _applied(shop: Shop, **more: Any) -> WaitingSensor:
+def _applied(shop: ShopConnector, **more: Any) -> WaitingSensor:
     return AppliedSensor(**{"task_id": "wait", "connector": "shop", **more})
 
 
-def _snapshot(shop: Shop, **more: Any) -> WaitingSensor:
+def _snapshot(shop: ShopConnector, **more: Any) -> WaitingSensor:
     from airflow_provider_cdc.core.model.connector_signal import SentSignal
 
     number = shop.store.send("shop", SentSignal("a", "execute-snapshot", "{}"))
@@ -87,35 +87,39 @@ def trigger_failed(sensor: BaseOperator, error: str) -> Any:
 
 
 @every_sensor
-def test_the_time_being_over_skips_the_task_where_that_is_wanted(shop: Shop, name: str) -> None:
+def test_the_time_being_over_skips_the_task_where_that_is_wanted(shop_connector: ShopConnector, name: str) -> None:
     with pytest.raises(AirflowSkipException):
-        trigger_failed(SENSORS[name](shop, soft_fail=True), "Trigger timeout")
+        trigger_failed(SENSORS[name](shop_connector, soft_fail=True), "Trigger timeout")
     with pytest.raises(AirflowSensorTimeout):
-        trigger_failed(SENSORS[name](shop), "Trigger timeout")
-    worker = SENSORS[name](shop, soft_fail=True, deferrable=False, timeout=0.01, poll_interval=0.01)
+        trigger_failed(SENSORS[name](shop_connector), "Trigger timeout")
+    worker = SENSORS[name](shop_connector, soft_fail=True, deferrable=False, timeout=0.01, poll_interval=0.01)
     with pytest.raises(AirflowSkipException):
         worker.execute(context())
 
 
 @pytest.mark.parametrize("soft_fail", [True, False])
 @every_sensor
-def test_a_trigger_that_crashes_fails_the_task_which_is_tried_again(shop: Shop, name: str, soft_fail: bool) -> None:
+def test_a_trigger_that_crashes_fails_the_task_which_is_tried_again(
+    shop_connector: ShopConnector, name: str, soft_fail: bool
+) -> None:
     with pytest.raises(TaskDeferralError):
-        trigger_failed(SENSORS[name](shop, soft_fail=soft_fail), "Trigger failure")
+        trigger_failed(SENSORS[name](shop_connector, soft_fail=soft_fail), "Trigger failure")
 
 
 @pytest.mark.parametrize("name", ["changes", "applied", "snapshot"])
-def test_an_error_of_the_trigger_that_needs_a_person_fails_the_task_with_its_message(shop: Shop, name: str) -> None:
+def test_an_error_of_the_trigger_that_needs_a_person_fails_the_task_with_its_message(
+    shop_connector: ShopConnector, name: str
+) -> None:
     """AF24"""
-    sensor = SENSORS[name](shop, soft_fail=True)
+    sensor = SENSORS[name](shop_connector, soft_fail=True)
     with pytest.raises(AirflowFailException, match="Access denied for user"):
         sensor.resume_execution(NEXT, {"event": {"error": "Access denied for user 'cdc'"}}, context())
 
 
-def test_a_signal_that_fails_fails_the_task_whatever_soft_fail_is(shop: Shop) -> None:
+def test_a_signal_that_fails_fails_the_task_whatever_soft_fail_is(shop_connector: ShopConnector) -> None:
     event = {"number": 1, "type": "execute-snapshot", "state": "failed", "message": "disk is full"}
     with pytest.raises(AirflowFailException, match="disk is full"):
-        _snapshot(shop, soft_fail=True).resume_execution(NEXT, {"event": event}, context())
+        _snapshot(shop_connector, soft_fail=True).resume_execution(NEXT, {"event": event}, context())
 
 
 DENIED = AccessDenied("Access denied.", remedy="grant it")
@@ -124,9 +128,9 @@ DENIED = AccessDenied("Access denied.", remedy="grant it")
 @pytest.mark.parametrize("deferrable", [True, False])
 @every_sensor
 def test_an_error_that_needs_a_person_fails_the_task_before_it_waits(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, name: str, deferrable: bool
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch, name: str, deferrable: bool
 ) -> None:
-    sensor = SENSORS[name](shop, soft_fail=True, deferrable=deferrable)
+    sensor = SENSORS[name](shop_connector, soft_fail=True, deferrable=deferrable)
     broken(monkeypatch, name, DENIED)
     if name == "any-changes" and deferrable:  # its trigger asks
         with pytest.raises(TaskDeferred):
@@ -139,23 +143,23 @@ def test_an_error_that_needs_a_person_fails_the_task_before_it_waits(
 @pytest.mark.parametrize("error", [DENIED, SourceUnavailable("It does not answer.", remedy="start it")])
 @every_sensor
 def test_no_answer_at_the_end_of_the_time_is_no_skip(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, name: str, error: CdcError
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch, name: str, error: CdcError
 ) -> None:
-    sensor = SENSORS[name](shop, soft_fail=True)
+    sensor = SENSORS[name](shop_connector, soft_fail=True)
     broken(monkeypatch, name, error)
     with pytest.raises(AirflowFailException, match=r"sensor timed out.*(Access denied|does not answer)"):
         trigger_failed(sensor, "Trigger timeout")
 
 
-def test_changes_that_come_with_the_end_of_the_time_are_captured(shop: Shop) -> None:
-    shop.order(2)
-    assert trigger_failed(_changes(shop, soft_fail=True), "Trigger timeout") is None
+def test_changes_that_come_with_the_end_of_the_time_are_captured(shop_connector: ShopConnector) -> None:
+    shop_connector.order(2)
+    assert trigger_failed(_changes(shop_connector, soft_fail=True), "Trigger timeout") is None
 
 
 def test_a_group_whose_source_is_away_at_the_end_of_the_time_is_captured_and_fails_there(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sensor = _any_changes(shop, soft_fail=True)
+    sensor = _any_changes(shop_connector, soft_fail=True)
     away = ChangeInspection(
         sensor.connector_accesses[0], error=SourceUnavailable("It does not answer.", remedy="start it")
     )  # type: ignore[attr-defined]
@@ -164,28 +168,32 @@ def test_a_group_whose_source_is_away_at_the_end_of_the_time_is_captured_and_fai
     assert trigger_failed(sensor, "Trigger timeout") is None
 
 
-def test_a_connector_that_is_paused_skips_its_task(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connector_that_is_paused_skips_its_task(
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from airflow_provider_cdc.core.errors import ConnectorHalted
 
     broken(monkeypatch, "changes", ConnectorHalted("shop is paused.", remedy="resume it"))
     with pytest.raises(AirflowSkipException, match="paused"):
-        _changes(shop, deferrable=False, soft_fail=True).execute(context())
+        _changes(shop_connector, deferrable=False, soft_fail=True).execute(context())
     with pytest.raises(AirflowSkipException, match="paused"):
-        trigger_failed(_changes(shop, soft_fail=True), "Trigger timeout")
+        trigger_failed(_changes(shop_connector, soft_fail=True), "Trigger timeout")
 
 
 @every_sensor
-def test_a_mistake_of_ours_is_an_error(shop: Shop, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_mistake_of_ours_is_an_error(
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     broken(monkeypatch, name, ZeroDivisionError("float modulo"))
     with pytest.raises((ZeroDivisionError, AirflowException), match="float modulo"):
-        SENSORS[name](shop, soft_fail=True, deferrable=False).execute(context())
+        SENSORS[name](shop_connector, soft_fail=True, deferrable=False).execute(context())
     with pytest.raises((ZeroDivisionError, AirflowException), match="float modulo"):
-        trigger_failed(SENSORS[name](shop, soft_fail=True), "Trigger timeout")
+        trigger_failed(SENSORS[name](shop_connector, soft_fail=True), "Trigger timeout")
 
 
 @every_sensor
-def test_intervals_are_seconds_or_a_timedelta_and_never_nothing(shop: Shop, name: str) -> None:
-    assert SENSORS[name](shop, poll_interval=timedelta(seconds=5)).poll_interval == 5
+def test_intervals_are_seconds_or_a_timedelta_and_never_nothing(shop_connector: ShopConnector, name: str) -> None:
+    assert SENSORS[name](shop_connector, poll_interval=timedelta(seconds=5)).poll_interval == 5
     for wrong in (0, -1, timedelta(0)):
         with pytest.raises(ValueError, match=r"poll_interval is .* seconds|non-negative"):
-            SENSORS[name](shop, poll_interval=wrong)
+            SENSORS[name](shop_connector, poll_interval=wrong)

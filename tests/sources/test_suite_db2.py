@@ -46,15 +46,15 @@ class TestDb2(_Db2, SourceSuite):
     # Db2 does not rename tables in capture mode, and these stories are about renamed, swapped and truncated tables
     test_what_happens_before_a_table_is_read_again_is_captured = None  # type: ignore[assignment]
 
-    def test_a_snapshot_shows_one_moment_and_each_row_once(self, ready: Adapter, tmp_path: Path) -> None:
+    def test_a_snapshot_shows_one_moment_and_each_row_once(self, filled_adapter: Adapter, tmp_path: Path) -> None:
         """Db2 has no view of the past: whoever writes waits until the snapshot is closed."""
-        with opened(ready, tmp_path) as source:
-            tables = [ready.id("a"), ready.id("bag"), ready.id("nothing")]
-            was = {t: ready.rows(t) for t in ("a", "bag")}
+        with opened(filled_adapter, tmp_path) as source:
+            tables = [filled_adapter.id("a"), filled_adapter.id("bag"), filled_adapter.id("nothing")]
+            was = {t: filled_adapter.rows(t) for t in ("a", "bag")}
             begun, done = threading.Event(), threading.Event()
 
             def write() -> None:
-                with ready.transaction() as t:
+                with filled_adapter.transaction() as t:
                     begun.set()
                     t.insert("a", {"id": 99})
                     t.delete("bag", {"n": 1})
@@ -62,7 +62,7 @@ class TestDb2(_Db2, SourceSuite):
 
             writer = threading.Thread(target=write)
             with source.open_snapshot(tables, readers=2) as session:
-                assert set(session.schemas) == {ready.id("a"), ready.id("bag")}
+                assert set(session.schemas) == {filled_adapter.id("a"), filled_adapter.id("bag")}
                 writer.start()
                 assert begun.wait(LONGEST_S)
                 for table in session.schemas:
@@ -76,47 +76,47 @@ class TestDb2(_Db2, SourceSuite):
             assert not session.position.has_reached(source.current_position())
 
     @pytest.mark.parametrize("looks", [1, 2])
-    def test_columns_added_and_dropped(self, ready: Adapter, tmp_path: Path, looks: int) -> None:
+    def test_columns_added_and_dropped(self, filled_adapter: Adapter, tmp_path: Path, looks: int) -> None:
         """A last column that is gone, and new ones behind it, may be the same: unless it is seen in between, the table is read again."""
-        connector = started(ready, tmp_path)
-        ready.add_column("a", "more", INT, 7)
-        ready.add_column("a", "late", TEXT)
-        with ready.transaction() as t:
+        connector = started(filled_adapter, tmp_path)
+        filled_adapter.add_column("a", "more", INT, 7)
+        filled_adapter.add_column("a", "late", TEXT)
+        with filled_adapter.transaction() as t:
             t.insert("a", {"id": 10, "more": 1, "late": "x"})
         if looks == 2:
             assert operations(connector, connector.capture()) == {"a": {"c": 1}}
-        ready.drop_column("a", "note")
-        with ready.transaction() as t:
+        filled_adapter.drop_column("a", "note")
+        with filled_adapter.transaction() as t:
             t.update("a", {"id": 1}, {"more": 2})
         seen = operations(connector, connector.capture())
         assert seen == ({"a": {"u": 1}} if looks == 2 else {"a": {"c": 1, "u": 1, "t": 1, "r": 6}})
-        equal(connector, ready)
+        equal(connector, filled_adapter)
 
-    def test_a_column_renamed_and_widened(self, ready: Adapter, tmp_path: Path) -> None:
+    def test_a_column_renamed_and_widened(self, filled_adapter: Adapter, tmp_path: Path) -> None:
         """The engine of the test server widens texts only."""
-        connector = started(ready, tmp_path)
-        ready.rename_column("a", "n", "amount", INT)
-        with ready.transaction() as t:
+        connector = started(filled_adapter, tmp_path)
+        filled_adapter.rename_column("a", "n", "amount", INT)
+        with filled_adapter.transaction() as t:
             t.update("a", {"id": 1}, {"amount": 5})
-        assert isinstance(ready, Db2Adapter)
-        ready.lengthen("a", "note", 300)
-        with ready.transaction() as t:
+        assert isinstance(filled_adapter, Db2Adapter)
+        filled_adapter.lengthen("a", "note", 300)
+        with filled_adapter.transaction() as t:
             t.update("a", {"id": 2}, {"note": "x" * 300})
         assert operations(connector, connector.capture()) == {"a": {"u": 2}}
-        equal(connector, ready)
+        equal(connector, filled_adapter)
 
-    def test_key_changes_and_swaps(self, ready: Adapter, tmp_path: Path) -> None:
+    def test_key_changes_and_swaps(self, filled_adapter: Adapter, tmp_path: Path) -> None:
         """A row that is deleted and inserted again in one transaction looks as an update does, and is one."""
-        connector = started(ready, tmp_path)
-        with ready.transaction() as t:
+        connector = started(filled_adapter, tmp_path)
+        with filled_adapter.transaction() as t:
             t.update("a", {"id": 1}, {"id": 100})
             for old, new in ((2, -1), (3, 2), (-1, 3)):
                 t.update("a", {"id": old}, {"id": new})
-        with ready.transaction() as t:
+        with filled_adapter.transaction() as t:
             t.delete("b", {"id": 1})
             t.insert("b", {"id": 1, "n": 5, "note": "again"})
         assert operations(connector, connector.capture()) == {"a": {"d": 4, "c": 4}, "b": {"u": 1}}
-        equal(connector, ready)
+        equal(connector, filled_adapter)
 
     def test_values_that_the_log_leaves_out_stay_as_they_were(self, db: Adapter, tmp_path: Path) -> None:
         """Values of LOBs are never in change tables: those that may have been set are read from the table, as they are by then."""
@@ -143,21 +143,21 @@ class TestDb2(_Db2, SourceSuite):
             ("u", None, big), ("d", big, None), ("u", None, big),
         ]  # fmt: skip
 
-    def test_tables_created_dropped_and_created_again(self, ready: Adapter, tmp_path: Path) -> None:
-        connector = started(ready, tmp_path)
-        ready.create("new", {"id": INT, "note": TEXT}, key=("id",))
-        with ready.transaction() as t:
+    def test_tables_created_dropped_and_created_again(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        connector = started(filled_adapter, tmp_path)
+        filled_adapter.create("new", {"id": INT, "note": TEXT}, key=("id",))
+        with filled_adapter.transaction() as t:
             t.insert("new", {"id": 1, "note": "x"})
-        with ready.transaction() as t:
+        with filled_adapter.transaction() as t:
             t.insert("b", {"id": 30})
         connector.capture()
-        ready.drop_table("a")
+        filled_adapter.drop_table("a")
         connector.capture()
-        ready.create("a", {"other": TEXT, "id": LONG}, key=("id",))
-        with ready.transaction() as t:
+        filled_adapter.create("a", {"other": TEXT, "id": LONG}, key=("id",))
+        with filled_adapter.transaction() as t:
             t.insert("a", {"id": 1, "other": "y"})
         connector.capture()
-        equal(connector, ready, "new", "a", "b", "bag")
+        equal(connector, filled_adapter, "new", "a", "b", "bag")
         consistent(connector)
 
     test_tables_created_renamed_dropped_and_created_again = None  # type: ignore[assignment]

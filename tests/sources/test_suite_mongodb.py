@@ -66,44 +66,49 @@ class TestMongoDb(_MongoDb, SourceSuite):
     test_a_part_of_a_table_that_was_asked_for_is_all_of_it_where_its_rows_are_rewritten = None  # type: ignore[assignment]
     test_what_happens_before_a_table_is_read_again_is_captured = None  # type: ignore[assignment]
 
-    def test_filters_by_column(self, ready: Adapter, tmp_path: Path) -> None:
+    def test_filters_by_column(self, filled_adapter: Adapter, tmp_path: Path) -> None:
         """Fields are left out, and called otherwise, in whole documents and in what updates say."""
-        connector = ready.connector(tmp_path, field_exclude_list="*.a.note,*.bag.note", field_renames="*.a.n:number")
+        connector = filled_adapter.connector(
+            tmp_path, field_exclude_list="*.a.note,*.bag.note", field_renames="*.a.n:number"
+        )
         connector.capture()
-        with ready.transaction() as t:
+        with filled_adapter.transaction() as t:
             t.insert("a", {"id": 10, "n": 1, "note": "x"})
             t.update("a", {"id": 1}, {"n": 5, "note": "y"})
             t.update("a", {"id": 2}, {"note": "z"})
         found = events(connector, connector.capture())
-        shown = [{("number" if n == "n" else n): v for n, v in row.items() if n != "note"} for row in ready.rows("a")]
-        assert connector.rows(f"{ready.namespace}.a") == sorted(shown, key=repr)
-        assert connector.rows(f"{ready.namespace}.b") == ready.rows("b")
+        shown = [
+            {("number" if n == "n" else n): v for n, v in row.items() if n != "note"}
+            for row in filled_adapter.rows("a")
+        ]
+        assert connector.rows(f"{filled_adapter.namespace}.a") == sorted(shown, key=repr)
+        assert connector.rows(f"{filled_adapter.namespace}.b") == filled_adapter.rows("b")
         said = [json.loads(e["updateDescription"]["updatedFields"]) for e in found if e["op"] == "u"]
         assert said == [{"number": 5}, {}]
 
     def test_a_run_of_an_existing_connector_loads_nothing_that_it_does_not_need(
-        self, ready: Adapter, tmp_path: Path
+        self, filled_adapter: Adapter, tmp_path: Path
     ) -> None:
         """Events of the moment at which a snapshot was made would come again, and be passed over: it is made later."""
-        assert isinstance(ready, MongoAdapter)
-        ready.elsewhere()
-        super().test_a_run_of_an_existing_connector_loads_nothing_that_it_does_not_need(ready, tmp_path)
+        assert isinstance(filled_adapter, MongoAdapter)
+        filled_adapter.elsewhere()
+        super().test_a_run_of_an_existing_connector_loads_nothing_that_it_does_not_need(filled_adapter, tmp_path)
 
-    def test_discover_finds_tables_with_their_structures(self, ready: Adapter, tmp_path: Path) -> None:
-        with opened(ready, tmp_path) as source:
+    def test_discover_finds_tables_with_their_structures(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        with opened(filled_adapter, tmp_path) as source:
             found = source.discover_tables()
-        mine = {t.name: (s.column_names, s.key) for t, s in found.items() if t.namespace == ready.namespace}
+        mine = {t.name: (s.column_names, s.key) for t, s in found.items() if t.namespace == filled_adapter.namespace}
         assert mine == dict.fromkeys(("a", "b", "bag"), (("_id", "document"), ("_id",)))
 
-    def test_a_snapshot_shows_one_moment_and_each_row_once(self, ready: Adapter, tmp_path: Path) -> None:
-        with opened(ready, tmp_path) as source:
-            tables = [ready.id("a"), ready.id("bag"), ready.id("nothing")]
-            was = {t: ready.rows(t) for t in ("a", "bag")}
+    def test_a_snapshot_shows_one_moment_and_each_row_once(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        with opened(filled_adapter, tmp_path) as source:
+            tables = [filled_adapter.id("a"), filled_adapter.id("bag"), filled_adapter.id("nothing")]
+            was = {t: filled_adapter.rows(t) for t in ("a", "bag")}
             with source.open_snapshot(tables, readers=2) as session:
-                with ready.transaction() as t:
+                with filled_adapter.transaction() as t:
                     t.insert("a", {"id": 99})
                     t.delete("bag", {"n": 1})
-                assert set(session.schemas) == {ready.id("a"), ready.id("bag")}
+                assert set(session.schemas) == {filled_adapter.id("a"), filled_adapter.id("bag")}
                 for table in session.schemas:
                     blocks = [b for chunk in session.split_table(table) for b in session.read(chunk)]
                     rows = [json.loads(row["document"]) for block in blocks for row in (block.after or []).to_pylist()]

@@ -24,6 +24,8 @@ class TestMySql(SourceSuite, IncrementalSuite):
 
     @pytest.mark.long  # lists are no matter of the server's kind: MariaDB's run is enough
     def test_whatever_list_is_widened_nothing_is_missing_without_a_word(
-        self, ready: Adapter, tmp_path: Path, caplog: pytest.LogCaptureFixture, sampled: Sampled
+        self, filled_adapter: Adapter, tmp_path: Path, caplog: pytest.LogCaptureFixture, sampled: Sampled
     ) -> None:
-        super().test_whatever_list_is_widened_nothing_is_missing_without_a_word(ready, tmp_path, caplog, sampled)
+        super().test_whatever_list_is_widened_nothing_is_missing_without_a_word(
+            filled_adapter, tmp_path, caplog, sampled
+        )

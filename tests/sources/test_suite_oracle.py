@@ -35,7 +35,7 @@ def container() -> Iterator[Oracle]:
 
 
 @pytest.fixture(scope="module")
-def plain() -> Iterator[Oracle]:
+def plain_server() -> Iterator[Oracle]:
     with server_with(cdb=False) as server:
         yield server
 
@@ -98,16 +98,16 @@ class TestHybridOnCluster(SourceSuite):
         with ExitStack() as stack:
             yield OracleAdapter(cluster, stack, traceable=True, log_mining_strategy="hybrid")
 
-    def test_a_column_of_another_kind_has_its_table_read_again(self, ready: Adapter, tmp_path: Path) -> None:
+    def test_a_column_of_another_kind_has_its_table_read_again(self, filled_adapter: Adapter, tmp_path: Path) -> None:
         """Where the column is made anew, nothing has to be read again."""
-        connector = started(ready, tmp_path)
-        with ready.transaction() as t:
+        connector = started(filled_adapter, tmp_path)
+        with filled_adapter.transaction() as t:
             t.insert("a", {"id": 20, "n": 1})
-        ready.change_column("a", "n", TEXT)
-        with ready.transaction() as t:
+        filled_adapter.change_column("a", "n", TEXT)
+        with filled_adapter.transaction() as t:
             t.insert("a", {"id": 21, "n": "one"})
         assert operations(connector, connector.capture()) == {"a": {"c": 2, "u": 6}}
-        equal(connector, ready)
+        equal(connector, filled_adapter)
 
     @pytest.mark.parametrize("repair", ["snapshot.mode=always", "the command"])
     def test_a_table_that_took_the_place_of_another_is_an_error_whose_repair_helps(
@@ -154,7 +154,7 @@ class TestOtherForms:
                 request.getfixturevalue(server), stack, traceable=strategy == "hybrid", log_mining_strategy=strategy
             )
 
-    ready = SourceSuite.ready
+    filled_adapter = SourceSuite.filled_adapter
     test_snapshot_then_stream = SourceSuite.test_snapshot_then_stream
     test_a_transaction_over_several_tables_keeps_its_order = (
         SourceSuite.test_a_transaction_over_several_tables_keeps_its_order
@@ -188,7 +188,7 @@ class TestOnlineCatalog:
         with ExitStack() as stack:
             yield OracleAdapter(container, stack, log_mining_strategy="online_catalog")
 
-    ready = SourceSuite.ready
+    filled_adapter = SourceSuite.filled_adapter
     test_snapshot_then_stream = SourceSuite.test_snapshot_then_stream
     test_key_changes_and_swaps = SourceSuite.test_key_changes_and_swaps
     test_a_transaction_larger_than_a_block = SourceSuite.test_a_transaction_larger_than_a_block

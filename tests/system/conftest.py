@@ -92,7 +92,7 @@ def services(airflow: Airflow) -> Iterator[Services]:
 
 
 @pytest.fixture(scope="package")
-def shots(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def screenshot_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = Path(os.environ.get("CDC_SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -128,6 +128,6 @@ def page(services: Services) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="package")
-def axe() -> str:
+def axe_script() -> str:
     folder = ui.packages(uv.ensure(Step(quiet=True)))
     return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text()

@@ -96,28 +96,28 @@ def first_run(airflow: Airflow, services: Services, inventory: Any) -> Listening
 
 
 @pytest.fixture(scope="module")
-def ran(airflow: Airflow, first_run: Listening) -> Airflow:
+def airflow_after_first_run(airflow: Airflow, first_run: Listening) -> Airflow:
     """After that run."""
     return airflow
 
 
-def test_the_example_dag_makes_the_tables_equal(ran: Airflow, inventory: Any) -> None:
-    lake = ran.home / "cdc" / "lake" / "inventory"
+def test_the_example_dag_makes_the_tables_equal(airflow_after_first_run: Airflow, inventory: Any) -> None:
+    lake = airflow_after_first_run.home / "cdc" / "lake" / "inventory"
     assert delta_rows(lake / "customers") == sorted(inventory.sql("SELECT id, name, balance FROM inventory.customers"))
     assert delta_rows(lake / "products") == sorted(inventory.sql("SELECT id, name, weight FROM inventory.products"))
     assert len(delta_rows(lake / "orders")) == 1
 
 
-def test_the_first_apply_leaves_an_archive_of_its_classes_for_the_next_ones(ran: Airflow) -> None:
-    (archive,) = (ran.folder / "cache" / "airflow-provider-cdc").iterdir()
+def test_the_first_apply_leaves_an_archive_of_its_classes_for_the_next_ones(airflow_after_first_run: Airflow) -> None:
+    (archive,) = (airflow_after_first_run.folder / "cache" / "airflow-provider-cdc").iterdir()
     assert archive.suffix == ".jsa"
     assert archive.stat().st_size > 50 << 20
 
 
-def test_each_table_has_an_asset_event_with_rows_and_position(ran: Airflow) -> None:
+def test_each_table_has_an_asset_event_with_rows_and_position(airflow_after_first_run: Airflow) -> None:
     found = {
         uri: json.loads(extra)
-        for uri, extra in ran.sql(
+        for uri, extra in airflow_after_first_run.sql(
             "SELECT a.uri, e.extra FROM asset_event e JOIN asset a ON a.id = e.asset_id ORDER BY e.id"
         )
     }
@@ -129,8 +129,11 @@ def test_each_table_has_an_asset_event_with_rows_and_position(ran: Airflow) -> N
     assert event["last_batch"] >= 1
 
 
-def test_tasks_leave_a_small_result_and_a_link_to_the_batch(ran: Airflow) -> None:
-    found = {(task, key): json.loads(value) for task, key, value in ran.sql("SELECT task_id, key, value FROM xcom")}
+def test_tasks_leave_a_small_result_and_a_link_to_the_batch(airflow_after_first_run: Airflow) -> None:
+    found = {
+        (task, key): json.loads(value)
+        for task, key, value in airflow_after_first_run.sql("SELECT task_id, key, value FROM xcom")
+    }
     assert found[("capture", "return_value")]["events"] == 4
     assert found[("apply", "return_value")]["topics"]["inventory.inventory.customers"] == 2
     batch = found[("apply", "return_value")]["last_batch"]
@@ -139,19 +142,25 @@ def test_tasks_leave_a_small_result_and_a_link_to_the_batch(ran: Airflow) -> Non
     assert max(len(json.dumps(value)) for value in found.values()) < 2000
 
 
-def test_openlineage_is_told_which_tables_and_columns_became_which(ran: Airflow, inventory: Any) -> None:
+def test_openlineage_is_told_which_tables_and_columns_became_which(
+    airflow_after_first_run: Airflow, inventory: Any
+) -> None:
     """By the real provider, from the tasks of a real run; its client's own classes read what it has sent."""
-    until(lambda: {"capture", "apply"} <= set(told(ran)), "OpenLineage is told")  # the task itself has ended before
-    sent = told(ran)
+    until(
+        lambda: {"capture", "apply"} <= set(told(airflow_after_first_run)), "OpenLineage is told"
+    )  # the task itself has ended before
+    sent = told(airflow_after_first_run)
     names = ("customers", "orders", "products")
     capture, apply = (read(sent[task]) for task in ("capture", "apply"))
     server = f"mysql://{inventory.host}:{inventory.port}"
     assert {(d.namespace, d.name) for d in capture.inputs} == {(server, f"inventory.{name}") for name in names}
-    topics = {("file", f"{ran.home}/cdc/changelog/inventory/inventory.inventory.{name}") for name in names}
+    topics = {
+        ("file", f"{airflow_after_first_run.home}/cdc/changelog/inventory/inventory.inventory.{name}") for name in names
+    }
     assert {(d.namespace, d.name) for d in capture.outputs} == topics == {(d.namespace, d.name) for d in apply.inputs}
     tables = {d.name: d for d in apply.outputs}
-    assert set(tables) == {f"{ran.home}/cdc/lake/inventory/{name}" for name in names}
-    customers = tables[f"{ran.home}/cdc/lake/inventory/customers"]
+    assert set(tables) == {f"{airflow_after_first_run.home}/cdc/lake/inventory/{name}" for name in names}
+    customers = tables[f"{airflow_after_first_run.home}/cdc/lake/inventory/customers"]
     assert [(f["name"], f["type"]) for f in customers.facets["schema"]["fields"]] == [
         ("id", "int"), ("name", "string"), ("balance", "decimal(10,2)"),
     ]  # fmt: skip
@@ -161,21 +170,23 @@ def test_openlineage_is_told_which_tables_and_columns_became_which(ran: Airflow,
     files = list(Path(customers.name).glob("*.parquet"))
     assert statistics["rowCount"] == 2
     assert 0 < statistics["size"] <= sum(file.stat().st_size for file in files)
-    assert PASSWORD not in (ran.folder / LINEAGE).read_text()
+    assert PASSWORD not in (airflow_after_first_run.folder / LINEAGE).read_text()
 
 
-def test_the_commands_know_the_connector_after_its_run(ran: Airflow) -> None:
-    (listed,) = json.loads(ran.run("cdc", "connectors", "-o", "json").stdout)
+def test_the_commands_know_the_connector_after_its_run(airflow_after_first_run: Airflow) -> None:
+    (listed,) = json.loads(airflow_after_first_run.run("cdc", "connectors", "-o", "json").stdout)
     assert (listed["connector"], listed["source"]) == ("inventory", "mariadb")
-    printed = ran.run("cdc", "events", "inventory", "--topic", "inventory.inventory.products").stdout
+    printed = airflow_after_first_run.run(
+        "cdc", "events", "inventory", "--topic", "inventory.inventory.products"
+    ).stdout
     (record,) = [json.loads(line) for line in printed.splitlines()]
     assert record["key"] == {"id": 1}
     assert record["value"]["after"] == {"id": 1, "name": "hammer", "weight": 1.5}
-    assert "Ready for capture." in ran.run("cdc", "check", "inventory").stdout
+    assert "Ready for capture." in airflow_after_first_run.run("cdc", "check", "inventory").stdout
 
 
-def test_what_the_spark_job_tells_is_what_waiting_for_a_target_looks_at(ran: Airflow) -> None:
-    store = StateStore(f"sqlite:///{ran.home}/airflow.db")
+def test_what_the_spark_job_tells_is_what_waiting_for_a_target_looks_at(airflow_after_first_run: Airflow) -> None:
+    store = StateStore(f"sqlite:///{airflow_after_first_run.home}/airflow.db")
     try:
         last = store.list_batches("inventory", limit=1)[0]
         for point in ({"batch": last.batch}, {"seq": last.last_seq}, {}):
@@ -186,7 +197,9 @@ def test_what_the_spark_job_tells_is_what_waiting_for_a_target_looks_at(ran: Air
 
 
 @pytest.mark.long
-def test_the_example_of_maintenance_and_the_command_maintain_the_tables(ran: Airflow, services: Services) -> None:
+def test_the_example_of_maintenance_and_the_command_maintain_the_tables(
+    airflow_after_first_run: Airflow, services: Services
+) -> None:
     dag = "inventory_maintain_tables"
 
     def ended() -> list[str]:
@@ -196,19 +209,21 @@ def test_the_example_of_maintenance_and_the_command_maintain_the_tables(ran: Air
     services.json("PATCH", f"/api/v2/dags/{dag}", {"is_paused": False})  # the run of yesterday begins by itself
     services.until(lambda: bool(ended()), 300, f"a run of {dag} ends")
     services.json("PATCH", f"/api/v2/dags/{dag}", {"is_paused": True})
-    logs = "\n".join(file.read_text() for file in (ran.home / "logs" / f"dag_id={dag}").rglob("*.log"))
+    logs = "\n".join(
+        file.read_text() for file in (airflow_after_first_run.home / "logs" / f"dag_id={dag}").rglob("*.log")
+    )
     assert ended() == ["success"], logs[-5000:]
     assert "compact: of 1 files 1 are small" in logs
-    ((value,),) = ran.sql(f"SELECT value FROM xcom WHERE dag_id = '{dag}' AND key = 'return_value'")
+    ((value,),) = airflow_after_first_run.sql(f"SELECT value FROM xcom WHERE dag_id = '{dag}' AND key = 'return_value'")
     assert (found := json.loads(value))["tables"] == {}, found
-    jars = ran.environment["AIRFLOW_VAR_CDC_JARS"]
-    done = json.loads(ran.run("cdc", "maintain", "inventory", "--jars", jars, "-o", "json").stdout)
+    jars = airflow_after_first_run.environment["AIRFLOW_VAR_CDC_JARS"]
+    done = json.loads(airflow_after_first_run.run("cdc", "maintain", "inventory", "--jars", jars, "-o", "json").stdout)
     tables = done["targets"][0]["tables"]
     assert [table["topic"].rpartition(".")[2] for table in tables] == ["customers", "orders", "products"]
     assert done["changelog"]["problem"] == ""
     assert done["changelog"]["targets"] == 1
     assert found["changelog"]["targets"] == 1
-    refused = ran.run("cdc", "maintain", "inventory", "--target", "iceberg", status=1)
+    refused = airflow_after_first_run.run("cdc", "maintain", "inventory", "--target", "iceberg", status=1)
     assert "No changes of inventory were applied to such a target" in refused.stderr
 
 
@@ -248,8 +263,10 @@ def test_testing_a_connection_in_the_form_checks_the_prerequisites(services: Ser
     assert "Access denied" in bad["message"]
 
 
-def test_pages_need_a_login_and_show_no_secret(services: Services, ran: Airflow, inventory: Any) -> None:
-    *_, snapshot = json.loads(ran.run("cdc", "batches", "inventory", "-o", "json").stdout)
+def test_pages_need_a_login_and_show_no_secret(
+    services: Services, airflow_after_first_run: Airflow, inventory: Any
+) -> None:
+    *_, snapshot = json.loads(airflow_after_first_run.run("cdc", "batches", "inventory", "-o", "json").stdout)
     batch = snapshot["batch"]
     api = "/cdc/api/v1/connectors"
     parts = (
@@ -278,49 +295,53 @@ def test_pages_need_a_login_and_show_no_secret(services: Services, ran: Airflow,
     assert services.request("GET", f"{api}/nope")[0] == 404
 
 
-def test_a_change_wakes_the_waiting_dag(services: Services, ran: Airflow, inventory: Any) -> None:
+def test_a_change_wakes_the_waiting_dag(services: Services, airflow_after_first_run: Airflow, inventory: Any) -> None:
     services.json("PATCH", f"/api/v2/dags/{DAG}", {"is_paused": False})
     services.until(lambda: task(services, DAG, "wait") == "deferred", 120, "the sensor is deferred")
     inventory.sql("INSERT INTO inventory.customers (name) VALUES ('Cyd')")
     # the run goes on to capture it; what follows it is another test's
     services.until(lambda: task(services, DAG, "capture") == "success", 120, "the change is captured")
     services.json("PATCH", f"/api/v2/dags/{DAG}", {"is_paused": True})
-    printed = ran.run("cdc", "events", "inventory", "--topic", "inventory.inventory.customers").stdout
+    printed = airflow_after_first_run.run(
+        "cdc", "events", "inventory", "--topic", "inventory.inventory.customers"
+    ).stdout
     last = json.loads(printed.splitlines()[-1])
     assert (last["value"]["op"], last["value"]["after"]["name"]) == ("c", "Cyd")
 
 
 def test_a_capture_that_is_ended_from_the_ui_commits_and_frees_its_lease(
-    services: Services, ran: Airflow, inventory: Any
+    services: Services, airflow_after_first_run: Airflow, inventory: Any
 ) -> None:
     services.json("PATCH", "/api/v2/dags/long_capture", {"is_paused": False})
     services.json("POST", "/api/v2/dags/long_capture/dagRuns", {"logical_date": None})
-    services.until(lambda: batches(ran, "long") == 1, 120, "the snapshot is committed")
+    services.until(lambda: batches(airflow_after_first_run, "long") == 1, 120, "the snapshot is committed")
     services.until(lambda: reading(inventory), 60, "the log is being read")
     # Airflow kills a task 5 s after it was asked to end. A new installation compiles the decoding at its first event,
     # which takes longer: a full batch tells that this is over
     inventory.sql("INSERT INTO inventory.orders (id) VALUES (2), (3)")
-    services.until(lambda: batches(ran, "long") == 2, 120, "a full batch is committed")
+    services.until(lambda: batches(airflow_after_first_run, "long") == 2, 120, "a full batch is committed")
     inventory.sql("INSERT INTO inventory.orders (id) VALUES (4)")  # its batch is not due for a minute
     run = services.json("GET", "/api/v2/dags/long_capture/dagRuns")["dag_runs"][0]["dag_run_id"]
     path = f"/api/v2/dags/long_capture/dagRuns/{run}/taskInstances/capture"
     services.json("PATCH", path, {"new_state": "failed"})
     services.until(
-        lambda: ran.sql("SELECT owner FROM cdc_lease WHERE connector = 'long'") == [(None,)], 60, "the lease is free"
+        lambda: airflow_after_first_run.sql("SELECT owner FROM cdc_lease WHERE connector = 'long'") == [(None,)],
+        60,
+        "the lease is free",
     )
-    assert batches(ran, "long") == 3
+    assert batches(airflow_after_first_run, "long") == 3
 
 
-def test_links_of_task_instances_lead_to_their_batch(services: Services, ran: Airflow) -> None:
+def test_links_of_task_instances_lead_to_their_batch(services: Services, airflow_after_first_run: Airflow) -> None:
     (run,) = ended(services)
     links = services.json("GET", f"/api/v2/dags/{DAG}/dagRuns/{run}/taskInstances/apply/links")["extra_links"]
     assert services.request("GET", links["CDC batch"])[0] == 200
 
 
-def test_the_password_of_the_source_is_nowhere(services: Services, ran: Airflow) -> None:
+def test_the_password_of_the_source_is_nowhere(services: Services, airflow_after_first_run: Airflow) -> None:
     """Not in logs, the metadata DB, the change log or the tables; the connection itself is in the environment."""
     looked_at = 0
-    for file in [services.log, *ran.folder.joinpath("home").rglob("*")]:
+    for file in [services.log, *airflow_after_first_run.folder.joinpath("home").rglob("*")]:
         if file.is_file():
             looked_at += 1
             assert PASSWORD.encode() not in file.read_bytes(), file

@@ -23,7 +23,7 @@ have to start first, after the old one has ended."""
 
 
 @pytest.fixture
-def running(airflow: Airflow, services: Services) -> Any:
+def running_dag(airflow: Airflow, services: Services) -> Any:
     services.until(lambda: services.request("GET", f"/api/v2/dags/{DAG}")[0] == 200, 120, f"{DAG} is parsed")
     services.json("PATCH", f"/api/v2/dags/{DAG}", {"is_paused": False})
     yield
@@ -45,7 +45,7 @@ def running(airflow: Airflow, services: Services) -> Any:
 
 
 def test_changes_are_applied_within_seconds_while_one_run_hands_over_to_the_next(
-    airflow: Airflow, services: Services, inventory: Any, running: Any
+    airflow: Airflow, services: Services, inventory: Any, running_dag: Any
 ) -> None:
     lake = airflow.home / "cdc" / "lake" / "inventory" / "orders"
     services.until(lambda: (lake / "_delta_log").exists(), 400, "the first run has made the tables")

@@ -102,7 +102,7 @@ class Runs:
 
 
 @pytest.fixture(scope="module")
-def runs(services: Services, airflow: Airflow, inventory: Any) -> Iterator[Runs]:
+def dag_runs(services: Services, airflow: Airflow, inventory: Any) -> Iterator[Runs]:
     """With a connector ``busy`` on a database of its own, and its DAGs."""
     inventory.sql(
         "DROP DATABASE IF EXISTS busy",
@@ -130,15 +130,15 @@ def runs(services: Services, airflow: Airflow, inventory: Any) -> Iterator[Runs]
 
 
 @pytest.fixture(scope="module")
-def captured(runs: Runs, airflow: Airflow) -> Runs:
+def captured_runs(dag_runs: Runs, airflow: Airflow) -> Runs:
     """After the initial snapshot, with a capture that is alive."""
-    keep_capturing(runs, airflow)
-    runs.services.until(
+    keep_capturing(dag_runs, airflow)
+    dag_runs.services.until(
         lambda: airflow.sql("SELECT 1 FROM cdc_batch WHERE connector = 'busy'"),
         240,
         "the initial snapshot is committed",
     )
-    return runs
+    return dag_runs
 
 
 def keep_capturing(runs: Runs, airflow: Airflow) -> None:
@@ -166,11 +166,11 @@ def pool(services: Services) -> dict[str, int]:
     return found
 
 
-def test_the_example_forms_are_parsed_without_an_error(runs: Runs) -> None:
-    errors = runs.services.json("GET", "/api/v2/importErrors")["import_errors"]
+def test_the_example_forms_are_parsed_without_an_error(dag_runs: Runs) -> None:
+    errors = dag_runs.services.json("GET", "/api/v2/importErrors")["import_errors"]
     assert errors == []
     for dag in ("cdc_ad_hoc_snapshot", "cdc_signal", "cdc_lifecycle"):
-        params = runs.services.json("GET", f"/api/v2/dags/{dag}/details")["params"]
+        params = dag_runs.services.json("GET", f"/api/v2/dags/{dag}/details")["params"]
         assert params["connector"]["schema"]["enum"] == ["inventory", "inventory_oracle"]
 
 
@@ -178,14 +178,14 @@ def test_the_example_forms_are_parsed_without_an_error(runs: Runs) -> None:
 
 
 @pytest.fixture(scope="module")
-def shots(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def screenshot_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = Path(os.environ.get("CDC_SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 @pytest.fixture(scope="module")
-def page(captured: Runs) -> Iterator[Any]:
+def page(captured_runs: Runs) -> Iterator[Any]:
     """A page of Chromium, logged in as ``admin``."""
     from playwright.sync_api import sync_playwright
 
@@ -195,7 +195,7 @@ def page(captured: Runs) -> Iterator[Any]:
         if os.environ.get("CDC_REQUIRE_SERVERS"):
             raise
         pytest.skip(f"Chromium cannot be had here: {problem}")
-    services = captured.services
+    services = captured_runs.services
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=binary, args=list(browser.ARGUMENTS))
         context = chromium.new_context(
@@ -213,9 +213,9 @@ def page(captured: Runs) -> Iterator[Any]:
 
 
 def test_a_person_fills_in_the_form_and_watches_the_snapshot(
-    captured: Runs, airflow: Airflow, page: Any, shots: Path
+    captured_runs: Runs, airflow: Airflow, page: Any, screenshot_folder: Path
 ) -> None:
-    services = captured.services
+    services = captured_runs.services
     before = events(airflow, "busy.busy.orders")
     page.goto(f"{services.url}/dags/busy_snapshot", wait_until="domcontentloaded")
     page.get_by_role("button", name="Trigger").first.click()
@@ -223,111 +223,111 @@ def test_a_person_fills_in_the_form_and_watches_the_snapshot(
     form = page.get_by_role("dialog")
     page.locator("#element_tables input").first.fill("ord")
     page.get_by_role("option", name="busy.orders").click()
-    page.screenshot(path=shots / "form-1-tables.png")
+    page.screenshot(path=screenshot_folder / "form-1-tables.png")
     form.get_by_text("Which rows").click()
     page.locator("#element_changed_since_column").fill("changed_at")
     form.get_by_text("Select date and time").click()
     page.get_by_placeholder("YYYY/MM/DD").fill("2024/01/01")
     page.get_by_placeholder("HH:mm").fill("01:00")  # in Berlin, which is midnight in UTC: before every row
     page.keyboard.press("Tab")
-    page.screenshot(path=shots / "form-2-rows.png")
+    page.screenshot(path=screenshot_folder / "form-2-rows.png")
     page.keyboard.press("Escape")
     form.get_by_text("How to read").click()
     page.get_by_text("Empty the tables first").wait_for()
     page.wait_for_timeout(700)  # the sections move
-    page.screenshot(path=shots / "form-3-how.png")
+    page.screenshot(path=screenshot_folder / "form-3-how.png")
     form.get_by_role("button", name="Trigger").click()
-    run = str(services.until(lambda: captured.of("busy_snapshot"), 60, "the run has begun")[0]["dag_run_id"])
-    conf = captured.of("busy_snapshot")[0]["conf"]
+    run = str(services.until(lambda: captured_runs.of("busy_snapshot"), 60, "the run has begun")[0]["dag_run_id"])
+    conf = captured_runs.of("busy_snapshot")[0]["conf"]
     assert (conf["connector"], conf["tables"], conf["type"]) == ("busy", ["busy.orders"], "incremental")
     assert conf["changed_since"].startswith("2024-01-01T00:00")
-    captured.until("busy_snapshot", run, "wait", "deferred", "success", seconds=240)
+    captured_runs.until("busy_snapshot", run, "wait", "deferred", "success", seconds=240)
     page.goto(f"{services.url}/dags/busy_snapshot/runs/{run}/tasks/wait", wait_until="domcontentloaded")
     page.get_by_text("now busy.orders").first.wait_for()  # the progress, in the log of the sensor
-    page.screenshot(path=shots / "run-progress.png")
+    page.screenshot(path=screenshot_folder / "run-progress.png")
     page.goto(f"{services.url}/plugin/cdc/connectors/busy/signals", wait_until="domcontentloaded")
     page.get_by_role("table", name="Signals").get_by_text("table busy.orders").first.wait_for()  # how far it is
-    page.screenshot(path=shots / "connector.png")
-    captured.until("busy_snapshot", run, "wait", "success", seconds=300)
+    page.screenshot(path=screenshot_folder / "connector.png")
+    captured_runs.until("busy_snapshot", run, "wait", "success", seconds=300)
     page.goto(f"{services.url}/dags/busy_snapshot", wait_until="domcontentloaded")
     page.get_by_text("wait", exact=True).first.wait_for()
     page.wait_for_timeout(3000)
-    page.screenshot(path=shots / "grid-done.png")
-    log = captured.log("busy_snapshot", run, "wait")
+    page.screenshot(path=screenshot_folder / "grid-done.png")
+    log = captured_runs.log("busy_snapshot", run, "wait")
     assert "rows/s" in log
     assert "is done" in log
     assert events(airflow, "busy.busy.orders") - before >= ROWS  # every row was captured once more
 
 
-def test_a_table_that_is_not_captured_is_refused_by_name(captured: Runs) -> None:
-    run = captured.begin("busy_snapshot", connector="busy", more_tables=["busy.secrets"])
-    captured.until("busy_snapshot", run, "check", "failed")
-    assert captured.until("busy_snapshot", run, "send", "upstream_failed")
-    log = captured.log("busy_snapshot", run, "check")
+def test_a_table_that_is_not_captured_is_refused_by_name(captured_runs: Runs) -> None:
+    run = captured_runs.begin("busy_snapshot", connector="busy", more_tables=["busy.secrets"])
+    captured_runs.until("busy_snapshot", run, "check", "failed")
+    assert captured_runs.until("busy_snapshot", run, "send", "upstream_failed")
+    log = captured_runs.log("busy_snapshot", run, "check")
     assert "no captured table matches 'busy.secrets'" in log
     assert "busy.orders" in log
 
 
-def test_a_filter_that_the_database_refuses_fails_the_waiting_task_with_its_words(captured: Runs) -> None:
+def test_a_filter_that_the_database_refuses_fails_the_waiting_task_with_its_words(captured_runs: Runs) -> None:
     filters = {"busy.orders": "no_such_column = 1"}
-    run = captured.begin("busy_snapshot", connector="busy", tables=["busy.orders"], filters=filters)
-    captured.until("busy_snapshot", run, "wait", "failed", seconds=240)
-    assert "no_such_column" in captured.log("busy_snapshot", run, "wait")
+    run = captured_runs.begin("busy_snapshot", connector="busy", tables=["busy.orders"], filters=filters)
+    captured_runs.until("busy_snapshot", run, "wait", "failed", seconds=240)
+    assert "no_such_column" in captured_runs.log("busy_snapshot", run, "wait")
 
 
 # waiting without a worker
 
 
 def test_the_sensor_holds_no_worker_slot_and_survives_the_death_of_its_triggerer(
-    captured: Runs, airflow: Airflow, inventory: Any
+    captured_runs: Runs, airflow: Airflow, inventory: Any
 ) -> None:
-    services = captured.services
-    halt(captured, airflow)
+    services = captured_runs.services
+    halt(captured_runs, airflow)
     before = pool(services)["deferred_slots"]
-    run = captured.begin("busy_snapshot", connector="busy", tables=["busy.lines"])
-    captured.until("busy_snapshot", run, "wait", "deferred")
+    run = captured_runs.begin("busy_snapshot", connector="busy", tables=["busy.lines"])
+    captured_runs.until("busy_snapshot", run, "wait", "deferred")
     figures = pool(services)
     assert (figures["running_slots"], figures["queued_slots"], figures["occupied_slots"]) == (0, 0, 0)
     assert (figures["deferred_slots"], figures["open_slots"]) == (before + 1, figures["slots"])
     services.until(
-        lambda: "upgrade of the database" in captured.log("busy_snapshot", run, "wait"),
+        lambda: "upgrade of the database" in captured_runs.log("busy_snapshot", run, "wait"),
         90,
         "the log says what it waits for",
     )
     services.kill("triggerer")
-    resume(captured)
-    keep_capturing(captured, airflow)
+    resume(captured_runs)
+    keep_capturing(captured_runs, airflow)
     done = "SELECT state FROM cdc_signal WHERE connector = 'busy' ORDER BY id DESC LIMIT 1"
     services.until(lambda: airflow.sql(done) == [("done",)], 240, "the signal is carried out while nobody waits")
-    assert captured.task("busy_snapshot", run, "wait")["state"] == "deferred"
+    assert captured_runs.task("busy_snapshot", run, "wait")["state"] == "deferred"
     services.start("triggerer")
-    captured.until("busy_snapshot", run, "wait", "success", seconds=300)
-    assert captured.result("busy_snapshot", run, "wait")["state"] == "done"
+    captured_runs.until("busy_snapshot", run, "wait", "success", seconds=300)
+    assert captured_runs.result("busy_snapshot", run, "wait")["state"] == "done"
 
 
 # assets
 
 
 def test_a_dag_starts_when_its_table_changes_also_after_the_death_of_the_triggerer(
-    captured: Runs, airflow: Airflow, inventory: Any
+    captured_runs: Runs, airflow: Airflow, inventory: Any
 ) -> None:
-    services = captured.services
-    keep_capturing(captured, airflow)
+    services = captured_runs.services
+    keep_capturing(captured_runs, airflow)
     cursor = "SELECT s.value FROM asset_state_store s JOIN asset a ON a.id = s.asset_id WHERE a.uri LIKE '%busy.lines/captured'"
     services.until(lambda: airflow.sql(cursor), 180, "the table is watched")
-    told = len(payloads(captured))
+    told = len(payloads(captured_runs))
     inventory.sql("INSERT INTO busy.lines (n) VALUES (1), (2), (3)")
     services.until(
-        lambda: sum(p["events"] for p in payloads(captured)[told:]) >= 3, 240, "a run was told of three rows"
+        lambda: sum(p["events"] for p in payloads(captured_runs)[told:]) >= 3, 240, "a run was told of three rows"
     )
-    (payload, *_) = payloads(captured)[told:]
+    (payload, *_) = payloads(captured_runs)[told:]
     assert payload["topics"] == {"busy.busy.lines": 3}
-    before = total(captured)
+    before = total(captured_runs)
     services.kill("triggerer")
     inventory.sql("INSERT INTO busy.lines (n) VALUES (4), (5)")
     services.until(lambda: events(airflow, "busy.busy.lines") >= 5, 120, "they are captured while nobody watches")
     services.start("triggerer")
-    services.until(lambda: total(captured) >= before + 2, 300, "a run was told of them")
+    services.until(lambda: total(captured_runs) >= before + 2, 300, "a run was told of them")
 
 
 def payloads(runs: Runs) -> list[dict[str, Any]]:
@@ -346,43 +346,43 @@ def total(runs: Runs) -> int:
 # the connector's life
 
 
-def test_a_paused_connector_skips_its_runs_and_says_who_paused_it(captured: Runs, airflow: Airflow) -> None:
-    keep_capturing(captured, airflow)
-    halt(captured, airflow)
-    run = captured.begin("busy_capture")
-    captured.until("busy_capture", run, "capture", "skipped")
-    log = captured.log("busy_capture", run, "capture")
+def test_a_paused_connector_skips_its_runs_and_says_who_paused_it(captured_runs: Runs, airflow: Airflow) -> None:
+    keep_capturing(captured_runs, airflow)
+    halt(captured_runs, airflow)
+    run = captured_runs.begin("busy_capture")
+    captured_runs.until("busy_capture", run, "capture", "skipped")
+    log = captured_runs.log("busy_capture", run, "capture")
     assert "upgrade of the database" in log
     assert "admin" in log
-    line = captured.services.json("GET", "/cdc/api/v1/connectors/busy")["line"]
+    line = captured_runs.services.json("GET", "/cdc/api/v1/connectors/busy")["line"]
     assert line["state"] == "paused"
     assert "upgrade of the database" in line["phase"]
-    resume(captured)
-    keep_capturing(captured, airflow)
+    resume(captured_runs)
+    keep_capturing(captured_runs, airflow)
 
 
-def test_a_signal_is_sent_by_its_form(captured: Runs, airflow: Airflow) -> None:
-    keep_capturing(captured, airflow)
-    run = captured.begin("busy_signal", connector="busy", type="log", data={"message": "we were here at {}"})
-    captured.until("busy_signal", run, "wait", "success")
-    assert "we were here at binlog" in captured.result("busy_signal", run, "wait")["message"]
-    run = captured.begin("busy_signal", connector="busy", type="dance")
-    captured.until("busy_signal", run, "wait", "failed")
-    assert "is not a signal type" in captured.log("busy_signal", run, "wait")
+def test_a_signal_is_sent_by_its_form(captured_runs: Runs, airflow: Airflow) -> None:
+    keep_capturing(captured_runs, airflow)
+    run = captured_runs.begin("busy_signal", connector="busy", type="log", data={"message": "we were here at {}"})
+    captured_runs.until("busy_signal", run, "wait", "success")
+    assert "we were here at binlog" in captured_runs.result("busy_signal", run, "wait")["message"]
+    run = captured_runs.begin("busy_signal", connector="busy", type="dance")
+    captured_runs.until("busy_signal", run, "wait", "failed")
+    assert "is not a signal type" in captured_runs.log("busy_signal", run, "wait")
 
 
-def test_the_offset_is_not_changed_unless_that_is_confirmed(captured: Runs, airflow: Airflow) -> None:
-    halt(captured, airflow)
+def test_the_offset_is_not_changed_unless_that_is_confirmed(captured_runs: Runs, airflow: Airflow) -> None:
+    halt(captured_runs, airflow)
     offset = "SELECT offset FROM cdc_offset WHERE connector = 'busy'"
     before = airflow.sql(offset)
-    run = captured.begin("busy_lifecycle", action="offset-reset")
-    captured.until("busy_lifecycle", run, "steer", "success")
-    assert captured.result("busy_lifecycle", run, "steer")["effect"] == "snapshot"
-    run = captured.begin("busy_lifecycle", action="offset-reset", plan_only=False, confirm="bussy")
-    captured.until("busy_lifecycle", run, "steer", "failed")
+    run = captured_runs.begin("busy_lifecycle", action="offset-reset")
+    captured_runs.until("busy_lifecycle", run, "steer", "success")
+    assert captured_runs.result("busy_lifecycle", run, "steer")["effect"] == "snapshot"
+    run = captured_runs.begin("busy_lifecycle", action="offset-reset", plan_only=False, confirm="bussy")
+    captured_runs.until("busy_lifecycle", run, "steer", "failed")
     assert airflow.sql(offset) == before
-    run = captured.begin("busy_lifecycle", action="offset-reset", plan_only=False, confirm="busy")
-    captured.until("busy_lifecycle", run, "steer", "success")
+    run = captured_runs.begin("busy_lifecycle", action="offset-reset", plan_only=False, confirm="busy")
+    captured_runs.until("busy_lifecycle", run, "steer", "success")
     assert "position" not in json.loads(airflow.sql(offset)[0][0])
 
 

@@ -100,7 +100,7 @@ def painted(page: Any, style: str) -> list[int]:
 
 
 def test_the_overview_shows_the_broken_one_first_with_its_repair(
-    page: Any, services: Services, shots: Path, axe: str
+    page: Any, services: Services, screenshot_folder: Path, axe_script: str
 ) -> None:
     show(page, services)
     rows = page.get_by_role("table", name="Connectors").locator("tbody tr")
@@ -115,8 +115,8 @@ def test_the_overview_shows_the_broken_one_first_with_its_repair(
     assert NASTY.replace("\u202e", "\\u202e") in page.get_by_role("table", name="Connectors").inner_text()
     assert page.locator("[data-testid=cdc] img").count() == 0
     assert page.evaluate("window.hacked") is None
-    page.screenshot(path=shots / "overview-light.png")
-    assert findings(page, axe) == []
+    page.screenshot(path=screenshot_folder / "overview-light.png")
+    assert findings(page, axe_script) == []
     page.get_by_label("Search").press_sequentially("no longer holds", delay=30)  # the focus stays
     page.wait_for_function(  # an Airflow that others use, too, may have more of them
         "(rows => rows.length > 0 && rows.every(row => row.innerText.includes('no longer holds')))([...document.querySelectorAll('[data-testid=cdc] tbody tr')])"
@@ -164,25 +164,27 @@ def test_letters_that_come_faster_than_the_page_is_drawn_are_all_there(page: Any
 
 
 def test_it_is_as_dark_as_airflow_and_fits_a_narrow_window(
-    page: Any, services: Services, shots: Path, axe: str
+    page: Any, services: Services, screenshot_folder: Path, axe_script: str
 ) -> None:
     show(page, services)
     themed(page, services, "dark")
     page.get_by_role("table", name="Connectors").wait_for()
-    page.screenshot(path=shots / "overview-dark.png")
+    page.screenshot(path=screenshot_folder / "overview-dark.png")
     assert min(painted(page, "color")) > 128
-    assert findings(page, axe) == []
+    assert findings(page, axe_script) == []
     themed(page, services, "light")
     page.get_by_role("table", name="Connectors").wait_for()
     assert max(painted(page, "color")) < 128
     page.set_viewport_size({"width": 800, "height": 900})
     page.get_by_role("table", name="Connectors").wait_for()
     page.wait_for_function("document.documentElement.scrollWidth <= window.innerWidth")
-    page.screenshot(path=shots / "overview-800.png")
+    page.screenshot(path=screenshot_folder / "overview-800.png")
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
-def test_a_connector_is_seen_from_all_sides(page: Any, services: Services, shots: Path, axe: str) -> None:
+def test_a_connector_is_seen_from_all_sides(
+    page: Any, services: Services, screenshot_folder: Path, axe_script: str
+) -> None:
     show(page, services, f"/connectors/{SHOWN}")
     shown = {
         "Charts": "no error.", "Tables": "inventory.orders", "Snapshots and signals": "No signal was sent.", "Schema": "+ extra int32",
@@ -192,17 +194,19 @@ def test_a_connector_is_seen_from_all_sides(page: Any, services: Services, shots
     for title, text in shown.items():
         page.get_by_role("tab", name=title, exact=True).click()
         page.get_by_role("tabpanel").get_by_text(text).first.wait_for()
-        page.screenshot(path=shots / f"connector-{title.lower().replace(' ', '-')}.png")
-        assert findings(page, axe) == [], title
+        page.screenshot(path=screenshot_folder / f"connector-{title.lower().replace(' ', '-')}.png")
+        assert findings(page, axe_script) == [], title
     page.get_by_role("tab", name="Batches", exact=True).click()
     page.get_by_role("link", name="2", exact=True).click()
     page.get_by_role("table", name="Files").wait_for()
     assert page.url.endswith(f"/connectors/{SHOWN}/batches/2")
-    assert findings(page, axe) == []
+    assert findings(page, axe_script) == []
     assert page.errors == []
 
 
-def test_the_story_of_a_row_shows_before_and_after(page: Any, services: Services, shots: Path, axe: str) -> None:
+def test_the_story_of_a_row_shows_before_and_after(
+    page: Any, services: Services, screenshot_folder: Path, axe_script: str
+) -> None:
     show(page, services, f"/connectors/{SHOWN}/row")
     page.get_by_label("Table", exact=True).fill("inventory.orders")
     page.get_by_label("id (int64)").fill(str(len(NASTY)))
@@ -212,8 +216,8 @@ def test_the_story_of_a_row_shows_before_and_after(page: Any, services: Services
     assert "create" in story.inner_text().lower()
     assert "onerror" in story.inner_text()
     assert page.evaluate("window.hacked") is None
-    page.screenshot(path=shots / "row.png")
-    assert findings(page, axe) == []
+    page.screenshot(path=screenshot_folder / "row.png")
+    assert findings(page, axe_script) == []
     story.get_by_role("button", name="Show the row at this time").last.click()
     story.get_by_text(", as of 2").wait_for()
     assert page.get_by_label("As of").input_value().startswith("2")
@@ -227,7 +231,7 @@ def test_the_story_of_a_row_shows_before_and_after(page: Any, services: Services
 
 
 def test_a_connector_is_paused_by_keyboard_alone(
-    page: Any, services: Services, connectors: StateStore, shots: Path
+    page: Any, services: Services, connectors: StateStore, screenshot_folder: Path
 ) -> None:
     show(page, services, f"/connectors/{SHOWN}")
     button = page.get_by_role("button", name="Pause", exact=True)
@@ -247,7 +251,7 @@ def test_a_connector_is_paused_by_keyboard_alone(
         dialog.get_by_role("button", name=name, exact=True).wait_for()
         while page.evaluate("document.activeElement.textContent") != name:
             page.keyboard.press("Tab")
-        page.screenshot(path=shots / f"pause-{name.split()[0].lower()}.png")
+        page.screenshot(path=screenshot_folder / f"pause-{name.split()[0].lower()}.png")
         assert connectors.load_control(SHOWN).wanted == "running"
         page.keyboard.press("Enter")
     dialog.get_by_text("Done").wait_for()
@@ -261,7 +265,7 @@ def test_a_connector_is_paused_by_keyboard_alone(
 
 
 def test_what_can_repeat_something_wants_the_connectors_name(
-    page: Any, services: Services, connectors: StateStore, axe: str
+    page: Any, services: Services, connectors: StateStore, axe_script: str
 ) -> None:
     show(page, services, f"/connectors/{SHOWN}")
     page.get_by_role("button", name="Snapshot tables").click()

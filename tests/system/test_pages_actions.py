@@ -54,7 +54,7 @@ class Acted:
 
 
 @pytest.fixture(scope="module")
-def acted(inventory: Any, airflow: Airflow, services: Services) -> Iterator[Acted]:
+def applied_connector(inventory: Any, airflow: Airflow, services: Services) -> Iterator[Acted]:
     warehouse = airflow.home / "warehouse.db"
     connection = {"connection_id": "acted_warehouse", "conn_type": "sqlite", "host": str(warehouse)}
     services.json("POST", "/api/v2/connections", connection)
@@ -148,7 +148,7 @@ FORMS: dict[str, tuple[str, dict[str, str], str, bool]] = {
 
 
 def test_every_dialog_says_what_it_will_do_before(
-    page: Any, services: Services, acted: Acted, shots: Path, axe: str
+    page: Any, services: Services, applied_connector: Acted, screenshot_folder: Path, axe_script: str
 ) -> None:
     def opened(title: str, theme: str) -> None:
         tab, given, plan, named = FORMS[title]
@@ -166,19 +166,23 @@ def test_every_dialog_says_what_it_will_do_before(
         dialog.get_by_label("Reason").fill("a look")
         file = f"dialog-{title.lower().replace(' ', '-')}-{theme}"
         settled(page, DIALOG)
-        page.screenshot(path=shots / f"{file}-form.png")
-        assert in_dialog(page, axe) == [], title
+        page.screenshot(path=screenshot_folder / f"{file}-form.png")
+        assert in_dialog(page, axe_script) == [], title
         dialog.get_by_role("button", name="Show the plan").click()
         dialog.get_by_text(plan).first.wait_for()
         assert dialog.get_by_label("To confirm").count() == named, title
         assert dialog.get_by_role("button", name=name).is_disabled() is named
-        page.screenshot(path=shots / f"{file}-plan.png")
-        assert in_dialog(page, axe) == [], title
+        page.screenshot(path=screenshot_folder / f"{file}-plan.png")
+        assert in_dialog(page, axe_script) == [], title
         dialog.get_by_role("button", name="Back", exact=True).click()
         assert dialog.get_by_label("Reason").input_value() == "a look"  # nothing has to be written twice
         closed(page, dialog)
 
-    before = acted.store.load_offset("acted"), acted.store.load_control("acted"), acted.store.signals_of("acted")
+    before = (
+        applied_connector.store.load_offset("acted"),
+        applied_connector.store.load_control("acted"),
+        applied_connector.store.signals_of("acted"),
+    )
     for title in FORMS:
         opened(title, "light")
     with looked_at(page, services):
@@ -188,14 +192,14 @@ def test_every_dialog_says_what_it_will_do_before(
     opened("Set the offset", "narrow")
     page.set_viewport_size({"width": 1280, "height": 900})
     assert (
-        acted.store.load_offset("acted"),
-        acted.store.load_control("acted"),
-        acted.store.signals_of("acted"),
+        applied_connector.store.load_offset("acted"),
+        applied_connector.store.load_control("acted"),
+        applied_connector.store.signals_of("acted"),
     ) == before
     assert page.errors == []
 
 
-def test_what_somebody_may_not_do_is_not_offered(page: Any, services: Services, acted: Acted) -> None:
+def test_what_somebody_may_not_do_is_not_offered(page: Any, services: Services, applied_connector: Acted) -> None:
     def only(rights: list[str]) -> list[str]:
         def answered(route: Any) -> None:
             answer = route.fetch()
@@ -216,24 +220,24 @@ def test_what_somebody_may_not_do_is_not_offered(page: Any, services: Services, 
 
 
 def test_a_comparison_that_finds_something_is_followed_to_its_repair(
-    page: Any, services: Services, acted: Acted, shots: Path, axe: str
+    page: Any, services: Services, applied_connector: Acted, screenshot_folder: Path, axe_script: str
 ) -> None:
-    acted.tamper("UPDATE acted_acted_orders SET note = 'wrong' WHERE id = 2")
+    applied_connector.tamper("UPDATE acted_acted_orders SET note = 'wrong' WHERE id = 2")
     show(page, services, "/connectors/acted")
     dialog = ask(page, "Verify tables")
     dialog.get_by_label("Reason").fill("somebody says that a row is wrong")
     run = go(page, dialog, "Verify tables", named=False, fate="failed")
     run.get_by_text("1 different").wait_for()
     assert "acted.acted.orders" in run.inner_text()
-    page.screenshot(path=shots / "action-compared.png")
-    assert in_dialog(page, axe) == []
+    page.screenshot(path=screenshot_folder / "action-compared.png")
+    assert in_dialog(page, axe_script) == []
     run.get_by_role("link").click()  # to Airflow's own page of the run
     page.wait_for_url(re.compile(r"/dags/acted_tables/runs/cdc_verify"), wait_until="commit")
     page.get_by_text("work", exact=True).first.wait_for()
     show(page, services, "/connectors/acted")
     page.get_by_test_id("last-asked").get_by_text("1 different").wait_for()
-    page.screenshot(path=shots / "action-last.png")
-    assert findings(page, axe) == []
+    page.screenshot(path=screenshot_folder / "action-last.png")
+    assert findings(page, axe_script) == []
 
     dialog = ask(page, "Verify and repair")
     run = go(page, dialog, "Verify and repair", named=True, fate="failed")  # it did differ
@@ -242,7 +246,7 @@ def test_a_comparison_that_finds_something_is_followed_to_its_repair(
     dialog = ask(page, "Run now")
     go(page, dialog, "Run now", named=False, fate="done")
     closed(page, dialog)
-    assert acted.rows() == [(1, "first"), (2, "second")]
+    assert applied_connector.rows() == [(1, "first"), (2, "second")]
     dialog = ask(page, "Verify tables")
     run = go(page, dialog, "Verify tables", named=False, fate="done")
     run.get_by_text("Equal to the source: acted.acted.orders (2 rows).").wait_for()
@@ -256,18 +260,18 @@ def test_a_comparison_that_finds_something_is_followed_to_its_repair(
     assert [("failed" in row.lower(), "done" in row.lower(), "admin" in row) for row in rows[:4]] == [
         (False, True, True), (False, True, True), (True, False, True), (True, False, True)
     ]  # fmt: skip
-    page.screenshot(path=shots / "action-list.png")
-    assert findings(page, axe) == []
+    page.screenshot(path=screenshot_folder / "action-list.png")
+    assert findings(page, axe_script) == []
     assert page.errors == []
 
 
 def test_the_offset_is_edited_and_brought_back(
-    page: Any, services: Services, acted: Acted, shots: Path, axe: str
+    page: Any, services: Services, applied_connector: Acted, screenshot_folder: Path, axe_script: str
 ) -> None:
-    first = acted.store.load_offset("acted")
+    first = applied_connector.store.load_offset("acted")
     assert first.offset is not None
     assert first.offset.position is not None
-    acted.source.sql("INSERT INTO acted.orders VALUES (3, 'third')")
+    applied_connector.source.sql("INSERT INTO acted.orders VALUES (3, 'third')")
     show(page, services, "/connectors/acted/offsets")
     dialog = ask(page, "Set the offset")
     field = dialog.get_by_label("Position in the source's log")
@@ -281,11 +285,11 @@ def test_the_offset_is_edited_and_brought_back(
         dialog.get_by_role("button", name="Show the plan").click()
         dialog.get_by_text(told).first.wait_for()
         if dialog.get_by_role("button", name="Back", exact=True).count():
-            page.screenshot(path=shots / "dialog-obstacle.png")
-            assert in_dialog(page, axe) == []
+            page.screenshot(path=screenshot_folder / "dialog-obstacle.png")
+            assert in_dialog(page, axe_script) == []
             dialog.get_by_role("button", name="Back", exact=True).click()
-    end = acted.source.sql("SHOW MASTER STATUS")[0]
-    gtids = acted.source.sql("SELECT @@GLOBAL.gtid_binlog_pos")[0][0]
+    end = applied_connector.source.sql("SHOW MASTER STATUS")[0]
+    gtids = applied_connector.source.sql("SELECT @@GLOBAL.gtid_binlog_pos")[0][0]
     field.fill(json.dumps(first.offset.position | {"file": end[0], "pos": int(end[1]), "gtids": gtids}))
     dialog.get_by_label("Reason").fill("the third is not wanted")
     run = go(page, dialog, "Set the offset", named=True, fate="done")
@@ -296,10 +300,10 @@ def test_the_offset_is_edited_and_brought_back(
 
     dialog = ask(page, "Restore an earlier offset")
     dialog.get_by_label("Offset to restore").select_option(str(first.version))
-    go(page, dialog, "Restore an earlier offset", named=True, fate="done", shot=shots / "action-plan.png")
+    go(page, dialog, "Restore an earlier offset", named=True, fate="done", shot=screenshot_folder / "action-plan.png")
     assert dialog.get_by_text(re.compile("REPEATED:")).count() == 1
     closed(page, dialog)
-    found = acted.store.load_offset("acted").offset
+    found = applied_connector.store.load_offset("acted").offset
     assert found is not None
     assert found.position == first.offset.position
     assert page.errors == []
@@ -307,28 +311,28 @@ def test_the_offset_is_edited_and_brought_back(
 
 @pytest.mark.parametrize("repair", ["incremental"])
 def test_a_gap_is_repaired_from_its_report(
-    page: Any, services: Services, acted: Acted, shots: Path, axe: str, repair: str
+    page: Any, services: Services, applied_connector: Acted, screenshot_folder: Path, axe_script: str, repair: str
 ) -> None:
-    lose(acted.store, "acted")
+    lose(applied_connector.store, "acted")
     show(page, services, "/connectors/acted/offsets")
     page.get_by_role("button", name="Check the log").click()
     report = page.get_by_test_id("gap")
     report.get_by_text("Lost: all changes committed after").wait_for()
-    page.screenshot(path=shots / "gap-ways.png", full_page=True)
-    assert findings(page, axe) == []
+    page.screenshot(path=screenshot_folder / "gap-ways.png", full_page=True)
+    assert findings(page, axe_script) == []
     dialog = ask(page, "Repair the gap by skip", scope=report)
     dialog.get_by_role("button", name="Show the plan").click()
     dialog.get_by_text("LOST FOR GOOD").wait_for()
-    page.screenshot(path=shots / "dialog-repair-the-gap-plan.png")
+    page.screenshot(path=screenshot_folder / "dialog-repair-the-gap-plan.png")
     closed(page, dialog)
     dialog = ask(page, f"Repair the gap by {repair}", scope=report)
     dialog.get_by_label("Reason").fill("the log was purged")
     run = go(page, dialog, f"Repair the gap by {repair}", named=True, fate="done")
     run.get_by_text(f"Repaired by {repair}.").wait_for()
-    page.screenshot(path=shots / "action-repaired.png")
-    assert in_dialog(page, axe) == []
+    page.screenshot(path=screenshot_folder / "action-repaired.png")
+    assert in_dialog(page, axe_script) == []
     closed(page, dialog)
     page.get_by_role("button", name="Check the log").click()
     page.get_by_text("No gap: the log contains").wait_for()
-    assert "the log was purged" in acted.store.offset_history("acted", 1)[0].reason
+    assert "the log was purged" in applied_connector.store.offset_history("acted", 1)[0].reason
     assert page.errors == []

@@ -94,7 +94,7 @@ class Held(list[Any]):
 
 
 @pytest.fixture
-def held(page: Any) -> Iterator[Held]:
+def held_requests(page: Any) -> Iterator[Held]:
     requests = Held()
     page.route(API, requests.route)
     yield requests
@@ -104,12 +104,12 @@ def held(page: Any) -> Iterator[Held]:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("place", places())
 def test_an_api_that_is_slow_and_then_broken_is_told(
-    page: Any, services: Services, axe: str, held: Held, place: str
+    page: Any, services: Services, axe_script: str, held_requests: Held, place: str
 ) -> None:
     show(page, services, place)
     if shown_by(place) in ASKS_NOTHING:
         page.get_by_role("tabpanel").wait_for()
-        assert [one.request.url for one in held if not one.request.url.endswith("/actions")] == []
+        assert [one.request.url for one in held_requests if not one.request.url.endswith("/actions")] == []
         return
     if shown_by(place) == "row":  # its form is there at once
         page.get_by_role("button", name="Look up").wait_for()
@@ -117,14 +117,14 @@ def test_an_api_that_is_slow_and_then_broken_is_told(
         page.get_by_role("status").get_by_text("Loading").first.wait_for()
     for theme in ("dark", "light"):
         turned(page, theme)
-        assert findings(page, axe, loading=True) == [], theme
-    while not held:
+        assert findings(page, axe_script, loading=True) == [], theme
+    while not held_requests:
         page.wait_for_timeout(50)
-    held.fail()
+    held_requests.fail()
     page.get_by_test_id("failure").first.wait_for()
     for theme in ("dark", "light"):
         turned(page, theme)
-        assert findings(page, axe) == [], theme
+        assert findings(page, axe_script) == [], theme
     assert too_long(page) == []
     assert sticks_out(page) == []
     assert page.locator("[data-testid=cdc] img").count() == 0
@@ -133,7 +133,7 @@ def test_an_api_that_is_slow_and_then_broken_is_told(
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("place", [*places(), "first use"])
 def test_names_and_values_of_the_worst_kind_are_text_and_break_nothing(
-    page: Any, services: Services, axe: str, shots: Path, place: str
+    page: Any, services: Services, axe_script: str, screenshot_folder: Path, place: str
 ) -> None:
     def answer(route: Any) -> None:
         found = Answers().to(route.request.method, route.request.url)
@@ -145,12 +145,12 @@ def test_names_and_values_of_the_worst_kind_are_text_and_break_nothing(
     settled(page)
     FURTHER.get(shown_by(place), lambda page: None)(page)
     settled(page)
-    page.screenshot(path=shots / f"worst-{shown_by(place)}.png")
+    page.screenshot(path=screenshot_folder / f"worst-{shown_by(place)}.png")
     assert not_reached(page) == []
     for theme, width in (("light", 1280), ("dark", 800)):
         turned(page, theme)
         page.set_viewport_size({"width": width, "height": 900})
-        assert findings(page, axe) == [], theme
+        assert findings(page, axe_script) == [], theme
         assert sticks_out(page) == [], width
     assert too_long(page) == []
     more = page.locator("[data-testid=cdc] button[aria-expanded=false]").filter(has_text="Show all")

@@ -38,7 +38,7 @@ class Looked:
 
 
 @pytest.fixture(scope="module")
-def looked(inventory: Any, airflow: Airflow, services: Services) -> Iterator[Looked]:
+def page_states(inventory: Any, airflow: Airflow, services: Services) -> Iterator[Looked]:
     url = f"sqlite:///{airflow.home}/airflow.db"
     inventory.sql(
         "DROP DATABASE IF EXISTS nasty",
@@ -116,7 +116,7 @@ def by_keyboard(page: Any, name: str) -> None:
 
 
 def test_the_check_says_what_is_missing_with_the_statement_that_mends_it(
-    page: Any, services: Services, looked: Looked, shots: Path, axe: str
+    page: Any, services: Services, page_states: Looked, screenshot_folder: Path, axe_script: str
 ) -> None:
     show(page, services, "/connectors/looked/check")
     by_keyboard(page, "Check now")
@@ -133,14 +133,14 @@ def test_the_check_says_what_is_missing_with_the_statement_that_mends_it(
     found.get_by_role("button", name="Copy").nth(number).click()
     found.get_by_text("Copied").wait_for()
     assert page.evaluate("navigator.clipboard.readText()") == statements[0]
-    page.screenshot(path=shots / "check.png")
-    assert findings(page, axe) == []
+    page.screenshot(path=screenshot_folder / "check.png")
+    assert findings(page, axe_script) == []
     assert fits(page)
     assert page.evaluate("window.hacked") is None
 
 
 def test_a_lost_position_is_shown_with_the_ways_out(
-    page: Any, services: Services, looked: Looked, shots: Path, axe: str
+    page: Any, services: Services, page_states: Looked, screenshot_folder: Path, axe_script: str
 ) -> None:
     show(page, services, "/connectors/lost/offsets")
     found = page.get_by_test_id("gap")  # its last run has failed for that: nobody has to ask
@@ -148,8 +148,8 @@ def test_a_lost_position_is_shown_with_the_ways_out(
     commands = found.locator("pre").all_inner_texts()
     assert commands == [f"airflow cdc gap lost --repair {way}" for way in ("snapshot", "incremental", "skip")]
     assert found.get_by_text("loses changes").count() == 1
-    page.screenshot(path=shots / "gap.png")
-    assert findings(page, axe) == []
+    page.screenshot(path=screenshot_folder / "gap.png")
+    assert findings(page, axe_script) == []
     assert fits(page)
     show(page, services, "/connectors/looked/offsets")
     page.get_by_role("table", name="Offsets").wait_for()
@@ -159,7 +159,13 @@ def test_a_lost_position_is_shown_with_the_ways_out(
 
 
 def test_a_row_is_compared_with_its_source(
-    page: Any, services: Services, looked: Looked, inventory: Any, airflow: Airflow, shots: Path, axe: str
+    page: Any,
+    services: Services,
+    page_states: Looked,
+    inventory: Any,
+    airflow: Airflow,
+    screenshot_folder: Path,
+    axe_script: str,
 ) -> None:
     assert LOOKED == "looked"
     show(page, services, "/connectors/looked/row")
@@ -180,10 +186,12 @@ def test_a_row_is_compared_with_its_source(
     assert found[0] == ["Column", "Change log", "Source", "Differs"]
     assert found[2] == ["note", "first", "second", "differs"]
     assert [line[-1].strip() for line in (found[1], found[3])] == ["", ""]
-    page.screenshot(path=shots / "row-compared.png")
-    assert findings(page, axe) == []
+    page.screenshot(path=screenshot_folder / "row-compared.png")
+    assert findings(page, axe_script) == []
     url, connections = f"sqlite:///{airflow.home}/airflow.db", {"source": "inventory_mariadb", "state": "cdc_state_default"}  # fmt: skip
-    with open_capture(definition_of(airflow, "looked", 0), url, secrets=looked.secrets, connections=connections) as run:
+    with open_capture(
+        definition_of(airflow, "looked", 0), url, secrets=page_states.secrets, connections=connections
+    ) as run:
         run.run()
     assert said("equal")[2] == ["note", "second", "second"]
     assert [line for line in story.get_by_text("2 changes").all_inner_texts() if "were searched" in line] != []
@@ -191,14 +199,14 @@ def test_a_row_is_compared_with_its_source(
     page.get_by_role("button", name="Look up", exact=True).click()
     story.get_by_text("the row does not exist, not equal to the newest change").wait_for()
     looks = [
-        one for one in looked.store.list_notifications("looked", limit=200) if one.notification.type == "LOOKED_AT"
+        one for one in page_states.store.list_notifications("looked", limit=200) if one.notification.type == "LOOKED_AT"
     ]
     assert len(looks) == 4
     assert page.errors == []
 
 
 def test_charts_show_an_hour_a_day_and_a_week_and_what_has_happened(
-    page: Any, services: Services, looked: Looked, shots: Path, axe: str
+    page: Any, services: Services, page_states: Looked, screenshot_folder: Path, axe_script: str
 ) -> None:
     show(page, services, "/connectors/looked/charts")
     for span in ("One day", "One week", "One hour"):
@@ -208,8 +216,8 @@ def test_charts_show_an_hour_a_day_and_a_week_and_what_has_happened(
         table = page.get_by_role("table", name="Marked events")
         table.get_by_text("schema change", exact=True).first.wait_for()
         assert "ADD COLUMN more" in table.inner_text()
-    page.screenshot(path=shots / "charts.png")
-    assert findings(page, axe) == []
+    page.screenshot(path=screenshot_folder / "charts.png")
+    assert findings(page, axe_script) == []
     assert fits(page)
     drawn = "document.querySelector('[data-testid=cdc] canvas').getContext('2d').getImageData(60, 20, 200, 120).data.some(v => v > 0)"
     page.wait_for_function(drawn)
@@ -217,17 +225,23 @@ def test_charts_show_an_hour_a_day_and_a_week_and_what_has_happened(
     rows = page.get_by_role("table", name="Measured by capture").locator("tbody tr")
     rows.first.wait_for()
     assert rows.count() >= 1
-    assert findings(page, axe) == []
+    assert findings(page, axe_script) == []
     themed(page, services, "dark")
     page.get_by_role("img", name="Events per second").wait_for()
-    page.screenshot(path=shots / "charts-dark.png")
-    assert findings(page, axe) == []
+    page.screenshot(path=screenshot_folder / "charts-dark.png")
+    assert findings(page, axe_script) == []
     themed(page, services, "light")
     assert page.errors == []
 
 
 def test_the_wizard_goes_from_a_connection_to_a_definition_that_captures(
-    page: Any, services: Services, looked: Looked, airflow: Airflow, shots: Path, axe: str, tmp_path: Path
+    page: Any,
+    services: Services,
+    page_states: Looked,
+    airflow: Airflow,
+    screenshot_folder: Path,
+    axe_script: str,
+    tmp_path: Path,
 ) -> None:
     show(page, services)
     page.get_by_role("link", name="New connector").click()
@@ -246,9 +260,9 @@ def test_the_wizard_goes_from_a_connection_to_a_definition_that_captures(
     by_keyboard(page, "Write the definition")
     shown = page.get_by_test_id("definition")
     shown.wait_for()
-    assert findings(page, axe) == []
+    assert findings(page, axe_script) == []
     assert fits(page)
-    page.screenshot(path=shots / "wizard.png", full_page=True)
+    page.screenshot(path=screenshot_folder / "wizard.png", full_page=True)
     file = tmp_path / "made.py"
     file.write_text(shown.locator("pre").inner_text(), encoding="utf-8")
     shown.get_by_role("button", name="YAML").click()
@@ -257,7 +271,7 @@ def test_the_wizard_goes_from_a_connection_to_a_definition_that_captures(
     url = f"sqlite:///{tmp_path}/state.db"
     store = StateStore(url)
     store.create_tables()
-    with open_capture(connector, url, secrets=looked.secrets) as run:
+    with open_capture(connector, url, secrets=page_states.secrets) as run:
         run.run()
     changed = [str(one.id) for change in store.schema_history("made") for one in change.changes]
     store.close()
@@ -267,7 +281,7 @@ def test_the_wizard_goes_from_a_connection_to_a_definition_that_captures(
 
 
 def test_with_no_connector_the_page_says_how_to_get_one(
-    page: Any, services: Services, looked: Looked, shots: Path, axe: str
+    page: Any, services: Services, page_states: Looked, screenshot_folder: Path, axe_script: str
 ) -> None:
     nothing = {"connectors": [], "states": {}, "sources": [], "total": 0, "at": "2026-01-01T00:00:00Z"}
     page.route("**/cdc/api/v1/connectors", lambda route: route.fulfill(json=nothing))
@@ -278,15 +292,15 @@ def test_with_no_connector_the_page_says_how_to_get_one(
         first.get_by_role("button", name=kind, exact=True).click()
         first.get_by_text(f"source='{kind}'").wait_for()
         assert f"cdc_{kind}" in first.inner_text()
-    page.screenshot(path=shots / "first-use.png")
-    assert findings(page, axe) == []
+    page.screenshot(path=screenshot_folder / "first-use.png")
+    assert findings(page, axe_script) == []
     assert fits(page)
     page.unroute("**/cdc/api/v1/connectors")
 
 
 @pytest.mark.parametrize("tab", ["charts", "check", "offsets", "new"])
 def test_a_slow_and_a_broken_api_is_told_on_each_of_them(
-    page: Any, services: Services, looked: Looked, axe: str, tab: str
+    page: Any, services: Services, page_states: Looked, axe_script: str, tab: str
 ) -> None:
     asked = {"charts": "charts**", "check": "check", "offsets": "gap", "new": "wizard"}[tab]
     problem = {"detail": "x", "error": {"what": f"{NASTY} is away.", "repair": "airflow db migrate"}}
@@ -308,11 +322,11 @@ def test_a_slow_and_a_broken_api_is_told_on_each_of_them(
         page.get_by_text("Querying the source").first.wait_for()
     while not held:
         page.wait_for_timeout(50)
-    assert findings(page, axe, loading=True) == []
+    assert findings(page, axe_script, loading=True) == []
     broken = True
     for route in held:
         answer(route)
     page.get_by_test_id("failure").get_by_text("is away.").wait_for()
     assert page.locator("[data-testid=cdc] img").count() == 0
-    assert findings(page, axe) == []
+    assert findings(page, axe_script) == []
     page.unroute_all(behavior="ignoreErrors")

@@ -54,7 +54,7 @@ def small_disk(room: int) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def broken(inventory: Any, airflow: Airflow, services: Services) -> Iterator[StateStore]:
+def broken_store(inventory: Any, airflow: Airflow, services: Services) -> Iterator[StateStore]:
     url = f"sqlite:///{airflow.home}/airflow.db"
     store = StateStore(url)
     login = {"database.hostname": inventory.host, "database.port": inventory.port, "database.user": "reader", "database.password": PASSWORD, **PLAIN}  # fmt: skip
@@ -100,7 +100,7 @@ def broken(inventory: Any, airflow: Airflow, services: Services) -> Iterator[Sta
 
 
 def test_the_overview_has_all_of_them_at_the_top_with_what_to_do(
-    page: Any, services: Services, broken: StateStore, shots: Path, axe: str
+    page: Any, services: Services, broken_store: StateStore, screenshot_folder: Path, axe_script: str
 ) -> None:
     show(page, services)
     rows = page.get_by_role("table", name="Connectors").locator("tbody tr")
@@ -111,13 +111,13 @@ def test_the_overview_has_all_of_them_at_the_top_with_what_to_do(
     for name, expected in EXPECTED.items():
         (row,) = [texts[n] for n in troubled if texts[n].startswith(name)]
         assert expected.repair in row
-    page.screenshot(path=shots / "on-call-overview.png")
-    assert findings(page, axe) == []
+    page.screenshot(path=screenshot_folder / "on-call-overview.png")
+    assert findings(page, axe_script) == []
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_from_there_it_is_one_click_to_the_table_the_cause_and_the_repair(
-    page: Any, services: Services, broken: StateStore, shots: Path, axe: str, name: str
+    page: Any, services: Services, broken_store: StateStore, screenshot_folder: Path, axe_script: str, name: str
 ) -> None:
     expected = EXPECTED[name]
     show(page, services)
@@ -129,8 +129,8 @@ def test_from_there_it_is_one_click_to_the_table_the_cause_and_the_repair(
     assert expected.where in text
     assert expected.repair in text
     assert "Safe:" in text  # what was not lost is the first thing that somebody wants to know
-    page.screenshot(path=shots / f"on-call-{name}.png")
-    assert findings(page, axe) == []
+    page.screenshot(path=screenshot_folder / f"on-call-{name}.png")
+    assert findings(page, axe_script) == []
     if name == "position-lost":
         page.get_by_role("tab", name="Offsets", exact=True).click()
         report = page.get_by_test_id("gap")

@@ -77,7 +77,9 @@ def fleet(
             file.unlink()
 
 
-def test_each_source_is_seen_from_all_sides(page: Any, services: Services, fleet: Fleet, shots: Path, axe: str) -> None:
+def test_each_source_is_seen_from_all_sides(
+    page: Any, services: Services, fleet: Fleet, screenshot_folder: Path, axe_script: str
+) -> None:
     def dags_known() -> bool:
         told = services.json("GET", f"/api/v2/dags?dag_id_pattern=cdc_{OF}&limit=100")
         return {one["dag_id"] for one in told["dags"]} >= {f"cdc_{OF}{kind}" for kind in fleet.sources}
@@ -100,10 +102,10 @@ def test_each_source_is_seen_from_all_sides(page: Any, services: Services, fleet
         known = {LEFT: line["lag_bytes"], GONE: line["log_gone_at"]}
         assert [words for words, found in known.items() if found is not None] == WINDOW.get(kind, [])
         assert all((words in text) == bool(found) for words, found in known.items())  # 0 bytes are not worth a line
-    page.screenshot(path=shots / "sources.png", full_page=True)
-    assert findings(page, axe) == []
+    page.screenshot(path=screenshot_folder / "sources.png", full_page=True)
+    assert findings(page, axe_script) == []
     for kind in fleet.sources:
-        all_sides(page, services, fleet, kind, shots)
+        all_sides(page, services, fleet, kind, screenshot_folder)
     assert page.errors == []
 
 

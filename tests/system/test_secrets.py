@@ -82,7 +82,7 @@ class CommandLines:
 
 
 @pytest.fixture(scope="module")
-def ran(airflow: Airflow, inventory: Any) -> tuple[Airflow, str, CommandLines]:
+def finished_run(airflow: Airflow, inventory: Any) -> tuple[Airflow, str, CommandLines]:
     """After one run; with what it has printed and what processes there were."""
     airflow.connection(
         "secretive", conn_type="cdc_mariadb", host=inventory.host, port=inventory.port, login="reader",
@@ -98,17 +98,17 @@ def ran(airflow: Airflow, inventory: Any) -> tuple[Airflow, str, CommandLines]:
     return airflow, output, lines
 
 
-def test_the_run_was_what_is_searched(ran: tuple[Airflow, str, CommandLines]) -> None:
-    airflow, output, lines = ran
+def test_the_run_was_what_is_searched(finished_run: tuple[Airflow, str, CommandLines]) -> None:
+    airflow, output, lines = finished_run
     written = {file.suffix for file in (airflow.home / "secretive").rglob("*") if file.is_file()}
     assert {".parquet", ".json"} <= written
     assert any(b"apply_changes.py" in line for line in lines.seen)
     assert "Captured" in output
 
 
-def test_no_secret_is_in_any_file_of_the_run(ran: tuple[Airflow, str, CommandLines]) -> None:
+def test_no_secret_is_in_any_file_of_the_run(finished_run: tuple[Airflow, str, CommandLines]) -> None:
     """Metadata DB with state, XCom and rendered templates, logs of tasks, change log with manifests, lakehouse tables."""
-    airflow, _, _ = ran
+    airflow, _, _ = finished_run
     files = [file for file in airflow.home.rglob("*") if file.is_file()]
     assert any(file.name == "airflow.db" for file in files)
     for file in files:
@@ -117,18 +117,20 @@ def test_no_secret_is_in_any_file_of_the_run(ran: tuple[Airflow, str, CommandLin
     print(f"{len(files)} files, {len(SECRETS)} secrets")
 
 
-def test_no_secret_is_printed(ran: tuple[Airflow, str, CommandLines]) -> None:
-    _, output, _ = ran
+def test_no_secret_is_printed(finished_run: tuple[Airflow, str, CommandLines]) -> None:
+    _, output, _ = finished_run
     assert not [secret for secret in SECRETS if secret in output]
 
 
-def test_no_secret_is_on_a_command_line(ran: tuple[Airflow, str, CommandLines]) -> None:
-    _, _, lines = ran
+def test_no_secret_is_on_a_command_line(finished_run: tuple[Airflow, str, CommandLines]) -> None:
+    _, _, lines = finished_run
     assert not [secret for secret in SECRETS for line in lines.seen if secret.encode() in line]
 
 
-def test_no_secret_is_on_a_page(ran: tuple[Airflow, str, CommandLines], monkeypatch: pytest.MonkeyPatch) -> None:
-    airflow, _, _ = ran
+def test_no_secret_is_on_a_page(
+    finished_run: tuple[Airflow, str, CommandLines], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    airflow, _, _ = finished_run
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=f"sqlite:///{airflow.home}/airflow.db")
     connect(monkeypatch, "lake", conn_type="generic", extra={"auto_mkdir": True, **STORAGE})
     monkeypatch.setattr(airflow_app._AuthManagerState, "instance", SimpleAuthManager())

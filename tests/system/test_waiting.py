@@ -30,7 +30,7 @@ short = cdc_dag(
 
 
 @pytest.fixture
-def runs(services: Services, airflow: Airflow, inventory: Any) -> Iterator[Runs]:
+def dag_runs(services: Services, airflow: Airflow, inventory: Any) -> Iterator[Runs]:
     """With a connector ``quiet`` that has captured everything, by an account that nothing else uses."""
     inventory.sql("CREATE USER quiet@'%' IDENTIFIED BY 'first'", f"GRANT {CAPTURE_PRIVILEGES} ON *.* TO quiet@'%'")
     connection = {"connection_id": "quiet_mariadb", "conn_type": "cdc_mariadb", "login": "quiet", "password": "first"}
@@ -53,22 +53,22 @@ def runs(services: Services, airflow: Airflow, inventory: Any) -> Iterator[Runs]
 
 
 def test_a_run_in_which_nothing_changes_is_skipped_and_one_whose_password_is_wrong_fails(
-    runs: Runs, inventory: Any
+    dag_runs: Runs, inventory: Any
 ) -> None:
     """AF24"""
 
     def state(dag: str, run: str) -> str | None:
-        found = runs.services.json("GET", f"/api/v2/dags/{dag}/dagRuns/{run}")["state"]
+        found = dag_runs.services.json("GET", f"/api/v2/dags/{dag}/dagRuns/{run}")["state"]
         return str(found) if found in ("success", "failed") else None
 
-    idle = runs.begin("quiet_short")
-    waiting = runs.begin("quiet")
-    runs.until("quiet", waiting, "wait", "deferred")
-    runs.until("quiet_short", idle, "wait", "skipped")
-    assert runs.services.until(lambda: state("quiet_short", idle), 60, "the idle run ends") == "success"
+    idle = dag_runs.begin("quiet_short")
+    waiting = dag_runs.begin("quiet")
+    dag_runs.until("quiet", waiting, "wait", "deferred")
+    dag_runs.until("quiet_short", idle, "wait", "skipped")
+    assert dag_runs.services.until(lambda: state("quiet_short", idle), 60, "the idle run ends") == "success"
 
     inventory.sql("ALTER USER quiet@'%' IDENTIFIED BY 'second'")
-    failed = runs.until("quiet", waiting, "wait", "failed")
+    failed = dag_runs.until("quiet", waiting, "wait", "failed")
     assert failed["try_number"] == 1  # a person must act: Airflow does not try it again
-    assert "Access denied" in runs.log("quiet", waiting, "wait")
-    assert runs.services.until(lambda: state("quiet", waiting), 60, "the run ends") == "failed"
+    assert "Access denied" in dag_runs.log("quiet", waiting, "wait")
+    assert dag_runs.services.until(lambda: state("quiet", waiting), 60, "the run ends") == "failed"

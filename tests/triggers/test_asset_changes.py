@@ -19,7 +19,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers.asset_changes import CURSOR, CdcChangeTrigger
-from tests.support.airflow.airflow_connector import SHOP, Shop, context, make_shop
+from tests.support.airflow.airflow_connector import SHOP, ShopConnector, context, make_shop
 from tests.support.airflow.trigger_runs import first, revived
 from tests.support.counted import Counted
 from tests.support.patience import LONGEST_S
@@ -28,7 +28,7 @@ ORDERS, LINES = "shop.inventory.orders", "shop.inventory.lines"
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     shop = make_shop(monkeypatch, tmp_path, "watched")
     shop.database.create_table("inventory.lines", SHOP, key=("id",))
     capture(shop)
@@ -36,11 +36,11 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
     shop.store.close()
 
 
-def capture(shop: Shop) -> None:
+def capture(shop: ShopConnector) -> None:
     CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
 
 
-def change(shop: Shop, key: int, table: str = "orders") -> None:
+def change(shop: ShopConnector, key: int, table: str = "orders") -> None:
     """One more batch."""
     with shop.database.transaction() as t:
         t.insert(f"inventory.{table}", {"id": key, "note": ""})
@@ -150,7 +150,7 @@ async def triggerer() -> AsyncIterator[Triggerer]:
         await made.die()
 
 
-def test_a_table_tells_of_its_own_changes_only(shop: Shop) -> None:
+def test_a_table_tells_of_its_own_changes_only(shop_connector: ShopConnector) -> None:
     async def story() -> None:
         async with triggerer() as t:
             t.start(1, Kept(), [ORDERS])
@@ -158,10 +158,10 @@ def test_a_table_tells_of_its_own_changes_only(shop: Shop) -> None:
             t.start(3, Kept())
             await t.looks(1, 2, 3, times=3)
             assert t.fired == []  # what was captured before nobody is told of
-            await asyncio.to_thread(change, shop, 1)
+            await asyncio.to_thread(change, shop_connector, 1)
             fired = dict(await t.until(2))
             assert set(fired) == {1, 3}
-            last = shop.store.list_batches("shop")[0]
+            last = shop_connector.store.list_batches("shop")[0]
             assert fired[1] == {
                 "connector": "shop",
                 "topics": {ORDERS: 1},
@@ -170,13 +170,15 @@ def test_a_table_tells_of_its_own_changes_only(shop: Shop) -> None:
                 "last_seq": last.last_seq,
                 "position": last.position,
             }
-            await asyncio.to_thread(change, shop, 1, "lines")
+            await asyncio.to_thread(change, shop_connector, 1, "lines")
             assert [n for n, _ in (await t.until(4))[2:]] in ([2, 3], [3, 2])
 
     asyncio.run(story())
 
 
-def test_all_tables_of_a_connector_share_one_poll(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_tables_of_a_connector_share_one_poll(
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
+) -> None:
     polled, batches = Counted(monkeypatch, StateStore, "load_records"), Counted(monkeypatch, StateStore, "list_batches")
 
     async def story() -> None:
@@ -191,14 +193,14 @@ def test_all_tables_of_a_connector_share_one_poll(shop: Shop, monkeypatch: pytes
     assert batches.calls <= 2, "only where the offset has moved"
 
 
-def test_what_was_captured_while_no_triggerer_was_alive_is_told_of(shop: Shop) -> None:
+def test_what_was_captured_while_no_triggerer_was_alive_is_told_of(shop_connector: ShopConnector) -> None:
     async def story() -> None:
         kept = Kept()
         async with triggerer() as t:
             t.start(1, kept, [ORDERS])
             await t.looks(1)
         for key in (1, 2, 3):
-            await asyncio.to_thread(change, shop, key)
+            await asyncio.to_thread(change, shop_connector, key)
         async with triggerer() as t:
             t.start(1, kept, [ORDERS])
             ((_, payload),) = await t.until(1)
@@ -207,14 +209,14 @@ def test_what_was_captured_while_no_triggerer_was_alive_is_told_of(shop: Shop) -
     asyncio.run(story())
 
 
-def test_an_event_that_was_not_kept_when_the_triggerer_died_is_told_again(shop: Shop) -> None:
+def test_an_event_that_was_not_kept_when_the_triggerer_died_is_told_again(shop_connector: ShopConnector) -> None:
     async def story() -> None:
         kept = Kept()
         async with triggerer() as t:
             t.start(1, kept, [ORDERS])
             await t.looks(1)
             began = kept[CURSOR]
-            await asyncio.to_thread(change, shop, 1)
+            await asyncio.to_thread(change, shop_connector, 1)
             (told,) = await t.until(1)
             await t.looks(1, times=4)  # the stream goes on, and Airflow has not kept the event
             assert kept[CURSOR] == began
@@ -232,23 +234,23 @@ def test_an_event_that_was_not_kept_when_the_triggerer_died_is_told_again(shop: 
     asyncio.run(story())
 
 
-def test_one_table_that_is_not_kept_does_not_hold_up_what_is_kept_of_others(shop: Shop) -> None:
+def test_one_table_that_is_not_kept_does_not_hold_up_what_is_kept_of_others(shop_connector: ShopConnector) -> None:
     async def story() -> None:
         async with triggerer() as t:
             t.start(1, Kept(), [ORDERS])
             await t.looks(1)
-            await asyncio.to_thread(change, shop, 1)
+            await asyncio.to_thread(change, shop_connector, 1)
             await t.until(1)  # never kept
             late = Kept()
             t.start(2, late, [LINES])
             await t.looks(2)
-            await asyncio.to_thread(change, shop, 1, "lines")
+            await asyncio.to_thread(change, shop_connector, 1, "lines")
             assert (await t.until(2))[1][0] == 2  # told of, in spite of the other
 
     asyncio.run(story())
 
 
-def test_a_watcher_that_leaves_does_not_disturb_the_others(shop: Shop) -> None:
+def test_a_watcher_that_leaves_does_not_disturb_the_others(shop_connector: ShopConnector) -> None:
     async def story() -> None:
         async with triggerer() as t:
             kept = Kept()
@@ -259,7 +261,7 @@ def test_a_watcher_that_leaves_does_not_disturb_the_others(shop: Shop) -> None:
             await t.looks(1, times=4)  # they wait in the queue of the third, which will never see them
             await t.leave(3)
             await t.looks(1, times=4)
-            await asyncio.to_thread(change, shop, 1)
+            await asyncio.to_thread(change, shop_connector, 1)
             ((number, payload),) = await t.until(1)
             assert number == 1
             t.keep()
@@ -268,7 +270,7 @@ def test_a_watcher_that_leaves_does_not_disturb_the_others(shop: Shop) -> None:
     asyncio.run(story())
 
 
-def test_who_was_given_up_on_is_told_again_though_others_go_on(shop: Shop) -> None:
+def test_who_was_given_up_on_is_told_again_though_others_go_on(shop_connector: ShopConnector) -> None:
     """Airflow gives up on a trigger whose event it could not store."""
 
     async def story() -> None:
@@ -279,7 +281,7 @@ def test_who_was_given_up_on_is_told_again_though_others_go_on(shop: Shop) -> No
             t.start(2, Kept(), [LINES])
             await t.looks(1, 2)
             began = kept[CURSOR]
-            await asyncio.to_thread(change, shop, 1)
+            await asyncio.to_thread(change, shop_connector, 1)
             (told,) = await t.until(1)  # never kept
             await asyncio.sleep(3)
             await t.looks(2)
@@ -292,25 +294,25 @@ def test_who_was_given_up_on_is_told_again_though_others_go_on(shop: Shop) -> No
 
 
 def test_a_connector_that_was_deleted_and_began_again_is_told_of_from_its_first_batch(
-    shop: Shop, tmp_path: Path
+    shop_connector: ShopConnector, tmp_path: Path
 ) -> None:
     async def story() -> None:
         kept = Kept({CURSOR: 500})
         async with triggerer() as t:
             t.start(1, kept, [ORDERS])
-            await asyncio.to_thread(change, shop, 1)
+            await asyncio.to_thread(change, shop_connector, 1)
             assert (await t.until(1))[0][1]["topics"] == {ORDERS: 1}
 
     asyncio.run(story())
 
 
-def test_by_itself_it_fires_too(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_itself_it_fires_too(shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch) -> None:
     polled = Counted(monkeypatch, StateStore, "load_records")
 
     async def story() -> None:
         waiting = asyncio.create_task(first(CdcChangeTrigger("shop", [ORDERS], poll_interval=0.05)))
         await when(lambda: polled.calls > 1)  # it is done with the first one
-        await asyncio.to_thread(change, shop, 1)
+        await asyncio.to_thread(change, shop_connector, 1)
         assert (await waiting)["events"] == 1
 
     asyncio.run(story())

@@ -16,12 +16,12 @@ from airflow_provider_cdc.services.connectors.connector_handle import ConnectorA
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
-from tests.support.airflow.airflow_connector import Shop, connect, make_shop
+from tests.support.airflow.airflow_connector import ShopConnector, connect, make_shop
 from tests.support.patience import LONGEST_S
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     shop = make_shop(monkeypatch, tmp_path, "trigger")
     yield shop
     shop.store.close()
@@ -41,51 +41,55 @@ async def first(trigger: ChangesAvailableTrigger, *, within: float = LONGEST_S) 
     return (await asyncio.wait_for(anext(events), within)).payload  # type: ignore[arg-type]
 
 
-def capture(shop: Shop) -> None:
+def capture(shop: ShopConnector) -> None:
     from airflow_provider_cdc.operators.capture import CaptureOperator
     from tests.support.airflow.airflow_connector import context
 
     CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
 
 
-def test_it_fires_at_once_where_nothing_was_captured_yet(shop: Shop) -> None:
-    assert asyncio.run(first(trigger(shop.definition))) == {"reason": "nothing is captured yet"}
+def test_it_fires_at_once_where_nothing_was_captured_yet(shop_connector: ShopConnector) -> None:
+    assert asyncio.run(first(trigger(shop_connector.definition))) == {"reason": "nothing is captured yet"}
 
 
-def test_it_waits_while_there_is_nothing_and_fires_when_there_is(shop: Shop) -> None:
-    capture(shop)
+def test_it_waits_while_there_is_nothing_and_fires_when_there_is(shop_connector: ShopConnector) -> None:
+    capture(shop_connector)
 
     async def story() -> None:
-        waiting = asyncio.create_task(first(trigger(shop.definition)))
+        waiting = asyncio.create_task(first(trigger(shop_connector.definition)))
         await asyncio.sleep(0.5)
         assert not waiting.done()
-        shop.order(1)
+        shop_connector.order(1)
         assert await waiting == {"reason": "the log has advanced to entry 2"}
 
     asyncio.run(story())
 
 
-def test_one_that_is_taken_over_by_another_triggerer_goes_on_where_the_state_stands(shop: Shop) -> None:
-    capture(shop)
+def test_one_that_is_taken_over_by_another_triggerer_goes_on_where_the_state_stands(
+    shop_connector: ShopConnector,
+) -> None:
+    capture(shop_connector)
 
     async def story() -> None:
-        abandoned = asyncio.create_task(first(trigger(shop.definition)))
+        abandoned = asyncio.create_task(first(trigger(shop_connector.definition)))
         await asyncio.sleep(0.3)
         abandoned.cancel()
-        shop.order(1)  # while nobody waits
-        assert await first(trigger(shop.definition)) == {"reason": "the log has advanced to entry 2"}
+        shop_connector.order(1)  # while nobody waits
+        assert await first(trigger(shop_connector.definition)) == {"reason": "the log has advanced to entry 2"}
 
     asyncio.run(story())
 
 
-def test_it_fires_when_the_properties_were_changed(shop: Shop) -> None:
-    capture(shop)
-    changed = ConnectorDefinition("shop", "memory", shop.definition.changelog, {"table.include.list": "x"})
+def test_it_fires_when_the_properties_were_changed(shop_connector: ShopConnector) -> None:
+    capture(shop_connector)
+    changed = ConnectorDefinition("shop", "memory", shop_connector.definition.changelog, {"table.include.list": "x"})
     assert asyncio.run(first(trigger(changed))) == {"reason": "the connector's properties were changed"}
 
 
-def test_the_event_loop_is_free_while_the_source_is_asked(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    capture(shop)
+def test_the_event_loop_is_free_while_the_source_is_asked(
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture(shop_connector)
     asked, go_on, ask = threading.Event(), threading.Event(), MemorySource.current_position
 
     def slow(self: MemorySource) -> Any:
@@ -96,11 +100,11 @@ def test_the_event_loop_is_free_while_the_source_is_asked(shop: Shop, monkeypatc
     monkeypatch.setattr(MemorySource, "current_position", slow)
 
     async def story() -> None:
-        waiting, beats = asyncio.create_task(first(trigger(shop.definition))), 0
+        waiting, beats = asyncio.create_task(first(trigger(shop_connector.definition))), 0
         while beats < 30:
             await asyncio.sleep(0.01)
             beats += asked.is_set()
-        shop.order(1)
+        shop_connector.order(1)
         go_on.set()
         assert await waiting == {"reason": "the log has advanced to entry 2"}
 

@@ -21,13 +21,13 @@ from airflow_provider_cdc.triggers.changes_applied import AppliedTrigger
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
-from tests.support.airflow.airflow_connector import Shop, context, make_shop
+from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
 from tests.support.airflow.trigger_runs import first
 from tests.support.patience import LONGEST_S
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     shop = make_shop(monkeypatch, tmp_path, "closing")
     CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
     shop.store.send("shop", SentSignal("x", "log", "{}"))
@@ -48,7 +48,7 @@ TRIGGERS = {
 
 @pytest.mark.parametrize("name", TRIGGERS)
 def test_a_trigger_that_ends_closes_its_connections_in_a_thread(
-    shop: Shop, name: str, monkeypatch: pytest.MonkeyPatch
+    shop_connector: ShopConnector, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop, threads, asked = threading.get_ident(), list[int](), threading.Event()
     for kind in (MemorySource, StateStore):
@@ -68,7 +68,7 @@ def test_a_trigger_that_ends_closes_its_connections_in_a_thread(
     monkeypatch.setattr(StateStore, "load_records", told)
 
     async def ended() -> None:
-        waiting = asyncio.create_task(first(TRIGGERS[name](shop), within=LONGEST_S))
+        waiting = asyncio.create_task(first(TRIGGERS[name](shop_connector), within=LONGEST_S))
         await asyncio.to_thread(asked.wait, LONGEST_S)
         waiting.cancel()
         with contextlib.suppress(asyncio.CancelledError):

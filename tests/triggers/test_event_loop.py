@@ -22,7 +22,7 @@ from airflow_provider_cdc.triggers.changes_applied import AppliedTrigger
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
-from tests.support.airflow.airflow_connector import Shop, connect, context, make_shop
+from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
 from tests.support.patience import LONGEST_S
 
 POLLS = 3
@@ -77,7 +77,7 @@ print(json.dumps({"seen": seen, "polls": len(polled), "events": events}))
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     shop = make_shop(monkeypatch, tmp_path, "loop")
     CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
     shop.store.send("shop", SentSignal("x", "log", "{}"))
@@ -86,12 +86,12 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
 
 
 @pytest.fixture
-def far(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> ConnectorAccess:
+def unreachable_connector(shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch) -> ConnectorAccess:
     """A source of which nobody answers, and which needs more to be imported than a memory database."""
     connect(monkeypatch, "far", conn_type="cdc_mariadb", host="127.0.0.1", port=1, login="u", password="p")
-    with shop.store.acquire_lease("far", "a test", wait_s=0) as lease:
-        shop.store.advance_offset(
-            lease, shop.store.load_offset("far"), Offset(position={"file": "binlog.000001", "pos": 4})
+    with shop_connector.store.acquire_lease("far", "a test", wait_s=0) as lease:
+        shop_connector.store.advance_offset(
+            lease, shop_connector.store.load_offset("far"), Offset(position={"file": "binlog.000001", "pos": 4})
         )
     return ConnectorAccess(ConnectorDefinition("far", "mariadb", "/lake", {"database.server.id": 7}), "far")
 
@@ -107,8 +107,10 @@ TRIGGERS = {
 
 
 @pytest.mark.parametrize("name", TRIGGERS)
-def test_nothing_is_imported_opened_or_connected_to_in_the_event_loop(far: ConnectorAccess, name: str) -> None:
-    found = run(TRIGGERS[name](far))
+def test_nothing_is_imported_opened_or_connected_to_in_the_event_loop(
+    unreachable_connector: ConnectorAccess, name: str
+) -> None:
+    found = run(TRIGGERS[name](unreachable_connector))
     assert found["polls"] == POLLS
     assert found["events"] == []
     assert found["seen"] == []

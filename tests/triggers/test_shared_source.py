@@ -20,14 +20,14 @@ from airflow_provider_cdc.sources.memory.source import MemorySource
 from airflow_provider_cdc.triggers import shared_source as module
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 from airflow_provider_cdc.triggers.shared_source import shared_source
-from tests.support.airflow.airflow_connector import Shop, connect, context, make_shop
+from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
 from tests.support.airflow.trigger_runs import first
 from tests.support.counted import Counted
 from tests.support.patience import LONGEST_S
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     shop = make_shop(monkeypatch, tmp_path, "source")
     shop.order(1)
     CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
@@ -77,10 +77,10 @@ BROKEN = {
 @pytest.mark.parametrize("broken", BROKEN)
 @pytest.mark.parametrize("bad_first", [True, False])
 def test_a_definition_that_cannot_be_used_is_told_and_its_neighbours_of_the_same_source_wait_on(
-    shop: Shop, broken: str, *, bad_first: bool
+    shop_connector: ShopConnector, broken: str, *, bad_first: bool
 ) -> None:
-    definition = ConnectorDefinition("bad", "memory", shop.definition.changelog, BROKEN[broken])
-    good = ChangesAvailableTrigger(ConnectorAccess(shop.definition, "shop").to_document(), 0.1)
+    definition = ConnectorDefinition("bad", "memory", shop_connector.definition.changelog, BROKEN[broken])
+    good = ChangesAvailableTrigger(ConnectorAccess(shop_connector.definition, "shop").to_document(), 0.1)
     bad = ChangesAvailableTrigger(ConnectorAccess(definition, "shop").to_document(), 0.1)
 
     async def story() -> None:
@@ -88,7 +88,7 @@ def test_a_definition_that_cannot_be_used_is_told_and_its_neighbours_of_the_same
         tasks = {trigger: asyncio.create_task(first(trigger, within=LONGEST_S)) for trigger in order}
         assert "error" in await tasks[bad]
         assert not tasks[good].done()
-        shop.order(2)
+        shop_connector.order(2)
         assert await tasks[good] == {"reason": "the log has advanced to entry 3"}
 
     asyncio.run(story())
@@ -98,11 +98,11 @@ def test_a_definition_that_cannot_be_used_is_told_and_its_neighbours_of_the_same
 
 
 def test_a_connection_that_is_changed_is_noticed_though_the_source_before_still_answers(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LOOK_UP_S", 0.0)
     other = MemoryDatabase("source-other")
-    access = ConnectorAccess(shop.definition, "shop")
+    access = ConnectorAccess(shop_connector.definition, "shop")
 
     async def end() -> str:
         async with shared_source(access) as source:
@@ -123,9 +123,11 @@ def test_a_connection_that_is_changed_is_noticed_though_the_source_before_still_
     asyncio.run(asyncio.wait_for(story(), LONGEST_S))
 
 
-def test_after_an_error_the_connection_is_looked_up_again(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_an_error_the_connection_is_looked_up_again(
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looked, asked = Counted(monkeypatch, ConnectorAccess, "resolve_properties"), list[int]()
-    access, answer = ConnectorAccess(shop.definition, "shop"), MemorySource.current_position
+    access, answer = ConnectorAccess(shop_connector.definition, "shop"), MemorySource.current_position
 
     def failing(self: MemorySource) -> Any:
         asked.append(1)

@@ -29,14 +29,14 @@ from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigge
 from airflow_provider_cdc.triggers.polling_loop import until_next
 from airflow_provider_cdc.triggers.shared_state import SharedState, shared_state
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
-from tests.support.airflow.airflow_connector import Shop, connect, context, make_shop
+from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
 from tests.support.airflow.trigger_runs import first, report, waiting
 from tests.support.counted import Counted
 from tests.support.patience import LONGEST_S
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     shop = make_shop(monkeypatch, tmp_path, "shared")
     shop.order(1)
     CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
@@ -44,7 +44,7 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
     shop.store.close()
 
 
-def copies(shop: Shop, count: int) -> list[ConnectorDefinition]:
+def copies(shop: ShopConnector, count: int) -> list[ConnectorDefinition]:
     """Connectors that stand where the shop's stands."""
     found = []
     for number in range(count):
@@ -63,9 +63,11 @@ async def control(state: SharedState) -> str:
 
 
 def test_40_connectors_that_wait_ask_the_state_by_one_query_and_nothing_else(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    triggers = [ChangesAvailableTrigger(ConnectorAccess(one, "shop").to_document(), 1.0) for one in copies(shop, 40)]
+    triggers = [
+        ChangesAvailableTrigger(ConnectorAccess(one, "shop").to_document(), 1.0) for one in copies(shop_connector, 40)
+    ]
     polled, ended = (
         Counted(monkeypatch, StateStore, "load_records"),
         Counted(monkeypatch, MemorySource, "current_position"),
@@ -81,9 +83,9 @@ def test_40_connectors_that_wait_ask_the_state_by_one_query_and_nothing_else(
     assert [other.calls for other in others] == [0] * 6
 
 
-def test_all_kinds_of_triggers_share_the_query(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    number = shop.store.send("shop", SentSignal("x", "log", "{}"))
-    report(shop, 0)
+def test_all_kinds_of_triggers_share_the_query(shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch) -> None:
+    number = shop_connector.store.send("shop", SentSignal("x", "log", "{}"))
+    report(shop_connector, 0)
     triggers = [
         AppliedTrigger("shop", batch=99, poll_interval=1.0),
         CdcChangeTrigger("shop", poll_interval=1.0),
@@ -111,10 +113,12 @@ def test_polls_of_one_interval_come_together() -> None:
     asyncio.run(story())
 
 
-def test_one_whose_record_cannot_be_read_is_told_that_and_the_others_get_their_answers(shop: Shop) -> None:
+def test_one_whose_record_cannot_be_read_is_told_that_and_the_others_get_their_answers(
+    shop_connector: ShopConnector,
+) -> None:
     """As when a later release has written its offset."""
-    copies(shop, 2)
-    with shop.store.database.engine.begin() as c:
+    copies(shop_connector, 2)
+    with shop_connector.store.database.engine.begin() as c:
         c.execute(sa.update(OffsetRow).where(OffsetRow.connector == "c1").values(offset={"seq": "of a later release"}))
 
     async def story() -> None:
@@ -133,7 +137,7 @@ def test_one_whose_record_cannot_be_read_is_told_that_and_the_others_get_their_a
     asyncio.run(story())
 
 
-def test_a_question_that_fails_fails_for_its_own_only(shop: Shop) -> None:
+def test_a_question_that_fails_fails_for_its_own_only(shop_connector: ShopConnector) -> None:
     async def story() -> None:
         async with shared_state("cdc_state_default") as state:
             wrong = state.query_connector("shop", lambda *_: 1 / 0)
@@ -144,9 +148,11 @@ def test_a_question_that_fails_fails_for_its_own_only(shop: Shop) -> None:
     asyncio.run(story())
 
 
-def test_one_that_was_paused_before_it_ever_ran_is_not_captured(shop: Shop) -> None:
-    shop.store.set_control("new", DesiredState.PAUSED, "ann")
-    definition = ConnectorDefinition("new", "memory", shop.definition.changelog, shop.definition.properties)
+def test_one_that_was_paused_before_it_ever_ran_is_not_captured(shop_connector: ShopConnector) -> None:
+    shop_connector.store.set_control("new", DesiredState.PAUSED, "ann")
+    definition = ConnectorDefinition(
+        "new", "memory", shop_connector.definition.changelog, shop_connector.definition.properties
+    )
     trigger = ChangesAvailableTrigger(ConnectorAccess(definition, "shop").to_document(), 0.05)
 
     async def story() -> None:
@@ -155,13 +161,13 @@ def test_one_that_was_paused_before_it_ever_ran_is_not_captured(shop: Shop) -> N
             for _ in range(3):
                 await control(state)
         assert not found.done()
-        shop.store.set_control("new", DesiredState.RUNNING, "ann")
+        shop_connector.store.set_control("new", DesiredState.RUNNING, "ann")
         assert await found == {"reason": "nothing is captured yet"}
 
     asyncio.run(story())
 
 
-def test_of_two_that_wait_for_what_is_captured_by_now_each_has_a_now_of_its_own(shop: Shop) -> None:
+def test_of_two_that_wait_for_what_is_captured_by_now_each_has_a_now_of_its_own(shop_connector: ShopConnector) -> None:
     """They have the same arguments when they begin."""
 
     async def begun(trigger: AppliedTrigger) -> asyncio.Task[Any]:
@@ -171,31 +177,33 @@ def test_of_two_that_wait_for_what_is_captured_by_now_each_has_a_now_of_its_own(
         return task
 
     async def story() -> None:
-        report(shop, 0)
+        report(shop_connector, 0)
         early = await begun(AppliedTrigger("shop", poll_interval=0.1))
-        shop.order(2)
+        shop_connector.order(2)
         await asyncio.to_thread(
-            lambda: CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+            lambda: CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(
+                context()
+            )
         )
         late = await begun(AppliedTrigger("shop", poll_interval=0.1))
-        report(shop, 1)
+        report(shop_connector, 1)
         assert (await early)["batch"] == 1
         assert not late.done()
-        report(shop, 2)
+        report(shop_connector, 2)
         assert (await late)["batch"] == 2
 
     asyncio.run(story())
 
 
-def test_a_trigger_that_waits_for_a_signal_is_told_of_that_one(shop: Shop) -> None:
-    one, other = (shop.store.send("shop", SentSignal(name, "log", "{}")) for name in "xy")
+def test_a_trigger_that_waits_for_a_signal_is_told_of_that_one(shop_connector: ShopConnector) -> None:
+    one, other = (shop_connector.store.send("shop", SentSignal(name, "log", "{}")) for name in "xy")
 
     async def story() -> None:
         tasks = [
             asyncio.create_task(first(SignalCompletedTrigger("shop", n, poll_interval=0.1), within=LONGEST_S))
             for n in (one, other)
         ]
-        await asyncio.to_thread(shop.store.set_signal_state, "shop", other, SignalState.DONE)
+        await asyncio.to_thread(shop_connector.store.set_signal_state, "shop", other, SignalState.DONE)
         assert (await tasks[1])["number"] == other
         assert not tasks[0].done()
         tasks[0].cancel()
@@ -207,7 +215,9 @@ def test_a_trigger_that_waits_for_a_signal_is_told_of_that_one(shop: Shop) -> No
 # -- opening, closing, connections that change --------------------------------------------------------------------------
 
 
-def test_it_is_opened_once_and_closed_when_the_last_one_leaves(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_opened_once_and_closed_when_the_last_one_leaves(
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened, closed = Counted(monkeypatch, CdcStateHook, "get_conn"), Counted(monkeypatch, StateStore, "close")
 
     async def one(answered: asyncio.Event, leave: asyncio.Event) -> None:
@@ -232,7 +242,7 @@ def test_it_is_opened_once_and_closed_when_the_last_one_leaves(shop: Shop, monke
 
 
 def test_it_is_not_closed_while_a_question_of_one_that_has_left_is_being_asked(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asking, go_on = threading.Event(), threading.Event()
     closed, found = Counted(monkeypatch, StateStore, "close"), list[Any]()
@@ -266,7 +276,7 @@ def test_it_is_not_closed_while_a_question_of_one_that_has_left_is_being_asked(
 
 
 def test_a_question_of_one_that_has_left_before_it_was_asked_opens_nothing(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = Counted(monkeypatch, CdcStateHook, "get_conn")
 
@@ -289,7 +299,7 @@ def test_a_question_of_one_that_has_left_before_it_was_asked_opens_nothing(
 
 
 def test_a_connection_that_is_changed_is_noticed_though_the_database_before_still_answers(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(module, "LOOK_UP_S", 0.0)
     url = f"sqlite:///{tmp_path}/other.db"
@@ -343,7 +353,7 @@ def test_one_that_is_lost_is_opened_again_once_for_all_that_ask(postgres: Any, m
 
 
 def test_a_storage_that_hangs_keeps_no_question_to_the_state_from_its_answer(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on, reading = threading.Event(), threading.Event()
 

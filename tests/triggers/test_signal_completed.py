@@ -13,19 +13,19 @@ from airflow_provider_cdc.core.model.connector_signal import SentSignal, SignalS
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
-from tests.support.airflow.airflow_connector import Shop, connect, context, make_shop
+from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
 from tests.support.airflow.trigger_runs import first, revived
 from tests.support.patience import LONGEST_S
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     shop = make_shop(monkeypatch, tmp_path, "state")
     yield shop
     shop.store.close()
 
 
-def send(shop: Shop, type_: str = "log", data: str = '{"message": "here"}') -> int:
+def send(shop: ShopConnector, type_: str = "log", data: str = '{"message": "here"}') -> int:
     return shop.store.send("shop", SentSignal("a", type_, data))
 
 
@@ -34,61 +34,61 @@ def trigger(number: int) -> SignalCompletedTrigger:
     return made
 
 
-def capture(shop: Shop) -> None:
+def capture(shop: ShopConnector) -> None:
     CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
 
 
-def test_it_fires_when_a_run_has_carried_the_signal_out(shop: Shop) -> None:
-    capture(shop)
-    number = send(shop)
+def test_it_fires_when_a_run_has_carried_the_signal_out(shop_connector: ShopConnector) -> None:
+    capture(shop_connector)
+    number = send(shop_connector)
 
     async def story() -> None:
         waiting = asyncio.create_task(first(trigger(number)))
         await asyncio.sleep(0.3)
         assert not waiting.done()
-        await asyncio.to_thread(capture, shop)
+        await asyncio.to_thread(capture, shop_connector)
         event = await waiting
         assert (event["number"], event["type"], event["state"]) == (number, "log", "done")
 
     asyncio.run(story())
 
 
-def test_one_that_is_taken_over_by_another_triggerer_sees_what_came_meanwhile(shop: Shop) -> None:
-    capture(shop)
-    number = send(shop)
+def test_one_that_is_taken_over_by_another_triggerer_sees_what_came_meanwhile(shop_connector: ShopConnector) -> None:
+    capture(shop_connector)
+    number = send(shop_connector)
 
     async def story() -> None:
         abandoned = asyncio.create_task(first(trigger(number)))
         await asyncio.sleep(0.2)
         abandoned.cancel()
-        await asyncio.to_thread(capture, shop)  # while nobody waits
+        await asyncio.to_thread(capture, shop_connector)  # while nobody waits
         assert (await first(trigger(number)))["state"] == "done"
 
     asyncio.run(story())
 
 
-def test_a_refused_signal_says_what_was_wrong(shop: Shop) -> None:
-    capture(shop)
-    number = send(shop, "execute-snapshot", '{"data-collections": ["inventory.nothing"]}')
-    capture(shop)
+def test_a_refused_signal_says_what_was_wrong(shop_connector: ShopConnector) -> None:
+    capture(shop_connector)
+    number = send(shop_connector, "execute-snapshot", '{"data-collections": ["inventory.nothing"]}')
+    capture(shop_connector)
     event = asyncio.run(first(trigger(number)))
     assert event["state"] == "refused"
     assert "inventory.nothing" in event["message"]
 
 
 def test_the_log_says_why_nothing_moves_and_how_the_snapshot_comes_on(
-    shop: Shop, capfd: pytest.CaptureFixture[str]
+    shop_connector: ShopConnector, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    capture(shop)
-    number = send(shop)
+    capture(shop_connector)
+    number = send(shop_connector)
     ask = trigger(number).poll_once
-    assert "no capture run is active" in ask(shop.store).text
-    shop.store.set_control("shop", DesiredState.PAUSED, "ann", "upgrade")
-    assert "paused by ann" in ask(shop.store).text
-    assert "upgrade" in ask(shop.store).text
+    assert "no capture run is active" in ask(shop_connector.store).text
+    shop_connector.store.set_control("shop", DesiredState.PAUSED, "ann", "upgrade")
+    assert "paused by ann" in ask(shop_connector.store).text
+    assert "upgrade" in ask(shop_connector.store).text
     progress = {"left": 2, "table": "inventory.orders", "rows": 120000, "rows_per_s": 81000}
-    shop.store.set_signal_state("shop", number, SignalState.RUNNING, progress=progress)
-    text = ask(shop.store).text
+    shop_connector.store.set_signal_state("shop", number, SignalState.RUNNING, progress=progress)
+    text = ask(shop_connector.store).text
     assert text == f"2 tables left, now inventory.orders, 120,000 rows, 81,000 rows/s (signal {number} (log) of shop)"
 
     said = ""
@@ -103,27 +103,27 @@ def test_the_log_says_why_nothing_moves_and_how_the_snapshot_comes_on(
         while not told():
             await asyncio.sleep(0.02)
         await asyncio.sleep(0.5)  # ten looks at the same, told once
-        shop.store.set_signal_state(
+        shop_connector.store.set_signal_state(
             "shop", number, SignalState.RUNNING, progress={**progress, "left": 1, "table": "inventory.lines"}
         )
         while len(told()) < 2:
             await asyncio.sleep(0.02)
-        shop.store.set_signal_state("shop", number, SignalState.DONE)
+        shop_connector.store.set_signal_state("shop", number, SignalState.DONE)
         await waiting
 
     asyncio.run(asyncio.wait_for(story(), LONGEST_S))
     assert told() == [("orders", ""), ("lines", ""), ("", "done")]
 
 
-def test_a_number_that_nobody_sent_ends_the_waiting(shop: Shop) -> None:
+def test_a_number_that_nobody_sent_ends_the_waiting(shop_connector: ShopConnector) -> None:
     assert "has no signal 77" in asyncio.run(first(trigger(77)))["error"]
 
 
 def test_state_tables_that_cannot_be_asked_are_asked_until_they_can(
-    shop: Shop, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    shop_connector: ShopConnector, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    number = send(shop)
-    shop.store.set_signal_state("shop", number, SignalState.DONE)
+    number = send(shop_connector)
+    shop_connector.store.set_signal_state("shop", number, SignalState.DONE)
     (tmp_path / "state.db").rename(tmp_path / "away.db")
     (tmp_path / "state.db").mkdir()  # a database that cannot be opened
 
@@ -141,11 +141,13 @@ def test_state_tables_that_cannot_be_asked_are_asked_until_they_can(
     asyncio.run(story())
 
 
-def test_a_connection_that_is_missing_ends_the_waiting(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_is_missing_ends_the_waiting(
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
+) -> None:
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password="")
     assert "airflow cdc setup" in asyncio.run(first(trigger(1)))["error"]
 
 
-def test_arguments_hold_ids_of_connections_only(shop: Shop) -> None:
+def test_arguments_hold_ids_of_connections_only(shop_connector: ShopConnector) -> None:
     arguments = SignalCompletedTrigger("shop", 7, poll_interval=3).serialize()[1]
     assert arguments == {"connector": "shop", "number": 7, "state_conn_id": "cdc_state_default", "poll_interval": 3}

@@ -24,7 +24,7 @@ def _statements() -> tuple[list[str], list[str]]:
 
 
 @pytest.fixture(scope="module")
-def ours(mariadb: Any, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def captured_records(mariadb: Any, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """The same statements, captured and rendered with schemas."""
     mariadb.sql("DROP DATABASE IF EXISTS inv")
     mariadb.sql("CREATE DATABASE inv")
@@ -45,7 +45,7 @@ def ours(mariadb: Any, tmp_path_factory: pytest.TempPathFactory) -> list[dict[st
 
 
 @pytest.fixture(scope="module")
-def theirs() -> dict[str, Any]:
+def debezium_records() -> dict[str, Any]:
     document: dict[str, Any] = json.loads((RECORDED / "debezium.json").read_text())
     # the first table is empty: the engine marks no row as the first one then, here the first that there is is marked
     document["records"][0]["value"]["source"]["snapshot"] = "first"
@@ -71,9 +71,11 @@ def _payload(side: dict[str, Any] | None) -> Any:
 
 
 @pytest.mark.parametrize("topic", ["p.inv.t", "p.inv.k", "p.inv.nk"])
-def test_records_are_debeziums(ours: list[dict[str, Any]], theirs: dict[str, Any], topic: str) -> None:
-    expected = [r for r in theirs["records"] if r["topic"] == topic]
-    found = [r for r in ours if r["topic"] == topic]
+def test_records_are_debeziums(
+    captured_records: list[dict[str, Any]], debezium_records: dict[str, Any], topic: str
+) -> None:
+    expected = [r for r in debezium_records["records"] if r["topic"] == topic]
+    found = [r for r in captured_records if r["topic"] == topic]
     assert [_payload(r["key"]) for r in found] == [r["key"] for r in expected]
     for mine, other in zip(found, expected, strict=True):
         assert _comparable(_payload(mine["value"])) == _comparable(other["value"])
@@ -81,19 +83,21 @@ def test_records_are_debeziums(ours: list[dict[str, Any]], theirs: dict[str, Any
 
 
 def test_fields_of_the_source_block_come_in_the_documented_order(
-    ours: list[dict[str, Any]], theirs: dict[str, Any]
+    captured_records: list[dict[str, Any]], debezium_records: dict[str, Any]
 ) -> None:
-    expected = next(r for r in theirs["records"] if r["value"] is not None)["value"]
-    found = next(r for r in ours if r["value"] is not None)["value"]["payload"]
+    expected = next(r for r in debezium_records["records"] if r["value"] is not None)["value"]
+    found = next(r for r in captured_records if r["value"] is not None)["value"]["payload"]
     assert list(found["source"]) == list(expected["source"])
     assert list(found) == list(expected)
 
 
 @pytest.mark.parametrize("side", ["key", "value"])
 @pytest.mark.parametrize("topic", ["p.inv.t", "p.inv.k", "p.inv.nk"])
-def test_schemas_are_debeziums(ours: list[dict[str, Any]], theirs: dict[str, Any], topic: str, side: str) -> None:
-    described = [r[side]["schema"] for r in ours if r["topic"] == topic and r[side] is not None]
-    if side in theirs["schemas"][topic]:
-        assert described[-1] == theirs["schemas"][topic][side]
+def test_schemas_are_debeziums(
+    captured_records: list[dict[str, Any]], debezium_records: dict[str, Any], topic: str, side: str
+) -> None:
+    described = [r[side]["schema"] for r in captured_records if r["topic"] == topic and r[side] is not None]
+    if side in debezium_records["schemas"][topic]:
+        assert described[-1] == debezium_records["schemas"][topic][side]
     else:
         assert not described

@@ -120,7 +120,9 @@ def _same_change(theirs: dict[str, Any], ours: dict[str, Any], kind: str, but: t
 
 
 @pytest.fixture(scope="module", params=["mariadb", pytest.param("mysql", marks=pytest.mark.mysql)])
-def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Connector, Connector]:
+def streamed_connectors(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Connector, Connector]:
     """The same statements on a server of the same kind: a connector that streamed them, and one that reads what they left."""
     kind = request.param
     server = request.getfixturevalue({"mariadb": "mariadb", "mysql": "mysql97"}[kind])
@@ -155,8 +157,8 @@ STALE = {"defaultCharsetName"}
 STALE_TABLES = ('"inv"."k2"', '"inv"."k4"', '"inv"."k5"', '"inv"."k6"')
 
 
-def test_schema_changes_in_the_log_are_debeziums(run: tuple[str, Connector, Connector]) -> None:
-    kind, streamed, _ = run
+def test_schema_changes_in_the_log_are_debeziums(streamed_connectors: tuple[str, Connector, Connector]) -> None:
+    kind, streamed, _ = streamed_connectors
     recorded = _recorded(kind)
     payloads = [d["value"]["payload"] for d in _documents(streamed, "p")]
     ours = {p["ddl"]: p for p in payloads if p["source"]["snapshot"] == "false"}
@@ -206,8 +208,8 @@ def _is_one_of(statement: str, told: list[str]) -> bool:
     return statement.startswith("RENAME TABLE") and all(t.removeprefix("RENAME TABLE ") in statement for t in told)
 
 
-def test_schema_changes_of_a_snapshot_are_debeziums(run: tuple[str, Connector, Connector]) -> None:
-    kind, _, read = run
+def test_schema_changes_of_a_snapshot_are_debeziums(streamed_connectors: tuple[str, Connector, Connector]) -> None:
+    kind, _, read = streamed_connectors
     ours = {d["value"]["payload"]["tableChanges"][0]["id"]: d["value"]["payload"] for d in _documents(read, "p")}
     problems = []
     expected = _recorded(kind)["snapshot"]
@@ -223,8 +225,8 @@ def test_schema_changes_of_a_snapshot_are_debeziums(run: tuple[str, Connector, C
     assert len(expected) >= 40
 
 
-def test_schemas_of_schema_changes_are_debeziums(run: tuple[str, Connector, Connector]) -> None:
-    kind, streamed, read = run
+def test_schemas_of_schema_changes_are_debeziums(streamed_connectors: tuple[str, Connector, Connector]) -> None:
+    kind, streamed, read = streamed_connectors
     for document in (*_documents(streamed, "p"), *_documents(read, "p")):
         value = document["value"]["schema"]
         table = value["fields"][-1]["items"]["fields"][-1]
@@ -232,8 +234,8 @@ def test_schemas_of_schema_changes_are_debeziums(run: tuple[str, Connector, Conn
         assert {"key": document["key"]["schema"], "value": value} == _recorded(kind)["schemas"]
 
 
-def test_transaction_records_are_debeziums(run: tuple[str, Connector, Connector]) -> None:
-    kind, streamed, _ = run
+def test_transaction_records_are_debeziums(streamed_connectors: tuple[str, Connector, Connector]) -> None:
+    kind, streamed, _ = streamed_connectors
     documents = _documents(streamed, "p.transaction")
     for document in documents:
         assert {side: document[side]["schema"] for side in ("key", "value")} == _recorded(kind)["transaction_schemas"]

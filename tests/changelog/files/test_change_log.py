@@ -31,8 +31,8 @@ from tests.support.servers.s3_proxy import other_store
 
 
 @pytest.fixture
-def changelog(place: tuple[str, dict[str, Any]]) -> ChangeLog:
-    return ChangeLog(*place)
+def changelog(storage_address: tuple[str, dict[str, Any]]) -> ChangeLog:
+    return ChangeLog(*storage_address)
 
 
 def _path(changelog: ChangeLog, batch: int) -> str:
@@ -109,12 +109,12 @@ def test_a_commit_that_the_store_refuses_is_known_to_have_failed(s3: S3) -> None
         ChangeLog("s3://no-such-bucket-here/log", s3.storage_options).commit_manifest(manifest(1))
 
 
-def test_of_several_runs_that_commit_a_number_one_wins(place: tuple[str, dict[str, Any]]) -> None:
+def test_of_several_runs_that_commit_a_number_one_wins(storage_address: tuple[str, dict[str, Any]]) -> None:
     for n in (1, 2, 3):
         barrier, won, lost = threading.Barrier(4), [], []
 
         def commit(writer: str, n: int = n, barrier: Any = barrier, won: Any = won, lost: Any = lost) -> None:
-            changelog = ChangeLog(*place)
+            changelog = ChangeLog(*storage_address)
             barrier.wait(LONGEST_S)
             try:
                 changelog.commit_manifest(manifest(n, writer=writer))
@@ -128,7 +128,7 @@ def test_of_several_runs_that_commit_a_number_one_wins(place: tuple[str, dict[st
         for thread in threads:
             thread.join()
         assert (len(won), len(lost)) == (1, 3)
-        there = ChangeLog(*place).find_manifest("c", n)
+        there = ChangeLog(*storage_address).find_manifest("c", n)
         assert there is not None
         assert there.writer == won[0]
 

@@ -167,8 +167,8 @@ def test_the_end_of_the_names_is_not_passed(tmp_path: Path) -> None:
     assert numbers.find_beyond_gap(MOST) == 0
 
 
-def test_files_of_somebody_else_are_no_manifests(place: tuple[str, dict[str, Any]]) -> None:
-    storage = Storage(*place)
+def test_files_of_somebody_else_are_no_manifests(storage_address: tuple[str, dict[str, Any]]) -> None:
+    storage = Storage(*storage_address)
     numbers = _fill(storage, {1, 2, 4})
     folder = storage.join_path("c", "manifests")
     for name in (f"{batch_name(3)}.json.bak", "README", "notes.json"):
@@ -176,14 +176,14 @@ def test_files_of_somebody_else_are_no_manifests(place: tuple[str, dict[str, Any
     assert (numbers.list_all(), numbers.find_beyond_gap(3), numbers.find_beyond_gap(5)) == ([1, 2, 4], 4, 0)
 
 
-def test_an_empty_manifest_is_there(place: tuple[str, dict[str, Any]]) -> None:
-    storage = Storage(*place)
+def test_an_empty_manifest_is_there(storage_address: tuple[str, dict[str, Any]]) -> None:
+    storage = Storage(*storage_address)
     numbers = BatchNumbers(storage, "c")
     assert not numbers.has_manifest(1)
     storage.create(numbers.manifest_path(1), b"")
     assert numbers.has_manifest(1)
     with pytest.raises(ChangeLogDamaged, match="cannot be read"):
-        list(ChangeLog(*place).read_manifests("c"))
+        list(ChangeLog(*storage_address).read_manifests("c"))
 
 
 def test_a_store_that_cannot_be_asked_is_not_the_end_of_the_log(s3: S3, tmp_path: Path) -> None:
@@ -216,9 +216,9 @@ def test_a_store_that_takes_no_notice_of_where_a_list_begins_is_asked_for_number
 
 @pytest.mark.parametrize("committed", [1, 2, 3])
 def test_batches_that_are_committed_while_the_end_is_looked_at_are_no_damage(
-    place: tuple[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch, committed: int
+    storage_address: tuple[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch, committed: int
 ) -> None:
-    changelog = ChangeLog(*place)
+    changelog = ChangeLog(*storage_address)
     for n in (1, 2):
         changelog.commit_manifest(manifest(n))
     ahead, left = BatchNumbers.find_beyond_gap, [committed]
@@ -280,8 +280,8 @@ def test_a_look_at_a_long_history_on_disk_lists_and_reads_nothing_of_it(tmp_path
     assert max(asked) <= 2 * PROBES
 
 
-def test_the_end_of_the_log_is_told_from_a_gap(place: tuple[str, dict[str, Any]]) -> None:
-    changelog = ChangeLog(*place)
+def test_the_end_of_the_log_is_told_from_a_gap(storage_address: tuple[str, dict[str, Any]]) -> None:
+    changelog = ChangeLog(*storage_address)
     assert (changelog.find_first_batch("c"), changelog.find_last_batch("c"), changelog.ends_with("c", 0)) == (
         0,
         0,

@@ -12,8 +12,8 @@ from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 
 
 @pytest.fixture
-def changelog(place: tuple[str, dict[str, Any]]) -> ChangeLog:
-    return ChangeLog(*place)
+def changelog(storage_address: tuple[str, dict[str, Any]]) -> ChangeLog:
+    return ChangeLog(*storage_address)
 
 
 def test_parts_of_a_file_are_what_was_written(changelog: ChangeLog) -> None:

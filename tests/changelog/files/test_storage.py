@@ -40,8 +40,8 @@ def test_a_file_is_created_once(storage: Storage) -> None:
     assert storage.list(storage.join_path("c")) == ["1.json"]
 
 
-def test_of_many_threads_that_create_a_file_one_wins(place: tuple[str, dict[str, Any]]) -> None:
-    storages = [Storage(*place) for _ in range(6)]
+def test_of_many_threads_that_create_a_file_one_wins(storage_address: tuple[str, dict[str, Any]]) -> None:
+    storages = [Storage(*storage_address) for _ in range(6)]
     for n in range(5):
         path, barrier, won = storages[0].join_path("c", f"{n}.json"), threading.Barrier(6), []
 
@@ -144,9 +144,9 @@ def test_a_folder_is_listed_in_order_without_files_in_the_making(storage: Storag
     assert storage.list(storage.join_path("d")) == ["a", "b", "c"]
 
 
-def test_a_listing_is_never_an_old_one(place: tuple[str, dict[str, Any]]) -> None:
+def test_a_listing_is_never_an_old_one(storage_address: tuple[str, dict[str, Any]]) -> None:
     """Filesystem libraries remember listings; another process may have written since."""
-    one, two = Storage(*place), Storage(*place)
+    one, two = Storage(*storage_address), Storage(*storage_address)
     one.create(one.join_path("d", "a"), b"")
     assert one.list(one.join_path("d")) == ["a"]
     two.create(two.join_path("d", "b"), b"")
@@ -241,7 +241,7 @@ def test_a_created_file_is_on_disk_before_it_has_its_name(tmp_path: Path, monkey
 # addresses
 
 
-def test_paths_and_addresses(storage: Storage, place: tuple[str, dict[str, Any]]) -> None:
+def test_paths_and_addresses(storage: Storage, storage_address: tuple[str, dict[str, Any]]) -> None:
     assert storage.join_path("a", "b").endswith("/log/a/b")
     scheme = "file" if storage.local else "s3"
     assert storage.build_uri("a", "b") == f"{scheme}://{storage.join_path('a', 'b')}"

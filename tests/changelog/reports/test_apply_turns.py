@@ -22,7 +22,7 @@ def turns(storage: Storage) -> ApplyTurns:
 
 
 @pytest.fixture
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """All waits are shorter, but that for one who shows no sign of life: on a busy machine nobody shows one all the time."""
     for name, seconds in (("LOOK_S", 0.02), ("BEAT_S", 0.05)):
         monkeypatch.setattr(module, name, seconds)
@@ -35,7 +35,7 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def test_the_first_one_begins_at_once_and_the_next_one_when_it_has_ended(turns: ApplyTurns, hurried: None) -> None:
+def test_the_first_one_begins_at_once_and_the_next_one_when_it_has_ended(turns: ApplyTurns, short_waits: None) -> None:
     went: list[str] = []
 
     def work(name: str, turn: ApplyTurn) -> None:
@@ -60,7 +60,7 @@ def test_the_first_one_begins_at_once_and_the_next_one_when_it_has_ended(turns: 
     assert [(f["ended"], f["report"]) for f in found if f] == [(True, {"name": "a"}), (True, {"name": "b"})]
 
 
-def test_one_that_waits_makes_room_too(turns: ApplyTurns, hurried: None) -> None:
+def test_one_that_waits_makes_room_too(turns: ApplyTurns, short_waits: None) -> None:
     with turns.take_turn("a") as first, turns.take_turn("b") as second:
         until(lambda: first.successor == "b")
         with turns.take_turn("c") as third:
@@ -71,7 +71,7 @@ def test_one_that_waits_makes_room_too(turns: ApplyTurns, hurried: None) -> None
 
 
 def test_who_shows_no_sign_of_life_is_not_waited_for(
-    turns: ApplyTurns, hurried: None, monkeypatch: pytest.MonkeyPatch
+    turns: ApplyTurns, short_waits: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "DEAD_S", 1.5)
     dead = turns.take_turn("dead")
@@ -85,7 +85,7 @@ def test_who_shows_no_sign_of_life_is_not_waited_for(
     assert "no sign of life" in (turns.find_turn("dead") or {})["error"]
 
 
-def test_who_died_long_ago_is_watched_for_two_heartbeats_and_no_longer(turns: ApplyTurns, hurried: None) -> None:
+def test_who_died_long_ago_is_watched_for_two_heartbeats_and_no_longer(turns: ApplyTurns, short_waits: None) -> None:
     turns.create_turn(1, {"owner": "dead", "at": time.time() - 60})
     with turns.take_turn("next") as turn:
         began = time.monotonic()
@@ -94,7 +94,7 @@ def test_who_died_long_ago_is_watched_for_two_heartbeats_and_no_longer(turns: Ap
 
 
 def test_one_whose_clock_differs_is_waited_for_as_long_as_it_lives(
-    turns: ApplyTurns, hurried: None, monkeypatch: pytest.MonkeyPatch
+    turns: ApplyTurns, short_waits: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_MISSED_BEATS", 80)  # which are four seconds: on a busy machine one may be late
     document = module._document
@@ -106,7 +106,7 @@ def test_one_whose_clock_differs_is_waited_for_as_long_as_it_lives(
 
 
 def test_a_disk_that_is_full_for_a_while_ends_no_heartbeat_and_hides_no_successor(
-    turns: ApplyTurns, hurried: None, monkeypatch: pytest.MonkeyPatch
+    turns: ApplyTurns, short_waits: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full, replace = threading.Event(), ApplyTurns.replace_turn
 
@@ -131,7 +131,7 @@ def test_a_disk_that_is_full_for_a_while_ends_no_heartbeat_and_hides_no_successo
 
 
 def test_whoever_waits_looks_again_if_the_storage_does_not_answer(
-    turns: ApplyTurns, hurried: None, monkeypatch: pytest.MonkeyPatch
+    turns: ApplyTurns, short_waits: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one before ends as soon as somebody waits: if he gave up, nobody would go on."""
     numbers, failures = ApplyTurns.list_numbers, [3]
@@ -152,7 +152,7 @@ def test_whoever_waits_looks_again_if_the_storage_does_not_answer(
 
 
 def test_one_that_is_slow_and_alive_is_waited_for(
-    turns: ApplyTurns, hurried: None, monkeypatch: pytest.MonkeyPatch
+    turns: ApplyTurns, short_waits: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "DEAD_S", 4)
     with turns.take_turn("slow") as slow, turns.take_turn("next") as turn:
@@ -161,7 +161,7 @@ def test_one_that_is_slow_and_alive_is_waited_for(
         assert slow.successor == "next"
 
 
-def test_a_turn_can_be_ended_from_outside_by_its_owner_alone(turns: ApplyTurns, hurried: None) -> None:
+def test_a_turn_can_be_ended_from_outside_by_its_owner_alone(turns: ApplyTurns, short_waits: None) -> None:
     assert not turns.stop_turn("a")
     with turns.take_turn("a") as turn:
         assert not turns.stop_turn("b")
@@ -174,7 +174,9 @@ def test_a_turn_can_be_ended_from_outside_by_its_owner_alone(turns: ApplyTurns, 
         assert turns.passed_on("a")
 
 
-def test_whether_somebody_tells_of_what_was_done_is_noted_for_the_last_owners(turns: ApplyTurns, hurried: None) -> None:
+def test_whether_somebody_tells_of_what_was_done_is_noted_for_the_last_owners(
+    turns: ApplyTurns, short_waits: None
+) -> None:
     with turns.take_turn("a") as turn:
         assert (turns.has_ended("a"), turns.is_announced("a")) == (False, False)
         turn.set_report({})
@@ -205,7 +207,7 @@ def test_whether_somebody_is_at_work_is_known_before_a_turn_is_taken(turns: Appl
     assert not turns.has_live_turn()
 
 
-def test_many_that_begin_at_once_have_different_numbers(turns: ApplyTurns, hurried: None) -> None:
+def test_many_that_begin_at_once_have_different_numbers(turns: ApplyTurns, short_waits: None) -> None:
     found: list[int] = []
     barrier = threading.Barrier(6)
 
@@ -223,7 +225,7 @@ def test_many_that_begin_at_once_have_different_numbers(turns: ApplyTurns, hurri
     assert len(set(found)) == 6
 
 
-def test_how_the_last_ones_have_ended_stays_and_no_more(turns: ApplyTurns, hurried: None) -> None:
+def test_how_the_last_ones_have_ended_stays_and_no_more(turns: ApplyTurns, short_waits: None) -> None:
     for n in range(module._KEPT + 5):
         with turns.take_turn(str(n)) as turn:
             turn.set_report({})

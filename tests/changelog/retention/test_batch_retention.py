@@ -53,12 +53,12 @@ def _fill(changelog: ChangeLog, batches: int, *, first: int = 1) -> ChangeLog:
 
 
 @pytest.fixture
-def changelog(place: tuple[str, dict[str, Any]]) -> ChangeLog:
-    return _fill(ChangeLog(*place), 10)
+def changelog(storage_address: tuple[str, dict[str, Any]]) -> ChangeLog:
+    return _fill(ChangeLog(*storage_address), 10)
 
 
 @pytest.fixture
-def local(tmp_path: Path) -> ChangeLog:
+def local_change_log(tmp_path: Path) -> ChangeLog:
     return _fill(ChangeLog(str(tmp_path / "log")), 10)
 
 
@@ -130,29 +130,29 @@ def test_the_newest_batch_stays_for_the_next_capture(changelog: ChangeLog) -> No
     assert changelog.list_batches("c") == [12]
 
 
-def test_nothing_of_removed_batches_is_left(local: ChangeLog) -> None:
-    _applied(local, 10)
-    _run(local)
-    assert _files(local) == {10}
-    assert TruncationMarkers(local.storage, "c").list_numbers() == [10]
+def test_nothing_of_removed_batches_is_left(local_change_log: ChangeLog) -> None:
+    _applied(local_change_log, 10)
+    _run(local_change_log)
+    assert _files(local_change_log) == {10}
+    assert TruncationMarkers(local_change_log.storage, "c").list_numbers() == [10]
 
 
-def test_what_a_plan_says_is_not_done(local: ChangeLog) -> None:
-    _applied(local, 10)
-    before = sorted(Path(local.storage.root).rglob("*"))
-    assert Retention(local, "c", AT_ONCE, now=NOW).plan_removal().keep == 10
-    assert sorted(Path(local.storage.root).rglob("*")) == before
+def test_what_a_plan_says_is_not_done(local_change_log: ChangeLog) -> None:
+    _applied(local_change_log, 10)
+    before = sorted(Path(local_change_log.storage.root).rglob("*"))
+    assert Retention(local_change_log, "c", AT_ONCE, now=NOW).plan_removal().keep == 10
+    assert sorted(Path(local_change_log.storage.root).rglob("*")) == before
 
 
-def test_a_target_that_has_batches_no_more_needs_them_again(local: ChangeLog) -> None:
+def test_a_target_that_has_batches_no_more_needs_them_again(local_change_log: ChangeLog) -> None:
     """A table that was restored from a backup is behind; what it lacks stays, and for the whole time once it has it again."""
-    _applied(local, 8)
-    _run(local, WEEK)
-    _applied(local, 8, lagging={"p.s.all": 3})
-    assert _run(local, WEEK, NOW + 7 * DAY).keep == 1
-    _applied(local, 10)
-    assert _run(local, WEEK, NOW + 8 * DAY).keep == 1
-    assert _run(local, WEEK, NOW + 15 * DAY).keep == 10
+    _applied(local_change_log, 8)
+    _run(local_change_log, WEEK)
+    _applied(local_change_log, 8, lagging={"p.s.all": 3})
+    assert _run(local_change_log, WEEK, NOW + 7 * DAY).keep == 1
+    _applied(local_change_log, 10)
+    assert _run(local_change_log, WEEK, NOW + 8 * DAY).keep == 1
+    assert _run(local_change_log, WEEK, NOW + 15 * DAY).keep == 10
 
 
 def test_few_notes_are_enough_to_know_for_how_long_batches_are_applied() -> None:
@@ -167,38 +167,40 @@ def test_few_notes_are_enough_to_know_for_how_long_batches_are_applied() -> None
 
 
 @pytest.mark.parametrize("document", [b"", b"[]", b'{"applied": [["x", 1]]}', b'{"applied": 7}', b"\xff"])
-def test_notes_that_cannot_be_read_keep_batches_longer(local: ChangeLog, document: bytes) -> None:
-    _applied(local, 9)
-    _run(local, WEEK)
-    local.storage.replace(local.storage.join_path("c", "retention.json"), document)
-    assert _run(local, WEEK, NOW + 7 * DAY).removed_batches == 0
-    assert _run(local, WEEK, NOW + 14 * DAY).keep == 10
+def test_notes_that_cannot_be_read_keep_batches_longer(local_change_log: ChangeLog, document: bytes) -> None:
+    _applied(local_change_log, 9)
+    _run(local_change_log, WEEK)
+    local_change_log.storage.replace(local_change_log.storage.join_path("c", "retention.json"), document)
+    assert _run(local_change_log, WEEK, NOW + 7 * DAY).removed_batches == 0
+    assert _run(local_change_log, WEEK, NOW + 14 * DAY).keep == 10
 
 
-def test_a_large_log_is_made_smaller_before_that(local: ChangeLog) -> None:
-    _applied(local, 8)
-    assert _run(local, RetentionLimits(bytes=1000)).removed_batches == 0
-    assert _run(local, RetentionLimits(bytes=999)).keep == 2
-    assert _run(local, RetentionLimits(bytes=650)).keep == 5
-    _fill(local, 1, first=11)
-    plan = _run(local, RetentionLimits(bytes=650))
+def test_a_large_log_is_made_smaller_before_that(local_change_log: ChangeLog) -> None:
+    _applied(local_change_log, 8)
+    assert _run(local_change_log, RetentionLimits(bytes=1000)).removed_batches == 0
+    assert _run(local_change_log, RetentionLimits(bytes=999)).keep == 2
+    assert _run(local_change_log, RetentionLimits(bytes=650)).keep == 5
+    _fill(local_change_log, 1, first=11)
+    plan = _run(local_change_log, RetentionLimits(bytes=650))
     assert (plan.first, plan.keep) == (5, 6)
     assert "changelog.retention.bytes=650" in plan.why
-    assert _run(local, RetentionLimits(bytes=0)).keep == 9  # batch 9 is not applied
+    assert _run(local_change_log, RetentionLimits(bytes=0)).keep == 9  # batch 9 is not applied
 
 
-def test_counted_bytes_are_those_of_the_batches_that_are_there(local: ChangeLog) -> None:
-    _applied(local, 10)
+def test_counted_bytes_are_those_of_the_batches_that_are_there(local_change_log: ChangeLog) -> None:
+    _applied(local_change_log, 10)
 
     def counted() -> Any:
-        return orjson.loads(local.storage.read(local.storage.join_path("c", "retention.json")) or b"")["counted"]
+        return orjson.loads(
+            local_change_log.storage.read(local_change_log.storage.join_path("c", "retention.json")) or b""
+        )["counted"]
 
-    _run(local, RetentionLimits(bytes=700))
+    _run(local_change_log, RetentionLimits(bytes=700))
     assert counted() == {"first": 4, "last": 10, "bytes": 700}
-    local.open_truncation_markers("c").create_marker(
+    local_change_log.open_truncation_markers("c").create_marker(
         TruncationMarker(6, None, why="of somebody else")
     )  # and it was killed then
-    _run(local, RetentionLimits(bytes=700))
+    _run(local_change_log, RetentionLimits(bytes=700))
     assert counted() == {"first": 6, "last": 10, "bytes": 500}
 
 
@@ -221,11 +223,11 @@ def test_the_retention_is_that_of_the_connectors_properties() -> None:
     ) == RetentionLimits(5000, 7)
 
 
-def test_batches_that_are_kept_for_ever_stay(local: ChangeLog) -> None:
-    _applied(local, 10)
-    assert _run(local, RetentionLimits(ms=-1)).keep == 1
-    assert "forever" in _run(local, RetentionLimits(ms=-1)).format_lines("c")[0]
-    assert _run(local, RetentionLimits(ms=-1, bytes=100)).keep == 10
+def test_batches_that_are_kept_for_ever_stay(local_change_log: ChangeLog) -> None:
+    _applied(local_change_log, 10)
+    assert _run(local_change_log, RetentionLimits(ms=-1)).keep == 1
+    assert "forever" in _run(local_change_log, RetentionLimits(ms=-1)).format_lines("c")[0]
+    assert _run(local_change_log, RetentionLimits(ms=-1, bytes=100)).keep == 10
 
 
 def test_a_log_without_batches_has_nothing_to_remove(tmp_path: Path) -> None:
@@ -253,36 +255,41 @@ def test_without_a_target_nothing_goes(changelog: ChangeLog) -> None:
         ({"table_states": {"p.s.t4": {"batch": 4}}}, 9),
     ],
 )  # fmt: skip
-def test_what_tables_lack_stays(local: ChangeLog, report: dict[str, Any], keep: int) -> None:
-    _applied(local, 10, THERE)
-    _applied(local, 8, **report)
-    assert _run(local).keep == keep
-    assert _intact(local, range(keep, 11))
+def test_what_tables_lack_stays(local_change_log: ChangeLog, report: dict[str, Any], keep: int) -> None:
+    _applied(local_change_log, 10, THERE)
+    _applied(local_change_log, 8, **report)
+    assert _run(local_change_log).keep == keep
+    assert _intact(local_change_log, range(keep, 11))
 
 
-def test_a_target_that_is_about_to_begin_needs_everything(local: ChangeLog) -> None:
-    _applied(local, 10)
-    reports = ApplyReports(local.storage, "c")
+def test_a_target_that_is_about_to_begin_needs_everything(local_change_log: ChangeLog) -> None:
+    _applied(local_change_log, 10)
+    reports = ApplyReports(local_change_log.storage, "c")
     reports.register_target(*THERE)
     reports.register_target(*HERE)  # is known
-    assert [(need.target, need.after) for need in needs_of(local.storage, "c")] == [("iceberg", 0), ("delta", 10)]
-    assert _run(local).removed_batches == 0
+    assert [(need.target, need.after) for need in needs_of(local_change_log.storage, "c")] == [
+        ("iceberg", 0),
+        ("delta", 10),
+    ]
+    assert _run(local_change_log).removed_batches == 0
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"target": "delta", "last_batch": "x"}'])
-def test_a_report_that_cannot_be_read_keeps_everything(local: ChangeLog, data: bytes) -> None:
-    _applied(local, 10)
-    local.storage.replace(local.storage.join_path("c", "applied", "iceberg-0123456789ab.json"), data)
-    plan = _run(local)
+def test_a_report_that_cannot_be_read_keeps_everything(local_change_log: ChangeLog, data: bytes) -> None:
+    _applied(local_change_log, 10)
+    local_change_log.storage.replace(
+        local_change_log.storage.join_path("c", "applied", "iceberg-0123456789ab.json"), data
+    )
+    plan = _run(local_change_log)
     assert plan.removed_batches == 0
     (said,) = [line for line in plan.format_lines("c") if "Held back" in line]
     assert "its report iceberg-0123456789ab.json cannot be read" in said
 
 
-def test_a_silent_target_is_named_with_since_when_and_how_to_release_it(local: ChangeLog) -> None:
-    _applied(local, 10)
-    _applied(local, 3, THERE)
-    plan = _run(local, RetentionLimits(ms=2 * 24 * 3600 * 1000))
+def test_a_silent_target_is_named_with_since_when_and_how_to_release_it(local_change_log: ChangeLog) -> None:
+    _applied(local_change_log, 10)
+    _applied(local_change_log, 3, THERE)
+    plan = _run(local_change_log, RetentionLimits(ms=2 * 24 * 3600 * 1000))
     (hold,) = plan.holds
     assert (hold.need.location, hold.silent, hold.since) == (THERE[1], True, "2026-03-01T04:00:00+00:00")
     (said,) = [line for line in plan.format_lines("c") if "Held back" in line]
@@ -290,19 +297,19 @@ def test_a_silent_target_is_named_with_since_when_and_how_to_release_it(local: C
     assert "airflow cdc forget-target c --target iceberg --location '/there/{table}' --confirm c" in said
     assert "its last apply was at 20" in said
     # one that is behind for a while only is no news
-    assert [h.silent for h in Retention(local, "c", RetentionLimits(), now=NOW - 8 * DAY).plan_removal().holds] == [
-        False
-    ]
+    assert [
+        h.silent for h in Retention(local_change_log, "c", RetentionLimits(), now=NOW - 8 * DAY).plan_removal().holds
+    ] == [False]
 
 
-def test_a_target_that_is_forgotten_holds_nothing_back(local: ChangeLog) -> None:
-    _applied(local, 9)
-    _applied(local, 3, THERE)
-    assert _run(local).keep == 4
-    reports = ApplyReports(local.storage, "c")
+def test_a_target_that_is_forgotten_holds_nothing_back(local_change_log: ChangeLog) -> None:
+    _applied(local_change_log, 9)
+    _applied(local_change_log, 3, THERE)
+    assert _run(local_change_log).keep == 4
+    reports = ApplyReports(local_change_log.storage, "c")
     assert reports.delete_report(*THERE)
     assert not reports.delete_report(*THERE)
-    assert _run(local).keep == 10
+    assert _run(local_change_log).keep == 10
 
 
 # what readers find
@@ -327,16 +334,16 @@ def test_a_reader_that_begins_with_what_was_removed_is_told(changelog: ChangeLog
     assert [m.batch for m in changelog.read_manifests("c", after=5)] == [6, 7, 8, 9, 10]
 
 
-def test_also_if_little_is_left_after_much_that_is_gone(local: ChangeLog) -> None:
+def test_also_if_little_is_left_after_much_that_is_gone(local_change_log: ChangeLog) -> None:
     """A probe for what comes after a gap does not find it there."""
-    _fill(local, 490, first=11)
-    _applied(local, 500)
-    _run(local)
-    assert local.list_batches("c") == [500]
+    _fill(local_change_log, 490, first=11)
+    _applied(local_change_log, 500)
+    _run(local_change_log)
+    assert local_change_log.list_batches("c") == [500]
     for after in range(0, 499, 7):
         with pytest.raises(BatchesRemoved):
-            list(local.read_manifests("c", after=after))
-    assert [m.batch for m in local.read_manifests("c", after=499)] == [500]
+            list(local_change_log.read_manifests("c", after=after))
+    assert [m.batch for m in local_change_log.read_manifests("c", after=499)] == [500]
 
 
 def test_what_a_rule_of_the_store_has_removed_is_said_to_be_gone(changelog: ChangeLog) -> None:
@@ -355,35 +362,35 @@ def test_what_a_rule_of_the_store_has_removed_is_said_to_be_gone(changelog: Chan
     assert (mark.first, mark.topics, mark.may_lack("p.s.t9")) == (6, None, True)
 
 
-def test_also_if_it_has_removed_more_than_the_retention(local: ChangeLog) -> None:
-    _applied(local, 2)
-    _run(local)
+def test_also_if_it_has_removed_more_than_the_retention(local_change_log: ChangeLog) -> None:
+    _applied(local_change_log, 2)
+    _run(local_change_log)
     for n in range(3, 7):
-        local.storage.delete(local.path_of("c", n))
+        local_change_log.storage.delete(local_change_log.path_of("c", n))
     with pytest.raises(BatchesRemoved, match=r"Batches 3 to 6 .*not by the retention"):
-        list(local.read_manifests("c", after=2))
-    assert local.find_first_batch("c") == 7
-    _applied(local, 7)
-    assert _run(local).keep == 8
-    assert _files(local) == {8, 9, 10}
+        list(local_change_log.read_manifests("c", after=2))
+    assert local_change_log.find_first_batch("c") == 7
+    _applied(local_change_log, 7)
+    assert _run(local_change_log).keep == 8
+    assert _files(local_change_log) == {8, 9, 10}
 
 
-def test_files_that_a_rule_of_the_store_has_removed_are_damage(local: ChangeLog) -> None:
-    found = local.find_manifest("c", 2)
+def test_files_that_a_rule_of_the_store_has_removed_are_damage(local_change_log: ChangeLog) -> None:
+    found = local_change_log.find_manifest("c", 2)
     assert found is not None
-    local.storage.delete_folder(local.storage.join_path("c", "data", batch_name(2)))
+    local_change_log.storage.delete_folder(local_change_log.storage.join_path("c", "data", batch_name(2)))
     with pytest.raises(ChangeLogDamaged, match=r"is missing .if a lifecycle rule of the store has deleted it"):
-        local.open_file("c", found.files[0])
+        local_change_log.open_file("c", found.files[0])
 
 
-def test_a_batch_that_is_missing_among_those_that_are_kept_is_damage(local: ChangeLog) -> None:
-    _applied(local, 3)
-    _run(local)
-    local.storage.delete(local.path_of("c", 6))
+def test_a_batch_that_is_missing_among_those_that_are_kept_is_damage(local_change_log: ChangeLog) -> None:
+    _applied(local_change_log, 3)
+    _run(local_change_log)
+    local_change_log.storage.delete(local_change_log.path_of("c", 6))
     with pytest.raises(ChangeLogDamaged, match=r"batch 6 .* is missing"):
-        list(local.read_manifests("c", after=3))
+        list(local_change_log.read_manifests("c", after=3))
     with pytest.raises(ChangeLogDamaged, match=r"batch 6 .* is missing"):
-        list(local.read_manifests("c", after=5))
+        list(local_change_log.read_manifests("c", after=5))
 
 
 def test_a_mark_says_which_topics_were_in_what_is_gone(changelog: ChangeLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -405,7 +412,7 @@ def test_a_mark_says_which_topics_were_in_what_is_gone(changelog: ChangeLog, mon
     assert mark.topics["p.s.t1"].table == SCHEMA.id
 
 
-def test_a_mark_says_which_tables_were_gone_by_then(local: ChangeLog) -> None:
+def test_a_mark_says_which_tables_were_gone_by_then(local_change_log: ChangeLog) -> None:
     """What is dropped and made again, or gives its name up and gets it back, is there."""
     one, two, three, four = (TableId(namespace="s", name=f"t{n}", catalog="P") for n in range(1, 5))
     made = SCHEMA.model_copy(update={"id": two})
@@ -414,11 +421,11 @@ def test_a_mark_says_which_tables_were_gone_by_then(local: ChangeLog) -> None:
         TableChange(type="ALTER", id=four, previous_id=three, table=made),
     ]  # fmt: skip
     record = SchemaChangeRecord(seq=21, ddl="", database="s", position={}, ts_us=5, captured_us=5, changes=changes)
-    local.commit_manifest(manifest(11, first=21, events=0, changes=0, schema_changes=[record]))
-    _fill(local, 1, first=12)
-    _applied(local, 12)
-    _run(local)
-    mark = local.open_truncation_markers("c").read_newest()
+    local_change_log.commit_manifest(manifest(11, first=21, events=0, changes=0, schema_changes=[record]))
+    _fill(local_change_log, 1, first=12)
+    _applied(local_change_log, 12)
+    _run(local_change_log)
+    mark = local_change_log.open_truncation_markers("c").read_newest()
     assert mark is not None
     assert (mark.dropped, mark.renamed) == ({"P.s.t1"}, {"P.s.t3"})
     back = [
@@ -447,16 +454,16 @@ def test_a_log_says_how_it_begins(changelog: ChangeLog) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"topics": 7, "at": "", "why": ""}'])
-def test_a_mark_that_cannot_be_read_marks_all_the_same(local: ChangeLog, data: bytes) -> None:
-    _applied(local, 3)
-    _run(local)
-    local.storage.replace(local.storage.join_path("c", "kept", f"{4:012d}.json"), data)
-    assert local.find_first_batch("c") == 4
-    mark = local.open_truncation_markers("c").read_newest()
+def test_a_mark_that_cannot_be_read_marks_all_the_same(local_change_log: ChangeLog, data: bytes) -> None:
+    _applied(local_change_log, 3)
+    _run(local_change_log)
+    local_change_log.storage.replace(local_change_log.storage.join_path("c", "kept", f"{4:012d}.json"), data)
+    assert local_change_log.find_first_batch("c") == 4
+    mark = local_change_log.open_truncation_markers("c").read_newest()
     assert mark is not None
     assert mark.topics is None
     with pytest.raises(BatchesRemoved):
-        list(local.read_manifests("c"))
+        list(local_change_log.read_manifests("c"))
 
 
 def test_a_new_connector_of_the_same_name_begins_at_batch_1(changelog: ChangeLog) -> None:
@@ -526,14 +533,14 @@ def _killed(template: Path, folder: Path, limits: RetentionLimits, at: int, when
 @pytest.mark.parametrize("when", ["before", "within", "after"])
 @pytest.mark.parametrize("limits", [AT_ONCE, RetentionLimits(ms=-1, bytes=0)])
 def test_a_removal_may_be_killed_at_any_moment(
-    local: ChangeLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str, limits: RetentionLimits
+    local_change_log: ChangeLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str, limits: RetentionLimits
 ) -> None:
     monkeypatch.setattr(batch_retention, "STEP", 3)
-    _applied(local, 1)
-    _run(local)  # there is a mark already
-    _applied(local, 7)
-    _applied(local, 9, THERE)
-    template, at = Path(local.storage.root), 0
+    _applied(local_change_log, 1)
+    _run(local_change_log)  # there is a mark already
+    _applied(local_change_log, 7)
+    _applied(local_change_log, 9, THERE)
+    template, at = Path(local_change_log.storage.root), 0
     while found := _killed(template, tmp_path / "copy", limits, at := at + 1, when):
         first = found.find_first_batch("c")
         assert 2 <= first <= 8
@@ -570,9 +577,9 @@ def _read_or_told(changelog: ChangeLog, after: int) -> None:
     assert [one.batch for one in found] == list(range(after + 1, 11))
 
 
-def test_the_first_removal_may_be_killed_before_there_is_a_mark(local: ChangeLog, tmp_path: Path) -> None:
-    _applied(local, 3)
-    template, at = Path(local.storage.root), 0
+def test_the_first_removal_may_be_killed_before_there_is_a_mark(local_change_log: ChangeLog, tmp_path: Path) -> None:
+    _applied(local_change_log, 3)
+    template, at = Path(local_change_log.storage.root), 0
     while found := _killed(template, tmp_path / "copy", AT_ONCE, at := at + 1, "before"):
         assert _intact(found, range(found.find_first_batch("c"), 11))
         _run(found)

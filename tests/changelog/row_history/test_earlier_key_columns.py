@@ -31,7 +31,7 @@ class Database(MemoryDatabase):
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> tuple[Database, Connector]:
+def database_and_connector(tmp_path: Path) -> tuple[Database, Connector]:
     db = Database(f"keys-{tmp_path}")
     columns = {"id": "int64!", "region": "string!", "code": "string!", "at": "timestamp[us, tz=UTC]", "note": "string"}
     db.create_table(TABLE, columns, key=("id",))
@@ -52,8 +52,8 @@ def _operations(story: RowHistory) -> list[tuple[str, object]]:
     return [(c.operation, (c.after or {}).get("note")) for c in story.changes if c.operation != "schema change"]
 
 
-def test_columns_come_to_the_key(work: tuple[Database, Connector]) -> None:
-    db, connector = work
+def test_columns_come_to_the_key(database_and_connector: tuple[Database, Connector]) -> None:
+    db, connector = database_and_connector
     db.change_key("id", "region")
     db.change(1, note="three")
     connector.capture()
@@ -66,8 +66,8 @@ def test_columns_come_to_the_key(work: tuple[Database, Connector]) -> None:
     assert _operations(_told(connector, id=1, region="us")) == [("create", "new")]
 
 
-def test_the_key_becomes_another_column_which_is_renamed(work: tuple[Database, Connector]) -> None:
-    db, connector = work
+def test_the_key_becomes_another_column_which_is_renamed(database_and_connector: tuple[Database, Connector]) -> None:
+    db, connector = database_and_connector
     db.change_key("code")
     db.rename_column(TABLE, "code", "number")
     db.change(1, note="three")
@@ -81,8 +81,8 @@ def test_the_key_becomes_another_column_which_is_renamed(work: tuple[Database, C
     assert _operations(_told(connector, number="c2")) == [("update", "late"), ("read", "one")]
 
 
-def test_a_key_change_before_the_key_had_other_columns(work: tuple[Database, Connector]) -> None:
-    db, connector = work
+def test_a_key_change_before_the_key_had_other_columns(database_and_connector: tuple[Database, Connector]) -> None:
+    db, connector = database_and_connector
     db.change(1, id=10)
     db.change_key("id", "region", "code")
     db.change(10, note="three")
@@ -93,8 +93,8 @@ def test_a_key_change_before_the_key_had_other_columns(work: tuple[Database, Con
     assert found == [("update", "four"), ("update", "three"), ("key change", "two"), ("update", "two"), ("read", "one")]
 
 
-def test_message_key_columns_are_changed(work: tuple[Database, Connector]) -> None:
-    db, connector = work
+def test_message_key_columns_are_changed(database_and_connector: tuple[Database, Connector]) -> None:
+    db, connector = database_and_connector
     connector.capture()
     connector.properties = {**connector.properties, "message.key.columns": r"s\.t:region,id"}
     db.change(1, note="three")

@@ -23,13 +23,13 @@ from tests.support.sources.document_store import Shelf, ShelfPosition, folder_id
 
 
 @pytest.fixture(autouse=True)
-def _kind() -> Iterator[None]:
+def _document_kind() -> Iterator[None]:
     with registered():
         yield
 
 
 @pytest.fixture
-def shelf(request: pytest.FixtureRequest) -> Shelf:
+def document_store(request: pytest.FixtureRequest) -> Shelf:
     return Shelf(request.node.name)
 
 
@@ -49,9 +49,9 @@ def there(shelf: Shelf, folder: str) -> list[Any]:
 LETTER = {"_id": 1, "to": {"name": "Ann", "ways": ["post", {"air": True}]}}
 
 
-def test_documents_are_their_texts_and_keys_their_ids(shelf: Shelf, tmp_path: Path) -> None:
-    ours = connector(shelf, tmp_path)
-    shelf.commit(("c", "box.letters", LETTER))
+def test_documents_are_their_texts_and_keys_their_ids(document_store: Shelf, tmp_path: Path) -> None:
+    ours = connector(document_store, tmp_path)
+    document_store.commit(("c", "box.letters", LETTER))
     (read,) = captured(ours)
     assert (read["topic"], read["key"]) == ("test.box.letters", {"id": "1"})
     assert list(read["value"]) == ["before", "after", "whatChanged", "source", "op", "ts_ms", "transaction"]
@@ -62,11 +62,13 @@ def test_documents_are_their_texts_and_keys_their_ids(shelf: Shelf, tmp_path: Pa
     assert "table" not in source
 
 
-def test_updates_say_what_they_changed_beside_the_images(shelf: Shelf, tmp_path: Path) -> None:
-    ours = connector(shelf, tmp_path)
-    shelf.commit(("c", "box.letters", LETTER))
+def test_updates_say_what_they_changed_beside_the_images(document_store: Shelf, tmp_path: Path) -> None:
+    ours = connector(document_store, tmp_path)
+    document_store.commit(("c", "box.letters", LETTER))
     ours.capture()
-    shelf.commit(("u", "box.letters", 1, {"sent": "now"}), ("c", "box.letters", {"_id": "1"}), ("d", "box.letters", 1))
+    document_store.commit(
+        ("u", "box.letters", 1, {"sent": "now"}), ("c", "box.letters", {"_id": "1"}), ("d", "box.letters", 1)
+    )
     update, create, delete, tombstone = captured(ours)
     assert update["value"]["before"] == text(LETTER)
     assert update["value"]["after"] == text({**LETTER, "sent": "now"})
@@ -77,23 +79,23 @@ def test_updates_say_what_they_changed_beside_the_images(shelf: Shelf, tmp_path:
     assert sheets(ours, "box.letters") == [{"_id": "1"}]
 
 
-def test_a_document_that_the_log_does_not_have_is_null(shelf: Shelf, tmp_path: Path) -> None:
-    ours = connector(shelf, tmp_path, whole_sheets=False)
-    shelf.commit(("c", "box.letters", LETTER))
+def test_a_document_that_the_log_does_not_have_is_null(document_store: Shelf, tmp_path: Path) -> None:
+    ours = connector(document_store, tmp_path, whole_sheets=False)
+    document_store.commit(("c", "box.letters", LETTER))
     ours.capture()
-    shelf.commit(("u", "box.letters", 1, {"sent": "now"}))
+    document_store.commit(("u", "box.letters", 1, {"sent": "now"}))
     (update,) = captured(ours)
     assert (update["value"]["before"], update["value"]["after"]) == (None, None)
     assert json.loads(update["value"]["whatChanged"]["changed"]) == {"sent": "now"}
     assert sheets(ours, "box.letters") == [LETTER]  # as with any value that the log does not have
-    shelf.commit(("d", "box.letters", 1))
+    document_store.commit(("d", "box.letters", 1))
     assert captured(ours)[0]["value"]["before"] is None
     assert sheets(ours, "box.letters") == []
 
 
-def test_schemas_are_those_that_the_source_declares(shelf: Shelf, tmp_path: Path) -> None:
-    ours = connector(shelf, tmp_path)
-    shelf.commit(("c", "box.letters", LETTER))
+def test_schemas_are_those_that_the_source_declares(document_store: Shelf, tmp_path: Path) -> None:
+    ours = connector(document_store, tmp_path)
+    document_store.commit(("c", "box.letters", LETTER))
     (read,) = captured(ours, schemas=True)
     assert read["key"]["schema"]["fields"] == [{"type": "string", "optional": False, "field": "id"}]
     nodes = {node["field"]: node for node in read["value"]["schema"]["fields"]}
@@ -105,12 +107,12 @@ def test_schemas_are_those_that_the_source_declares(shelf: Shelf, tmp_path: Path
     assert [f["field"] for f in nodes["source"]["fields"]][-2:] == ["folder", "entry"]
 
 
-def test_what_is_beside_the_images_is_a_column_of_the_files(shelf: Shelf, tmp_path: Path) -> None:
-    ours = connector(shelf, tmp_path, skipped_operations="c")
+def test_what_is_beside_the_images_is_a_column_of_the_files(document_store: Shelf, tmp_path: Path) -> None:
+    ours = connector(document_store, tmp_path, skipped_operations="c")
     ours.capture()
     changes = [("u", "box.letters", n, {"n": n}) for n in range(20)]
-    shelf.commit(*[("c", "box.letters", {"_id": n}) for n in range(20)])
-    shelf.commit(*[change for n in range(20) for change in (("c", "box.notes", {"_id": n}), changes[n])])
+    document_store.commit(*[("c", "box.letters", {"_id": n}) for n in range(20)])
+    document_store.commit(*[change for n in range(20) for change in (("c", "box.notes", {"_id": n}), changes[n])])
     ours.capture()
     (manifest,) = ours.changelog.read_manifests(ours.name)
     (file,) = manifest.files  # creates are left out, and what the others say of themselves stays with them
@@ -121,12 +123,14 @@ def test_what_is_beside_the_images_is_a_column_of_the_files(shelf: Shelf, tmp_pa
     assert told == [(n, {"n": n}) for n in range(20)]
 
 
-def test_tables_come_with_their_first_rows(shelf: Shelf, tmp_path: Path) -> None:
+def test_tables_come_with_their_first_rows(document_store: Shelf, tmp_path: Path) -> None:
     """An empty database is captured: nothing is read, and what comes is streamed."""
-    ours = connector(shelf, tmp_path)
+    ours = connector(document_store, tmp_path)
     assert ours.capture().events == 0
     assert ours.capture().events == 0
-    shelf.commit(("c", "box.letters", {"_id": 1}), ("c", "attic.old", {"_id": 2}), ("c", "box.letters", {"_id": 3}))
+    document_store.commit(
+        ("c", "box.letters", {"_id": 1}), ("c", "attic.old", {"_id": 2}), ("c", "box.letters", {"_id": 3})
+    )
     found = captured(ours)
     assert [(r["topic"], r["key"]["id"]) for r in found] == [
         ("test.box.letters", "1"),
@@ -137,13 +141,13 @@ def test_tables_come_with_their_first_rows(shelf: Shelf, tmp_path: Path) -> None
     assert ours.capture().events == 0
 
 
-def test_no_history_is_needed(shelf: Shelf, tmp_path: Path) -> None:
+def test_no_history_is_needed(document_store: Shelf, tmp_path: Path) -> None:
     """Going back over what came and went is no question of structures, and snapshot.mode=recovery has nothing to recover."""
-    ours = connector(shelf, tmp_path)
-    shelf.commit(("c", "box.letters", {"_id": 1}))
+    ours = connector(document_store, tmp_path)
+    document_store.commit(("c", "box.letters", {"_id": 1}))
     ours.capture()
-    shelf.commit(("c", "box.notes", {"_id": 1}))
-    shelf.commit(("drop", "box.notes"))
+    document_store.commit(("c", "box.notes", {"_id": 1}))
+    document_store.commit(("drop", "box.notes"))
     ours.capture()
     with open_source(ours.definition()) as source:
         history = ours.store.schema_history(ours.name)
@@ -151,7 +155,7 @@ def test_no_history_is_needed(shelf: Shelf, tmp_path: Path) -> None:
             ShelfPosition(1)
         )
     assert (plan.effect, plan.problems) == (OffsetEffect.REPEAT, ())
-    shelf.commit(("c", "box.letters", {"_id": 2}))
+    document_store.commit(("c", "box.letters", {"_id": 2}))
     assert ours.capture({"snapshot.mode": "recovery"}).topics == {"test.box.letters": 1}
 
 
@@ -164,20 +168,20 @@ def test_a_column_beside_the_images_that_the_schema_does_not_have_is_an_error() 
             beside_of(rows, rows.table)
 
 
-def test_a_table_that_was_dropped_and_has_rows_again_begins_empty(shelf: Shelf, tmp_path: Path) -> None:
-    ours = connector(shelf, tmp_path)
-    shelf.commit(("c", "box.letters", {"_id": 1}), ("c", "box.notes", {"_id": 1}))
+def test_a_table_that_was_dropped_and_has_rows_again_begins_empty(document_store: Shelf, tmp_path: Path) -> None:
+    ours = connector(document_store, tmp_path)
+    document_store.commit(("c", "box.letters", {"_id": 1}), ("c", "box.notes", {"_id": 1}))
     ours.capture()
-    shelf.commit(("drop", "box.letters"))
-    shelf.commit(("c", "box.letters", {"_id": 2}))
+    document_store.commit(("drop", "box.letters"))
+    document_store.commit(("c", "box.letters", {"_id": 2}))
     assert [r["value"]["op"] for r in captured(ours)] == ["t", "c"]
     assert (sheets(ours, "box.letters"), sheets(ours, "box.notes")) == ([{"_id": 2}], [{"_id": 1}])
     assert all(r["topic"] != "test" for r in records(ours))  # there are no statements
 
 
-def test_lists_have_the_names_of_the_source(shelf: Shelf, tmp_path: Path) -> None:
-    ours = connector(shelf, tmp_path, folder_include_list=r"box\..*")
-    shelf.commit(("c", "box.letters", {"_id": 1}), ("c", "attic.old", {"_id": 2}))
+def test_lists_have_the_names_of_the_source(document_store: Shelf, tmp_path: Path) -> None:
+    ours = connector(document_store, tmp_path, folder_include_list=r"box\..*")
+    document_store.commit(("c", "box.letters", {"_id": 1}), ("c", "attic.old", {"_id": 2}))
     assert [r["topic"] for r in captured(ours)] == ["test.box.letters"]
     wider = {"folder.include.list": r"(box|attic)\..*"}
     assert ours.capture(wider).topics == {"test.attic.old": 1}
@@ -190,35 +194,37 @@ def test_lists_have_the_names_of_the_source(shelf: Shelf, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("written", [False, True], ids=["read watermarks", "written watermarks"])
-def test_chunks_are_in_the_order_of_the_source(shelf: Shelf, tmp_path: Path, written: bool) -> None:
+def test_chunks_are_in_the_order_of_the_source(document_store: Shelf, tmp_path: Path, written: bool) -> None:
     """Keys of chunks are what only the source understands; numbers come before texts in this database, and 10 after 9."""
     ours = connector(
-        shelf, tmp_path, snapshot_mode="no_data", incremental_snapshot_chunk_size=3, folder_include_list=r"box\.letters",
+        document_store, tmp_path, snapshot_mode="no_data", incremental_snapshot_chunk_size=3, folder_include_list=r"box\.letters",
         **({"signal_data_collection": "box.signals"} if written else {}),
     )  # fmt: skip
     ids = [*range(8, 16), "b", "a", "10"]
-    shelf.commit(*[("c", "box.letters", {"_id": id_, "kind": "odd" if id_ in (9, "a") else "even"}) for id_ in ids])
-    shelf.commit(("c", "box.signals", {"_id": "first"}))
+    document_store.commit(
+        *[("c", "box.letters", {"_id": id_, "kind": "odd" if id_ in (9, "a") else "even"}) for id_ in ids]
+    )
+    document_store.commit(("c", "box.signals", {"_id": "first"}))
     ours.capture()
     data = {"data-collections": ["box.letters"]}
     if written:  # a document, with a document in it
-        shelf.commit(("c", "box.signals", {"_id": "now", "type": "execute-snapshot", "data": data}))
+        document_store.commit(("c", "box.signals", {"_id": "now", "type": "execute-snapshot", "data": data}))
     else:
         ours.store.send(ours.name, SentSignal("now", "execute-snapshot", json.dumps(data), "airflow", "x"))
     found = captured(ours) or captured(ours)  # a signal that ends the log is carried out by the next run
     assert [json.loads(r["key"]["id"]) for r in found] == [*range(8, 16), "10", "a", "b"]
     assert {r["value"]["source"]["snapshot"] for r in found} == {"incremental"}
     assert {r["topic"] for r in found} == {"test.box.letters"}
-    shelf.commit(("u", "box.letters", 9, {"kind": "even"}))
+    document_store.commit(("u", "box.letters", 9, {"kind": "even"}))
     ours.capture()
-    assert sheets(ours, "box.letters") == there(shelf, "box.letters")
+    assert sheets(ours, "box.letters") == there(document_store, "box.letters")
 
 
-def test_ranges_of_keys_are_in_the_order_of_the_source(shelf: Shelf, tmp_path: Path) -> None:
+def test_ranges_of_keys_are_in_the_order_of_the_source(document_store: Shelf, tmp_path: Path) -> None:
     """Keys are given as events have them; a key that has no document becomes a delete."""
-    ours = connector(shelf, tmp_path, snapshot_mode="no_data", incremental_snapshot_chunk_size=2)
+    ours = connector(document_store, tmp_path, snapshot_mode="no_data", incremental_snapshot_chunk_size=2)
     ours.replay.partial = True
-    shelf.commit(*[("c", "box.letters", {"_id": id_}) for id_ in [*range(8, 16), "b", "a", "10"]])
+    document_store.commit(*[("c", "box.letters", {"_id": id_}) for id_ in [*range(8, 16), "b", "a", "10"]])
     ours.capture()
     ranges = [
         {"data-collection": "box.letters", "from": {"_id": "14"}, "to": {"_id": '"a"'}, "absent": [{"_id": '"0"'}]},
@@ -232,20 +238,20 @@ def test_ranges_of_keys_are_in_the_order_of_the_source(shelf: Shelf, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["incremental", "blocking"])
-def test_conditions_are_documents(shelf: Shelf, tmp_path: Path, kind: str) -> None:
-    ours = connector(shelf, tmp_path, snapshot_mode="no_data")
-    shelf.commit(*[("c", "box.letters", {"_id": n, "kind": "odd" if n % 2 else "even"}) for n in range(6)])
+def test_conditions_are_documents(document_store: Shelf, tmp_path: Path, kind: str) -> None:
+    ours = connector(document_store, tmp_path, snapshot_mode="no_data")
+    document_store.commit(*[("c", "box.letters", {"_id": n, "kind": "odd" if n % 2 else "even"}) for n in range(6)])
     ours.capture()
     condition = [{"data-collection": "box.letters", "filter": {"kind": "odd"}}]
     data = {"data-collections": ["box.letters"], "type": kind, "additional-conditions": condition}
     ours.store.send(ours.name, SentSignal("now", "execute-snapshot", json.dumps(data), "airflow", "x"))
     assert [r["key"]["id"] for r in captured(ours) if r["value"]["op"] == "r"] == ["1", "3", "5"]
-    assert {json.dumps(json.loads(asked)) for asked in shelf.asked} == {'{"kind": "odd"}'}
+    assert {json.dumps(json.loads(asked)) for asked in document_store.asked} == {'{"kind": "odd"}'}
 
 
-def test_events_that_come_meanwhile_supersede_the_rows_of_a_chunk(shelf: Shelf, tmp_path: Path) -> None:
-    ours = connector(shelf, tmp_path, snapshot_mode="no_data", incremental_snapshot_chunk_size=4)
-    shelf.commit(*[("c", "box.letters", {"_id": n, "v": 0}) for n in range(12)])
+def test_events_that_come_meanwhile_supersede_the_rows_of_a_chunk(document_store: Shelf, tmp_path: Path) -> None:
+    ours = connector(document_store, tmp_path, snapshot_mode="no_data", incremental_snapshot_chunk_size=4)
+    document_store.commit(*[("c", "box.letters", {"_id": n, "v": 0}) for n in range(12)])
     ours.capture()
     random, left = Random(5), [6]
     ours.replay.partial = True  # no_data: events are about rows that no batch has
@@ -253,13 +259,15 @@ def test_events_that_come_meanwhile_supersede_the_rows_of_a_chunk(shelf: Shelf, 
     def work() -> None:
         if left[0]:
             left[0] -= 1
-            shelf.commit(*[("u", "box.letters", random.randrange(12), {"v": random.random()}) for _ in range(3)])
+            document_store.commit(
+                *[("u", "box.letters", random.randrange(12), {"v": random.random()}) for _ in range(3)]
+            )
 
-    shelf.on_read = work
+    document_store.on_read = work
     data = json.dumps({"data-collections": ["box.letters"]})
     ours.store.send(ours.name, SentSignal("now", "execute-snapshot", data, "airflow", "x"))
     ours.capture()
     ours.capture()
     assert left[0] < 6
-    assert sheets(ours, "box.letters") == there(shelf, "box.letters")
+    assert sheets(ours, "box.letters") == there(document_store, "box.letters")
     assert of_table(records(ours), "letters")

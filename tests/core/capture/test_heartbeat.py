@@ -41,7 +41,7 @@ def test_a_heartbeat_is_due_at_once_and_then_by_the_interval() -> None:
 
 
 @pytest.fixture
-def quiet() -> MemoryDatabase:
+def quiet_database() -> MemoryDatabase:
     """A captured table, and one of heartbeats which is not."""
     database = MemoryDatabase("quiet")
     for table in ("captured", "beats"):
@@ -59,17 +59,17 @@ def _connector(database: MemoryDatabase, folder: Path, **properties: Any) -> Any
 
 
 @pytest.mark.parametrize("interval_ms", [50, 600_000, 0])
-def test_the_offset_of_a_quiet_table_moves_on(quiet: MemoryDatabase, tmp_path: Path, interval_ms: int) -> None:
+def test_the_offset_of_a_quiet_table_moves_on(quiet_database: MemoryDatabase, tmp_path: Path, interval_ms: int) -> None:
     """By the interval, while the run goes on. At its end every run makes its offset durable, with heartbeats or without."""
-    connector = _connector(quiet, tmp_path, heartbeat_interval_ms=interval_ms)
+    connector = _connector(quiet_database, tmp_path, heartbeat_interval_ms=interval_ms)
     connector.capture()
     before, moments = connector.store.load_offset("test").offset, []
-    _insert(quiet, "beats", 0)
+    _insert(quiet_database, "beats", 0)
     advance = type(connector.store).advance_offset
 
     def watched(*told: Any) -> Any:
         moments.append(time.monotonic())
-        _insert(quiet, "beats", len(moments))  # so that there is a place to move on to
+        _insert(quiet_database, "beats", len(moments))  # so that there is a place to move on to
         return advance(*told)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -90,31 +90,31 @@ def test_the_offset_of_a_quiet_table_moves_on(quiet: MemoryDatabase, tmp_path: P
 
 
 def test_the_statement_is_run_in_every_run_and_what_it_writes_is_captured(
-    quiet: MemoryDatabase, tmp_path: Path
+    quiet_database: MemoryDatabase, tmp_path: Path
 ) -> None:
-    quiet.on_execute = lambda statement: _insert(quiet, "captured", len(quiet.executed))
+    quiet_database.on_execute = lambda statement: _insert(quiet_database, "captured", len(quiet_database.executed))
     connector = _connector(
-        quiet, tmp_path, heartbeat_interval_ms=600_000, heartbeat_action_query="insert into captured"
+        quiet_database, tmp_path, heartbeat_interval_ms=600_000, heartbeat_action_query="insert into captured"
     )
     assert connector.capture().events == 1
     assert connector.capture().events == 1
-    assert quiet.executed == ["insert into captured"] * 2
+    assert quiet_database.executed == ["insert into captured"] * 2
     assert connector.rows("shop.captured") == [{"id": 1}, {"id": 2}]
 
 
-def test_no_heartbeat_comes_before_the_snapshot(quiet: MemoryDatabase, tmp_path: Path) -> None:
-    _insert(quiet, "captured", 1)
-    connector = _connector(quiet, tmp_path, heartbeat_interval_ms=600_000, heartbeat_action_query="q")
+def test_no_heartbeat_comes_before_the_snapshot(quiet_database: MemoryDatabase, tmp_path: Path) -> None:
+    _insert(quiet_database, "captured", 1)
+    connector = _connector(quiet_database, tmp_path, heartbeat_interval_ms=600_000, heartbeat_action_query="q")
     offsets = []
-    quiet.on_execute = lambda statement: offsets.append(connector.store.load_offset("test").offset)
+    quiet_database.on_execute = lambda statement: offsets.append(connector.store.load_offset("test").offset)
     connector.capture()
     assert [offset.snapshot.pending for offset in offsets] == [{}]
     assert offsets[0].position is not None
 
 
-def test_without_an_interval_the_statement_is_never_run(quiet: MemoryDatabase, tmp_path: Path) -> None:
-    _connector(quiet, tmp_path, heartbeat_action_query="q").capture()
-    assert quiet.executed == []
+def test_without_an_interval_the_statement_is_never_run(quiet_database: MemoryDatabase, tmp_path: Path) -> None:
+    _connector(quiet_database, tmp_path, heartbeat_action_query="q").capture()
+    assert quiet_database.executed == []
 
 
 def test_a_negative_interval_is_refused() -> None:

@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.sources.memory.source import MemorySource
-from tests.support.airflow.airflow_connector import Shop, make_shop
+from tests.support.airflow.airflow_connector import ShopConnector, make_shop
 
 ANSWERS: list[LogWindow | Exception | None] = []
 ASKED: list[str] = []
@@ -31,7 +31,7 @@ class Telling(MemorySource):
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     shop = make_shop(monkeypatch, tmp_path, "log_watch")
     ASKED.clear()
     monkeypatch.setattr("airflow_provider_cdc.connector.load_source", lambda kind: Telling)
@@ -39,7 +39,7 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
     shop.store.close()
 
 
-def run(shop: Shop, answer: LogWindow | Exception | None) -> tuple[dict[str, Any], dict[str, float]]:
+def run(shop: ShopConnector, answer: LogWindow | Exception | None) -> tuple[dict[str, Any], dict[str, float]]:
     """What the last run has measured, and what is kept of all."""
     ANSWERS[:] = [answer]
     url = shop.store.database.engine.url.render_as_string(hide_password=False)
@@ -50,7 +50,7 @@ def run(shop: Shop, answer: LogWindow | Exception | None) -> tuple[dict[str, Any
     return found, {name: value for name, value in kept.gauges.items() if name.startswith("streaming.Log")}
 
 
-def passed(shop: Shop, seconds: float) -> None:
+def passed(shop: ShopConnector, seconds: float) -> None:
     """The last run was so long ago."""
     record = shop.store.find_connector("shop")
     assert record is not None
@@ -59,17 +59,17 @@ def passed(shop: Shop, seconds: float) -> None:
     shop.store.record_run_end("shop", None, metrics)
 
 
-def test_it_is_asked_once_a_minute_over_runs_with_and_without_changes(shop: Shop) -> None:
-    found, kept = run(shop, LogWindow(70, 5e9))
+def test_it_is_asked_once_a_minute_over_runs_with_and_without_changes(shop_connector: ShopConnector) -> None:
+    found, kept = run(shop_connector, LogWindow(70, 5e9))
     assert (found["LogBytesBehindSource"], found["LogGoneAtInSeconds"]) == (70, 5e9)
     assert kept == {f"streaming.{name}": float(found[name]) for name in ("LogBytesBehindSource", "LogGoneAtInSeconds")}
     for key in (1, 2):
-        shop.order(key)
-        assert run(shop, LogWindow(0))[1] == kept
-        assert run(shop, LogWindow(0))[1] == kept  # there is nothing to capture
+        shop_connector.order(key)
+        assert run(shop_connector, LogWindow(0))[1] == kept
+        assert run(shop_connector, LogWindow(0))[1] == kept  # there is nothing to capture
     assert len(ASKED) == 1
-    passed(shop, 61)
-    found, kept = run(shop, LogWindow(0))
+    passed(shop_connector, 61)
+    found, kept = run(shop_connector, LogWindow(0))
     assert (found["LogBytesBehindSource"], found["LogGoneAtInSeconds"]) == (0, -1)
     assert LogWindow.from_metrics(kept, "streaming.") == LogWindow(0, None)
     assert "streaming.LogGoneAtInSeconds" not in kept, "what was known before is not known now"
@@ -77,16 +77,16 @@ def test_it_is_asked_once_a_minute_over_runs_with_and_without_changes(shop: Shop
 
 
 @pytest.mark.parametrize("answer", [None, SourceUnavailable("it is away")])
-def test_what_is_not_told_is_absent_and_costs_no_run(shop: Shop, answer: Any) -> None:
-    found, kept = run(shop, answer)
+def test_what_is_not_told_is_absent_and_costs_no_run(shop_connector: ShopConnector, answer: Any) -> None:
+    found, kept = run(shop_connector, answer)
     assert not [name for name in found if name.startswith("Log")]
     assert kept == {}
-    run(shop, LogWindow(70, 5e9))
-    passed(shop, 61)
-    assert LogWindow.from_metrics(run(shop, answer)[1], "streaming.") == LogWindow()
+    run(shop_connector, LogWindow(70, 5e9))
+    passed(shop_connector, 61)
+    assert LogWindow.from_metrics(run(shop_connector, answer)[1], "streaming.") == LogWindow()
 
 
-def test_a_run_that_fails_does_not_ask(shop: Shop) -> None:
+def test_a_run_that_fails_does_not_ask(shop_connector: ShopConnector) -> None:
     source = Telling.__new__(Telling)
     watch = LogLagPoller(source, {"streaming": {"LogBytesBehindSource": 7, ASKED_AT: 0.0}})
     ANSWERS[:] = [SourceUnavailable("it is away")]

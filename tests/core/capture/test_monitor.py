@@ -24,19 +24,19 @@ from airflow_provider_cdc.core.model.metric_samples import (
 )
 from airflow_provider_cdc.core.reporting import metrics_monitor as module
 from airflow_provider_cdc.core.reporting.metrics_monitor import MetricsMonitor
-from tests.support.airflow.airflow_connector import Shop, make_shop
+from tests.support.airflow.airflow_connector import ShopConnector, make_shop
 
 ORDERS = "shop.inventory.orders"
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     shop = make_shop(monkeypatch, tmp_path, "monitor")
     yield shop
     shop.store.close()
 
 
-def run(shop: Shop, *sinks: Any, **options: Any) -> list[MetricSamples]:
+def run(shop: ShopConnector, *sinks: Any, **options: Any) -> list[MetricSamples]:
     """What the sinks of one run are given."""
     found: list[MetricSamples] = []
     url = shop.store.database.engine.url.render_as_string(hide_password=False)
@@ -54,9 +54,11 @@ def sums(found: list[MetricSamples], name: str, topic: str = "") -> float:
     return sum(one.series[topic].counters.get(name, 0) for one in found if topic in one.series)
 
 
-def test_a_run_reports_what_it_measured_under_the_documented_names_and_counts_what_it_made_durable(shop: Shop) -> None:
-    shop.order(1)
-    (first,) = run(shop)
+def test_a_run_reports_what_it_measured_under_the_documented_names_and_counts_what_it_made_durable(
+    shop_connector: ShopConnector,
+) -> None:
+    shop_connector.order(1)
+    (first,) = run(shop_connector)
     assert first.ended
     assert (first.connector, first.producer) == ("shop", "capture")
     assert set(first.series) == {"", ORDERS}
@@ -66,26 +68,26 @@ def test_a_run_reports_what_it_measured_under_the_documented_names_and_counts_wh
     assert whole.counters["run.TotalNumberOfRuns"] == 1
     assert first.series[ORDERS].counters == {"snapshot.RowsScanned": 1, "topic.TotalNumberOfEventsCaptured": 1}
     assert first.series[ORDERS].observed == {}  # rows of a snapshot are as old as they are
-    shop.order(2)
-    shop.order(3)
-    (second,) = run(shop)
+    shop_connector.order(2)
+    shop_connector.order(3)
+    (second,) = run(shop_connector)
     assert second.series[""].counters["streaming.TotalNumberOfCreateEventsSeen"] == 2
     assert second.series[ORDERS].counters["topic.TotalNumberOfEventsCaptured"] == 2
     (seconds,) = second.series[ORDERS].observed["topic.CaptureFreshnessInSeconds"]
     assert 0 <= seconds < 60
-    (third,) = run(shop)  # there is nothing
+    (third,) = run(shop_connector)  # there is nothing
     assert set(third.series) == {""}
     assert third.series[""].counters["run.TotalNumberOfRuns"] == 1
     assert third.series[""].counters["streaming.TotalNumberOfEventsSeen"] == 0
 
 
-def test_a_run_that_fails_reports_what_it_measured(shop: Shop) -> None:
-    run(shop)
-    shop.order(1)
+def test_a_run_that_fails_reports_what_it_measured(shop_connector: ShopConnector) -> None:
+    run(shop_connector)
+    shop_connector.order(1)
     for table in ("inventory.a b", "inventory.a_b"):  # both would have one topic
-        shop.database.create_table(table, {"id": "int64!"}, key=("id",))
-    shop.database.drop_table("inventory.a b")
-    (found,) = run(shop)
+        shop_connector.database.create_table(table, {"id": "int64!"}, key=("id",))
+    shop_connector.database.drop_table("inventory.a b")
+    (found,) = run(shop_connector)
     assert found.ended
     assert found.series[""].gauges["run.LastRunFailed"] == 1
     assert found.series[""].counters["run.TotalNumberOfFailedRuns"] == 1
@@ -93,13 +95,13 @@ def test_a_run_that_fails_reports_what_it_measured(shop: Shop) -> None:
 
 
 def test_a_run_that_goes_on_reports_meanwhile_and_counts_nothing_twice(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(shop)
+    run(shop_connector)
     monkeypatch.setattr(module, "EVERY_S", 0.0)
     for key in range(20):
-        shop.order(key)
-    found = run(shop)
+        shop_connector.order(key)
+    found = run(shop_connector)
     assert len(found) > 2
     assert [one.ended for one in found] == [False] * (len(found) - 1) + [True]
     assert sums(found, "streaming.TotalNumberOfCreateEventsSeen") == 20
@@ -108,17 +110,17 @@ def test_a_run_that_goes_on_reports_meanwhile_and_counts_nothing_twice(
 
 
 def test_a_sink_that_fails_is_named_and_costs_neither_the_run_nor_the_other_sinks(
-    shop: Shop, caplog: pytest.LogCaptureFixture
+    shop_connector: ShopConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(found: MetricSamples) -> None:
         raise OSError("no route to host")
 
-    shop.order(1)
-    (found,) = run(shop, broken)
+    shop_connector.order(1)
+    (found,) = run(shop_connector, broken)
     assert found.series[""].gauges["run.LastRunFailed"] == 0
     assert "Metrics of shop could not be sent to" in caplog.text
     assert "no route to host" in caplog.text
-    assert shop.store.load_offset("shop").offset is not None
+    assert shop_connector.store.load_offset("shop").offset is not None
 
 
 @given(st.lists(st.floats(min_value=-10, max_value=1e6), max_size=50))

@@ -30,7 +30,7 @@ _TOUCH = "INSERT INTO shop.a (id) VALUES (9)"
 
 
 @pytest.fixture
-def whole(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def whole_runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """One entry for each whole run."""
     runs, execute = list[str](), CaptureRun.execute
 
@@ -43,7 +43,7 @@ def whole(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def shop(db: MemoryDatabase, tmp_path: Path) -> Iterator[Connector]:
+def idle_connector(db: MemoryDatabase, tmp_path: Path) -> Iterator[Connector]:
     """All is captured, and a run has found nothing more."""
     signals = tmp_path / "signals.txt"
     properties = {
@@ -59,18 +59,19 @@ def shop(db: MemoryDatabase, tmp_path: Path) -> Iterator[Connector]:
 
 
 def test_a_run_that_finds_nothing_leaves_the_same_state_as_a_whole_one(
-    shop: Connector, whole: list[str], monkeypatch: pytest.MonkeyPatch
+    idle_connector: Connector, whole_runs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = _state(shop)
-    asked = shop.capture()
-    assert not whole
-    after_asking = _state(shop)
+    before = _state(idle_connector)
+    asked = idle_connector.capture()
+    assert not whole_runs
+    after_asking = _state(idle_connector)
     monkeypatch.setattr(RunPrecheck, "find_run_reason", lambda _: "as a test says")
-    entire = shop.capture()
-    assert whole == ["test"]
-    assert before == after_asking == _state(shop)
+    entire = idle_connector.capture()
+    assert whole_runs == ["test"]
+    assert before == after_asking == _state(idle_connector)
     assert [
-        metrics["counters"]["run.TotalNumberOfRuns"] for _, metrics in shop.store.metrics.load_run_history("test")
+        metrics["counters"]["run.TotalNumberOfRuns"]
+        for _, metrics in idle_connector.store.metrics.load_run_history("test")
     ] == [
         1,
         2,
@@ -83,18 +84,18 @@ def test_a_run_that_finds_nothing_leaves_the_same_state_as_a_whole_one(
     )  # fmt: skip
 
 
-def test_each_run_has_a_lease_of_its_own_and_records_its_end(shop: Connector, whole: list[str]) -> None:
-    before, epoch = shop.store.find_connector("test"), _row(shop, LeaseRow)["epoch"]
-    shop.capture()
-    after = shop.store.find_connector("test")
-    assert not whole
+def test_each_run_has_a_lease_of_its_own_and_records_its_end(idle_connector: Connector, whole_runs: list[str]) -> None:
+    before, epoch = idle_connector.store.find_connector("test"), _row(idle_connector, LeaseRow)["epoch"]
+    idle_connector.capture()
+    after = idle_connector.store.find_connector("test")
+    assert not whole_runs
     assert before is not None
     assert after is not None
     assert before.run_ended_at is not None
     assert after.run_ended_at is not None
     assert after.run_ended_at > before.run_ended_at
     assert after.owner is None
-    assert _row(shop, LeaseRow)["epoch"] == epoch + 1
+    assert _row(idle_connector, LeaseRow)["epoch"] == epoch + 1
 
 
 def _offset(shop: Connector, change: Callable[[Offset], Offset]) -> None:
@@ -185,33 +186,35 @@ REASONS: dict[str, Reason] = {
 
 @pytest.mark.parametrize("name", REASONS)
 def test_each_reason_has_a_whole_run_follow(
-    shop: Connector, db: MemoryDatabase, whole: list[str], name: str, caplog: pytest.LogCaptureFixture
+    idle_connector: Connector, db: MemoryDatabase, whole_runs: list[str], name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     prepare, properties, reason = REASONS[name]
-    prepare(shop, db)
+    prepare(idle_connector, db)
     lost = pytest.raises(PositionLost) if name == "log purged" else contextlib.nullcontext()
     with caplog.at_level("INFO"), lost:
-        shop.capture(properties)
-    assert whole == ["test"]
+        idle_connector.capture(properties)
+    assert whole_runs == ["test"]
     assert f"Capturing: {reason}" in caplog.text
 
 
 @pytest.mark.parametrize("mode", ["always", "recovery"])
-def test_a_mode_that_reads_is_a_whole_run_each_time(shop: Connector, whole: list[str], mode: str) -> None:
+def test_a_mode_that_reads_is_a_whole_run_each_time(
+    idle_connector: Connector, whole_runs: list[str], mode: str
+) -> None:
     for _ in range(3):
-        shop.capture({"snapshot.mode": mode})
-    assert len(whole) == 3
+        idle_connector.capture({"snapshot.mode": mode})
+    assert len(whole_runs) == 3
 
 
-def test_a_connector_that_is_halted_is_an_error_as_ever(shop: Connector, whole: list[str]) -> None:
-    shop.store.set_control("test", DesiredState.PAUSED, "somebody")
+def test_a_connector_that_is_halted_is_an_error_as_ever(idle_connector: Connector, whole_runs: list[str]) -> None:
+    idle_connector.store.set_control("test", DesiredState.PAUSED, "somebody")
     with pytest.raises(ConnectorHalted):
-        shop.capture()
-    assert not whole
+        idle_connector.capture()
+    assert not whole_runs
 
 
 def test_a_batch_without_its_offset_is_adopted(
-    shop: Connector, db: MemoryDatabase, whole: list[str], monkeypatch: pytest.MonkeyPatch
+    idle_connector: Connector, db: MemoryDatabase, whole_runs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run died after the manifest; its lease was given back, so only the change log knows."""
     insert(db, "shop.a", 3)
@@ -222,24 +225,26 @@ def test_a_batch_without_its_offset_is_adopted(
     with monkeypatch.context() as patch:
         patch.setattr(StateStore, "commit_batch", dies)
         with pytest.raises(KeyboardInterrupt):
-            shop.capture()
-    stored = shop.store.load_offset("test").offset
+            idle_connector.capture()
+    stored = idle_connector.store.load_offset("test").offset
     assert stored is not None
-    assert shop.changelog.find_manifest("test", stored.batch + 1) is not None
-    shop.capture()
-    equal(shop, db)
-    after = shop.store.load_offset("test").offset
+    assert idle_connector.changelog.find_manifest("test", stored.batch + 1) is not None
+    idle_connector.capture()
+    equal(idle_connector, db)
+    after = idle_connector.store.load_offset("test").offset
     assert after is not None
     assert after.batch == stored.batch + 1
-    assert len(whole) == 2
+    assert len(whole_runs) == 2
 
 
-def test_after_an_adopted_batch_a_run_asks_first_again(shop: Connector, db: MemoryDatabase, whole: list[str]) -> None:
+def test_after_an_adopted_batch_a_run_asks_first_again(
+    idle_connector: Connector, db: MemoryDatabase, whole_runs: list[str]
+) -> None:
     insert(db, "shop.a", 3)
-    shop.capture()
-    del whole[:]
-    shop.capture()
-    assert not whole
+    idle_connector.capture()
+    del whole_runs[:]
+    idle_connector.capture()
+    assert not whole_runs
 
 
 def _row(shop: Connector, table: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector
 
 
-class Told(logging.Handler):
+class ProgressRecorder(logging.Handler):
     """At each line about progress, what is on the board. The line comes before the board: it shows the one before."""
 
     def __init__(self, connector: Connector) -> None:
@@ -57,28 +57,28 @@ def connector(database: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.fixture
-def told(connector: Connector, caplog: pytest.LogCaptureFixture) -> Iterator[Told]:
+def progress_recorder(connector: Connector, caplog: pytest.LogCaptureFixture) -> Iterator[ProgressRecorder]:
     caplog.set_level(logging.INFO)
-    told = Told(connector)
+    told = ProgressRecorder(connector)
     logging.getLogger().addHandler(told)
     yield told
     logging.getLogger().removeHandler(told)
 
 
-def test_a_snapshot_tells_rows_tables_and_time_left(connector: Connector, told: Told) -> None:
+def test_a_snapshot_tells_rows_tables_and_time_left(connector: Connector, progress_recorder: ProgressRecorder) -> None:
     connector.capture()
-    ends = [line for line in told.lines if line.startswith("Snapshot: 30 rows (75 %), ")]
+    ends = [line for line in progress_recorder.lines if line.startswith("Snapshot: 30 rows (75 %), ")]
     assert len(ends) == 1
     assert ends[0].endswith("; now s.b (10 of about 20 rows), 1 of 2 tables left")
     assert " rows/s, about 0 s left" in ends[0]
-    parts = [work.part for work in told.shown if work.what == "Snapshot"]
+    parts = [work.part for work in progress_recorder.shown if work.what == "Snapshot"]
     assert len(parts) > 30
     assert parts == sorted(parts, key=float)  # type: ignore[arg-type]
     assert connector.changelog.open_progress_board(connector.name).list_work() == []
 
 
 def test_a_snapshot_that_fails_is_not_at_work_any_more(
-    connector: Connector, told: Told, monkeypatch: pytest.MonkeyPatch
+    connector: Connector, progress_recorder: ProgressRecorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = JobProgressBoard.show_progress
 
@@ -90,30 +90,36 @@ def test_a_snapshot_that_fails_is_not_at_work_any_more(
     monkeypatch.setattr(JobProgressBoard, "show_progress", full)
     with pytest.raises(KeyboardInterrupt):
         connector.capture()
-    assert told.shown
+    assert progress_recorder.shown
     assert connector.changelog.open_progress_board(connector.name).list_work() == []
 
 
-def test_a_stream_tells_its_events_and_its_position(connector: Connector, database: MemoryDatabase, told: Told) -> None:
+def test_a_stream_tells_its_events_and_its_position(
+    connector: Connector, database: MemoryDatabase, progress_recorder: ProgressRecorder
+) -> None:
     connector.capture()
-    told.lines.clear()
+    progress_recorder.lines.clear()
     for i in range(20, 25):
         with database.transaction() as t:
             t.insert("s.a", {"id": i})
     connector.capture()
-    assert any(line.startswith("Streaming: 3 events, ") and "; now at entry " in line for line in told.lines)
+    assert any(
+        line.startswith("Streaming: 3 events, ") and "; now at entry " in line for line in progress_recorder.lines
+    )
 
 
-def test_an_incremental_snapshot_tells_rows_and_how_much_is_left(connector: Connector, told: Told) -> None:
+def test_an_incremental_snapshot_tells_rows_and_how_much_is_left(
+    connector: Connector, progress_recorder: ProgressRecorder
+) -> None:
     connector.capture()
-    told.lines.clear()
+    progress_recorder.lines.clear()
     data = '{"data-collections": ["s.a", "s.b"], "type": "incremental"}'
     connector.store.send(connector.name, SentSignal("x", "execute-snapshot", data))
     connector.capture({"incremental.snapshot.chunk.size": "4"})
-    lines = [line for line in told.lines if line.startswith("Incremental snapshot: ")]
+    lines = [line for line in progress_recorder.lines if line.startswith("Incremental snapshot: ")]
     assert any("; now s.b, 1 of 2 tables left" in line for line in lines)
     assert any(re.match(r"Incremental snapshot: \d+ rows \(\d+ %\), ", line) for line in lines)
-    assert any(work.what == "Incremental snapshot" for work in told.shown)
+    assert any(work.what == "Incremental snapshot" for work in progress_recorder.shown)
     assert connector.changelog.open_progress_board(connector.name).list_work() == []
 
 

@@ -117,7 +117,7 @@ def _two(db: MemoryDatabase, first: str, second: str) -> None:
 
 
 @pytest.fixture
-def empty(request: pytest.FixtureRequest) -> MemoryDatabase:
+def empty_database(request: pytest.FixtureRequest) -> MemoryDatabase:
     return MemoryDatabase(request.node.nodeid)
 
 
@@ -126,10 +126,10 @@ def empty(request: pytest.FixtureRequest) -> MemoryDatabase:
     [("a.b_c", "a_b.c", "_", "test_a_b_c"), ("shop.a b", "shop.a_b", ".", "test.shop.a_b")],
 )
 def test_a_connector_whose_topics_collide_does_not_start(
-    empty: MemoryDatabase, tmp_path: Path, first: str, second: str, delimiter: str, topic: str
+    empty_database: MemoryDatabase, tmp_path: Path, first: str, second: str, delimiter: str, topic: str
 ) -> None:
-    _two(empty, first, second)
-    connector = memory_connector(empty, tmp_path, topic_delimiter=delimiter)
+    _two(empty_database, first, second)
+    connector = memory_connector(empty_database, tmp_path, topic_delimiter=delimiter)
     with pytest.raises(ConfigError, match=f"{first} and {second} would both have the topic {topic}"):
         connector.capture()
     assert connector.changelog.list_batches("test") == []
@@ -138,18 +138,18 @@ def test_a_connector_whose_topics_collide_does_not_start(
 
 
 def test_a_table_that_comes_to_the_topic_of_another_stops_the_run_before_its_first_row(
-    empty: MemoryDatabase, tmp_path: Path
+    empty_database: MemoryDatabase, tmp_path: Path
 ) -> None:
     """It is gone again when the run comes: only the log knows of it."""
-    empty.create_table("a.b_c", KEYED, key=("id",))
-    insert(empty, "a.b_c", 1)
-    connector = memory_connector(empty, tmp_path, topic_delimiter="_")
+    empty_database.create_table("a.b_c", KEYED, key=("id",))
+    insert(empty_database, "a.b_c", 1)
+    connector = memory_connector(empty_database, tmp_path, topic_delimiter="_")
     connector.capture()
-    insert(empty, "a.b_c", 2)
-    empty.create_table("a_b.c", KEYED, key=("id",))
-    insert(empty, "a_b.c", 77)
-    insert(empty, "a.b_c", 3)
-    empty.drop_table("a_b.c")
+    insert(empty_database, "a.b_c", 2)
+    empty_database.create_table("a_b.c", KEYED, key=("id",))
+    insert(empty_database, "a_b.c", 77)
+    insert(empty_database, "a.b_c", 3)
+    empty_database.drop_table("a_b.c")
     for _ in range(2):
         with pytest.raises(ConfigError, match=r"a\.b_c and a_b\.c would both have the topic test_a_b_c") as caught:
             connector.capture()
@@ -160,40 +160,42 @@ def test_a_table_that_comes_to_the_topic_of_another_stops_the_run_before_its_fir
     assert [row["id"] for row in connector.replay.advance().rows("test_a_b_c")] == [1, 2, 3]
 
 
-def test_a_table_that_is_renamed_to_the_topic_of_another_stops_the_run(empty: MemoryDatabase, tmp_path: Path) -> None:
-    _two(empty, "a.b_c", "a.other")
-    connector = memory_connector(empty, tmp_path, topic_delimiter="_")
+def test_a_table_that_is_renamed_to_the_topic_of_another_stops_the_run(
+    empty_database: MemoryDatabase, tmp_path: Path
+) -> None:
+    _two(empty_database, "a.b_c", "a.other")
+    connector = memory_connector(empty_database, tmp_path, topic_delimiter="_")
     connector.capture()
-    empty.rename_tables(("a.other", "a_b.c"))
+    empty_database.rename_tables(("a.other", "a_b.c"))
     with pytest.raises(ConfigError, match="would both have the topic"):
         connector.capture()
 
 
-def test_the_topic_of_a_table_that_is_gone_stays_its_own(empty: MemoryDatabase, tmp_path: Path) -> None:
-    _two(empty, "a.b_c", "a.d")
-    connector = memory_connector(empty, tmp_path, topic_delimiter="_")
+def test_the_topic_of_a_table_that_is_gone_stays_its_own(empty_database: MemoryDatabase, tmp_path: Path) -> None:
+    _two(empty_database, "a.b_c", "a.d")
+    connector = memory_connector(empty_database, tmp_path, topic_delimiter="_")
     connector.capture()
-    empty.drop_table("a.b_c")
+    empty_database.drop_table("a.b_c")
     connector.capture()
-    empty.create_table("a_b.c", KEYED, key=("id",))
+    empty_database.create_table("a_b.c", KEYED, key=("id",))
     with pytest.raises(ConfigError, match=r"a\.b_c and a_b\.c would both have the topic"):
         connector.capture()
 
 
 def test_a_table_that_the_lists_let_in_is_refused_where_its_topic_is_taken(
-    empty: MemoryDatabase, tmp_path: Path
+    empty_database: MemoryDatabase, tmp_path: Path
 ) -> None:
-    _two(empty, "a.b_c", "a_b.c")
-    connector = memory_connector(empty, tmp_path, topic_delimiter="_")
+    _two(empty_database, "a.b_c", "a_b.c")
+    connector = memory_connector(empty_database, tmp_path, topic_delimiter="_")
     connector.capture({"table.include.list": r"a\.b_c"})
     with pytest.raises(ConfigError, match=r"a\.b_c and a_b\.c would both have the topic"):
         connector.capture({"table.include.list": r"a_b\.c"})
 
 
-def test_a_signal_table_needs_no_topic(empty: MemoryDatabase, tmp_path: Path) -> None:
-    _two(empty, "a.b_c", "a.d")
-    empty.create_table("a_b.c", {"id": "string!", "type": "string!", "data": "string"}, key=("id",))
-    connector = memory_connector(empty, tmp_path, topic_delimiter="_", signal_data_collection="a_b.c")
+def test_a_signal_table_needs_no_topic(empty_database: MemoryDatabase, tmp_path: Path) -> None:
+    _two(empty_database, "a.b_c", "a.d")
+    empty_database.create_table("a_b.c", {"id": "string!", "type": "string!", "data": "string"}, key=("id",))
+    connector = memory_connector(empty_database, tmp_path, topic_delimiter="_", signal_data_collection="a_b.c")
     assert connector.capture().topics == {"test_a_b_c": 1, "test_a_d": 1}
 
 

@@ -24,7 +24,7 @@ def db(request: pytest.FixtureRequest) -> MemoryDatabase:
 
 
 @pytest.fixture(params=FORMS)
-def form(request: pytest.FixtureRequest) -> dict[str, Any]:
+def watermark_form(request: pytest.FixtureRequest) -> dict[str, Any]:
     found: dict[str, Any] = FORMS[request.param]
     return found
 

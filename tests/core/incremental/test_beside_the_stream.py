@@ -26,9 +26,9 @@ from tests.support.workloads.small_tables import equal
 
 
 def test_rows_that_change_while_they_are_read_are_never_out_of_date(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], at_read: Any
 ) -> None:
-    connector = partial(db, tmp_path, incremental_snapshot_chunk_size=7, **form)
+    connector = partial(db, tmp_path, incremental_snapshot_chunk_size=7, **watermark_form)
     busy = Busy(db)
     for n in range(1, 150):
         at_read(n, lambda: busy.more(6))
@@ -43,9 +43,9 @@ def test_rows_that_change_while_they_are_read_are_never_out_of_date(
 
 
 def test_a_change_between_reading_and_writing_a_chunk_wins(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], at_read: Any
 ) -> None:
-    connector = partial(db, tmp_path, **form)
+    connector = partial(db, tmp_path, **watermark_form)
 
     def change() -> None:
         with db.transaction() as t:
@@ -59,13 +59,15 @@ def test_a_change_between_reading_and_writing_a_chunk_wins(
     connector.capture()
     equal(connector, db, "shop.a")
     # 3, 4 and 5 were superseded; with positions, the window may be over before the change comes
-    assert connector.replay.operations["r"] in ({1000 - 3} if form else {1000 - 3, 1000})
+    assert connector.replay.operations["r"] in ({1000 - 3} if watermark_form else {1000 - 3, 1000})
 
 
 def test_a_table_that_is_captured_already_may_be_read_again(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any]
 ) -> None:
-    connector = memory_connector(db, tmp_path, table_include_list="shop.[a-z]", signal_poll_interval_ms=50, **form)
+    connector = memory_connector(
+        db, tmp_path, table_include_list="shop.[a-z]", signal_poll_interval_ms=50, **watermark_form
+    )
     connector.capture()
     snapshot(connector, r"shop\.[ab]")
     with Busy(db, "shop.b"):

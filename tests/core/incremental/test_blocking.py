@@ -136,7 +136,7 @@ def test_a_commit_that_fails_while_a_signal_is_taken_ends_the_run_and_loses_noth
 
 
 def test_a_blocking_snapshot_cancels_chunks_that_are_older_than_it(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], at_read: Any
 ) -> None:
     connector = memory_connector(
         db,
@@ -144,7 +144,7 @@ def test_a_blocking_snapshot_cancels_chunks_that_are_older_than_it(
         table_include_list="shop.[a-z]",
         signal_poll_interval_ms=50,
         incremental_snapshot_chunk_size=50,
-        **form,
+        **watermark_form,
     )
     connector.capture()
     at_read(3, lambda: snapshot(connector, "shop.a", type="blocking", id_="whole"))

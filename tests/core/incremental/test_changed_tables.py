@@ -28,9 +28,9 @@ from tests.support.workloads.small_tables import equal
 
 
 def test_a_table_truncated_in_the_middle_stays_empty_but_for_what_comes_later(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], at_read: Any
 ) -> None:
-    connector = partial(db, tmp_path, **form)
+    connector = partial(db, tmp_path, **watermark_form)
 
     def empty() -> None:
         db.truncate_table("shop.a")
@@ -45,9 +45,9 @@ def test_a_table_truncated_in_the_middle_stays_empty_but_for_what_comes_later(
 
 
 def test_a_column_added_in_the_middle_is_read_with_the_rows_after_it(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], at_read: Any
 ) -> None:
-    connector = partial(db, tmp_path, **form)
+    connector = partial(db, tmp_path, **watermark_form)
     at_read(3, lambda: db.add_column("shop.a", "late", "int32", 7))
     number = snapshot(connector, "shop.a")
     with Busy(db):
@@ -58,9 +58,9 @@ def test_a_column_added_in_the_middle_is_read_with_the_rows_after_it(
 
 
 def test_a_column_dropped_and_one_renamed_in_the_middle(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], at_read: Any
 ) -> None:
-    connector = partial(db, tmp_path, **form)
+    connector = partial(db, tmp_path, **watermark_form)
     at_read(2, lambda: db.drop_column("shop.a", "note"))
     at_read(5, lambda: db.rename_column("shop.a", "n", "number"))
     snapshot(connector, "shop.a")
@@ -69,7 +69,7 @@ def test_a_column_dropped_and_one_renamed_in_the_middle(
 
 
 def test_a_table_that_a_statement_changes_beyond_the_log_is_read_whole_in_between(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], at_read: Any
 ) -> None:
     connector = memory_connector(
         db,
@@ -77,7 +77,7 @@ def test_a_table_that_a_statement_changes_beyond_the_log_is_read_whole_in_betwee
         table_include_list="shop.[a-z]",
         signal_poll_interval_ms=50,
         incremental_snapshot_chunk_size=50,
-        **form,
+        **watermark_form,
     )
     connector.capture()
     at_read(3, lambda: db.change_column("shop.a", "n", "string", str))
@@ -89,7 +89,7 @@ def test_a_table_that_a_statement_changes_beyond_the_log_is_read_whole_in_betwee
 
 
 @pytest.fixture
-def passed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+def change_schema_and_wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
     """Make a schema change, and wait until the stream has taken it."""
     taken, take = threading.Event(), SchemaChangeHandler.apply_change
 
@@ -107,13 +107,13 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], 
 
 
 def test_rows_from_before_a_column_was_replaced_by_one_that_looks_alike_are_read_again(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any, passed: Any
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], at_read: Any, change_schema_and_wait: Any
 ) -> None:
-    connector = partial(db, tmp_path, **form)
+    connector = partial(db, tmp_path, **watermark_form)
 
     def act() -> None:
-        passed(lambda: db.drop_column("shop.a", "note"))
-        passed(lambda: db.add_column("shop.a", "note", "string", "new"))
+        change_schema_and_wait(lambda: db.drop_column("shop.a", "note"))
+        change_schema_and_wait(lambda: db.add_column("shop.a", "note", "string", "new"))
 
     at_read(2, act)
     number = snapshot(connector, "shop.a")
@@ -133,9 +133,9 @@ CHANGES: dict[str, Callable[[MemoryDatabase], None]] = {
 def test_a_snapshot_begins_anew_when_rows_have_become_others_and_nothing_else_reads_them(
     db: MemoryDatabase,
     tmp_path: Path,
-    form: dict[str, Any],
+    watermark_form: dict[str, Any],
     at_read: Any,
-    passed: Any,
+    change_schema_and_wait: Any,
     change: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -144,10 +144,10 @@ def test_a_snapshot_begins_anew_when_rows_have_become_others_and_nothing_else_re
     with db.transaction() as t:
         for i in range(1000):
             t.insert("shop.a_new", {"id": i, "n": -i, "note": "new"})
-    connector = partial(db, tmp_path, **form)
+    connector = partial(db, tmp_path, **watermark_form)
     # rows that the log does not tell of become others, which only here is no fault
     monkeypatch.setattr(Replay, "_chunk_row", lambda *_: None)
-    at_read(5, lambda: passed(lambda: CHANGES[change](db)))
+    at_read(5, lambda: change_schema_and_wait(lambda: CHANGES[change](db)))
     number = snapshot(connector, "shop.a", "shop.b")
     connector.capture()
     equal(connector, db, "shop.a", "shop.b")
@@ -213,18 +213,18 @@ def test_a_table_that_was_swapped_for_a_smaller_one_is_not_at_its_end_before_the
 def test_a_chunk_read_by_another_key_than_events_before_it_were_told_by_is_written(
     db: MemoryDatabase,
     tmp_path: Path,
-    form: dict[str, Any],
+    watermark_form: dict[str, Any],
     columns: dict[str, str],
     key: tuple[str, ...],
     ahead: bool,
-    passed: Any,
+    change_schema_and_wait: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """:param ahead: the chunk is read before the stream has come to the events"""
     db.create_table("shop.k", {"id": "string!", "n": "int64"}, key=("id",))
     with db.transaction() as t:
         t.insert("shop.k", {"id": "k1", "n": 1})
-    connector = partial(db, tmp_path, snapshot_mode="initial", **form)
+    connector = partial(db, tmp_path, snapshot_mode="initial", **watermark_form)
     look, done = MemoryChunkReader.read_table_schema, threading.Event()
 
     def watched(self: MemoryChunkReader, table: TableId) -> TableSchema | None:
@@ -234,7 +234,7 @@ def test_a_chunk_read_by_another_key_than_events_before_it_were_told_by_is_writt
             with db.transaction() as t:
                 t.update("shop.k", {"id": "k1"}, {"n": 2})
             for change in (lambda: db.drop_table("shop.k"), lambda: db.create_table("shop.k", columns, key=key)):
-                change() if ahead else passed(change)
+                change() if ahead else change_schema_and_wait(change)
             with db.transaction() as t:
                 for i in range(120):
                     t.insert("shop.k", {"id": i if columns["id"] == "int64!" else f"k{i}", "n": i})
@@ -248,17 +248,17 @@ def test_a_chunk_read_by_another_key_than_events_before_it_were_told_by_is_writt
 
 
 def test_a_chunk_is_read_again_when_an_event_was_told_by_another_key_for_a_while(
-    db: MemoryDatabase, tmp_path: Path, at_read: Any, passed: Any, monkeypatch: pytest.MonkeyPatch
+    db: MemoryDatabase, tmp_path: Path, at_read: Any, change_schema_and_wait: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # structures come in other ways than by statements in the log too, as by a signal
     monkeypatch.setattr(incremental.IncrementalCoordinator, "record_schema_changes", lambda *_: None)
     connector = partial(db, tmp_path, schema_change_rewrite_mode="ignore")
 
     def act() -> None:
-        passed(lambda: db.change_column("shop.a", "id", "string", str))
+        change_schema_and_wait(lambda: db.change_column("shop.a", "id", "string", str))
         with db.transaction() as t:
             t.update("shop.a", {"id": "5"}, {"n": -1})
-        passed(lambda: db.change_column("shop.a", "id", "int64", int))
+        change_schema_and_wait(lambda: db.change_column("shop.a", "id", "int64", int))
 
     at_read(1, act)
     number = snapshot(connector, "shop.a")
@@ -269,9 +269,9 @@ def test_a_chunk_is_read_again_when_an_event_was_told_by_another_key_for_a_while
 
 
 def test_a_table_dropped_in_the_middle_is_given_up_by_name(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], at_read: Any
 ) -> None:
-    connector = partial(db, tmp_path, **form)
+    connector = partial(db, tmp_path, **watermark_form)
     at_read(2, lambda: db.drop_table("shop.a"))
     number = snapshot(connector, "shop.a", "shop.b")
     connector.capture()
@@ -280,9 +280,11 @@ def test_a_table_dropped_in_the_middle_is_given_up_by_name(
     assert (state, "the table shop.a no longer exists" in message) == ("failed", True)
 
 
-def test_a_table_without_a_key_is_refused_by_name(db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]) -> None:
+def test_a_table_without_a_key_is_refused_by_name(
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any]
+) -> None:
     db.create_table("shop.k", COLUMNS)
-    connector = partial(db, tmp_path, **form)
+    connector = partial(db, tmp_path, **watermark_form)
     number = snapshot(connector, "shop.k", "shop.b")
     connector.capture()
     assert scans(connector) == {"shop.k": "NO_PRIMARY_KEY", "shop.b": "SUCCEEDED"}

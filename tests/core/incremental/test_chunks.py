@@ -21,13 +21,13 @@ from tests.support.workloads.small_tables import equal
 
 
 def test_a_key_of_ones_own_and_a_surrogate_key_cut_chunks(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any]
 ) -> None:
     db.create_table("shop.k", {"id": "int64!", "turn": "int64!", "note": "string"})
     with db.transaction() as t:
         for i in range(300):
             t.insert("shop.k", {"id": i, "turn": i % 3})
-    connector = partial(db, tmp_path, message_key_columns="shop.k:id", **form)
+    connector = partial(db, tmp_path, message_key_columns="shop.k:id", **watermark_form)
     number = snapshot(connector, "shop.k", surrogate_key="turn")
     connector.capture()
     assert (signal_state(connector, number), len(connector.rows("shop.k"))) == (("done", ""), 300)
@@ -43,7 +43,7 @@ def test_a_surrogate_key_that_may_be_null_or_is_missing_is_refused(db: MemoryDat
 
 
 @pytest.fixture
-def sizes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+def chunk_sizes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """Tables that chunks are read of, and the rows that each was to have."""
     found: list[tuple[str, int]] = []
     read = MemoryChunkReader.read
@@ -57,9 +57,9 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
 
 def test_windows_of_a_quick_table_hold_several_chunks_of_a_slow_one_only_one(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connector = partial(db, tmp_path, incremental_snapshot_chunk_size=10, **form)
+    connector = partial(db, tmp_path, incremental_snapshot_chunk_size=10, **watermark_form)
     found: dict[str, list[int]] = {"shop.a": [], "shop.b": []}
     read = MemoryChunkReader.read
 
@@ -93,21 +93,25 @@ def test_at_the_end_the_progress_says_that_nothing_is_left(db: MemoryDatabase, t
 
 @pytest.mark.parametrize("target_ms", [0, 1000])
 def test_a_request_may_say_how_many_rows_a_chunk_has(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], sizes: list[tuple[str, int]], target_ms: int
+    db: MemoryDatabase,
+    tmp_path: Path,
+    watermark_form: dict[str, Any],
+    chunk_sizes: list[tuple[str, int]],
+    target_ms: int,
 ) -> None:
     db.create_table("shop.k", COLUMNS, key=("id",))
     fill(db, "shop.k", range(10))
-    connector = partial(db, tmp_path, incremental_snapshot_chunk_target_ms=target_ms, **form)
+    connector = partial(db, tmp_path, incremental_snapshot_chunk_target_ms=target_ms, **watermark_form)
     other, asked = snapshot(connector, "shop.b"), snapshot(connector, "shop.k", chunk_size=3)
     connector.capture()
-    assert {limit for table, limit in sizes if table == "shop.k"} == {3}
-    assert 50 in {limit for table, limit in sizes if table == "shop.b"}
+    assert {limit for table, limit in chunk_sizes if table == "shop.k"} == {3}
+    assert 50 in {limit for table, limit in chunk_sizes if table == "shop.b"}
     assert (signal_state(connector, other), signal_state(connector, asked)) == (("done", ""), ("done", ""))
     assert (len(connector.rows("shop.k")), len(connector.rows("shop.b"))) == (10, 1000)
 
 
 def test_the_chunk_size_of_a_request_outlives_a_run(
-    db: MemoryDatabase, tmp_path: Path, sizes: list[tuple[str, int]], at_read: Any
+    db: MemoryDatabase, tmp_path: Path, chunk_sizes: list[tuple[str, int]], at_read: Any
 ) -> None:
     connector = partial(db, tmp_path)
     at_read(2, lambda: send(connector, "pause-snapshot"))
@@ -115,11 +119,11 @@ def test_the_chunk_size_of_a_request_outlives_a_run(
     connector.capture()
     found = connector.store.signals_of("test", limit=1, number=number)[0]
     assert (found.state, found.progress["chunk_rows"]) == ("running", 3)
-    before = len(sizes)
+    before = len(chunk_sizes)
     send(connector, "resume-snapshot")
     connector.capture()
-    assert len(sizes) > before
-    assert set(sizes) == {("shop.a", 3)}
+    assert len(chunk_sizes) > before
+    assert set(chunk_sizes) == {("shop.a", 3)}
     assert (signal_state(connector, number), len(connector.rows("shop.a"))) == (("done", ""), 1000)
 
 
@@ -134,9 +138,11 @@ def test_a_chunk_size_that_cannot_be_meant_is_refused(db: MemoryDatabase, tmp_pa
 
 
 def test_rows_that_are_gone_disappear_when_a_table_is_replaced(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any]
 ) -> None:
-    connector = memory_connector(db, tmp_path, table_include_list="shop.[a-z]", signal_poll_interval_ms=50, **form)
+    connector = memory_connector(
+        db, tmp_path, table_include_list="shop.[a-z]", signal_poll_interval_ms=50, **watermark_form
+    )
     connector.capture()
     db._rows[db.resolve_table_id("shop.a")] = [
         row for row in db._rows[db.resolve_table_id("shop.a")] if row["id"] % 2
@@ -151,16 +157,18 @@ def test_rows_that_are_gone_disappear_when_a_table_is_replaced(
 
 
 @pytest.mark.parametrize(
-    ("form", "why"),
+    ("watermark_form", "why"),
     [(form, why) for form in FORMS for why in ("no key", "surrogate key", "signal table")[: 3 if FORMS[form] else 2]],
-    indirect=["form"],
+    indirect=["watermark_form"],
 )
 def test_a_table_that_cannot_be_read_is_not_emptied_to_be_replaced(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], why: str
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], why: str
 ) -> None:
     db.create_table("shop.d", COLUMNS, key=() if why == "no key" else ("id",))
     fill(db, "shop.d", range(30))
-    connector = memory_connector(db, tmp_path, table_include_list="shop.[a-z]", signal_poll_interval_ms=50, **form)
+    connector = memory_connector(
+        db, tmp_path, table_include_list="shop.[a-z]", signal_poll_interval_ms=50, **watermark_form
+    )
     connector.capture()
     more: dict[str, Any] = {"replace": True}
     if why == "surrogate key":
@@ -175,9 +183,11 @@ def test_a_table_that_cannot_be_read_is_not_emptied_to_be_replaced(
 
 
 def test_what_happens_before_a_table_is_emptied_to_be_replaced_is_read_afterwards(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], at_read: Any
 ) -> None:
-    connector = memory_connector(db, tmp_path, table_include_list="shop.[a-z]", signal_poll_interval_ms=50, **form)
+    connector = memory_connector(
+        db, tmp_path, table_include_list="shop.[a-z]", signal_poll_interval_ms=50, **watermark_form
+    )
     connector.capture()
     connector.replay.partial = True  # of rows that are not read again yet, there may be changes
     for n in range(1, 30):

@@ -29,9 +29,9 @@ from tests.support.workloads.small_tables import equal
 
 
 def test_a_run_that_ends_early_is_followed_by_one_that_goes_on_behind_the_last_row(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connector = partial(db, tmp_path, **form)
+    connector = partial(db, tmp_path, **watermark_form)
     number = snapshot(connector, "shop.a", "shop.b")
     read, began = MemoryChunkReader.read, []
 
@@ -56,9 +56,9 @@ def test_a_run_that_ends_early_is_followed_by_one_that_goes_on_behind_the_last_r
 
 
 def test_a_lost_connection_is_made_again(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], monkeypatch: Any
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], monkeypatch: Any
 ) -> None:
-    connector = partial(db, tmp_path, **form)
+    connector = partial(db, tmp_path, **watermark_form)
     for name in ("read", "insert_signal_row", "delete_signal_row"):
         inner, left = getattr(MemoryChunkReader, name), [3]
 
@@ -139,10 +139,10 @@ def test_a_chunk_that_fails_after_it_was_cancelled_harms_nothing(
 
 
 def test_a_transaction_of_more_rows_than_are_held_is_waited_for_and_not_for_ever(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any, monkeypatch: pytest.MonkeyPatch
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], at_read: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(incremental, "HELD", 100)
-    connector = partial(db, tmp_path, memory_block_rows=40, **form)
+    connector = partial(db, tmp_path, memory_block_rows=40, **watermark_form)
 
     def change() -> None:
         with db.transaction() as t:

@@ -50,9 +50,9 @@ def wrong(*ids: int) -> list[Row]:
 
 
 def test_only_rows_of_the_ranges_are_read_and_keys_without_a_row_are_deleted(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any]
 ) -> None:
-    connector = captured(db, tmp_path, **form)
+    connector = captured(db, tmp_path, **watermark_form)
     with db.transaction() as t:
         t.delete("shop.a", {"id": 7})
     connector.capture()
@@ -72,9 +72,9 @@ def test_only_rows_of_the_ranges_are_read_and_keys_without_a_row_are_deleted(
 
 
 def test_a_table_without_ranges_is_read_whole_beside_one_with_ranges(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any]
 ) -> None:
-    connector = captured(db, tmp_path, **form)
+    connector = captured(db, tmp_path, **watermark_form)
     before = connector.replay.operations.copy()
     number = snapshot(connector, "shop.a", "shop.b", key_ranges=[key_range(10, 19)])
     connector.capture()
@@ -84,9 +84,9 @@ def test_a_table_without_ranges_is_read_whole_beside_one_with_ranges(
 
 
 def test_ranges_beside_a_writer_of_the_same_keys(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], at_read: Any
 ) -> None:
-    connector = captured(db, tmp_path, incremental_snapshot_chunk_size=7, **form)
+    connector = captured(db, tmp_path, incremental_snapshot_chunk_size=7, **watermark_form)
     connector.replay.plant("test.shop.a", *wrong(*range(0, 1200, 3)))
     busy = Busy(db)
     for n in range(1, 200):
@@ -114,9 +114,14 @@ def test_ranges_beside_a_writer_of_the_same_keys(
     ids=["inserted", "moved", "another"],
 )
 def test_an_event_of_a_key_that_was_looked_up_wins(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any, change: Callable[[Any], None], wins: bool
+    db: MemoryDatabase,
+    tmp_path: Path,
+    watermark_form: dict[str, Any],
+    at_read: Any,
+    change: Callable[[Any], None],
+    wins: bool,
 ) -> None:
-    connector = captured(db, tmp_path, **form)
+    connector = captured(db, tmp_path, **watermark_form)
     connector.replay.plant("test.shop.a", *wrong(2000))
 
     def act() -> None:
@@ -129,14 +134,14 @@ def test_an_event_of_a_key_that_was_looked_up_wins(
     connector.capture()
     connector.capture()
     equal(connector, db, "shop.a")
-    if form and wins:  # with positions, the window may be over before the change comes
+    if watermark_form and wins:  # with positions, the window may be over before the change comes
         assert connector.replay.operations["d"] - before == (1 if "update" in change.__code__.co_names else 0)
 
 
 def test_an_emptied_table_has_no_deletes_and_no_rows(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], at_read: Any
 ) -> None:
-    connector = captured(db, tmp_path, **form)
+    connector = captured(db, tmp_path, **watermark_form)
     connector.replay.plant("test.shop.a", *wrong(2000))
     at_read(1, lambda: db.truncate_table("shop.a"))
     snapshot(connector, "shop.a", key_ranges=[key_range(0, 2010, 2000)])
@@ -146,11 +151,11 @@ def test_an_emptied_table_has_no_deletes_and_no_rows(
 
 
 def test_a_run_that_ends_inside_a_range_is_followed_by_one_that_goes_on_there(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunking, "KEYS", 50)
     monkeypatch.setattr(chunks_per_window, "CHUNKS", 1)
-    connector = captured(db, tmp_path, incremental_snapshot_chunk_size=10, **form)
+    connector = captured(db, tmp_path, incremental_snapshot_chunk_size=10, **watermark_form)
     connector.replay.plant("test.shop.a", *wrong(*range(1000, 1500), *range(0, 900, 10)))
     ranges = [key_range(None, 99), key_range(300, 1400, *range(1000, 1401)), key_range(1450, None, *range(1450, 1500))]
     number = snapshot(connector, "shop.a", key_ranges=ranges)
@@ -193,9 +198,9 @@ def test_a_run_that_ends_inside_a_range_is_followed_by_one_that_goes_on_there(
 
 
 def test_paused_ranges_go_on_where_they_were_and_stopped_ones_end(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], at_read: Any
 ) -> None:
-    connector = captured(db, tmp_path, **form)
+    connector = captured(db, tmp_path, **watermark_form)
     connector.replay.plant("test.shop.a", *wrong(*range(0, 500, 5), *range(1000, 1010)))
     number = snapshot(connector, "shop.a", "shop.b", key_ranges=[
         key_range(0, 1009, *range(1000, 1010)), key_range(3, 9, table="shop.b"),
@@ -211,10 +216,10 @@ def test_paused_ranges_go_on_where_they_were_and_stopped_ones_end(
 
 
 def test_lost_connections_while_keys_are_looked_up_and_rows_are_read(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunking, "KEYS", 3)
-    connector = captured(db, tmp_path, incremental_snapshot_chunk_size=10, **form)
+    connector = captured(db, tmp_path, incremental_snapshot_chunk_size=10, **watermark_form)
     connector.replay.plant("test.shop.a", *wrong(*range(1000, 1030), *range(0, 200, 7)))
     for name in ("read", "insert_signal_row", "delete_signal_row"):
         inner, left = getattr(MemoryChunkReader, name), [3]
@@ -234,12 +239,14 @@ def test_lost_connections_while_keys_are_looked_up_and_rows_are_read(
     assert signal_state(connector, number) == ("done", "")
 
 
-def test_wide_rows_under_the_keys_that_are_looked_up(db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]) -> None:
+def test_wide_rows_under_the_keys_that_are_looked_up(
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any]
+) -> None:
     """Fewer keys are looked up at a time; none is taken for absent because its row did not fit."""
     with db.transaction() as t:
         for i in range(40):
             t.update("shop.a", {"id": i}, {"note": "x" * 5000})
-    connector = captured(db, tmp_path, incremental_snapshot_chunk_max_bytes=20_000, **form)
+    connector = captured(db, tmp_path, incremental_snapshot_chunk_max_bytes=20_000, **watermark_form)
     connector.replay.plant("test.shop.a", *wrong(*range(1000, 1040)))
     keys = [i for pair in zip(range(40), range(1000, 1040), strict=True) for i in pair]
     number = snapshot(connector, "shop.a", key_ranges=[key_range(0, 1040, *keys)])
@@ -268,9 +275,11 @@ def test_100_ranges_and_10_000_absent_keys(db: MemoryDatabase, tmp_path: Path) -
     assert signal_state(connector, number) == ("done", "")
 
 
-def test_empty_ranges_and_ranges_of_an_empty_table(db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]) -> None:
+def test_empty_ranges_and_ranges_of_an_empty_table(
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any]
+) -> None:
     db.create_table("shop.d", {"id": "int64!", "n": "int64", "note": "string"}, key=("id",))
-    connector = captured(db, tmp_path, **form)
+    connector = captured(db, tmp_path, **watermark_form)
     ranges = [
         key_range(5000, 6000), key_range(1, 2), key_range(7000, 7000), key_range(8000, 9000, 8500),
         key_range(None, None, 3, table="shop.d"), key_range(4, None, table="shop.c") | {"to": {"id": 4}},
@@ -295,9 +304,9 @@ def test_overlapping_and_repeated_ranges_are_read_once(db: MemoryDatabase, tmp_p
 
 
 def test_another_key_of_the_table_ends_the_scan_and_says_so(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], at_read: Any
 ) -> None:
-    connector = captured(db, tmp_path, incremental_snapshot_chunk_size=5, **form)
+    connector = captured(db, tmp_path, incremental_snapshot_chunk_size=5, **watermark_form)
 
     at_read(3, lambda: db.rename_column("shop.a", "id", "number"))
     number = snapshot(connector, "shop.a", key_ranges=[key_range(0, 400, 7)])
@@ -309,9 +318,11 @@ def test_another_key_of_the_table_ends_the_scan_and_says_so(
 
 
 @pytest.mark.sampled(3)
-def test_random_repairs_beside_random_writers(db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]) -> None:
+def test_random_repairs_beside_random_writers(
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any]
+) -> None:
     """Every wrong row lies in a range, every row too many is listed: afterwards the change log replays to the table."""
-    connector = captured(db, tmp_path, incremental_snapshot_chunk_size=17, **form)
+    connector = captured(db, tmp_path, incremental_snapshot_chunk_size=17, **watermark_form)
     r = random.Random(12)
     for _ in range(4):
         with Busy(db, pause_s=0.002):
@@ -334,7 +345,7 @@ def test_random_repairs_beside_random_writers(db: MemoryDatabase, tmp_path: Path
 
 
 def test_composite_keys_and_keys_named_by_the_connector(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any]
 ) -> None:
     db.create_table("shop.d", {"x": "string!", "y": "int32!", "n": "int64!", "note": "string"}, key=("x", "y"))
     names = ("a", "B", "b b", "é", 'z"z', "${x}")
@@ -343,7 +354,7 @@ def test_composite_keys_and_keys_named_by_the_connector(
             for y in range(20):
                 t.insert("shop.d", {"x": x, "y": y, "n": 100 * k + y, "note": "begin"})
     for folder, properties, key in (("own", {}, ("x", "y")), ("named", {"message_key_columns": "shop.d:n"}, ("n",))):
-        connector = captured(db, tmp_path / folder, **form | properties)
+        connector = captured(db, tmp_path / folder, **watermark_form | properties)
         gone = {"x": "b b", "y": 77, "n": 4711, "note": "planted"}
         connector.replay.plant("test.shop.d", gone, {"x": "é", "y": 3, "n": 303, "note": "planted"})
 

@@ -21,11 +21,11 @@ from tests.support.workloads.small_tables import equal
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("at", [1, 2, 3, 4])
 def test_runs_that_die_at_their_commits(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], monkeypatch: pytest.MonkeyPatch, at: int
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     monkeypatch.setattr(chunking, "KEYS", 20)
     monkeypatch.setattr(chunks_per_window, "CHUNKS", 1)
-    connector = captured(db, tmp_path, incremental_snapshot_chunk_size=20, batch_max_rows=40, **form)
+    connector = captured(db, tmp_path, incremental_snapshot_chunk_size=20, batch_max_rows=40, **watermark_form)
     r = random.Random(at)
     spoiled = r.sample(range(1100), 150)
     connector.replay.plant("test.shop.a", *wrong(*spoiled))

@@ -36,9 +36,11 @@ def test_a_paused_connector_ends_within_seconds_and_starts_no_more(db: MemoryDat
 
 
 def test_a_lost_position_is_repaired_beside_the_stream(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any]
 ) -> None:
-    connector = memory_connector(db, tmp_path, table_include_list="shop.[a-z]", signal_poll_interval_ms=50, **form)
+    connector = memory_connector(
+        db, tmp_path, table_include_list="shop.[a-z]", signal_poll_interval_ms=50, **watermark_form
+    )
     connector.capture()
     connector.replay.partial = True
     with db.transaction() as t:

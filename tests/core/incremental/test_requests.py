@@ -20,8 +20,10 @@ from tests.support.signals import notified, scans, send, signal_state, snapshot
 from tests.support.workloads.small_tables import equal
 
 
-def test_pause_keeps_the_place_and_resume_goes_on(db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]) -> None:
-    connector = partial(db, tmp_path, **form)
+def test_pause_keeps_the_place_and_resume_goes_on(
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any]
+) -> None:
+    connector = partial(db, tmp_path, **watermark_form)
     asked = snapshot(connector, "shop.a", "shop.b")
     pause = send(connector, "pause-snapshot")
     connector.capture()  # comes to its end: what is paused is not waited for
@@ -37,10 +39,10 @@ def test_pause_keeps_the_place_and_resume_goes_on(db: MemoryDatabase, tmp_path: 
 
 
 def test_a_table_that_is_paused_while_a_chunk_is_read_goes_on_with_that_chunk(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any, monkeypatch: pytest.MonkeyPatch
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], at_read: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No row is read into the log twice, and none is left out."""
-    connector = partial(db, tmp_path, **form)
+    connector = partial(db, tmp_path, **watermark_form)
     written = threading.Event()
     done = ChunkReaderThread.release_window
 
@@ -67,8 +69,8 @@ def test_a_table_that_is_paused_while_a_chunk_is_read_goes_on_with_that_chunk(
     assert signal_state(connector, asked) == ("done", "")
 
 
-def test_one_table_of_three_is_stopped(db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]) -> None:
-    connector = partial(db, tmp_path, **form)
+def test_one_table_of_three_is_stopped(db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any]) -> None:
+    connector = partial(db, tmp_path, **watermark_form)
     asked = snapshot(connector, "shop.a", "shop.b", "shop.c")
     stopped = send(connector, "stop-snapshot", {"type": "INCREMENTAL", "data-collections": ["shop.b"]}, id_="enough")
     connector.capture()
@@ -101,9 +103,9 @@ def test_what_is_stopped_while_it_is_paused_is_not_paused_any_more(db: MemoryDat
 
 
 def test_two_requests_are_carried_out_one_after_the_other(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any]
 ) -> None:
-    connector = partial(db, tmp_path, **form)
+    connector = partial(db, tmp_path, **watermark_form)
     first = snapshot(connector, "shop.a", id_="one")
     second = snapshot(connector, "shop.b", "shop.a", id_="two")
     with Busy(db):
@@ -129,8 +131,10 @@ def test_a_filter_for_all_tables_is_a_single_text(db: MemoryDatabase, tmp_path: 
     assert len(connector.rows("shop.a")) == len(connector.rows("shop.b")) == 10
 
 
-def test_a_filter_that_matches_nothing_reads_nothing(db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]) -> None:
-    connector = partial(db, tmp_path, **form)
+def test_a_filter_that_matches_nothing_reads_nothing(
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any]
+) -> None:
+    connector = partial(db, tmp_path, **watermark_form)
     number = snapshot(connector, "shop.a", additional_condition="n < 0")
     connector.capture()
     assert connector.rows("shop.a") == []
@@ -138,9 +142,9 @@ def test_a_filter_that_matches_nothing_reads_nothing(db: MemoryDatabase, tmp_pat
 
 
 def test_a_filter_that_is_bad_sql_fails_its_table_and_no_other(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any]
+    db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any]
 ) -> None:
-    connector = partial(db, tmp_path, **form)
+    connector = partial(db, tmp_path, **watermark_form)
     conditions = [{"data-collection": "shop.a", "filter": "n <> <>"}]
     number = snapshot(connector, "shop.a", "shop.b", additional_conditions=conditions)
     connector.capture()
@@ -154,12 +158,12 @@ def test_a_filter_that_is_bad_sql_fails_its_table_and_no_other(
 
 
 @pytest.mark.parametrize(("rows", "status"), [(0, "EMPTY"), (1, "SUCCEEDED"), (50, "SUCCEEDED"), (51, "SUCCEEDED")])
-def test_tables_of_few_rows(tmp_path: Path, form: dict[str, Any], rows: int, status: str) -> None:
-    db = MemoryDatabase(f"core-few-{rows}-{len(form)}")
+def test_tables_of_few_rows(tmp_path: Path, watermark_form: dict[str, Any], rows: int, status: str) -> None:
+    db = MemoryDatabase(f"core-few-{rows}-{len(watermark_form)}")
     db.create_table("shop.a", COLUMNS, key=("id",))
     db.create_table("shop.signals", {"id": "string!", "type": "string", "data": "string"}, key=("id",))
     fill(db, "shop.a", range(rows))
-    connector = partial(db, tmp_path, **form)
+    connector = partial(db, tmp_path, **watermark_form)
     number = snapshot(connector, "shop.a")
     connector.capture()
     equal(connector, db, "shop.a")

@@ -27,6 +27,6 @@ def connector(db: MemoryDatabase, tmp_path: Path) -> Iterator[Connector]:
 
 
 @pytest.fixture
-def life(connector: Connector) -> Iterator[ConnectorLifecycle]:
+def lifecycle(connector: Connector) -> Iterator[ConnectorLifecycle]:
     with steering(connector) as lifecycle:
         yield lifecycle

@@ -25,51 +25,53 @@ from tests.support.workloads.small_tables import equal, insert
 # how it stands
 
 
-def test_states_follow_what_runs_and_people_do(connector: Connector, life: ConnectorLifecycle) -> None:
-    assert life.inspect_status().state is ConnectorState.UNASSIGNED
+def test_states_follow_what_runs_and_people_do(connector: Connector, lifecycle: ConnectorLifecycle) -> None:
+    assert lifecycle.inspect_status().state is ConnectorState.UNASSIGNED
     with connector.store.acquire_lease("test", "worker-1", wait_s=0):
-        running = life.inspect_status()
+        running = lifecycle.inspect_status()
         assert (running.state, running.owner) == (ConnectorState.RUNNING, "worker-1")
         assert running.since is not None
-        life.pause("ada", "upgrade")
-        ending = life.inspect_status()
+        lifecycle.pause("ada", "upgrade")
+        ending = lifecycle.inspect_status()
         assert (ending.state, ending.wanted, ending.asked_by, ending.reason) == ("running", "paused", "ada", "upgrade")
     connector.store.record_run_end("test", None)
-    paused = life.inspect_status()
+    paused = lifecycle.inspect_status()
     assert paused.state is ConnectorState.PAUSED
     assert paused.since == paused.run_ended_at
-    life.stop("ada")
-    assert life.inspect_status().state is ConnectorState.STOPPED
-    life.resume("ada")
-    assert life.inspect_status().state is ConnectorState.UNASSIGNED
+    lifecycle.stop("ada")
+    assert lifecycle.inspect_status().state is ConnectorState.STOPPED
+    lifecycle.resume("ada")
+    assert lifecycle.inspect_status().state is ConnectorState.UNASSIGNED
     connector.store.record_run_end("test", "the log is gone")
-    failed = life.inspect_status()
+    failed = lifecycle.inspect_status()
     assert (failed.state, failed.last_error, failed.since) == (
         ConnectorState.FAILED,
         "the log is gone",
         failed.run_ended_at,
     )
     connector.store.record_run_end("test", None)
-    again = life.inspect_status()
+    again = lifecycle.inspect_status()
     assert (again.state, again.last_error, again.last_error_at) == ("unassigned", "the log is gone", failed.since)
 
 
-def test_a_run_that_was_killed_is_a_failure(connector: Connector, life: ConnectorLifecycle) -> None:
+def test_a_run_that_was_killed_is_a_failure(connector: Connector, lifecycle: ConnectorLifecycle) -> None:
     connector.store.leases._ttl_ms = 50
     connector.store.leases.acquire("test", "worker-1", 0)
-    while (status := life.inspect_status()).owner is not None:
+    while (status := lifecycle.inspect_status()).owner is not None:
         pass
     assert status.state is ConnectorState.FAILED
     assert status.last_error is not None
     assert "worker-1 did not release its lease" in status.last_error
 
 
-def test_a_status_tells_what_is_captured_and_what_is_under_way(connector: Connector, life: ConnectorLifecycle) -> None:
+def test_a_status_tells_what_is_captured_and_what_is_under_way(
+    connector: Connector, lifecycle: ConnectorLifecycle
+) -> None:
     number = connector.store.send("test", SentSignal("ad-hoc", "execute-snapshot", "{}"))
     done = connector.store.send("test", SentSignal("old", "log"))
     connector.store.set_signal_state("test", done, SignalState.DONE)
     connector.store.set_signal_state("test", number, SignalState.RUNNING, progress={"tables": 2, "left": 1})
-    status = life.inspect_status()
+    status = lifecycle.inspect_status()
     assert (status.position, status.seq, status.batch, status.source) == ({"entry": 6}, 8, 3, "memory")
     assert [s.number for s in status.signals] == [number]
     document = json.loads(json.dumps(status.to_document()))
@@ -78,9 +80,9 @@ def test_a_status_tells_what_is_captured_and_what_is_under_way(connector: Connec
     assert document["moved_at"].endswith("+00:00")
 
 
-def test_a_restart_is_asked_for_and_what_is_wanted_stays(connector: Connector, life: ConnectorLifecycle) -> None:
-    life.pause("ada")
-    assert life.restart("bob").restarts == 1
+def test_a_restart_is_asked_for_and_what_is_wanted_stays(connector: Connector, lifecycle: ConnectorLifecycle) -> None:
+    lifecycle.pause("ada")
+    assert lifecycle.restart("bob").restarts == 1
     assert connector.store.load_control("test").wanted is DesiredState.PAUSED
 
 
@@ -96,35 +98,38 @@ def test_a_connector_that_never_ran_is_not_steered(connector: Connector) -> None
 
 
 def test_a_run_that_is_alive_ends_within_seconds_of_a_pause_and_nothing_runs_until_resume(
-    db: MemoryDatabase, connector: Connector, life: ConnectorLifecycle
+    db: MemoryDatabase, connector: Connector, lifecycle: ConnectorLifecycle
 ) -> None:
     ended: list[float] = []
     run = threading.Thread(target=lambda: (connector.capture(run_for_s=60), ended.append(time.monotonic())))
     run.start()
-    while life.inspect_status().state is not ConnectorState.RUNNING:
+    while lifecycle.inspect_status().state is not ConnectorState.RUNNING:
         time.sleep(0.05)
     insert(db, "shop.a", 5)
     asked = time.monotonic()
-    life.pause("ada", "upgrade")
+    lifecycle.pause("ada", "upgrade")
     run.join()
     assert ended[0] - asked < 30, "it was to run for a minute"
-    assert life.inspect_status().state is ConnectorState.PAUSED
+    assert lifecycle.inspect_status().state is ConnectorState.PAUSED
     with pytest.raises(ConnectorHalted, match="ada"):
         connector.capture()
     insert(db, "shop.a", 6)
-    life.resume("ada")
+    lifecycle.resume("ada")
     connector.capture()
     equal(connector, db)
 
 
 def test_a_restart_that_is_asked_for_while_a_run_begins_ends_it(
-    connector: Connector, life: ConnectorLifecycle, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    connector: Connector,
+    lifecycle: ConnectorLifecycle,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The run has its lease, so that people see it running, and has not looked yet at what they want."""
     begin = CaptureRun.__init__
 
     def asked(run: CaptureRun, *args: Any) -> None:
-        life.restart("ada")
+        lifecycle.restart("ada")
         begin(run, *args)
 
     monkeypatch.setattr(CaptureRun, "__init__", asked)
@@ -132,12 +137,14 @@ def test_a_restart_that_is_asked_for_while_a_run_begins_ends_it(
     assert "A restart of the connector was requested by ada: the run ends." in caplog.text
 
 
-def test_a_run_that_is_alive_ends_when_a_restart_is_asked_for(connector: Connector, life: ConnectorLifecycle) -> None:
+def test_a_run_that_is_alive_ends_when_a_restart_is_asked_for(
+    connector: Connector, lifecycle: ConnectorLifecycle
+) -> None:
     run = threading.Thread(target=lambda: connector.capture(run_for_s=60))
     run.start()
-    while life.inspect_status().state is not ConnectorState.RUNNING:
+    while lifecycle.inspect_status().state is not ConnectorState.RUNNING:
         time.sleep(0.05)
-    life.restart("ada")
+    lifecycle.restart("ada")
     run.join(50)  # it was to run for a minute
     assert not run.is_alive()
     assert connector.capture().events == 0

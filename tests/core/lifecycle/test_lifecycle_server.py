@@ -44,7 +44,7 @@ def connector(server: Any, database: Any, tmp_path: Path) -> Iterator[Connector]
 
 
 @pytest.fixture
-def life(connector: Connector) -> Iterator[ConnectorLifecycle]:
+def lifecycle(connector: Connector) -> Iterator[ConnectorLifecycle]:
     with open_lifecycle(connector.definition(), connector.state_url, secrets=connector.secrets) as lifecycle:
         yield lifecycle
 
@@ -64,45 +64,47 @@ def merged(connector: Connector) -> dict[int, int]:
     return rows
 
 
-def test_going_back_and_forward_in_a_binary_log(database: Any, connector: Connector, life: ConnectorLifecycle) -> None:
-    assert life.source is not None
+def test_going_back_and_forward_in_a_binary_log(
+    database: Any, connector: Connector, lifecycle: ConnectorLifecycle
+) -> None:
+    assert lifecycle.source is not None
     places = []
     for n in (10, 20, 30):
-        places.append(life.source.current_position())
+        places.append(lifecycle.source.current_position())
         database.sql(f"UPDATE t SET n = {n} WHERE id = 1")
     connector.capture()
-    back = life.plan_offset(places[1])
+    back = lifecycle.plan_offset(places[1])
     assert (back.effect, back.target, back.problems) == (OffsetEffect.REPEAT, str(places[1]), ())
-    life.apply_offset(back, "test", "ada")
+    lifecycle.apply_offset(back, "test", "ada")
     assert connector.capture().events == 2
     assert merged(connector) == {1: 30, 2: 2, 3: 3}
 
     database.sql("UPDATE t SET n = 40 WHERE id = 1", "UPDATE t SET n = 50 WHERE id = 2")
-    end = life.source.current_position()
+    end = lifecycle.source.current_position()
     database.sql("UPDATE t SET n = 60 WHERE id = 3")
-    forward = life.plan_offset(end)
+    forward = lifecycle.plan_offset(end)
     assert (forward.effect, forward.problems) == (OffsetEffect.SKIP, ())
-    life.apply_offset(forward, "test", "ada")
+    lifecycle.apply_offset(forward, "test", "ada")
     assert connector.capture().events == 1
     assert merged(connector) == {1: 30, 2: 2, 3: 60}
 
 
-def test_places_that_the_server_does_not_have_are_problems(connector: Connector, life: ConnectorLifecycle) -> None:
-    assert life.source is not None
-    now = life.source.current_position().to_json()
+def test_places_that_the_server_does_not_have_are_problems(connector: Connector, lifecycle: ConnectorLifecycle) -> None:
+    assert lifecycle.source is not None
+    now = lifecycle.source.current_position().to_json()
     for place in ({**now, "pos": now["pos"] + 10_000_000}, {**now, "file": "binlog.999999", "gtids": ""}):
-        plan = life.plan_offset(life.source.parse_position(place))
+        plan = lifecycle.plan_offset(lifecycle.source.parse_position(place))
         assert plan.problems != (), place
 
 
 def test_going_back_over_a_ddl_statement_is_refused(
-    database: Any, connector: Connector, life: ConnectorLifecycle
+    database: Any, connector: Connector, lifecycle: ConnectorLifecycle
 ) -> None:
-    assert life.source is not None
-    before = life.source.current_position()
+    assert lifecycle.source is not None
+    before = lifecycle.source.current_position()
     database.sql("UPDATE t SET n = 5", "ALTER TABLE t ADD m INT")
     connector.capture()
-    (problem,) = life.plan_offset(before).problems
+    (problem,) = lifecycle.plan_offset(before).problems
     assert f"The structure of {database.name}.t was changed in between" in problem
     assert "ALTER TABLE t ADD m INT" in problem
 
@@ -117,31 +119,36 @@ def test_going_back_over_a_ddl_statement_is_refused(
     ids=str,
 )
 def test_a_purged_log_is_told_exactly_and_repaired(
-    server: Any, database: Any, connector: Connector, life: ConnectorLifecycle, how: GapRepair, rows: dict[int, int]
+    server: Any,
+    database: Any,
+    connector: Connector,
+    lifecycle: ConnectorLifecycle,
+    how: GapRepair,
+    rows: dict[int, int],
 ) -> None:
-    assert life.source is not None
-    stood = life.source.current_position()
+    assert lifecycle.source is not None
+    stood = lifecycle.source.current_position()
     connector.capture()
     database.sql("DELETE FROM t WHERE id = 2", "UPDATE t SET n = 30 WHERE id = 3", "INSERT INTO t VALUES (4, 4)")
     purge_log(server)
-    newest = life.source.current_position().to_json()["file"]
+    newest = lifecycle.source.current_position().to_json()["file"]
     database.sql("INSERT INTO t VALUES (5, 5)")
     with pytest.raises(PositionLost):
         connector.capture()
-    gap = life.find_gap()
+    gap = lifecycle.find_gap()
     assert gap is not None
     assert (str(gap.position), gap.comparable) == (str(stood), True)
     assert str(gap.oldest).startswith(f"{newest}:4")
-    life.repair_gap(how, "test", "ada")
+    lifecycle.repair_gap(how, "test", "ada")
     connector.capture(run_for_s=6 if how is GapRepair.INCREMENTAL else None)
     assert merged(connector) == rows
     if how is GapRepair.INCREMENTAL:
         assert connector.store.signals_of("test")[0].state == "done"
-    assert life.find_gap() is None
+    assert lifecycle.find_gap() is None
     offset = connector.store.load_offset("test").offset
     assert offset is not None
     assert offset.position is not None
-    assert offset.position["gtids"] == life.source.current_position().to_json()["gtids"]
+    assert offset.position["gtids"] == lifecycle.source.current_position().to_json()["gtids"]
 
 
 @pytest.mark.parametrize("how", ["command", "by itself"])
@@ -149,7 +156,7 @@ def test_a_purged_log_is_told_exactly_and_repaired(
     ("changed", "busy"), [("in the gap", False), ("in the gap", True), ("behind it", True), ("on both sides", True)]
 )
 def test_a_gap_is_repaired_beside_the_stream_though_a_table_was_changed(
-    server: Any, database: Any, connector: Connector, life: ConnectorLifecycle, how: str, changed: str, busy: bool
+    server: Any, database: Any, connector: Connector, lifecycle: ConnectorLifecycle, how: str, changed: str, busy: bool
 ) -> None:
     database.sql("DELETE FROM t WHERE id = 2", "UPDATE t SET n = 30 WHERE id = 3")
     if changed != "behind it":
@@ -162,7 +169,7 @@ def test_a_gap_is_repaired_beside_the_stream_though_a_table_was_changed(
     if busy:
         database.sql("INSERT INTO t (id, n) VALUES (5, 5)")
     if how == "command":
-        life.repair_gap(GapRepair.INCREMENTAL, "test", "ada")
+        lifecycle.repair_gap(GapRepair.INCREMENTAL, "test", "ada")
     connector.capture({"position.lost.mode": "fail" if how == "command" else "incremental"})
     assert connector.rows(f"{database.name}.t") == source_rows(server, database.name, "t")
     assert {s.state for s in connector.store.signals_of("test")} == {"done"}

@@ -91,7 +91,7 @@ number = 7
 
 
 @pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def policy_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The module of an installed package with policies and a query."""
     names = {"mine": "Mine", "half": "Half", "other": "Other", "raises": "raises", "number": "number"}
     points = {name: f"{{module}}:{attribute}" for name, attribute in names.items()}
@@ -104,7 +104,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
-def made(db: MemoryDatabase, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(db: MemoryDatabase, tmp_path: Path) -> Callable[..., Connector]:
     def make(*true: str, **properties: Any) -> Connector:
         connector = memory_connector(db, tmp_path, **{"snapshot_mode": "configuration_based", **properties})
         connector.properties |= {f"{BASED}.{name}": "true" for name in true}
@@ -114,8 +114,12 @@ def made(db: MemoryDatabase, tmp_path: Path) -> Callable[..., Connector]:
 
 
 @pytest.fixture
-def own(mine: Any, made: Callable[..., Connector]) -> Callable[..., Connector]:
-    return lambda **properties: made(snapshot_mode="custom", snapshot_mode_custom_name="mine", **properties)
+def custom_connector_factory(
+    policy_module: Any, connector_factory: Callable[..., Connector]
+) -> Callable[..., Connector]:
+    return lambda **properties: connector_factory(
+        snapshot_mode="custom", snapshot_mode_custom_name="mine", **properties
+    )
 
 
 class _Dies(BaseException):
@@ -148,16 +152,22 @@ def _done(connector: Connector, result: CaptureResult | None = None) -> dict[str
 # configuration_based
 
 
-def test_with_data_and_stream_each_run_reads_and_streams(db: MemoryDatabase, made: Callable[..., Connector]) -> None:
-    connector = made("snapshot.data", "start.stream")
+def test_with_data_and_stream_each_run_reads_and_streams(
+    db: MemoryDatabase, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory("snapshot.data", "start.stream")
     assert _done(connector) == {"a": {"r": 2}, "b": {"r": 2}}
     insert(db, "shop.a", 3)
     assert _done(connector) == {"a": {"t": 1, "r": 3}, "b": {"t": 1, "r": 2}}
     equal(connector, db)
 
 
-def test_with_data_alone_each_run_reads_and_ends(db: MemoryDatabase, made: Callable[..., Connector]) -> None:
-    connector = made("snapshot.data", table_include_list="shop.a", snapshot_include_collection_list="shop.b")
+def test_with_data_alone_each_run_reads_and_ends(
+    db: MemoryDatabase, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory(
+        "snapshot.data", table_include_list="shop.a", snapshot_include_collection_list="shop.b"
+    )
     assert _done(connector) == {}
     insert(db, "shop.a", 3)
     assert _done(connector) == {}  # only the structure of it is read, and nothing is streamed
@@ -167,9 +177,9 @@ def test_with_data_alone_each_run_reads_and_ends(db: MemoryDatabase, made: Calla
 
 
 def test_with_schema_and_stream_a_connector_streams_from_now_on(
-    db: MemoryDatabase, made: Callable[..., Connector]
+    db: MemoryDatabase, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made("snapshot.schema", "start.stream")
+    connector = connector_factory("snapshot.schema", "start.stream")
     assert _done(connector) == {}
     assert [r.changes[0].type for r in connector.store.schema_history("test")] == ["CREATE", "CREATE"]
     insert(db, "shop.a", 3)
@@ -181,23 +191,25 @@ def test_with_schema_and_stream_a_connector_streams_from_now_on(
 
 
 def test_with_stream_alone_a_connector_streams_from_the_oldest_position(
-    db: MemoryDatabase, made: Callable[..., Connector]
+    db: MemoryDatabase, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made("start.stream")
+    connector = connector_factory("start.stream")
     assert _done(connector) == {"a": {"c": 2}, "b": {"c": 2}}
     equal(connector, db)
 
 
-def test_a_configuration_with_which_a_run_would_do_nothing_is_refused(made: Callable[..., Connector]) -> None:
-    for connector in (made(), made("snapshot.on.data.error", "snapshot.on.schema.error")):
+def test_a_configuration_with_which_a_run_would_do_nothing_is_refused(
+    connector_factory: Callable[..., Connector],
+) -> None:
+    for connector in (connector_factory(), connector_factory("snapshot.on.data.error", "snapshot.on.schema.error")):
         with pytest.raises(ConfigError, match=r"start\.stream must be true; otherwise a run does nothing"):
             connector.capture()
 
 
 def test_a_lost_position_reads_all_rows_where_that_is_wanted_and_an_interruption_changes_nothing(
-    db: MemoryDatabase, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
+    db: MemoryDatabase, connector_factory: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connector = made("snapshot.schema", "start.stream")
+    connector = connector_factory("snapshot.schema", "start.stream")
     connector.capture()
     with db.transaction() as t:
         t.delete("shop.a", {"id": 1})
@@ -212,9 +224,9 @@ def test_a_lost_position_reads_all_rows_where_that_is_wanted_and_an_interruption
 
 
 def test_position_lost_mode_snapshot_reads_rows_whatever_the_mode(
-    db: MemoryDatabase, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
+    db: MemoryDatabase, connector_factory: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connector = made(snapshot_mode="no_data", position_lost_mode="snapshot")
+    connector = connector_factory(snapshot_mode="no_data", position_lost_mode="snapshot")
     connector.capture()
     with db.transaction() as t:
         t.delete("shop.a", {"id": 1})
@@ -226,9 +238,9 @@ def test_position_lost_mode_snapshot_reads_rows_whatever_the_mode(
 
 @pytest.mark.parametrize(("built", "tables"), [(True, ["shop.a", "shop.b"]), (False, ["shop.a"])])
 def test_a_lost_history_is_built_anew_where_that_is_wanted(
-    db: MemoryDatabase, made: Callable[..., Connector], built: bool, tables: list[str]
+    db: MemoryDatabase, connector_factory: Callable[..., Connector], built: bool, tables: list[str]
 ) -> None:
-    connector = made("snapshot.schema", "start.stream")
+    connector = connector_factory("snapshot.schema", "start.stream")
     if built:
         connector.properties[f"{BASED}.snapshot.on.schema.error"] = True
     connector.capture()
@@ -248,9 +260,9 @@ def test_a_lost_history_is_built_anew_where_that_is_wanted(
 
 @pytest.mark.parametrize("mode", ["configuration_based", "recovery"])
 def test_only_recovery_builds_a_history_anew_that_is_there(
-    db: MemoryDatabase, made: Callable[..., Connector], mode: str
+    db: MemoryDatabase, connector_factory: Callable[..., Connector], mode: str
 ) -> None:
-    connector = made("snapshot.schema", "start.stream", "snapshot.on.schema.error")
+    connector = connector_factory("snapshot.schema", "start.stream", "snapshot.on.schema.error")
     connector.capture()
     db.add_column("shop.a", "more", "string")
     connector.capture({"snapshot.mode": mode})
@@ -264,33 +276,36 @@ def test_only_recovery_builds_a_history_anew_that_is_there(
 
 
 def test_a_policy_of_ones_own_is_made_and_asked_in_each_run(
-    db: MemoryDatabase, mine: Any, own: Callable[..., Connector]
+    db: MemoryDatabase, policy_module: Any, custom_connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = own(memory_block_rows=7)
-    mine.ANSWERS["data"] = lambda exists, in_progress: not exists or len(mine.MADE) == 3
+    connector = custom_connector_factory(memory_block_rows=7)
+    policy_module.ANSWERS["data"] = lambda exists, in_progress: not exists or len(policy_module.MADE) == 3
     assert _done(connector) == {"a": {"r": 2}, "b": {"r": 2}}
-    assert set(mine.ASKED) == {(False, False)}
-    mine.ASKED.clear()
+    assert set(policy_module.ASKED) == {(False, False)}
+    policy_module.ASKED.clear()
     insert(db, "shop.a", 3)
     assert _done(connector) == {"a": {"c": 1}}
-    assert (True, False) in mine.ASKED
-    assert mine.TOLD == ["completed"]
+    assert (True, False) in policy_module.ASKED
+    assert policy_module.TOLD == ["completed"]
     assert _done(connector) == {"a": {"t": 1, "r": 3}, "b": {"t": 1, "r": 2}}
-    assert len(mine.MADE) == 3
-    assert mine.MADE[0]["memory.block.rows"] == 7
-    assert mine.TOLD == ["completed", "completed"]
+    assert len(policy_module.MADE) == 3
+    assert policy_module.MADE[0]["memory.block.rows"] == 7
+    assert policy_module.TOLD == ["completed", "completed"]
     equal(connector, db)
 
 
 def test_a_policy_may_say_that_nothing_is_done_and_the_connector_begins_another_day(
-    db: MemoryDatabase, mine: Any, own: Callable[..., Connector], caplog: pytest.LogCaptureFixture
+    db: MemoryDatabase,
+    policy_module: Any,
+    custom_connector_factory: Callable[..., Connector],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    mine.ANSWERS |= {"schema": False, "stream": False}
-    connector = own()
+    policy_module.ANSWERS |= {"schema": False, "stream": False}
+    connector = custom_connector_factory()
     assert connector.capture().position == ""
     assert "this run does nothing" in caplog.text
     assert connector.store.load_offset("test").offset is None
-    mine.ANSWERS |= {"data": lambda exists, in_progress: not exists, "stream": True}
+    policy_module.ANSWERS |= {"data": lambda exists, in_progress: not exists, "stream": True}
     assert _done(connector) == {"a": {"r": 2}, "b": {"r": 2}}
 
 
@@ -304,31 +319,31 @@ def test_a_policy_may_say_that_nothing_is_done_and_the_connector_begins_another_
     ids=["goes on", "begins anew", "structures only"],
 )
 def test_a_policy_is_told_that_a_snapshot_was_interrupted(
-    mine: Any,
-    own: Callable[..., Connector],
+    policy_module: Any,
+    custom_connector_factory: Callable[..., Connector],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     data: Any,
     expected: dict[str, Any],
 ) -> None:
-    mine.ANSWERS["data"] = data
-    connector = own()
+    policy_module.ANSWERS["data"] = data
+    connector = custom_connector_factory()
     _dies_within_the_snapshot(connector, monkeypatch)
-    assert mine.TOLD == ["aborted"]
-    mine.ASKED.clear()
+    assert policy_module.TOLD == ["aborted"]
+    policy_module.ASKED.clear()
     assert _done(connector) == expected
-    assert (True, True) in mine.ASKED
-    assert mine.TOLD == ["aborted", "completed"]
+    assert (True, True) in policy_module.ASKED
+    assert policy_module.TOLD == ["aborted", "completed"]
     assert ("the rows of these tables are not read" in caplog.text) == (not expected)
 
 
 @pytest.mark.parametrize("from_snapshot", [True, False])
 def test_a_policy_says_where_a_connector_goes_on_that_reads_all_again(
-    db: MemoryDatabase, mine: Any, own: Callable[..., Connector], from_snapshot: bool
+    db: MemoryDatabase, policy_module: Any, custom_connector_factory: Callable[..., Connector], from_snapshot: bool
 ) -> None:
     """Where it goes on at the snapshot, what was in between is in the rows that are read, and nowhere else."""
-    mine.ANSWERS |= {"data": lambda *a: True, "from_snapshot": from_snapshot}
-    connector = own(snapshot_include_collection_list="shop.a")
+    policy_module.ANSWERS |= {"data": lambda *a: True, "from_snapshot": from_snapshot}
+    connector = custom_connector_factory(snapshot_include_collection_list="shop.a")
     assert _done(connector) == {"a": {"r": 2}}
     insert(db, "shop.a", 3)
     insert(db, "shop.b", 3)
@@ -336,16 +351,16 @@ def test_a_policy_says_where_a_connector_goes_on_that_reads_all_again(
     assert _done(connector) == ({"a": {"t": 1, "r": 3}} if from_snapshot else between)
     equal(connector, db, "shop.a")
     insert(db, "shop.a", 4)
-    mine.ANSWERS["data"] = lambda *a: False
+    policy_module.ANSWERS["data"] = lambda *a: False
     assert _done(connector) == {"a": {"c": 1}}
 
 
 @pytest.mark.parametrize("from_snapshot", [True, False])
 def test_a_policy_may_read_rows_first_when_the_connector_has_streamed(
-    db: MemoryDatabase, mine: Any, own: Callable[..., Connector], from_snapshot: bool
+    db: MemoryDatabase, policy_module: Any, custom_connector_factory: Callable[..., Connector], from_snapshot: bool
 ) -> None:
-    mine.ANSWERS |= {"data": lambda exists, in_progress: exists, "from_snapshot": from_snapshot}
-    connector = own()
+    policy_module.ANSWERS |= {"data": lambda exists, in_progress: exists, "from_snapshot": from_snapshot}
+    connector = custom_connector_factory()
     assert _done(connector) == {}
     insert(db, "shop.a", 3)
     between = {} if from_snapshot else {"c": 1}
@@ -354,10 +369,10 @@ def test_a_policy_may_read_rows_first_when_the_connector_has_streamed(
 
 
 def test_tables_that_are_new_to_a_running_connector_are_read_as_its_first_ones_were(
-    db: MemoryDatabase, mine: Any, own: Callable[..., Connector]
+    db: MemoryDatabase, policy_module: Any, custom_connector_factory: Callable[..., Connector]
 ) -> None:
-    mine.ANSWERS["data"] = lambda exists, in_progress: not exists
-    connector = own(table_include_list="shop.a")
+    policy_module.ANSWERS["data"] = lambda exists, in_progress: not exists
+    connector = custom_connector_factory(table_include_list="shop.a")
     assert _done(connector) == {"a": {"r": 2}}
     connector.properties["table.include.list"] = "shop.a,shop.b"
     assert _done(connector) == {"b": {"r": 2}}
@@ -367,23 +382,23 @@ def test_tables_that_are_new_to_a_running_connector_are_read_as_its_first_ones_w
 
 
 def test_a_policy_may_read_all_when_the_position_is_lost(
-    db: MemoryDatabase, mine: Any, own: Callable[..., Connector]
+    db: MemoryDatabase, policy_module: Any, custom_connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = own()
+    connector = custom_connector_factory()
     connector.capture()
     insert(db, "shop.a", 3)
     db.purge_log()
     with pytest.raises(PositionLost):
         connector.capture()
-    mine.ANSWERS["on_data_error"] = True
+    policy_module.ANSWERS["on_data_error"] = True
     assert _done(connector) == {"a": {"t": 1, "r": 3}, "b": {"t": 1, "r": 2}}
 
 
 def test_a_hook_that_fails_is_told_and_what_was_read_is_read(
-    mine: Any, own: Callable[..., Connector], caplog: pytest.LogCaptureFixture
+    policy_module: Any, custom_connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
-    mine.ANSWERS |= {"data": lambda *a: True, "hook": True}
-    assert own().capture().events == 4
+    policy_module.ANSWERS |= {"data": lambda *a: True, "hook": True}
+    assert custom_connector_factory().capture().events == 4
     assert "snapshot_completed failed" in caplog.text
 
 
@@ -398,9 +413,9 @@ def test_a_hook_that_fails_is_told_and_what_was_read_is_read(
     ],
 )
 def test_a_policy_that_cannot_be_used_ends_the_run_with_its_name(
-    mine: Any, made: Callable[..., Connector], name: str, why: str
+    policy_module: Any, connector_factory: Callable[..., Connector], name: str, why: str
 ) -> None:
-    connector = made(snapshot_mode="custom", snapshot_mode_custom_name=name)
+    connector = connector_factory(snapshot_mode="custom", snapshot_mode_custom_name=name)
     with pytest.raises(ConfigError) as caught:
         connector.capture()
     assert f"snapshot.mode.custom.name={name}" in caught.value.what
@@ -408,17 +423,19 @@ def test_a_policy_that_cannot_be_used_ends_the_run_with_its_name(
     assert connector.store.load_offset("test").offset is None
 
 
-def test_an_answer_that_is_none_ends_the_run(mine: Any, own: Callable[..., Connector]) -> None:
-    mine.ANSWERS["data"] = lambda *a: None
+def test_an_answer_that_is_none_ends_the_run(
+    policy_module: Any, custom_connector_factory: Callable[..., Connector]
+) -> None:
+    policy_module.ANSWERS["data"] = lambda *a: None
     with pytest.raises(ConfigError, match="should_snapshot_data returns None, which is neither True nor False"):
-        own().capture()
+        custom_connector_factory().capture()
 
     def wrong(*a: bool) -> bool:
         raise KeyError("x")
 
-    mine.ANSWERS["data"] = wrong
+    policy_module.ANSWERS["data"] = wrong
     with pytest.raises(ConfigError, match="should_snapshot_data cannot be used: it raises KeyError: 'x'"):
-        own().capture()
+        custom_connector_factory().capture()
 
 
 # names
@@ -432,7 +449,7 @@ def test_an_answer_that_is_none_ends_the_run(mine: Any, own: Callable[..., Conne
     ],
 )
 def test_a_name_that_is_not_known_is_told_with_those_that_are(
-    mine: Any, property_: str, group: str, names: str
+    policy_module: Any, property_: str, group: str, names: str
 ) -> None:
     first = names.split(", ")[-1]
     with pytest.raises(ConfigError) as caught:
@@ -482,7 +499,7 @@ def test_the_built_in_modes_answer_the_same_questions(mode: str, expected: str) 
     policy.snapshot_aborted()
 
 
-def test_every_mode_has_a_policy(mine: Any) -> None:
+def test_every_mode_has_a_policy(policy_module: Any) -> None:
     more = {"snapshot.mode.custom.name": "mine", f"{BASED}.start.stream": True}
     for mode in SnapshotMode:
         config = TableConfig.parse({**PREFIX, "snapshot.mode": mode.value, **more})
@@ -491,7 +508,7 @@ def test_every_mode_has_a_policy(mine: Any) -> None:
     assert TableConfig.parse(PREFIX).snapshot_mode is SnapshotMode.INITIAL
 
 
-def test_a_gap_is_repaired_by_a_snapshot_only_where_rows_would_be_read(mine: Any) -> None:
+def test_a_gap_is_repaired_by_a_snapshot_only_where_rows_would_be_read(policy_module: Any) -> None:
     based = {**PREFIX, "snapshot.mode": "configuration_based", f"{BASED}.snapshot.schema": True}
     with pytest.raises(ConfigError, match="reads no rows"):
         all_again(Offset(position={"entry": 1}), TableConfig.parse(based))
@@ -503,60 +520,72 @@ def test_a_gap_is_repaired_by_a_snapshot_only_where_rows_would_be_read(mine: Any
 
 
 def test_a_query_of_ones_own_says_what_is_read_and_the_log_is_whole(
-    db: MemoryDatabase, mine: Any, made: Callable[..., Connector]
+    db: MemoryDatabase, policy_module: Any, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made(snapshot_mode="initial", snapshot_query_mode="custom", snapshot_query_mode_custom_name="some")
-    mine.SELECTS |= {"a": "id > 1", "b": None}
+    connector = connector_factory(
+        snapshot_mode="initial", snapshot_query_mode="custom", snapshot_query_mode_custom_name="some"
+    )
+    policy_module.SELECTS |= {"a": "id > 1", "b": None}
     assert _done(connector) == {"a": {"r": 1}}
-    assert sorted(mine.ASKED) == [("shop.a", ["id", "n", "note"]), ("shop.b", ["id", "n", "note"])]
+    assert sorted(policy_module.ASKED) == [("shop.a", ["id", "n", "note"]), ("shop.b", ["id", "n", "note"])]
     assert [r.changes[0].type for r in connector.store.schema_history("test")] == ["CREATE", "CREATE"]
     insert(db, "shop.a", 0)
     insert(db, "shop.b", 3)
     assert _done(connector) == {"a": {"c": 1}, "b": {"c": 1}}
-    assert len(mine.ASKED) == 2  # only for snapshots
+    assert len(policy_module.ASKED) == 2  # only for snapshots
 
 
-def test_only_tables_whose_rows_are_read_are_asked_for(mine: Any, made: Callable[..., Connector]) -> None:
+def test_only_tables_whose_rows_are_read_are_asked_for(
+    policy_module: Any, connector_factory: Callable[..., Connector]
+) -> None:
     query = {"snapshot_query_mode": "custom", "snapshot_query_mode_custom_name": "some"}
-    made(snapshot_mode="no_data", topic_prefix="x", **query).capture()
-    assert mine.ASKED == []
+    connector_factory(snapshot_mode="no_data", topic_prefix="x", **query).capture()
+    assert policy_module.ASKED == []
 
 
-def test_a_request_with_a_statement_of_its_own_is_not_asked_for(mine: Any, made: Callable[..., Connector]) -> None:
-    connector = made(snapshot_mode="initial", snapshot_query_mode="custom", snapshot_query_mode_custom_name="some")
+def test_a_request_with_a_statement_of_its_own_is_not_asked_for(
+    policy_module: Any, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory(
+        snapshot_mode="initial", snapshot_query_mode="custom", snapshot_query_mode_custom_name="some"
+    )
     connector.capture()
-    mine.ASKED.clear()
+    policy_module.ASKED.clear()
     filters = [{"data-collection": "shop.a", "filter": "id > 1"}]
     number = snapshot(connector, "shop.a", "shop.b", type="blocking", additional_conditions=filters)
-    mine.SELECTS["b"] = None
+    policy_module.SELECTS["b"] = None
     assert _done(connector) == {"a": {"r": 1}}
-    assert [table for table, _ in mine.ASKED] == ["shop.b"]
+    assert [table for table, _ in policy_module.ASKED] == ["shop.b"]
     assert signal_state(connector, number)[0] == "done"
 
 
 def test_a_query_that_the_database_refuses_ends_the_run_and_fails_no_request(
-    mine: Any, made: Callable[..., Connector]
+    policy_module: Any, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made(snapshot_mode="initial", snapshot_query_mode="custom", snapshot_query_mode_custom_name="some")
+    connector = connector_factory(
+        snapshot_mode="initial", snapshot_query_mode="custom", snapshot_query_mode_custom_name="some"
+    )
     connector.capture()
     number = snapshot(connector, "shop.a", type="blocking")
-    mine.SELECTS["a"] = "nothing = 1"
+    policy_module.SELECTS["a"] = "nothing = 1"
     with pytest.raises(PrerequisiteError, match=r"snapshot\.query\.mode\.custom\.name for shop\.a") as caught:
         connector.capture()
     assert "nothing = 1" in (caught.value.where or "")
     assert signal_state(connector, number)[0] == "running"
-    mine.SELECTS["a"] = "id = 1"
+    policy_module.SELECTS["a"] = "id = 1"
     assert _done(connector)["a"]["r"] == 1
     assert signal_state(connector, number)[0] == "done"
 
 
 def test_a_table_that_is_streamed_and_is_not_read_again_loses_nothing(
-    db: MemoryDatabase, mine: Any, made: Callable[..., Connector]
+    db: MemoryDatabase, policy_module: Any, connector_factory: Callable[..., Connector]
 ) -> None:
     """What was changed since the last run is before the place at which other tables are read."""
-    connector = made(snapshot_mode="initial", snapshot_query_mode="custom", snapshot_query_mode_custom_name="some")
+    connector = connector_factory(
+        snapshot_mode="initial", snapshot_query_mode="custom", snapshot_query_mode_custom_name="some"
+    )
     connector.capture()
-    mine.SELECTS |= {"a": "id > 0", "b": None}
+    policy_module.SELECTS |= {"a": "id > 0", "b": None}
     insert(db, "shop.a", 3)
     insert(db, "shop.b", 3)
     number = snapshot(connector, "shop.a", "shop.b", type="blocking")
@@ -569,11 +598,13 @@ def test_a_table_that_is_streamed_and_is_not_read_again_loses_nothing(
 
 
 def test_a_table_that_was_left_out_for_a_while_begins_with_its_present_structure(
-    db: MemoryDatabase, mine: Any, made: Callable[..., Connector]
+    db: MemoryDatabase, policy_module: Any, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made(snapshot_mode="initial", snapshot_query_mode="custom", snapshot_query_mode_custom_name="some")
+    connector = connector_factory(
+        snapshot_mode="initial", snapshot_query_mode="custom", snapshot_query_mode_custom_name="some"
+    )
     connector.capture()
-    mine.SELECTS["b"] = None
+    policy_module.SELECTS["b"] = None
     connector.capture({"table.include.list": "shop.a"})
     db.add_column("shop.b", "more", "string")
     insert(db, "shop.b", 3)
@@ -591,10 +622,12 @@ def test_a_table_that_was_left_out_for_a_while_begins_with_its_present_structure
      ("some", 7, "for shop.a, it returns 7")],
 )  # fmt: skip
 def test_a_query_that_cannot_be_used_ends_the_run(
-    mine: Any, made: Callable[..., Connector], name: str, gives: Any, why: str
+    policy_module: Any, connector_factory: Callable[..., Connector], name: str, gives: Any, why: str
 ) -> None:
-    connector = made(snapshot_mode="initial", snapshot_query_mode="custom", snapshot_query_mode_custom_name=name)
-    mine.SELECTS["a"] = gives
+    connector = connector_factory(
+        snapshot_mode="initial", snapshot_query_mode="custom", snapshot_query_mode_custom_name=name
+    )
+    policy_module.SELECTS["a"] = gives
     with pytest.raises(ConfigError, match=why) as caught:
         connector.capture()
     assert f"snapshot.query.mode.custom.name={name}" in caught.value.what

@@ -25,7 +25,7 @@ sources.SOURCES["notebook"] = sources.SourceClassPaths(*[text.replace("{{__name_
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page's files, and a program that runs others with the page's line in the registry."""
     folder, page = tmp_path_factory.mktemp("page"), PAGE.read_text()
     for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
@@ -48,12 +48,12 @@ def _run(folder: Path, *command: str) -> str:
     return done.stdout
 
 
-def test_the_source_of_the_page_captures_what_the_page_says(written: Path) -> None:
+def test_the_source_of_the_page_captures_what_the_page_says(page_files: Path) -> None:
     (said,) = re.findall(r"```\n(1 events.*?)```", PAGE.read_text(), re.DOTALL)
-    assert _run(written, "with_notebook.py", "try_it.py") == said
+    assert _run(page_files, "with_notebook.py", "try_it.py") == said
 
 
-def test_the_source_of_the_page_passes_the_tests_that_the_page_names(written: Path) -> None:
+def test_the_source_of_the_page_passes_the_tests_that_the_page_names(page_files: Path) -> None:
     (chosen,) = re.findall(r'dev/test tests/sources/test_suite_notebook.py -k "(.*)"', PAGE.read_text())
-    shown = _run(written, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_suite_notebook.py", "-k", chosen)
+    shown = _run(page_files, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_suite_notebook.py", "-k", chosen)
     assert re.search(r"(\d+) passed", shown)[1] == str(len(chosen.split(" or ")))  # type: ignore[index]

@@ -151,7 +151,7 @@ REFUSED = {
 
 
 @pytest.fixture(scope="module")
-def refusing(server: Db2) -> Db2:
+def refusing_server(server: Db2) -> Db2:
     """A captured table APP.REFUSED."""
     server.sql("CREATE TABLE APP.REFUSED (ID INTEGER NOT NULL PRIMARY KEY, V VARCHAR(5))")
     server.add_table("APP", "REFUSED")
@@ -159,8 +159,8 @@ def refusing(server: Db2) -> Db2:
 
 
 @pytest.mark.parametrize("statement", REFUSED)
-def test_what_is_wrong_or_unknown_is_an_error_of_db2(refusing: Db2, statement: str) -> None:
-    with refusing.connect() as connection:
+def test_what_is_wrong_or_unknown_is_an_error_of_db2(refusing_server: Db2, statement: str) -> None:
+    with refusing_server.connect() as connection:
         with pytest.raises(ibm_db_dbi.Error, match=REFUSED[statement]):
             connection.rows(statement)
         connection.rollback()

@@ -15,7 +15,7 @@ MANY = "from dev import ports; ports.FIRST = ports._end() - 1200; print(*(ports.
 
 
 @pytest.fixture
-def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+def narrow_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     """So few ports that processes which choose by chance would meet."""
     monkeypatch.setattr(ports, "FIRST", ports._end() - 1200)
 
@@ -25,7 +25,7 @@ def _started() -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=paths.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def test_no_two_processes_get_the_same_and_a_port_is_free_again_with_the_end_of_its_process(narrow: None) -> None:
+def test_no_two_processes_get_the_same_and_a_port_is_free_again_with_the_end_of_its_process(narrow_ports: None) -> None:
     with ExitStack() as stack:
         others = [stack.enter_context(_started()) for _ in range(4)]
         found = []

@@ -20,7 +20,7 @@ from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.sources import config_class
 from dev import paths
 from tests.operators.test_apply_changes import LOCATION, Spark, apply, report, table
-from tests.support.airflow.airflow_connector import Shop, context, make_shop
+from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
 
 TABLE = TableId(namespace="INVENTORY", name="ORDERS", catalog="FREEPDB1")
 
@@ -31,7 +31,7 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spark:
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     shop = make_shop(monkeypatch, tmp_path, "lineage", column_mask_with_5_chars=r"inventory\.orders\.note")
     yield shop
     shop.store.close()
@@ -98,10 +98,12 @@ def test_tables_of_a_source_have_the_names_of_the_specification(
 # -- capture ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_capture_tells_the_tables_it_has_captured_their_topics_and_what_is_masked(shop: Shop, tmp_path: Path) -> None:
-    shop.database.create_table("inventory.idle", {"id": "int64"}, key=("id",))
-    shop.order(1, "secret")
-    operator = CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop")
+def test_a_capture_tells_the_tables_it_has_captured_their_topics_and_what_is_masked(
+    shop_connector: ShopConnector, tmp_path: Path
+) -> None:
+    shop_connector.database.create_table("inventory.idle", {"id": "int64"}, key=("id",))
+    shop_connector.order(1, "secret")
+    operator = CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop")
     result = operator.execute(context())
     assert result["events"] == 1
     told = document(operator.get_openlineage_facets_on_complete(None))
@@ -124,8 +126,8 @@ def test_a_capture_tells_the_tables_it_has_captured_their_topics_and_what_is_mas
     assert statistics["size"] == sum(file.stat().st_size for file in files)
 
 
-def test_a_capture_that_found_nothing_tells_of_no_table(shop: Shop) -> None:
-    operator = CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop")
+def test_a_capture_that_found_nothing_tells_of_no_table(shop_connector: ShopConnector) -> None:
+    operator = CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop")
     operator.execute(context())
     assert document(operator.get_openlineage_facets_on_complete(None)) == {"inputs": [], "outputs": []}
 

@@ -96,7 +96,7 @@ def test_before_images_are_enough(db2: Db2, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def guarded() -> Iterator[Db2]:
+def secured_server() -> Iterator[Db2]:
     """A server that refuses statements without a privilege."""
     with Db2({"authorize": True, "groups": {"CDC": ["STAFF"]}}) as server:
         server.sql(*CONTROL_GRANTS, SIGNAL_GRANT)
@@ -104,17 +104,17 @@ def guarded() -> Iterator[Db2]:
 
 
 @pytest.fixture
-def strict(guarded: Db2) -> Iterator[Db2Adapter]:
+def strict_adapter(secured_server: Db2) -> Iterator[Db2Adapter]:
     """A table that the account may not read, nor its change table."""
     with ExitStack() as stack:
-        made = Db2Adapter(guarded, stack)
+        made = Db2Adapter(secured_server, stack)
         made.create("t", {"id": INT, "note": TEXT}, ("id",))
         made.sql(*(f"REVOKE SELECT ON TABLE {t} FROM USER CDC" for t in (made.name("t"), made.change_table("t"))))
         yield made
 
 
-def test_missing_grants_are_named_with_their_statements(strict: Db2Adapter, tmp_path: Path) -> None:
-    db = strict
+def test_missing_grants_are_named_with_their_statements(strict_adapter: Db2Adapter, tmp_path: Path) -> None:
+    db = strict_adapter
     seen = found(db, tmp_path)
     assert len(seen) == 2
     assert all(f.fatal and f.fix.startswith("GRANT SELECT ON TABLE") for f in seen)
@@ -134,31 +134,44 @@ def test_missing_grants_are_named_with_their_statements(strict: Db2Adapter, tmp_
     ids=["group", "role", "schema", "authority of a role of a group"],
 )  # fmt: skip
 def test_privileges_count_whichever_way_they_were_granted(
-    strict: Db2Adapter, tmp_path: Path, way: tuple[str, ...]
+    strict_adapter: Db2Adapter, tmp_path: Path, way: tuple[str, ...]
 ) -> None:
-    given = [part.format(strict.name("t"), strict.change_table("t"), strict.namespace) for part in way]
-    strict.sql(*given)
+    given = [
+        part.format(strict_adapter.name("t"), strict_adapter.change_table("t"), strict_adapter.namespace)
+        for part in way
+    ]
+    strict_adapter.sql(*given)
     try:
-        assert found(strict, tmp_path) == []
+        assert found(strict_adapter, tmp_path) == []
     finally:
-        strict.sql(*(part.replace("GRANT", "REVOKE").replace(" TO ", " FROM ") for part in given))
-    assert len(found(strict, tmp_path)) == 2
+        strict_adapter.sql(*(part.replace("GRANT", "REVOKE").replace(" TO ", " FROM ") for part in given))
+    assert len(found(strict_adapter, tmp_path)) == 2
 
 
-def test_a_role_of_other_users_gives_no_privilege(strict: Db2Adapter, tmp_path: Path) -> None:
-    strict.sql(*(f"GRANT SELECT ON TABLE {t} TO ROLE OTHERS" for t in (strict.name("t"), strict.change_table("t"))))
-    assert len(found(strict, tmp_path)) == 2
+def test_a_role_of_other_users_gives_no_privilege(strict_adapter: Db2Adapter, tmp_path: Path) -> None:
+    strict_adapter.sql(
+        *(
+            f"GRANT SELECT ON TABLE {t} TO ROLE OTHERS"
+            for t in (strict_adapter.name("t"), strict_adapter.change_table("t"))
+        )
+    )
+    assert len(found(strict_adapter, tmp_path)) == 2
 
 
-def test_the_check_names_the_grant_for_signals_of_snapshots(strict: Db2Adapter, tmp_path: Path) -> None:
-    strict.sql(*(f"GRANT SELECT ON TABLE {t} TO USER CDC" for t in (strict.name("t"), strict.change_table("t"))))
-    strict.sql("REVOKE INSERT ON TABLE ASNCDC.IBMSNAP_SIGNAL FROM USER CDC")
-    (one,) = found(strict, tmp_path)
+def test_the_check_names_the_grant_for_signals_of_snapshots(strict_adapter: Db2Adapter, tmp_path: Path) -> None:
+    strict_adapter.sql(
+        *(
+            f"GRANT SELECT ON TABLE {t} TO USER CDC"
+            for t in (strict_adapter.name("t"), strict_adapter.change_table("t"))
+        )
+    )
+    strict_adapter.sql("REVOKE INSERT ON TABLE ASNCDC.IBMSNAP_SIGNAL FROM USER CDC")
+    (one,) = found(strict_adapter, tmp_path)
     assert one.fatal
-    assert found(strict, tmp_path, snapshot_isolation_mode="read_committed") == []
-    assert found(strict, tmp_path, snapshot_mode="never") == []
-    strict.sql(one.fix.partition(";")[0])
-    assert found(strict, tmp_path) == []
+    assert found(strict_adapter, tmp_path, snapshot_isolation_mode="read_committed") == []
+    assert found(strict_adapter, tmp_path, snapshot_mode="never") == []
+    strict_adapter.sql(one.fix.partition(";")[0])
+    assert found(strict_adapter, tmp_path) == []
 
 
 def test_lobs_of_a_table_without_a_key(db: Db2Adapter, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.sources.db2_adapter import Db2Adapter
 from tests.support.change_log.rendered import Record, captured, of_table, row_fields
 from tests.support.connectors import Connector
 
-Made = Callable[..., Connector]
+ConnectorFactory = Callable[..., Connector]
 FIELDS = {
     "version", "connector", "name", "ts_ms", "snapshot", "db", "sequence", "ts_us", "ts_ns", "schema", "table", "change_lsn", "commit_lsn",
 }  # fmt: skip
@@ -32,7 +32,7 @@ def db(db2: Db2) -> Iterator[Db2Adapter]:
 
 
 @pytest.fixture
-def made(db: Db2Adapter, tmp_path: Path) -> Made:
+def connector_factory(db: Db2Adapter, tmp_path: Path) -> ConnectorFactory:
     given = {"topic_prefix": "mydatabase", "include_schema_changes": False}
     return lambda **properties: db.connector(tmp_path, **given | properties)
 
@@ -47,11 +47,13 @@ def _has(block: Record, expected: Record) -> None:
     assert {name: block[name] for name in expected} == expected
 
 
-def test_rows_of_a_snapshot_have_its_lsn_and_are_no_changes(db: Db2Adapter, made: Made) -> None:
+def test_rows_of_a_snapshot_have_its_lsn_and_are_no_changes(
+    db: Db2Adapter, connector_factory: ConnectorFactory
+) -> None:
     db._create("OTHER", {"ID": "INTEGER"}, ("ID",))
     run(db, f"INSERT INTO {db.name('OTHER')} VALUES (1), (2)")
     before = int(time.time() * 1000) - 60_000
-    found = captured(made())
+    found = captured(connector_factory())
     assert sorted(r["topic"] for r in found) == [
         f"mydatabase.{db.namespace}.{t}" for t in ("CUSTOMERS", "OTHER", "OTHER")
     ]
@@ -73,8 +75,8 @@ def test_rows_of_a_snapshot_have_its_lsn_and_are_no_changes(db: Db2Adapter, made
     assert before <= customer["value"]["source"]["ts_ms"] <= customer["value"]["ts_ms"] <= time.time() * 1000
 
 
-def test_create_update_and_delete(db: Db2Adapter, made: Made) -> None:
-    connector = made()
+def test_create_update_and_delete(db: Db2Adapter, connector_factory: ConnectorFactory) -> None:
+    connector = connector_factory()
     captured(connector)
     table = db.name("CUSTOMERS")
     run(db, f"INSERT INTO {table} VALUES (1005, 'Franz', NULL)")
@@ -96,8 +98,10 @@ def test_create_update_and_delete(db: Db2Adapter, made: Made) -> None:
     assert [b["commit_lsn"] for b in blocks] == sorted(b["commit_lsn"] for b in blocks)
 
 
-def test_times_are_when_the_change_was_committed_and_when_it_was_captured(db: Db2Adapter, made: Made) -> None:
-    connector = made()
+def test_times_are_when_the_change_was_committed_and_when_it_was_captured(
+    db: Db2Adapter, connector_factory: ConnectorFactory
+) -> None:
+    connector = connector_factory()
     captured(connector)
     before = int(time.time() * 1000)
     run(db, f"INSERT INTO {db.name('CUSTOMERS')} VALUES (7, 'x', 'y')")
@@ -108,8 +112,8 @@ def test_times_are_when_the_change_was_committed_and_when_it_was_captured(db: Db
     assert after + 300 <= record["value"]["ts_ms"] <= time.time() * 1000
 
 
-def test_the_schema_of_a_key_and_of_the_source_block(db: Db2Adapter, made: Made) -> None:
-    (record,) = captured(made(), schemas=True)
+def test_the_schema_of_a_key_and_of_the_source_block(db: Db2Adapter, connector_factory: ConnectorFactory) -> None:
+    (record,) = captured(connector_factory(), schemas=True)
     name = f"mydatabase.{db.namespace}.CUSTOMERS"
     assert record["key"]["schema"] == {
         "type": "struct", "name": f"{name}.Key", "optional": False, "fields": [{"field": "ID", "type": "int32", "optional": False}],
@@ -135,7 +139,9 @@ def test_the_schema_of_a_key_and_of_the_source_block(db: Db2Adapter, made: Made)
 # keys
 
 
-def test_the_key_is_the_primary_key_else_a_unique_one_else_the_configured_one(db: Db2Adapter, made: Made) -> None:
+def test_the_key_is_the_primary_key_else_a_unique_one_else_the_configured_one(
+    db: Db2Adapter, connector_factory: ConnectorFactory
+) -> None:
     db._create("PAIR", {"B": "INTEGER", "A": "VARCHAR(5)", "C": "INTEGER"}, ("A", "B"))
     for table, columns, index in (
         ("ONLY_UNIQUE", {"C": "INTEGER", "U": "INTEGER NOT NULL"}, "U"),
@@ -149,7 +155,7 @@ def test_the_key_is_the_primary_key_else_a_unique_one_else_the_configured_one(db
         db, f"INSERT INTO {db.name('PAIR')} VALUES (2, 'x', 3)", f"INSERT INTO {db.name('ONLY_UNIQUE')} VALUES (3, 4)",
         f"INSERT INTO {db.name('NULLABLE')} VALUES (5, 6)", f"INSERT INTO {db.name('NAMED')} VALUES (1, 2)",
     )  # fmt: skip
-    connector = made(message_key_columns=rf"{db.namespace}\.nam(.*):y,X;elsewhere.t:a")
+    connector = connector_factory(message_key_columns=rf"{db.namespace}\.nam(.*):y,X;elsewhere.t:a")
     keys = {r["topic"].rpartition(".")[2]: r["key"] for r in captured(connector)}
     assert list(keys["PAIR"].items()) == [("A", "x"), ("B", 2)]
     assert keys["ONLY_UNIQUE"] == {"U": 4}
@@ -157,10 +163,10 @@ def test_the_key_is_the_primary_key_else_a_unique_one_else_the_configured_one(db
     assert list(keys["NAMED"].items()) == [("Y", 2), ("X", 1)]
 
 
-def test_the_key_is_that_of_the_time_of_the_event(db: Db2Adapter, made: Made) -> None:
+def test_the_key_is_that_of_the_time_of_the_event(db: Db2Adapter, connector_factory: ConnectorFactory) -> None:
     db._create("T", {"A": "INTEGER NOT NULL", "B": "INTEGER NOT NULL"}, ())
     db.sql(f'ALTER TABLE {db.name("T")} ADD CONSTRAINT ONE PRIMARY KEY ("A")')
-    connector = made()
+    connector = connector_factory()
     captured(connector)
     run(db, f"INSERT INTO {db.name('T')} VALUES (1, 2)")
     first = of_table(captured(connector), "T")
@@ -174,10 +180,12 @@ def test_the_key_is_that_of_the_time_of_the_event(db: Db2Adapter, made: Made) ->
     assert [r["key"] for r in second if r["value"]["op"] == "c"] == [{"B": 4}]
 
 
-def test_tables_whose_names_differ_in_case_only_have_topics_of_their_own(db: Db2Adapter, made: Made) -> None:
+def test_tables_whose_names_differ_in_case_only_have_topics_of_their_own(
+    db: Db2Adapter, connector_factory: ConnectorFactory
+) -> None:
     db._create("customers", {"ID": "INTEGER"}, ("ID",))
     run(db, f"INSERT INTO {db.name('customers')} VALUES (7)")
-    found = captured(made())
+    found = captured(connector_factory())
     assert sorted((r["topic"].rpartition(".")[2], r["key"]["ID"]) for r in found) == [
         ("CUSTOMERS", 1004),
         ("customers", 7),

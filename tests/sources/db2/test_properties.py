@@ -18,7 +18,7 @@ from tests.sources.db2_adapter import Db2Adapter
 from tests.support.change_log.rendered import captured, of_table, row_fields
 from tests.support.connectors import Connector
 
-Made = Callable[..., Connector]
+ConnectorFactory = Callable[..., Connector]
 DOCUMENTED = {
     "connector.class": "io.debezium.connector.db2.Db2Connector", "database.hostname": "192.168.99.100", "database.port": "50000",
     "database.user": "db2inst1", "database.password": "Password!", "database.dbname": "mydatabase", "topic.prefix": "fullfillment",
@@ -34,12 +34,12 @@ def db(db2: Db2) -> Iterator[Db2Adapter]:
 
 
 @pytest.fixture
-def made(db: Db2Adapter, tmp_path: Path) -> Made:
+def connector_factory(db: Db2Adapter, tmp_path: Path) -> ConnectorFactory:
     return lambda **properties: db.connector(tmp_path, **properties)
 
 
 @pytest.fixture(scope="module")
-def products(db2: Db2) -> Iterator[Db2Adapter]:
+def products_adapter(db2: Db2) -> Iterator[Db2Adapter]:
     """A table with one row, at which many look."""
     with ExitStack() as stack:
         adapter = Db2Adapter(db2, stack)
@@ -73,13 +73,15 @@ def test_what_has_no_default_is_required(missing: str) -> None:
         Db2Config.parse({k: v for k, v in DOCUMENTED.items() if k != missing})
 
 
-def test_tables_in_capture_mode_are_captured_unless_the_lists_leave_them_out(db: Db2Adapter, made: Made) -> None:
+def test_tables_in_capture_mode_are_captured_unless_the_lists_leave_them_out(
+    db: Db2Adapter, connector_factory: ConnectorFactory
+) -> None:
     for name in ("A", "B"):
         db._create(name, {"ID": "INTEGER"}, ("ID",))
     db.sql(f"CREATE TABLE {db.name('PLAIN')} (ID INTEGER)")
     db._stack.callback(db.sql, f"DROP TABLE {db.name('PLAIN')}")
     run(db, *(f"INSERT INTO {db.name(name)} VALUES (1)" for name in ("A", "B", "PLAIN")))
-    connector = made(table_exclude_list=rf"{db.namespace}\.B")
+    connector = connector_factory(table_exclude_list=rf"{db.namespace}\.B")
     with open_source(connector.definition(), connector.secrets) as source:
         found = source.discover_tables()
     assert {t.name for t in found if t.namespace == db.namespace} == {"A", "B"}, "only tables in capture mode"
@@ -91,7 +93,9 @@ def test_tables_in_capture_mode_are_captured_unless_the_lists_leave_them_out(db:
     assert [(r["topic"], r["value"]["op"]) for r in captured(connector)] == [(f"test.{db.namespace}.A", "c")]
 
 
-def test_texts_can_be_hidden_or_cut_in_the_snapshot_and_in_the_stream(db: Db2Adapter, made: Made) -> None:
+def test_texts_can_be_hidden_or_cut_in_the_snapshot_and_in_the_stream(
+    db: Db2Adapter, connector_factory: ConnectorFactory
+) -> None:
     db._create(
         "T",
         {
@@ -107,7 +111,7 @@ def test_texts_can_be_hidden_or_cut_in_the_snapshot_and_in_the_stream(db: Db2Ada
     )
     t = db.name("T")
     run(db, f"INSERT INTO {t} VALUES (1, 'secret', 'bbbb', 'é€x', 7, 'seen', 'long')")
-    connector = made()
+    connector = connector_factory()
     connector.properties |= {
         "column.mask.with.3.chars": rf"{db.namespace}\.T\.A,{db.namespace.lower()}\.t\.b", "column.mask.with.0.chars": rf"{db.namespace}\.T\.D",
         "column.truncate.to.2.chars": rf"{db.namespace}\.T\.C", "column.truncate.to.3.chars": rf"{db.namespace}\.T\.E",
@@ -139,9 +143,9 @@ def test_texts_can_be_hidden_or_cut_in_the_snapshot_and_in_the_stream(db: Db2Ada
     ],
 )
 def test_schemas_can_tell_the_types_that_columns_have_in_the_database(
-    products: Db2Adapter, tmp_path: Path, name: str, which: str, columns: set[str]
+    products_adapter: Db2Adapter, tmp_path: Path, name: str, which: str, columns: set[str]
 ) -> None:
-    connector = products.connector(tmp_path, **{name: which.format(products.namespace)})
+    connector = products_adapter.connector(tmp_path, **{name: which.format(products_adapter.namespace)})
     (read,) = of_table(captured(connector, schemas=True), "T")
     told = {
         column: {k.rpartition(".")[2]: v for k, v in f.get("parameters", {}).items() if k.startswith("__debezium.source.column.")}
@@ -157,19 +161,21 @@ def test_schemas_can_tell_the_types_that_columns_have_in_the_database(
     ("mode", "name"), [(None, "Preis € 1"), ("avro", "Preis___1"), ("avro_unicode", "Preis_u0020_u20ac_u00201")]
 )
 def test_names_of_fields_can_be_made_fit_for_avro(
-    products: Db2Adapter, tmp_path: Path, mode: str | None, name: str
+    products_adapter: Db2Adapter, tmp_path: Path, mode: str | None, name: str
 ) -> None:
     options = {} if mode is None else {"field_name_adjustment_mode": mode}
-    connector = products.connector(tmp_path, **options)
+    connector = products_adapter.connector(tmp_path, **options)
     (read,) = of_table(captured(connector, schemas=True), "T")
     assert read["value"]["payload"]["after"] == {"ID": 1, "V": "a", "P": "AJY=", name: 2}
-    (row,) = connector.rows(f"{products.namespace}.T")
+    (row,) = connector.rows(f"{products_adapter.namespace}.T")
     assert row["Preis € 1"] == 2, "the change log has the names of the database"
 
 
-def test_the_delimiter_and_the_name_of_the_transactions_are_in_the_topics(db: Db2Adapter, made: Made) -> None:
+def test_the_delimiter_and_the_name_of_the_transactions_are_in_the_topics(
+    db: Db2Adapter, connector_factory: ConnectorFactory
+) -> None:
     db._create("T", {"ID": "INTEGER"}, ("ID",))
-    connector = made(topic_delimiter="_", topic_transaction="tx", provide_transaction_metadata=True)
+    connector = connector_factory(topic_delimiter="_", topic_transaction="tx", provide_transaction_metadata=True)
     captured(connector)
     run(db, f"INSERT INTO {db.name('T')} VALUES (1)")
     begin, row, end = captured(connector)

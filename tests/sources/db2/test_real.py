@@ -32,34 +32,34 @@ def named(db2: Db2) -> RealDb2:
 
 
 @pytest.fixture(scope="module")
-def real(db2: Db2) -> Iterator[RealDb2]:
+def real_server(db2: Db2) -> Iterator[RealDb2]:
     with named(db2) as server:
         yield server
 
 
 @pytest.fixture
-def db(real: RealDb2) -> Iterator[Adapter]:
+def db(real_server: RealDb2) -> Iterator[Adapter]:
     with ExitStack() as stack:
-        yield Db2Adapter(real, stack)
+        yield Db2Adapter(real_server, stack)
 
 
 class TestOursAsIfItWereReal:
-    ready = SourceSuite.ready
+    filled_adapter = SourceSuite.filled_adapter
     test_snapshot_then_stream = SourceSuite.test_snapshot_then_stream
     test_what_is_rolled_back_is_not_captured = SourceSuite.test_what_is_rolled_back_is_not_captured
     test_positions_grow_with_every_transaction = SourceSuite.test_positions_grow_with_every_transaction
 
 
-def test_what_the_agent_has_published_grows(real: RealDb2) -> None:
-    real.sql("CREATE SCHEMA SUITE_0", "CREATE TABLE SUITE_0.T (ID INTEGER NOT NULL PRIMARY KEY)")
-    real.add_table("SUITE_0", "T", upd_to_del_ins=False)
-    before = real.catch_up()
-    real.transaction("INSERT INTO SUITE_0.T VALUES (1)", "UPDATE SUITE_0.T SET ID = 2")
-    assert real.catch_up() > before
-    assert real.rows('SELECT IBMSNAP_OPERATION FROM ASNCDC."CDC_SUITE_0_T"') == [("I",), ("U",)]
+def test_what_the_agent_has_published_grows(real_server: RealDb2) -> None:
+    real_server.sql("CREATE SCHEMA SUITE_0", "CREATE TABLE SUITE_0.T (ID INTEGER NOT NULL PRIMARY KEY)")
+    real_server.add_table("SUITE_0", "T", upd_to_del_ins=False)
+    before = real_server.catch_up()
+    real_server.transaction("INSERT INTO SUITE_0.T VALUES (1)", "UPDATE SUITE_0.T SET ID = 2")
+    assert real_server.catch_up() > before
+    assert real_server.rows('SELECT IBMSNAP_OPERATION FROM ASNCDC."CDC_SUITE_0_T"') == [("I",), ("U",)]
 
 
-def test_schemas_of_tests_are_gone_at_the_end(db2: Db2, real: RealDb2) -> None:
+def test_schemas_of_tests_are_gone_at_the_end(db2: Db2, real_server: RealDb2) -> None:
     with named(db2) as another:
         another.sql(
             "CREATE SCHEMA SUITE_00",
@@ -67,20 +67,20 @@ def test_schemas_of_tests_are_gone_at_the_end(db2: Db2, real: RealDb2) -> None:
             "CREATE SCHEMA OTHER_00",
         )
         another.add_table("SUITE_00", "t")
-    schemas = {name for (name,) in real.rows("SELECT SCHEMANAME FROM SYSCAT.SCHEMATA")}
+    schemas = {name for (name,) in real_server.rows("SELECT SCHEMANAME FROM SYSCAT.SCHEMATA")}
     assert "SUITE_00" not in schemas
     assert "OTHER_00" in schemas, "it is somebody else's"
-    real.sql("DROP SCHEMA OTHER_00 RESTRICT")
+    real_server.sql("DROP SCHEMA OTHER_00 RESTRICT")
 
 
-def test_controls_of_the_test_server_skip_with_their_reason(real: RealDb2) -> None:
+def test_controls_of_the_test_server_skip_with_their_reason(real_server: RealDb2) -> None:
     with pytest.raises(pytest.skip.Exception, match="table_at is a control of the test server"):
-        real.table_at("A", "T")
+        real_server.table_at("A", "T")
     with pytest.raises(pytest.skip.Exception, match="asncap runs on its host"):
-        real.agent("pause")
+        real_server.agent("pause")
     with pytest.raises(pytest.skip.Exception, match="no before_prefix"):
-        real.add_table("A", "T", before_prefix="X")
-    assert real.agent("resume")
+        real_server.add_table("A", "T", before_prefix="X")
+    assert real_server.agent("resume")
 
 
 @pytest.mark.parametrize(

@@ -21,12 +21,12 @@ from tests.sources.db2_adapter import Db2Adapter
 from tests.support.change_log.rendered import of_table, records
 from tests.support.connectors import Connector
 
-Made = Callable[..., Connector]
+ConnectorFactory = Callable[..., Connector]
 NO_QUEUE = {"QueueTotalCapacity", "QueueRemainingCapacity", "MaxQueueSizeInBytes", "CurrentQueueSizeInBytes"}
 
 
 @pytest.fixture(scope="module")
-def shop(db2: Db2) -> Iterator[Db2Adapter]:
+def adapter(db2: Db2) -> Iterator[Db2Adapter]:
     with ExitStack() as stack:
         adapter = Db2Adapter(db2, stack)
         for table in ("T", "U", "EMPTY"):
@@ -35,17 +35,17 @@ def shop(db2: Db2) -> Iterator[Db2Adapter]:
 
 
 @pytest.fixture
-def db(shop: Db2Adapter) -> Db2Adapter:
+def db(adapter: Db2Adapter) -> Db2Adapter:
     """Three tables, with three rows, two and none."""
-    t, u = shop.name("T"), shop.name("U")
+    t, u = adapter.name("T"), adapter.name("U")
     run(
-        shop, f"DELETE FROM {t}", f"DELETE FROM {u}", f"INSERT INTO {t} VALUES (0, 1), (1, 1), (2, 1)", f"INSERT INTO {u} VALUES (0, 1), (1, 1)",
+        adapter, f"DELETE FROM {t}", f"DELETE FROM {u}", f"INSERT INTO {t} VALUES (0, 1), (1, 1), (2, 1)", f"INSERT INTO {u} VALUES (0, 1), (1, 1)",
     )  # fmt: skip
-    return shop
+    return adapter
 
 
 @pytest.fixture
-def made(db: Db2Adapter, tmp_path: Path) -> Made:
+def connector_factory(db: Db2Adapter, tmp_path: Path) -> ConnectorFactory:
     return lambda **properties: db.connector(tmp_path, **properties)
 
 
@@ -54,8 +54,10 @@ def run(db: Db2Adapter, *statements: str) -> None:
     db.server.catch_up()
 
 
-def test_a_snapshot_counts_its_tables_and_rows_and_is_over_when_it_is_over(db: Db2Adapter, made: Made) -> None:
-    connector, s = made(), db.namespace
+def test_a_snapshot_counts_its_tables_and_rows_and_is_over_when_it_is_over(
+    db: Db2Adapter, connector_factory: ConnectorFactory
+) -> None:
+    connector, s = connector_factory(), db.namespace
     found: dict[str, Any] = dict(connector.capture().metrics["snapshot"])
     assert 0 <= found.pop("MilliSecondsSinceLastEvent") < 60_000
     assert 0 <= found.pop("SnapshotDurationInSeconds") < 60
@@ -69,7 +71,7 @@ def test_a_snapshot_counts_its_tables_and_rows_and_is_over_when_it_is_over(db: D
 
 
 def test_a_snapshot_that_fails_was_aborted_with_the_tables_that_are_left(
-    db: Db2Adapter, made: Made, monkeypatch: pytest.MonkeyPatch
+    db: Db2Adapter, connector_factory: ConnectorFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[RunMetrics] = []
     running: list[object] = []
@@ -91,7 +93,9 @@ def test_a_snapshot_that_fails_was_aborted_with_the_tables_that_are_left(
     monkeypatch.setattr(RunMetrics, "start_snapshot", kept)
     monkeypatch.setattr(Db2Snapshot, "read", failing)
     with pytest.raises(CdcError, match="gone"):
-        made(table_include_list=rf"{db.namespace}\.(T|U)", batch_max_rows=1, snapshot_max_threads=1).capture()
+        connector_factory(
+            table_include_list=rf"{db.namespace}\.(T|U)", batch_max_rows=1, snapshot_max_threads=1
+        ).capture()
     assert running == [True]
     assert seen[0].snapshot is not None
     found = seen[0].snapshot.to_snapshot_document([])
@@ -99,8 +103,8 @@ def test_a_snapshot_that_fails_was_aborted_with_the_tables_that_are_left(
     assert (found["TotalTableCount"], found["RemainingTableCount"]) == (2, 1)
 
 
-def test_a_stream_counts_its_events_by_operation(db: Db2Adapter, made: Made) -> None:
-    connector, s = made(), db.namespace
+def test_a_stream_counts_its_events_by_operation(db: Db2Adapter, connector_factory: ConnectorFactory) -> None:
+    connector, s = connector_factory(), db.namespace
     connector.capture()
     t, u = db.name("T"), db.name("U")
     run(db, f"INSERT INTO {t} VALUES (11, 1), (12, 1)", f"INSERT INTO {u} VALUES (11, 1)")
@@ -125,16 +129,18 @@ def test_a_stream_counts_its_events_by_operation(db: Db2Adapter, made: Made) -> 
     assert [found[name] for name in (*names, "NumberOfEventsFiltered")] == [0, 0, 0, 0, 2]
 
 
-def test_without_events_there_is_no_last_one(made: Made) -> None:
-    connector = made()
+def test_without_events_there_is_no_last_one(connector_factory: ConnectorFactory) -> None:
+    connector = connector_factory()
     connector.capture()
     found = connector.capture().metrics["streaming"]
     assert (found["LastEvent"], found["MilliSecondsSinceLastEvent"], found["TotalNumberOfEventsSeen"]) == ("", -1, 0)
 
 
-def test_the_schema_history_tells_what_was_read_and_what_was_added(db: Db2Adapter, made: Made) -> None:
+def test_the_schema_history_tells_what_was_read_and_what_was_added(
+    db: Db2Adapter, connector_factory: ConnectorFactory
+) -> None:
     db._create("ALTERED", {"ID": "INTEGER"}, ("ID",))
-    connector, s = made(), db.namespace
+    connector, s = connector_factory(), db.namespace
     try:
         connector.capture()
         db.sql(*(f"ALTER TABLE {t} ADD COLUMN W INTEGER" for t in (db.name("ALTERED"), db.change_table("ALTERED"))))
@@ -152,8 +158,10 @@ def test_the_schema_history_tells_what_was_read_and_what_was_added(db: Db2Adapte
     assert found["LastAppliedChange"].startswith(f"{s}.ALTERED: ")
 
 
-def test_when_the_agent_prunes_what_is_not_captured_is_told(db: Db2Adapter, made: Made) -> None:
-    connector, schema = made(), "ASNCDC"
+def test_when_the_agent_prunes_what_is_not_captured_is_told(
+    db: Db2Adapter, connector_factory: ConnectorFactory
+) -> None:
+    connector, schema = connector_factory(), "ASNCDC"
     parameters = "SELECT RETENTION_LIMIT, AUTOPRUNE FROM ASNCDC.IBMSNAP_CAPPARMS"
     with db.server.connect() as connection:
         (limit, prune), *_ = connection.rows(parameters)

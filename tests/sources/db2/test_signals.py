@@ -15,11 +15,11 @@ from tests.support.change_log.rendered import captured, of_table
 from tests.support.connectors import Connector
 from tests.support.signals import send, signal_state, snapshot
 
-Made = Callable[..., Connector]
+ConnectorFactory = Callable[..., Connector]
 
 
 @pytest.fixture(scope="module")
-def shop(db2: Db2) -> Iterator[Db2Adapter]:
+def adapter(db2: Db2) -> Iterator[Db2Adapter]:
     """A table of 25 products, and the signal table of the document."""
     with ExitStack() as stack:
         adapter = Db2Adapter(db2, stack)
@@ -34,15 +34,15 @@ def shop(db2: Db2) -> Iterator[Db2Adapter]:
 
 
 @pytest.fixture
-def db(shop: Db2Adapter) -> Db2Adapter:
+def db(adapter: Db2Adapter) -> Db2Adapter:
     """Its signal table has no signals."""
-    shop.sql(f"DELETE FROM {shop.name('DEBEZIUM_SIGNAL')}")
-    shop.server.catch_up()
-    return shop
+    adapter.sql(f"DELETE FROM {adapter.name('DEBEZIUM_SIGNAL')}")
+    adapter.server.catch_up()
+    return adapter
 
 
 @pytest.fixture
-def made(db: Db2Adapter, tmp_path: Path) -> Made:
+def connector_factory(db: Db2Adapter, tmp_path: Path) -> ConnectorFactory:
     """A connector that has begun to stream, and has read no row."""
 
     def make(**properties: Any) -> Connector:
@@ -59,9 +59,11 @@ def made(db: Db2Adapter, tmp_path: Path) -> Made:
 
 
 @pytest.mark.parametrize("form", ["{}.DEBEZIUM_SIGNAL", "{}.debezium_signal", 'TESTDB.{}."DEBEZIUM_SIGNAL"'])
-def test_the_statement_of_the_document_has_a_table_read(db: Db2Adapter, made: Made, form: str) -> None:
+def test_the_statement_of_the_document_has_a_table_read(
+    db: Db2Adapter, connector_factory: ConnectorFactory, form: str
+) -> None:
     allowed = "source:execute-snapshot,additional-conditions"
-    connector = made(signal_data_collection=form.format(db.namespace), signal_allowed_types=allowed)
+    connector = connector_factory(signal_data_collection=form.format(db.namespace), signal_allowed_types=allowed)
     data = f'{{"data-collections": ["{db.namespace}.PRODUCTS"],"type":"incremental", "additional-condition":"COLOR=\'\'blue\'\' AND QUANTITY > 20"}}'
     db.sql(
         f"INSERT INTO {db.name('DEBEZIUM_SIGNAL')} (id, type, data) VALUES('ad-hoc-1', 'execute-snapshot', '{data}')"
@@ -74,8 +76,8 @@ def test_the_statement_of_the_document_has_a_table_read(db: Db2Adapter, made: Ma
     assert (signal.id, signal.channel, signal.state) == ("ad-hoc-1", "source", "done")
 
 
-def test_the_statement_that_stops_a_snapshot(db: Db2Adapter, made: Made) -> None:
-    connector = made(signal_data_collection=f"{db.namespace}.DEBEZIUM_SIGNAL")
+def test_the_statement_that_stops_a_snapshot(db: Db2Adapter, connector_factory: ConnectorFactory) -> None:
+    connector = connector_factory(signal_data_collection=f"{db.namespace}.DEBEZIUM_SIGNAL")
     number = snapshot(connector, f"{db.namespace}.PRODUCTS")
     send(connector, "pause-snapshot")
     connector.capture()
@@ -86,8 +88,8 @@ def test_the_statement_that_stops_a_snapshot(db: Db2Adapter, made: Made) -> None
     assert signal_state(connector, number) == ("failed", f"{db.namespace}.PRODUCTS stopped by signal ad-hoc-1")
 
 
-def test_rows_of_a_condition_are_reads(db: Db2Adapter, made: Made) -> None:
-    connector, table = made(), f"{db.namespace}.PRODUCTS"
+def test_rows_of_a_condition_are_reads(db: Db2Adapter, connector_factory: ConnectorFactory) -> None:
+    connector, table = connector_factory(), f"{db.namespace}.PRODUCTS"
     snapshot(
         connector,
         table,
@@ -107,8 +109,10 @@ def test_rows_of_a_condition_are_reads(db: Db2Adapter, made: Made) -> None:
         assert value["source"]["commit_lsn"]
 
 
-def test_chunks_tell_how_far_their_table_is_and_how_long_it_was_paused(db: Db2Adapter, made: Made) -> None:
-    connector, table = made(), f"{db.namespace}.PRODUCTS"
+def test_chunks_tell_how_far_their_table_is_and_how_long_it_was_paused(
+    db: Db2Adapter, connector_factory: ConnectorFactory
+) -> None:
+    connector, table = connector_factory(), f"{db.namespace}.PRODUCTS"
     number = snapshot(connector, table)
     send(connector, "pause-snapshot")
     paused = connector.capture(run_for_s=3).metrics["incremental-snapshot"]  # the start of a run takes a part of them

@@ -25,7 +25,7 @@ from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
 
 
 @pytest.fixture(scope="module")
-def guarded() -> Iterator[MongoDb]:
+def secured_server() -> Iterator[MongoDb]:
     """A server with an administrator, and accounts with some rights."""
     with MongoDb({"auth": True}) as server:
         with server.connect() as client:
@@ -83,20 +83,20 @@ def source(server: MongoDb, user: str, password: str = "sesame&${x}", **properti
     ],
 )  # fmt: skip
 def test_a_missing_right_is_told_with_the_command_that_gives_it(
-    guarded: MongoDb, user: str, properties: dict[str, Any], fix: str | None
+    secured_server: MongoDb, user: str, properties: dict[str, Any], fix: str | None
 ) -> None:
-    found: list[Finding] = source(guarded, user, **properties).check_prerequisites()
+    found: list[Finding] = source(secured_server, user, **properties).check_prerequisites()
     found = [finding for finding in found if "oplog" not in finding.what]
     assert len(found) == (fix is not None), found
     assert all(fix in finding.fix for finding in found if fix is not None)
 
 
-def test_the_right_that_shows_how_far_the_oplog_goes_back_is_told(guarded: MongoDb) -> None:
-    with guarded.connect(username="root", password="secret") as root:
+def test_the_right_that_shows_how_far_the_oplog_goes_back_is_told(secured_server: MongoDb) -> None:
+    with secured_server.connect(username="root", password="secret") as root:
         root.admin.command(
             {"createUser": "more", "pwd": "sesame&${x}", "roles": [{"role": "readAnyDatabase", "db": "admin"}]}
         )
-        with source(guarded, "more") as asked:
+        with source(secured_server, "more") as asked:
             (finding,) = asked.check_prerequisites()
             assert not finding.fatal
             assert finding.fix == 'db.getSiblingDB("admin").grantRolesToUser("more", [{role: "read", db: "local"}])'
@@ -119,12 +119,12 @@ def test_the_right_that_shows_how_far_the_oplog_goes_back_is_told(guarded: Mongo
     ],
 )
 def test_the_documented_accounts_capture_and_no_other_right_is_needed(
-    guarded: MongoDb, tmp_path: Path, user: str, properties: dict[str, Any]
+    secured_server: MongoDb, tmp_path: Path, user: str, properties: dict[str, Any]
 ) -> None:
     """Neither the oplog nor the configuration of shards is read, and the names of databases that may be read are told without listDatabases."""
-    connector = mongodb_connector(guarded.url(), tmp_path, **properties)
+    connector = mongodb_connector(secured_server.url(), tmp_path, **properties)
     connector.secrets |= {"mongodb.user": user, "mongodb.password": "sesame&${x}"}
-    with guarded.connect(username="root", password="secret") as root:
+    with secured_server.connect(username="root", password="secret") as root:
         root.shop.orders.insert_one({})
         there = root.shop.orders.count_documents({})
         assert connector.capture().topics == {"test.shop.orders": there}
@@ -154,11 +154,11 @@ def test_paths_of_updates_that_a_server_does_not_explain_are_told(
     assert [one.fix.startswith("set capture.mode=change_streams_update_full") for one in found] == [True] * told
 
 
-def test_errors_name_the_account_and_never_its_password(guarded: MongoDb) -> None:
+def test_errors_name_the_account_and_never_its_password(secured_server: MongoDb) -> None:
     with pytest.raises(AccessDenied) as wrong:
-        source(guarded, "any", "another sesame").check_prerequisites()
+        source(secured_server, "any", "another sesame").check_prerequisites()
     with pytest.raises(CdcError) as refused:
-        source(guarded, "nobody").oldest_position()
+        source(secured_server, "nobody").oldest_position()
     for caught in (wrong, refused):
         assert "sesame" not in f"{caught.value}{caught.value.__cause__}"
         assert caught.value.remedy
@@ -259,11 +259,11 @@ def test_a_certificate_has_to_name_the_host_unless_it_is_said_otherwise(tmp_path
             MongoDbSource(MongoDbConfig.parse(allowed | {"mongodb.ssl.ca": None} | SOON)).current_position()
 
 
-def test_how_far_the_log_reaches_is_told_as_far_as_the_account_may_see_it(guarded: MongoDb) -> None:
-    with source(guarded, "root", "secret") as all_, source(guarded, "any") as few:
+def test_how_far_the_log_reaches_is_told_as_far_as_the_account_may_see_it(secured_server: MongoDb) -> None:
+    with source(secured_server, "root", "secret") as all_, source(secured_server, "any") as few:
         at = all_.current_position()
         time.sleep(1.1)  # an oplog is measured in seconds
-        with guarded.connect(username="root", password="secret") as root:
+        with secured_server.connect(username="root", password="secret") as root:
             root.shop.orders.insert_many([{"_id": n, "text": "x" * 1000} for n in range(200)])
             stats = root.local.command("collStats", "oplog.rs")
             first, last = (root.local["oplog.rs"].find_one({}, sort=[("$natural", n)])["ts"].time for n in (1, -1))

@@ -39,7 +39,7 @@ KEYS: list[Any] = [
 
 
 @pytest.fixture
-def mixed(database: Any) -> tuple[TableId, list[Any]]:
+def mixed_collection(database: Any) -> tuple[TableId, list[Any]]:
     """A collection with a key of each type, and numbers and texts besides; its keys in their order."""
     keys = [*KEYS[:5], *range(10, 60), *KEYS[5:9], *(f"text {i:03}" for i in range(40)), *KEYS[9:]]
     documents = [{"_id": key, "n": n} for n, key in enumerate(keys)]
@@ -50,9 +50,9 @@ def mixed(database: Any) -> tuple[TableId, list[Any]]:
 
 
 def test_chunks_go_through_keys_of_every_type_once_and_in_order(
-    uri: str, tmp_path: Path, mixed: tuple[TableId, list[Any]]
+    uri: str, tmp_path: Path, mixed_collection: tuple[TableId, list[Any]]
 ) -> None:
-    table, keys = mixed
+    table, keys = mixed_collection
     connector = mongodb_connector(uri, tmp_path)
     with (
         open_source(connector.definition(), connector.secrets) as source,
@@ -92,9 +92,9 @@ def test_chunks_go_through_keys_of_every_type_once_and_in_order(
 
 
 def test_parts_hold_each_document_once_whatever_the_type_of_its_key(
-    uri: str, tmp_path: Path, mixed: tuple[TableId, list[Any]]
+    uri: str, tmp_path: Path, mixed_collection: tuple[TableId, list[Any]]
 ) -> None:
-    table, keys = mixed
+    table, keys = mixed_collection
     connector = mongodb_connector(uri, tmp_path)
     with (
         patch.object(collection_snapshot, "PART_DOCUMENTS", 2),
@@ -185,9 +185,9 @@ def test_what_is_written_while_a_snapshot_reads_is_streamed_from_its_moment_on(
 
 
 def test_a_reader_that_is_interrupted_goes_on_behind_any_key(
-    uri: str, tmp_path: Path, mixed: tuple[TableId, list[Any]]
+    uri: str, tmp_path: Path, mixed_collection: tuple[TableId, list[Any]]
 ) -> None:
-    table, keys = mixed
+    table, keys = mixed_collection
     connector = mongodb_connector(uri, tmp_path, snapshot_fetch_size=2, connect_backoff_initial_delay_ms=1)
     with (
         patch.object(collection_snapshot.RawCursor, "fetch_reply", side_effect=AutoReconnect("gone")),

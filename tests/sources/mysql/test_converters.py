@@ -26,7 +26,7 @@ def db(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 @pytest.fixture
-def made(db: Any, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(db: Any, tmp_path: Path) -> Callable[..., Connector]:
     def make(type_: str = BOOLEAN, **options: str) -> Connector:
         connector = mysql_connector(db.server, tmp_path, db.server.kind, database_include_list=db.name)
         named = {f"c.{key.replace('_', '.')}": value.format(db.name) for key, value in options.items()}
@@ -57,8 +57,8 @@ def _booleans(nodes: list[Any]) -> list[set[str]]:
     return [{name for name, node in of_row.items() if node["type"] == "boolean"} for of_row in nodes]
 
 
-def test_tinyint_of_length_one_is_a_boolean(db: Any, made: Callable[..., Connector]) -> None:
-    images, nodes = _both(db, made(), COLUMNS, "TRUE, NULL, 1, 5, 2")
+def test_tinyint_of_length_one_is_a_boolean(db: Any, connector_factory: Callable[..., Connector]) -> None:
+    images, nodes = _both(db, connector_factory(), COLUMNS, "TRUE, NULL, 1, 5, 2")
     # MySQL hides the length of an unsigned one since 8.0.19
     told = "(1)" in next(row[1] for row in db.sql("SHOW COLUMNS FROM t") if row[0] == "u")
     assert images == [{"b": True, "t": None, "u": True if told else 1, "w": 5, "x": True}] * 3
@@ -68,23 +68,25 @@ def test_tinyint_of_length_one_is_a_boolean(db: Any, made: Callable[..., Connect
         assert (node["b"]["default"], node["x"]["default"]) == (True, False)
 
 
-def test_columns_can_be_chosen_without_regard_to_their_length(db: Any, made: Callable[..., Connector]) -> None:
-    connector = made(length_checker="false", selector=r"{0}\.(t|made)\.[uw], {0}\.other\..*")
+def test_columns_can_be_chosen_without_regard_to_their_length(
+    db: Any, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory(length_checker="false", selector=r"{0}\.(t|made)\.[uw], {0}\.other\..*")
     images, nodes = _both(db, connector, COLUMNS, "TRUE, NULL, 1, 0, 2")
     assert images == [{"b": 1, "t": None, "u": True, "w": False, "x": 2}] * 3
     assert _booleans(nodes) == [{"u", "w"}] * 3
 
 
-def test_a_selector_leaves_the_others_as_they_are(db: Any, made: Callable[..., Connector]) -> None:
-    images, nodes = _both(db, made(selector=r"{}\..*\.b"), COLUMNS, "FALSE, 1, 1, 5, 2")
+def test_a_selector_leaves_the_others_as_they_are(db: Any, connector_factory: Callable[..., Connector]) -> None:
+    images, nodes = _both(db, connector_factory(selector=r"{}\..*\.b"), COLUMNS, "FALSE, 1, 1, 5, 2")
     assert images == [{"b": False, "t": 1, "u": 1, "w": 5, "x": 2}] * 3
     assert _booleans(nodes) == [{"b"}] * 3
 
 
 def test_columns_that_come_later_are_converted_too_and_rows_are_read_in_chunks(
-    db: Any, made: Callable[..., Connector]
+    db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made()
+    connector = connector_factory()
     images, _ = _both(db, connector, "id INT, k BOOLEAN, PRIMARY KEY (k, id)", "TRUE")
     assert images == [{"k": True}] * 3
     db.sql("ALTER TABLE t ADD later BOOL NOT NULL DEFAULT TRUE", "INSERT INTO t VALUES (9, FALSE, FALSE)")
@@ -102,10 +104,10 @@ def test_columns_that_come_later_are_converted_too_and_rows_are_read_in_chunks(
 
 
 def test_the_sinks_types_are_the_same_in_snapshot_and_stream_and_texts_tell_their_character_set(
-    db: Any, made: Callable[..., Connector]
+    db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
     columns = "id INT PRIMARY KEY, b BOOLEAN, r REAL, s VARCHAR(9) CHARACTER SET latin1, c TEXT CHARACTER SET utf8mb4"
-    images, nodes = _both(db, made(JDBC_SINK, treat_real_as_double="true"), columns, "TRUE, 1.5, 'ä', 'b'")
+    images, nodes = _both(db, connector_factory(JDBC_SINK, treat_real_as_double="true"), columns, "TRUE, 1.5, 'ä', 'b'")
     assert images == [{"b": 1, "r": 1.5, "s": "ä", "c": "b"}] * 3
     for node in nodes:
         assert [node[name]["type"] for name in ("b", "r")] == ["int16", "double"]
@@ -113,9 +115,9 @@ def test_the_sinks_types_are_the_same_in_snapshot_and_stream_and_texts_tell_thei
         assert told == {"id": None, "b": None, "r": None, "s": "latin1", "c": "utf8mb4"}
 
 
-def test_character_sets_are_told_where_they_are_asked_for(db: Any, made: Callable[..., Connector]) -> None:
+def test_character_sets_are_told_where_they_are_asked_for(db: Any, connector_factory: Callable[..., Connector]) -> None:
     columns = "id INT PRIMARY KEY, s VARCHAR(9), c TEXT"
-    _, nodes = _both(db, made(JDBC_SINK, selector_string=r".*\.s"), columns, "'a', 'b'")
+    _, nodes = _both(db, connector_factory(JDBC_SINK, selector_string=r".*\.s"), columns, "'a', 'b'")
     assert [[CHARSET in n[name].get("parameters", {}) for name in ("s", "c")] for n in nodes] == [[True, False]] * 3
 
 

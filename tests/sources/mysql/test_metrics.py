@@ -39,7 +39,7 @@ def db(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 @pytest.fixture
-def made(db: Any, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(db: Any, tmp_path: Path) -> Callable[..., Connector]:
     """A connector; it has not run yet."""
     return lambda **properties: mysql_connector(
         db.server, tmp_path, db.server.kind, **{"database_include_list": db.name, **properties}
@@ -47,9 +47,9 @@ def made(db: Any, tmp_path: Path) -> Callable[..., Connector]:
 
 
 def test_a_snapshot_counts_its_tables_and_rows_and_is_over_when_it_is_over(
-    db: Any, made: Callable[..., Connector]
+    db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made()
+    connector = connector_factory()
     found = connector.capture().metrics["snapshot"]
     assert 0 <= found.pop("MilliSecondsSinceLastEvent") < 60_000
     assert found.pop("SnapshotDurationInSeconds") < 60
@@ -64,7 +64,7 @@ def test_a_snapshot_counts_its_tables_and_rows_and_is_over_when_it_is_over(
 
 
 def test_a_snapshot_that_fails_was_aborted_with_the_tables_that_are_left(
-    db: Any, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
+    db: Any, connector_factory: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[RunMetrics] = []
     reading = RunMetrics.start_snapshot
@@ -80,15 +80,15 @@ def test_a_snapshot_that_fails_was_aborted_with_the_tables_that_are_left(
 
     monkeypatch.setattr(MySqlSnapshot, "read", failing)
     with pytest.raises(CdcError, match="gone"):
-        made(batch_max_rows=1, snapshot_max_threads=1).capture()
+        connector_factory(batch_max_rows=1, snapshot_max_threads=1).capture()
     assert seen[0].snapshot is not None
     found = seen[0].snapshot.to_snapshot_document([])
     assert (found["SnapshotAborted"], found["SnapshotCompleted"], found["SnapshotRunning"]) == (True, False, False)
     assert (found["TotalTableCount"], found["RemainingTableCount"]) == (3, 1)
 
 
-def test_a_stream_counts_its_events_by_operation(db: Any, made: Callable[..., Connector]) -> None:
-    connector = made(skipped_operations="d")
+def test_a_stream_counts_its_events_by_operation(db: Any, connector_factory: Callable[..., Connector]) -> None:
+    connector = connector_factory(skipped_operations="d")
     connector.capture()
     db.sql("INSERT INTO t VALUES (4, 1), (5, 1)", "INSERT INTO u VALUES (3)", "UPDATE t SET v = 9", "DELETE FROM u")
     found = connector.capture().metrics["streaming"]
@@ -105,8 +105,8 @@ def test_a_stream_counts_its_events_by_operation(db: Any, made: Callable[..., Co
     assert [again[name] for name in names] == [0, 0, 0, 0]
 
 
-def test_the_delay_is_that_of_the_last_event(db: Any, made: Callable[..., Connector]) -> None:
-    connector = made()
+def test_the_delay_is_that_of_the_last_event(db: Any, connector_factory: Callable[..., Connector]) -> None:
+    connector = connector_factory()
     connector.capture()
     db.sql("INSERT INTO u VALUES (3)")
     time.sleep(2.5)
@@ -114,8 +114,10 @@ def test_the_delay_is_that_of_the_last_event(db: Any, made: Callable[..., Connec
     assert 1_000 <= found["MilliSecondsBehindSource"] < 60_000
 
 
-def test_the_schema_history_tells_what_was_read_and_what_was_added(db: Any, made: Callable[..., Connector]) -> None:
-    connector = made()
+def test_the_schema_history_tells_what_was_read_and_what_was_added(
+    db: Any, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory()
     connector.capture()
     db.sql("ALTER TABLE t ADD w INT")
     began = time.time()
@@ -128,9 +130,13 @@ def test_the_schema_history_tells_what_was_read_and_what_was_added(db: Any, made
     assert found["LastAppliedChange"] == f"{db.name}.t: ALTER TABLE t ADD w INT"
 
 
-def test_chunks_tell_how_far_their_table_is_and_how_long_it_was_paused(db: Any, made: Callable[..., Connector]) -> None:
+def test_chunks_tell_how_far_their_table_is_and_how_long_it_was_paused(
+    db: Any, connector_factory: Callable[..., Connector]
+) -> None:
     db.sql("INSERT INTO t SELECT seq.id + t.id * 10, 0 FROM t JOIN (SELECT 1 id UNION SELECT 2) seq")
-    connector = made(snapshot_mode="no_data", incremental_snapshot_chunk_size=4, signal_poll_interval_ms=50)
+    connector = connector_factory(
+        snapshot_mode="no_data", incremental_snapshot_chunk_size=4, signal_poll_interval_ms=50
+    )
     connector.replay.partial = True
     assert "incremental-snapshot" not in connector.capture().metrics
     number = snapshot(connector, f"{db.name}.t")
@@ -152,9 +158,11 @@ def test_chunks_tell_how_far_their_table_is_and_how_long_it_was_paused(db: Any, 
 
 
 def test_the_first_key_of_a_table_is_told_of_its_own_run_and_table_only(
-    db: Any, made: Callable[..., Connector]
+    db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made(snapshot_mode="no_data", incremental_snapshot_chunk_size=1, signal_poll_interval_ms=50)
+    connector = connector_factory(
+        snapshot_mode="no_data", incremental_snapshot_chunk_size=1, signal_poll_interval_ms=50
+    )
     connector.replay.partial = True
     connector.capture()
     db.sql("CREATE TABLE d (k DATETIME(6), b VARBINARY(8), PRIMARY KEY (k, b))")
@@ -190,8 +198,8 @@ def _last_event(db: Any, file: str) -> dict[str, str]:
     return {"server_id": str(events[-1][3]), "file": events[-1][0], "pos": str(events[-1][1])}
 
 
-def test_the_places_of_the_stream_are_those_of_the_server(db: Any, made: Callable[..., Connector]) -> None:
-    connector = made()
+def test_the_places_of_the_stream_are_those_of_the_server(db: Any, connector_factory: Callable[..., Connector]) -> None:
+    connector = connector_factory()
     connector.capture()
     db.sql("INSERT INTO u VALUES (3)", "FLUSH BINARY LOGS", "INSERT INTO u VALUES (4)")
     file, end, gtids = _log(db)
@@ -241,13 +249,13 @@ def captured_sources(connector: Connector) -> list[dict[str, Any]]:
 
 
 def test_transactions_are_counted_as_they_end(
-    db: Any, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
+    db: Any, connector_factory: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(binlog_connection, "BUFFER", 1 << 14)
     db.sql("CREATE TABLE large (id INT PRIMARY KEY, v VARCHAR(99))")
     with db.server.database("else") as other:
         other.sql("CREATE TABLE o (id INT PRIMARY KEY)")
-        connector = made()
+        connector = connector_factory()
         connector.capture()
         with db.connect(autocommit=False) as connection, connection.cursor() as cursor:
             for i in range(3):
@@ -271,8 +279,8 @@ def test_transactions_are_counted_as_they_end(
         assert [found[f"NumberOf{name}Transactions"] for name in counts] == [0, 1, 0, 0]
 
 
-def test_prepared_transactions_count_when_they_end(db: Any, made: Callable[..., Connector]) -> None:
-    connector = made()
+def test_prepared_transactions_count_when_they_end(db: Any, connector_factory: Callable[..., Connector]) -> None:
+    connector = connector_factory()
     connector.capture()
     for ends in ("COMMIT", "ROLLBACK"):
         with db.connect(autocommit=True) as connection, connection.cursor() as cursor:
@@ -347,9 +355,9 @@ def test_locks_are_told_as_long_as_they_are_held(db: Any, mode: str, held: bool)
         assert source.collect_stream_metrics()["HoldingGlobalLock"] is False
 
 
-def test_how_far_the_log_reaches_is_told_by_its_files(db: Any, made: Callable[..., Connector]) -> None:
+def test_how_far_the_log_reaches_is_told_by_its_files(db: Any, connector_factory: Callable[..., Connector]) -> None:
     """As the server says itself; the clock of what it removes is the moment at which the next file was begun."""
-    connector = made()
+    connector = connector_factory()
     kept = connector.capture().metrics["streaming"]
     before, now = db.server.sql("SELECT @@GLOBAL.binlog_expire_logs_seconds")[0][0], time.time()
     try:

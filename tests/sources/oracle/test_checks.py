@@ -83,7 +83,7 @@ MERE_ADVICE = {
 
 
 @pytest.fixture(scope="module")
-def granted() -> Iterator[Oracle]:
+def granted_server() -> Iterator[Oracle]:
     """A server whose grants each test gives back."""
     with Oracle() as started:
         ready(started)
@@ -92,42 +92,44 @@ def granted() -> Iterator[Oracle]:
 
 
 @pytest.mark.parametrize("grant", DOCUMENTED)
-def test_each_documented_grant_that_is_missing_is_found_with_its_statement(granted: Oracle, grant: str) -> None:
+def test_each_documented_grant_that_is_missing_is_found_with_its_statement(granted_server: Oracle, grant: str) -> None:
     revoked = [grant]
     if grant.startswith("SELECT ON V_$"):
         revoked.append("SELECT_CATALOG_ROLE")  # which may read all of them
-    granted.admin(*(f"REVOKE {one} FROM {granted.user}" for one in revoked))
+    granted_server.admin(*(f"REVOKE {one} FROM {granted_server.user}" for one in revoked))
     try:
-        missing = {finding.fix: finding for finding in found(granted)}
-        statement = f"GRANT {grant} TO {granted.user} CONTAINER=ALL"
+        missing = {finding.fix: finding for finding in found(granted_server)}
+        statement = f"GRANT {grant} TO {granted_server.user} CONTAINER=ALL"
         assert statement in missing
         assert missing[statement].fatal is (grant not in MERE_ADVICE)
-        assert set(missing) <= {f"GRANT {one} TO {granted.user} CONTAINER=ALL" for one in revoked}
-        granted.admin(statement)
-        assert statement not in {finding.fix for finding in found(granted)}
+        assert set(missing) <= {f"GRANT {one} TO {granted_server.user} CONTAINER=ALL" for one in revoked}
+        granted_server.admin(statement)
+        assert statement not in {finding.fix for finding in found(granted_server)}
     finally:
-        granted.admin(*(f"GRANT {one} TO {granted.user}" for one in revoked))
-    assert found(granted) == []
+        granted_server.admin(*(f"GRANT {one} TO {granted_server.user}" for one in revoked))
+    assert found(granted_server) == []
 
 
-def test_packages_are_needed_where_no_role_brings_them(granted: Oracle) -> None:
+def test_packages_are_needed_where_no_role_brings_them(granted_server: Oracle) -> None:
     revoked = ["LOGMINING", "EXECUTE_CATALOG_ROLE", "EXECUTE ON DBMS_LOGMNR", "EXECUTE ON DBMS_LOGMNR_D"]
-    granted.admin(*(f"REVOKE {one} FROM {granted.user}" for one in revoked))
+    granted_server.admin(*(f"REVOKE {one} FROM {granted_server.user}" for one in revoked))
     try:
-        assert {f.fix for f in found(granted)} == {f"GRANT {one} TO {granted.user} CONTAINER=ALL" for one in revoked}
+        assert {f.fix for f in found(granted_server)} == {
+            f"GRANT {one} TO {granted_server.user} CONTAINER=ALL" for one in revoked
+        }
     finally:
-        granted.admin(*(f"GRANT {one} TO {granted.user}" for one in revoked))
+        granted_server.admin(*(f"GRANT {one} TO {granted_server.user}" for one in revoked))
 
 
-def test_writing_a_dictionary_needs_the_role_that_allows_it(granted: Oracle) -> None:
-    granted.admin(f"REVOKE EXECUTE_CATALOG_ROLE FROM {granted.user}")
+def test_writing_a_dictionary_needs_the_role_that_allows_it(granted_server: Oracle) -> None:
+    granted_server.admin(f"REVOKE EXECUTE_CATALOG_ROLE FROM {granted_server.user}")
     try:
-        (finding,) = found(granted, log__mining__strategy="redo_log_catalog")
+        (finding,) = found(granted_server, log__mining__strategy="redo_log_catalog")
         assert finding.fatal
-        (finding,) = found(granted, log__mining__strategy="online_catalog")
+        (finding,) = found(granted_server, log__mining__strategy="online_catalog")
         assert not finding.fatal
     finally:
-        granted.admin(f"GRANT EXECUTE_CATALOG_ROLE TO {granted.user}")
+        granted_server.admin(f"GRANT EXECUTE_CATALOG_ROLE TO {granted_server.user}")
 
 
 @pytest.mark.parametrize(
@@ -140,41 +142,46 @@ def test_writing_a_dictionary_needs_the_role_that_allows_it(granted: Oracle) -> 
     ],
 )
 def test_grant_that_the_configuration_does_not_use_is_not_asked_for(
-    granted: Oracle, grant: str, properties: dict[str, str]
+    granted_server: Oracle, grant: str, properties: dict[str, str]
 ) -> None:
-    granted.admin(f"REVOKE {grant} FROM {granted.user}")
+    granted_server.admin(f"REVOKE {grant} FROM {granted_server.user}")
     try:
-        assert found(granted, **properties) == []
+        assert found(granted_server, **properties) == []
     finally:
-        granted.admin(f"GRANT {grant} TO {granted.user}")
+        granted_server.admin(f"GRANT {grant} TO {granted_server.user}")
 
 
-def test_grants_on_each_table_do_as_well(granted: Oracle) -> None:
+def test_grants_on_each_table_do_as_well(granted_server: Oracle) -> None:
     system = ["SELECT ANY TABLE", "FLASHBACK ANY TABLE", "LOCK ANY TABLE"]
     objects = ["SELECT ON APP.T1", "FLASHBACK ON APP.T1"]
-    granted.admin(*(f"REVOKE {one} FROM {granted.user}" for one in system))
-    granted.sql(*(f"GRANT {one} TO {granted.user}" for one in objects))
+    granted_server.admin(*(f"REVOKE {one} FROM {granted_server.user}" for one in system))
+    granted_server.sql(*(f"GRANT {one} TO {granted_server.user}" for one in objects))
     try:
-        assert found(granted) == []
+        assert found(granted_server) == []
     finally:
-        granted.sql(*(f"REVOKE {one} FROM {granted.user}" for one in objects))
-        granted.admin(*(f"GRANT {one} TO {granted.user}" for one in system))
+        granted_server.sql(*(f"REVOKE {one} FROM {granted_server.user}" for one in objects))
+        granted_server.admin(*(f"GRANT {one} TO {granted_server.user}" for one in system))
 
 
-def test_flush_table_that_is_there_needs_no_right_to_make_it(granted: Oracle) -> None:
-    granted.sql(
+def test_flush_table_that_is_there_needs_no_right_to_make_it(granted_server: Oracle) -> None:
+    granted_server.sql(
         "CREATE TABLE LOG_MINING_FLUSH (LAST_SCN NUMBER(19))",
-        user=granted.user,
-        password=granted.password,
-        dsn=granted.dsn,
+        user=granted_server.user,
+        password=granted_server.password,
+        dsn=granted_server.dsn,
     )
-    granted.admin(f"REVOKE CREATE TABLE FROM {granted.user}")
+    granted_server.admin(f"REVOKE CREATE TABLE FROM {granted_server.user}")
     try:
-        assert found(granted) == []
-        assert [f.fatal for f in found(granted, log__mining__flush__table__name="OTHER")] == [True]
+        assert found(granted_server) == []
+        assert [f.fatal for f in found(granted_server, log__mining__flush__table__name="OTHER")] == [True]
     finally:
-        granted.admin(f"GRANT CREATE TABLE TO {granted.user}")
-        granted.sql("DROP TABLE LOG_MINING_FLUSH PURGE", user=granted.user, password=granted.password, dsn=granted.dsn)
+        granted_server.admin(f"GRANT CREATE TABLE TO {granted_server.user}")
+        granted_server.sql(
+            "DROP TABLE LOG_MINING_FLUSH PURGE",
+            user=granted_server.user,
+            password=granted_server.password,
+            dsn=granted_server.dsn,
+        )
 
 
 def test_database_that_does_not_archive_or_does_not_log_is_refused() -> None:
@@ -220,8 +227,8 @@ def test_no_captured_table_is_a_warning(server: Oracle) -> None:
     ("name", "text"),
     [(None, "no pluggable database is configured"), ("NOPE", "pluggable database NOPE does not exist")],
 )
-def test_pluggable_database_must_be_named_and_be_there(granted: Oracle, name: str | None, text: str) -> None:
-    (finding,) = found(granted, database__pdb__name=name)
+def test_pluggable_database_must_be_named_and_be_there(granted_server: Oracle, name: str | None, text: str) -> None:
+    (finding,) = found(granted_server, database__pdb__name=name)
     assert finding.fatal
     assert text in finding.what
     assert finding.fix == "set database.pdb.name to one of ORCLPDB1"
@@ -237,27 +244,27 @@ def test_name_that_is_not_the_databases_is_told() -> None:
         assert found(plain, database__url=url, database__dbname="OTHER") == []
 
 
-def test_archive_destination_must_be_valid_and_local(granted: Oracle) -> None:
-    assert found(granted, log__mining__archive__destination__name="LOG_ARCHIVE_DEST_1") == []
-    (finding,) = found(granted, log__mining__archive__destination__name="LOG_ARCHIVE_DEST_2")
+def test_archive_destination_must_be_valid_and_local(granted_server: Oracle) -> None:
+    assert found(granted_server, log__mining__archive__destination__name="LOG_ARCHIVE_DEST_1") == []
+    (finding,) = found(granted_server, log__mining__archive__destination__name="LOG_ARCHIVE_DEST_2")
     assert finding.fatal
     assert "INACTIVE" in finding.what
     assert "LOG_ARCHIVE_DEST_1" in finding.fix
-    (finding,) = found(granted, log__mining__archive__destination__name="NOPE")
+    (finding,) = found(granted_server, log__mining__archive__destination__name="NOPE")
     assert "unknown" in finding.what
 
 
-def test_undo_and_logs_that_are_small_are_warnings(granted: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undo_and_logs_that_are_small_are_warnings(granted_server: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "SHORT_UNDO", 3_600)
     monkeypatch.setattr(checks, "SMALL_LOG", 1 << 40)
-    undo, logs = found(granted)
+    undo, logs = found(granted_server)
     assert not undo.fatal
     assert not logs.fatal
     assert "900 s" in undo.what
     assert undo.fix.startswith("ALTER SYSTEM SET UNDO_RETENTION = 86400")
     assert "LOGFILE GROUP" in logs.fix
-    assert "dictionary" in found(granted, log__mining__strategy="redo_log_catalog")[1].what
-    assert found(granted, snapshot__mode="never") == [logs]
+    assert "dictionary" in found(granted_server, log__mining__strategy="redo_log_catalog")[1].what
+    assert found(granted_server, snapshot__mode="never") == [logs]
 
 
 def test_standby_is_mined_only_through_its_property() -> None:
@@ -273,7 +280,9 @@ def test_standby_is_mined_only_through_its_property() -> None:
         assert any("log.mining.readonly.hostname to this standby" in fix for fix in fixes)
 
 
-def test_standby_of_another_database_is_found(granted: Oracle, server: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standby_of_another_database_is_found(
+    granted_server: Oracle, server: Oracle, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ask: Callable[..., Any] = checks.database_of
     known = iter([1, 2])
 
@@ -283,13 +292,13 @@ def test_standby_of_another_database_is_found(granted: Oracle, server: Oracle, m
         return replace(ask(connection), dbid=next(known))
 
     monkeypatch.setattr(checks, "database_of", numbered)
-    (finding,) = found(granted, log__mining__readonly__hostname=f"{server.host}:{server.port}")
+    (finding,) = found(granted_server, log__mining__readonly__hostname=f"{server.host}:{server.port}")
     assert finding.fatal
     assert finding.fix == "correct log.mining.readonly.hostname"
 
 
-def test_wrong_password_and_no_server_are_errors_and_no_findings(granted: Oracle) -> None:
+def test_wrong_password_and_no_server_are_errors_and_no_findings(granted_server: Oracle) -> None:
     with pytest.raises(AccessDenied):
-        found(granted, database__password="wrong")
+        found(granted_server, database__password="wrong")
     with pytest.raises(SourceUnavailable):
-        found(granted, database__port=1)
+        found(granted_server, database__port=1)

@@ -30,7 +30,7 @@ LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
 
 
 @pytest.fixture
-def own() -> Iterator[Oracle]:
+def dedicated_server() -> Iterator[Oracle]:
     """A server of one's own, whose logs may be lost."""
     with Oracle() as server:
         table(server)
@@ -43,7 +43,7 @@ def table(server: Oracle, name: str = "T") -> None:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(tmp_path: Path) -> Callable[..., Connector]:
     return lambda server, **properties: oracle_connector(
         server, tmp_path, **{"schema_include_list": "APP", **properties}
     )
@@ -80,19 +80,19 @@ def test_each_error_of_the_questions_has_the_documented_advice(number: int, retr
 
 
 def test_undo_that_is_too_short_fails_the_snapshot_with_both_remedies(
-    own: Oracle, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
+    dedicated_server: Oracle, connector_factory: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow_provider_cdc.sources.oracle.snapshot import snapshot
 
     read = snapshot.OracleSnapshot.read
 
     def late(self: Any, chunk: Any) -> Any:
-        own.sql("UPDATE T SET V = V + 1")
-        own.expire_undo()
+        dedicated_server.sql("UPDATE T SET V = V + 1")
+        dedicated_server.expire_undo()
         yield from read(self, chunk)
 
     monkeypatch.setattr(snapshot.OracleSnapshot, "read", late)
-    connector = made(own)
+    connector = connector_factory(dedicated_server)
     with pytest.raises(SourceUnavailable, match="ORA-01555") as caught:
         connector.capture()
     assert "UNDO_RETENTION" in str(caught.value.remedy)
@@ -106,15 +106,15 @@ def test_undo_that_is_too_short_fails_the_snapshot_with_both_remedies(
 
 
 def test_an_offset_that_the_logs_do_not_reach_stops_capture_and_moves_nothing(
-    own: Oracle, made: Callable[..., Connector]
+    dedicated_server: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made(own)
+    connector = connector_factory(dedicated_server)
     connector.capture()
     before = connector.store.load_offset(connector.name).offset
-    own.sql("INSERT INTO T VALUES (2, 2)")
+    dedicated_server.sql("INSERT INTO T VALUES (2, 2)")
     for _ in range(4):
-        own.switch_log()
-    own.purge()
+        dedicated_server.switch_log()
+    dedicated_server.purge()
     for _ in range(2):
         with pytest.raises(PositionLost) as caught:
             connector.capture()
@@ -127,38 +127,42 @@ def test_an_offset_that_the_logs_do_not_reach_stops_capture_and_moves_nothing(
 
 
 def test_a_database_that_was_set_back_is_told_and_read_again_where_that_is_allowed(
-    own: Oracle, made: Callable[..., Connector]
+    dedicated_server: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made(own)
+    connector = connector_factory(dedicated_server)
     connector.capture()
-    own.sql("INSERT INTO T VALUES (2, 2)")
+    dedicated_server.sql("INSERT INTO T VALUES (2, 2)")
     connector.capture()
-    own.reset_logs()
-    own.sql("INSERT INTO T VALUES (3, 3)")
+    dedicated_server.reset_logs()
+    dedicated_server.sql("INSERT INTO T VALUES (3, 3)")
     with pytest.raises(PositionLost) as caught:
         connector.capture()
     assert "snapshot.mode=when_needed" in str(caught.value.remedy)
     connector.capture({"snapshot.mode": "when_needed"})
-    assert connector.rows("APP.T") == [{"ID": i, "V": v} for i, v in own.sql("SELECT ID, V FROM T ORDER BY ID")]
+    assert connector.rows("APP.T") == [
+        {"ID": i, "V": v} for i, v in dedicated_server.sql("SELECT ID, V FROM T ORDER BY ID")
+    ]
 
 
 def test_structures_that_were_lost_are_built_anew_from_the_database(
-    own: Oracle, made: Callable[..., Connector], tmp_path: Path
+    dedicated_server: Oracle, connector_factory: Callable[..., Connector], tmp_path: Path
 ) -> None:
-    table(own, "U")
-    connector = made(own, table_include_list="APP.T")
+    table(dedicated_server, "U")
+    connector = connector_factory(dedicated_server, table_include_list="APP.T")
     connector.capture()
-    own.sql("INSERT INTO U VALUES (2, 2)")
+    dedicated_server.sql("INSERT INTO U VALUES (2, 2)")
     connector.properties["table.include.list"] = "APP.T,APP.U"
     assert {r["value"]["op"] for r in of_table(captured(connector), "U")} == {"r"}
-    own.sql("INSERT INTO U VALUES (3, 3)")
+    dedicated_server.sql("INSERT INTO U VALUES (3, 3)")
     assert [r["value"]["op"] for r in of_table(captured(connector), "U")] == ["c"]
 
 
 # the connection
 
 
-def test_a_silent_connection_is_kept_open_and_a_hanging_call_ends(own: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_connection_is_kept_open_and_a_hanging_call_ends(
+    dedicated_server: Oracle, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: dict[str, Any] = {}
     plain = oracledb.connect
 
@@ -167,8 +171,8 @@ def test_a_silent_connection_is_kept_open_and_a_hanging_call_ends(own: Oracle, m
         return plain(**options)
 
     monkeypatch.setattr(connecting.oracledb, "connect", watched)
-    url = f"(DESCRIPTION=(ENABLE=broken)(ADDRESS=(PROTOCOL=TCP)(HOST={own.host})(PORT={own.port}))(CONNECT_DATA=(SERVICE_NAME={own.database})))"
-    with closing(connect(settings(own, database__url=f"jdbc:oracle:thin:@{url}"))) as connection:
+    url = f"(DESCRIPTION=(ENABLE=broken)(ADDRESS=(PROTOCOL=TCP)(HOST={dedicated_server.host})(PORT={dedicated_server.port}))(CONNECT_DATA=(SERVICE_NAME={dedicated_server.database})))"
+    with closing(connect(settings(dedicated_server, database__url=f"jdbc:oracle:thin:@{url}"))) as connection:
         assert fetch_scalar(connection, "SELECT 1 FROM DUAL") == 1
         assert connection.call_timeout == 600_000
     assert 0 < asked["expire_time"] * 60 < 350, "gateways drop what is silent for 350 seconds"
@@ -176,16 +180,18 @@ def test_a_silent_connection_is_kept_open_and_a_hanging_call_ends(own: Oracle, m
 
 
 @pytest.mark.parametrize("strategy", ["redo_log_catalog", "online_catalog", "hybrid"])
-def test_the_mining_that_oracle_has_taken_away_is_not_used(own: Oracle, strategy: str) -> None:
-    text = start_statement(settings(own, log__mining__strategy=strategy))
+def test_the_mining_that_oracle_has_taken_away_is_not_used(dedicated_server: Oracle, strategy: str) -> None:
+    text = start_statement(settings(dedicated_server, log__mining__strategy=strategy))
     assert "START_LOGMNR(" in text
     assert "CONTINUOUS_MINE" not in text
 
 
-def test_a_lost_connection_ends_the_run_as_one_to_be_tried_again(own: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made(own)
+def test_a_lost_connection_ends_the_run_as_one_to_be_tried_again(
+    dedicated_server: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory(dedicated_server)
     connector.capture()
-    own.sql("INSERT INTO T VALUES (2, 2)")
+    dedicated_server.sql("INSERT INTO T VALUES (2, 2)")
     port = connector.secrets["database.port"]
     connector.secrets["database.port"] = 1
     with pytest.raises(SourceUnavailable) as caught:
@@ -199,13 +205,15 @@ def test_a_lost_connection_ends_the_run_as_one_to_be_tried_again(own: Oracle, ma
 # the way of things
 
 
-def test_logs_that_switch_meanwhile_lose_and_repeat_nothing(own: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made(own, log_mining_restart_connection="true")
+def test_logs_that_switch_meanwhile_lose_and_repeat_nothing(
+    dedicated_server: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory(dedicated_server, log_mining_restart_connection="true")
     connector.capture()
     sessions = 0
     for i in range(2, 6):
-        own.sql(f"INSERT INTO T VALUES ({i}, {i})")
-        own.switch_log()
+        dedicated_server.sql(f"INSERT INTO T VALUES ({i}, {i})")
+        dedicated_server.switch_log()
         found = connector.capture()
         assert found.events == 1
         sessions += int(str(found.metrics["streaming"]["NumberOfMiningSessions"]))
@@ -214,13 +222,13 @@ def test_logs_that_switch_meanwhile_lose_and_repeat_nothing(own: Oracle, made: C
 
 
 def test_a_restart_repeats_nothing_that_is_captured_though_it_reads_it_again(
-    own: Oracle, made: Callable[..., Connector]
+    dedicated_server: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made(own, log_mining_buffer_carry_max_bytes=0)
+    connector = connector_factory(dedicated_server, log_mining_buffer_carry_max_bytes=0)
     connector.capture()
-    with own.connect() as connection:
+    with dedicated_server.connect() as connection:
         connection.cursor().execute("INSERT INTO T VALUES (2, 2)")
-        own.sql("INSERT INTO T VALUES (3, 3)")
+        dedicated_server.sql("INSERT INTO T VALUES (3, 3)")
         assert connector.capture().events == 1
         again = connector.capture()
         assert again.events == 0
@@ -233,10 +241,10 @@ def test_a_restart_repeats_nothing_that_is_captured_though_it_reads_it_again(
 
 
 def test_after_the_start_there_is_a_topic_for_each_table_with_its_rows(
-    own: Oracle, made: Callable[..., Connector]
+    dedicated_server: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
-    table(own, "U")
-    connector = made(own, topic_prefix="inventory-connector-oracle")
+    table(dedicated_server, "U")
+    connector = connector_factory(dedicated_server, topic_prefix="inventory-connector-oracle")
     found = captured(connector)
     assert {r["topic"] for r in found} == {
         "inventory-connector-oracle", "inventory-connector-oracle.APP.T", "inventory-connector-oracle.APP.U",
@@ -247,17 +255,17 @@ def test_after_the_start_there_is_a_topic_for_each_table_with_its_rows(
 
 
 def test_the_password_is_in_no_output_and_no_file(
-    own: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
+    dedicated_server: Oracle, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
-    connector = made(own)
+    connector = connector_factory(dedicated_server)
     connector.secrets["database.password"] = "Wr0ng-Secret"
     with caplog.at_level(logging.DEBUG), pytest.raises(CdcError) as caught:
         connector.capture()
     assert "Wr0ng-Secret" not in str(caught.value) + caplog.text
-    connector.secrets["database.password"] = own.password
+    connector.secrets["database.password"] = dedicated_server.password
     with caplog.at_level(logging.DEBUG), open_source(connector.definition(), connector.secrets):
         result = connector.capture()
-    quoted = re.compile(rf"password\W+{re.escape(own.password)}\b")
+    quoted = re.compile(rf"password\W+{re.escape(dedicated_server.password)}\b")
     assert not quoted.search(caplog.text + str(result))
     for file in connector.folder.rglob("*"):
         assert not file.is_file() or not quoted.search(file.read_bytes().decode("latin-1"))

@@ -32,7 +32,7 @@ NO_QUEUE = {"QueueTotalCapacity", "QueueRemainingCapacity", "MaxQueueSizeInBytes
 
 
 @pytest.fixture
-def made(schema: Oracle, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(schema: Oracle, tmp_path: Path) -> Callable[..., Connector]:
     """A connector that captures two tables; the snapshot is done."""
     for name in ("T", "U"):
         schema.sql(f"CREATE TABLE {name} (ID NUMBER(9) PRIMARY KEY, V NUMBER(9))", LOGGED.format(name))
@@ -103,8 +103,8 @@ def _keeping(method: Callable[..., Any], seen: list[Any]) -> Callable[..., Any]:
     return kept
 
 
-def test_a_stream_counts_its_events_by_operation(schema: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made(skipped_operations="d")
+def test_a_stream_counts_its_events_by_operation(schema: Oracle, connector_factory: Callable[..., Connector]) -> None:
+    connector = connector_factory(skipped_operations="d")
     schema.sql(
         "INSERT INTO T VALUES (1, 1)", "INSERT INTO T VALUES (2, 1)", "INSERT INTO U VALUES (1, 1)",
         "UPDATE T SET V = 2", "DELETE FROM U",
@@ -122,15 +122,15 @@ def test_a_stream_counts_its_events_by_operation(schema: Oracle, made: Callable[
     assert not NO_QUEUE & set(found)
 
 
-def test_without_events_there_is_no_last_one(made: Callable[..., Connector]) -> None:
-    found = streamed(made())
+def test_without_events_there_is_no_last_one(connector_factory: Callable[..., Connector]) -> None:
+    found = streamed(connector_factory())
     assert (found["LastEvent"], found["MilliSecondsSinceLastEvent"], found["TotalNumberOfEventsSeen"]) == ("", -1, 0)
 
 
 def test_the_schema_history_tells_what_was_read_and_what_was_added(
-    schema: Oracle, made: Callable[..., Connector]
+    schema: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made()
+    connector = connector_factory()
     schema.sql("ALTER TABLE T ADD W NUMBER(3)")
     began = time.time()
     found = connector.capture().metrics["schema-history"]
@@ -145,8 +145,10 @@ def test_the_schema_history_tells_what_was_read_and_what_was_added(
 # what Oracle has
 
 
-def test_the_places_of_the_stream_are_those_of_the_database(schema: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made()
+def test_the_places_of_the_stream_are_those_of_the_database(
+    schema: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory()
     before = schema.scn()
     for id_ in (1, 2):
         schema.sql(f"INSERT INTO T VALUES ({id_}, 1)")
@@ -164,8 +166,10 @@ def test_the_places_of_the_stream_are_those_of_the_database(schema: Oracle, made
     _of_three_windows()
 
 
-def test_windows_queries_and_rows_are_counted_and_timed(schema: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made()
+def test_windows_queries_and_rows_are_counted_and_timed(
+    schema: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory()
     schema.sql(*(f"INSERT INTO T VALUES ({i}, 1)" for i in range(10)))
     slow = MiningSession._begin
 
@@ -243,8 +247,8 @@ def _of_three_windows() -> None:
     assert {name: found[name] for name in expected} == expected
 
 
-def test_transactions_are_counted_by_their_end(schema: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made()
+def test_transactions_are_counted_by_their_end(schema: Oracle, connector_factory: Callable[..., Connector]) -> None:
+    connector = connector_factory()
     schema.sql("INSERT INTO T VALUES (1, 1)")
     with schema.connect() as connection:
         connection.cursor().execute("INSERT INTO T VALUES (2, 1)")
@@ -263,9 +267,9 @@ def test_transactions_are_counted_by_their_end(schema: Oracle, made: Callable[..
 
 @pytest.mark.usefixtures("redo_at_once")
 def test_an_open_transaction_is_seen_to_keep_the_offset_where_it_began(
-    schema: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
+    schema: Oracle, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
-    connector = made()
+    connector = connector_factory()
     with schema.connect() as connection:
         before = schema.scn()
         connection.cursor().execute("INSERT INTO T VALUES (1, 1)")
@@ -292,8 +296,10 @@ def test_an_open_transaction_is_seen_to_keep_the_offset_where_it_began(
 
 
 @pytest.mark.usefixtures("redo_at_once")
-def test_transactions_that_are_given_up_are_told_by_their_ids(schema: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made(log_mining_transaction_retention_ms=7_200_000)
+def test_transactions_that_are_given_up_are_told_by_their_ids(
+    schema: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory(log_mining_transaction_retention_ms=7_200_000)
     with schema.connect() as connection:
         cursor = connection.cursor()
         cursor.executemany("INSERT INTO T VALUES (:1, 1)", [(i,) for i in range(5)])
@@ -308,9 +314,9 @@ def test_transactions_that_are_given_up_are_told_by_their_ids(schema: Oracle, ma
 
 
 def test_logs_of_the_session_and_switches_of_the_last_day_are_told(
-    schema: Oracle, made: Callable[..., Connector]
+    schema: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made(log_mining_strategy="online_catalog")
+    connector = connector_factory(log_mining_strategy="online_catalog")
     before = streamed(connector)["SwitchCounter"]
     schema.sql("INSERT INTO T VALUES (1, 1)")
     schema.switch_log()
@@ -328,8 +334,10 @@ def test_logs_of_the_session_and_switches_of_the_last_day_are_told(
     assert (found["NumberOfLogRetries"], found["NumberOfScnGaps"]) == (0, 0)
 
 
-def test_ddl_that_is_not_understood_and_complaints_are_counted(schema: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made()
+def test_ddl_that_is_not_understood_and_complaints_are_counted(
+    schema: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory()
     schema.sql("ALTER TABLE T ADD W NUMBER(3)")
     found = streamed(connector)
     assert (found["UnparsableDdlCount"], found["WarningCount"], found["ErrorCount"]) == (0, 0, 0)
@@ -345,8 +353,8 @@ def test_ddl_that_is_not_understood_and_complaints_are_counted(schema: Oracle, m
 
 
 @pytest.mark.usefixtures("redo_at_once")
-def test_spilled_changes_are_counted(schema: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made(log_mining_buffer_memory_max_bytes=0)
+def test_spilled_changes_are_counted(schema: Oracle, connector_factory: Callable[..., Connector]) -> None:
+    connector = connector_factory(log_mining_buffer_memory_max_bytes=0)
     with schema.connect() as connection:
         connection.cursor().executemany("INSERT INTO T VALUES (:1, 1)", [(i,) for i in range(7)])
         found = streamed(connector)
@@ -355,12 +363,12 @@ def test_spilled_changes_are_counted(schema: Oracle, made: Callable[..., Connect
 
 
 def test_memory_of_the_session_is_told_where_the_user_may_see_it(
-    schema: Oracle, made: Callable[..., Connector]
+    schema: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     names = [
         f"MiningSession{area}GlobalArea{most}MemoryInBytes" for area in ("User", "Process") for most in ("", "Max")
     ]
-    connector = made()
+    connector = connector_factory()
     values = [streamed(connector)[name] for name in names]
     with closing(session_of(schema)) as session:
         shown = "SELECT n.NAME, s.VALUE FROM V$MYSTAT s, V$STATNAME n WHERE n.STATISTIC# = s.STATISTIC#"
@@ -377,9 +385,9 @@ def test_memory_of_the_session_is_told_where_the_user_may_see_it(
 
 
 def test_a_run_tells_what_it_did_when_it_ends_and_meanwhile_from_time_to_time(
-    schema: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
+    schema: Oracle, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
-    connector = made(log_mining_batch_size_default=1, log_mining_batch_size_min=1)
+    connector = connector_factory(log_mining_batch_size_default=1, log_mining_batch_size_min=1)
 
     def lines() -> list[str]:
         caplog.clear()
@@ -396,8 +404,10 @@ def test_a_run_tells_what_it_did_when_it_ends_and_meanwhile_from_time_to_time(
         assert len(lines()) > 2
 
 
-def test_the_result_is_fit_for_json_and_names_no_value_of_a_row(schema: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made()
+def test_the_result_is_fit_for_json_and_names_no_value_of_a_row(
+    schema: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory()
     schema.sql("INSERT INTO T VALUES (123454321, 987656789)")
     shown = str(connector.capture().metrics)
     assert "APP.T" in shown

@@ -33,7 +33,7 @@ class Secure:
 
 
 @pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
+def tls_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
     folder = tmp_path_factory.mktemp("tls")
     ca = tls.authority(folder)
     certificate = tls.signed(folder, ca, "db server", "localhost")
@@ -62,11 +62,11 @@ def _ask(secure: Secure, **properties: Any) -> Any:
         return cursor.fetchone()[0]
 
 
-def test_a_connector_captures_by_tcps(secure: Secure, tmp_path: Path) -> None:
-    server = secure.server
+def test_a_connector_captures_by_tcps(tls_server: Secure, tmp_path: Path) -> None:
+    server = tls_server.server
     server.sql("CREATE TABLE t (id NUMBER(9) PRIMARY KEY)", "ALTER TABLE t ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS")
     server.sql("INSERT INTO t VALUES (1)")
-    connector = oracle_connector(server, tmp_path, database_protocol="tcps", database_ssl_ca=secure.ca)
+    connector = oracle_connector(server, tmp_path, database_protocol="tcps", database_ssl_ca=tls_server.ca)
     connector.secrets |= {"database.hostname": "localhost", "database.port": server.tls_port}
     with open_source(connector.definition(), connector.secrets) as source:
         assert [f for f in source.check_prerequisites() if f.fatal] == []
@@ -88,8 +88,8 @@ def test_a_connector_captures_by_tcps(secure: Secure, tmp_path: Path) -> None:
         {"database_ssl_ca": "{ca}", "database_url": "jdbc:oracle:thin:@tcps://localhost:{port}/{database}", "database_protocol": "tcp"},
     ],
 )  # fmt: skip
-def test_a_server_that_is_whom_it_should_be_is_let_in(secure: Secure, trusting: dict[str, Any]) -> None:
-    assert _ask(secure, **_filled(secure, trusting)) == 42
+def test_a_server_that_is_whom_it_should_be_is_let_in(tls_server: Secure, trusting: dict[str, Any]) -> None:
+    assert _ask(tls_server, **_filled(tls_server, trusting)) == 42
 
 
 @pytest.mark.parametrize(
@@ -104,25 +104,25 @@ def test_a_server_that_is_whom_it_should_be_is_let_in(secure: Secure, trusting: 
         ({"database_ssl_ca": "{other}", "database_ssl_server_dn_match": False}, "certificate verify failed"),
     ],
 )
-def test_a_server_that_is_somebody_else_is_refused(secure: Secure, trusting: dict[str, Any], why: str) -> None:
+def test_a_server_that_is_somebody_else_is_refused(tls_server: Secure, trusting: dict[str, Any], why: str) -> None:
     with pytest.raises(PrerequisiteError, match=why) as caught:
-        _ask(secure, **_filled(secure, trusting))
+        _ask(tls_server, **_filled(tls_server, trusting))
     assert "database.ssl.ca" in str(caught.value.remedy)
-    assert secure.server.password not in str(caught.value)
+    assert tls_server.server.password not in str(caught.value)
 
 
-def test_tcps_is_no_wish_that_a_url_may_pass_over(secure: Secure) -> None:
-    url = f"localhost:{secure.server.port}/{secure.server.database}"
+def test_tcps_is_no_wish_that_a_url_may_pass_over(tls_server: Secure) -> None:
+    url = f"localhost:{tls_server.server.port}/{tls_server.server.database}"
     with pytest.raises(ConfigError, match=r"is tcps, but database\.url uses tcp"):
-        _ask(secure, database_url=url, database_ssl_ca=secure.ca)
+        _ask(tls_server, database_url=url, database_ssl_ca=tls_server.ca)
     both = "(DESCRIPTION=(ADDRESS=(PROTOCOL=TCPS)(HOST=a)(PORT=1))(ADDRESS=(PROTOCOL=TCP)(HOST=b)(PORT=2))(CONNECT_DATA=(SERVICE_NAME=x)))"
     with pytest.raises(ConfigError, match="uses tcp, tcps"):
-        _ask(secure, database_url=both)
+        _ask(tls_server, database_url=both)
 
 
-def test_a_node_of_a_cluster_is_spoken_to_as_the_url_says(secure: Secure) -> None:
+def test_a_node_of_a_cluster_is_spoken_to_as_the_url_says(tls_server: Secure) -> None:
     """A host in place of the address is of the same protocol: nothing goes on in plain text."""
-    server = secure.server
+    server = tls_server.server
     url = f"tcps://localhost:{server.tls_port}/{server.database}"
     config = OracleConfig.parse(
         {
@@ -131,15 +131,15 @@ def test_a_node_of_a_cluster_is_spoken_to_as_the_url_says(secure: Secure) -> Non
             "database.user": server.user,
             "database.password": server.password,
             "database.dbname": server.database,
-            "database.ssl.ca": secure.ca,
+            "database.ssl.ca": tls_server.ca,
         }
     )
     connect(config, host=f"localhost:{server.tls_port}").close()
 
 
-def test_plain_text_to_a_listener_with_tls_is_an_error(secure: Secure) -> None:
+def test_plain_text_to_a_listener_with_tls_is_an_error(tls_server: Secure) -> None:
     with pytest.raises(SourceUnavailable):
-        _ask(secure, database_protocol="tcp")
+        _ask(tls_server, database_protocol="tcp")
 
 
 def test_a_client_shows_the_certificate_of_its_wallet(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ class Suite:
         """Compare the events of a stretch of the log with those of another reader, where there is one."""
 
     @pytest.fixture
-    def ready(self, db: Adapter) -> Adapter:
+    def filled_adapter(self, db: Adapter) -> Adapter:
         """Two tables with a key and one without, with a few rows."""
         for table in ("a", "b"):
             db.create(table, {"id": INT, "n": INT, "note": TEXT}, key=("id",))

@@ -24,20 +24,20 @@ from tests.support.workloads.small_tables import operations
 class Lists(Suite):
     """Lists of tables, namespaces, columns and operations."""
 
-    def test_filters_by_table(self, ready: Adapter, tmp_path: Path) -> None:
-        include, _ = ready.table_lists
-        connector = started(ready, tmp_path, **{include: f"{ready.namespace}.a"})
-        with ready.transaction() as t:
+    def test_filters_by_table(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        include, _ = filled_adapter.table_lists
+        connector = started(filled_adapter, tmp_path, **{include: f"{filled_adapter.namespace}.a"})
+        with filled_adapter.transaction() as t:
             for table in ("a", "b", "bag"):
                 t.insert(table, {"n": 1, **({} if table == "bag" else {"id": 40})})
         assert operations(connector, connector.capture()) == {"a": {"c": 1}}
-        equal(connector, ready, "a")
-        assert set(connector.replay.tables) == {f"test.{ready.namespace}.a"}
+        equal(connector, filled_adapter, "a")
+        assert set(connector.replay.tables) == {f"test.{filled_adapter.namespace}.a"}
 
-    def test_filters_by_namespace(self, ready: Adapter, tmp_path: Path) -> None:
-        other = ready.other()
+    def test_filters_by_namespace(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        other = filled_adapter.other()
         other.create("a", {"id": INT}, key=("id",))
-        connector = started(ready, tmp_path)
+        connector = started(filled_adapter, tmp_path)
         with other.transaction() as t:
             t.insert("a", {"id": 1})
         other.add_column("a", "more", INT)
@@ -46,47 +46,52 @@ class Lists(Suite):
         assert not [t for t in connector.replay.advance().tables if other.namespace in t]
         assert [r for r in connector.store.schema_history("test") if r.database == other.namespace] == []
 
-    def test_filters_by_column(self, ready: Adapter, tmp_path: Path) -> None:
-        connector = started(ready, tmp_path, column_exclude_list=rf"{ready.namespace}\.(a|bag)\.note")
-        with ready.transaction() as t:
+    def test_filters_by_column(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        connector = started(filled_adapter, tmp_path, column_exclude_list=rf"{filled_adapter.namespace}\.(a|bag)\.note")
+        with filled_adapter.transaction() as t:
             t.update("a", {"id": 1}, {"note": "hidden", "n": 5})
             t.update("a", {"id": 2}, {"id": 22})
             t.delete("bag", {"n": 1})
         connector.capture()
         for table in ("a", "bag"):
-            shown = [{n: v for n, v in row.items() if n != "note"} for row in ready.rows(table)]
-            assert connector.rows(f"{ready.namespace}.{table}") == sorted(shown, key=repr)
+            shown = [{n: v for n, v in row.items() if n != "note"} for row in filled_adapter.rows(table)]
+            assert connector.rows(f"{filled_adapter.namespace}.{table}") == sorted(shown, key=repr)
 
-    def test_a_table_added_to_the_list_is_read_at_once_and_then_streamed(self, ready: Adapter, tmp_path: Path) -> None:
-        include, _ = ready.table_lists
-        connector = started(ready, tmp_path, **{include: f"{ready.namespace}.a"})
-        with ready.transaction() as t:
+    def test_a_table_added_to_the_list_is_read_at_once_and_then_streamed(
+        self, filled_adapter: Adapter, tmp_path: Path
+    ) -> None:
+        include, _ = filled_adapter.table_lists
+        connector = started(filled_adapter, tmp_path, **{include: f"{filled_adapter.namespace}.a"})
+        with filled_adapter.transaction() as t:
             t.insert("a", {"id": 50})
             t.insert("b", {"id": 50})
-        connector.properties[include] += f",{ready.namespace}.b"
+        connector.properties[include] += f",{filled_adapter.namespace}.b"
         assert operations(connector, connector.capture()) == {"a": {"c": 1}, "b": {"r": 6}}
-        with ready.transaction() as t:
+        with filled_adapter.transaction() as t:
             t.delete("b", {"id": 50})
         assert operations(connector, connector.capture()) == {"b": {"d": 1}}
-        equal(connector, ready, "a", "b")
+        equal(connector, filled_adapter, "a", "b")
 
     def test_whatever_list_is_widened_nothing_is_missing_without_a_word(
-        self, ready: Adapter, tmp_path: Path, caplog: pytest.LogCaptureFixture, sampled: Sampled
+        self, filled_adapter: Adapter, tmp_path: Path, caplog: pytest.LogCaptureFixture, sampled: Sampled
     ) -> None:
         """Every list and switch of the source's configuration, one by one: set, widened, set again and widened again."""
-        other = _another(ready)
-        tables, kinds = _everything(ready, other), load_source(ready.kind).Config.list_capture_properties()
-        assert ready.some_lists <= kinds.keys()
+        other = _another(filled_adapter)
+        tables, kinds = (
+            _everything(filled_adapter, other),
+            load_source(filled_adapter.kind).Config.list_capture_properties(),
+        )
+        assert filled_adapter.some_lists <= kinds.keys()
         for n, (name, decides) in enumerate(kinds.items()):
             if decides is PropertyEffect.FORM:
                 continue
-            narrow, wide = _narrow_and_wide(ready, other, name, decides)
-            connector = ready.connector(tmp_path / str(n))
+            narrow, wide = _narrow_and_wide(filled_adapter, other, name, decides)
+            connector = filled_adapter.connector(tmp_path / str(n))
             _set(connector, narrow)
             connector.capture()
             for round_ in range(2 if decides is PropertyEffect.TABLES and sampled.of(n, every=4) else 1):
                 _set(connector, narrow)
-                _write_everywhere(ready, other, 1000 + 100 * n + 10 * round_)
+                _write_everywhere(filled_adapter, other, 1000 + 100 * n + 10 * round_)
                 connector.capture()
                 before = _matching(connector, tables)
                 _set(connector, wide)
@@ -96,9 +101,13 @@ class Lists(Suite):
                     assert _matching(connector, tables) - before, f"{name}: nothing was left out"
                 else:
                     _read_what_the_warning_names(connector, caplog, name)
-                _write_everywhere(ready, other, 1005 + 100 * n + 10 * round_)
+                _write_everywhere(filled_adapter, other, 1005 + 100 * n + 10 * round_)
                 connector.capture()
-                wanted = {(db.namespace, table) for db, table in tables if name not in _narrowed(ready) or db is ready}
+                wanted = {
+                    (db.namespace, table)
+                    for db, table in tables
+                    if name not in _narrowed(filled_adapter) or db is filled_adapter
+                }
                 assert _matching(connector, tables) >= wanted, name
             connector.store.close()
 

@@ -89,7 +89,7 @@ class IncrementalSuite:
     """All that every source with a chunk reader must do. Subclasses give the fixture ``db``."""
 
     @pytest.fixture(params=FORMS)
-    def form(self, request: pytest.FixtureRequest, db: Adapter) -> dict[str, Any]:
+    def watermark_form(self, request: pytest.FixtureRequest, db: Adapter) -> dict[str, Any]:
         """How watermarks come about."""
         if request.param == "read":
             return {"read_only": True}
@@ -103,7 +103,7 @@ class IncrementalSuite:
         return chunk_hook(monkeypatch)
 
     @pytest.fixture
-    def three(self, db: Adapter) -> Adapter:
+    def three_table_adapter(self, db: Adapter) -> Adapter:
         """Three tables with a key and some rows."""
         for table in ("a", "b", "c"):
             db.create(table, {"id": INT, "n": INT, "note": TEXT}, key=("id",))
@@ -113,39 +113,41 @@ class IncrementalSuite:
 
     @pytest.mark.sampled(3)
     def test_rows_that_change_while_they_are_read_are_never_out_of_date(
-        self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
+        self, three_table_adapter: Adapter, tmp_path: Path, watermark_form: dict[str, Any], at_read: AtRead
     ) -> None:
-        connector = streaming(three, tmp_path, **form)
-        writer = Writer(three, "a", keys=ROWS // 2)
+        connector = streaming(three_table_adapter, tmp_path, **watermark_form)
+        writer = Writer(three_table_adapter, "a", keys=ROWS // 2)
         for n in range(1, 20):
             at_read(n, lambda: writer.more(4))
-        number = ask(connector, three, "a")
+        number = ask(connector, three_table_adapter, "a")
         with writer:
             connector.capture()
         connector.capture()
-        equal(connector, three, "a")
+        equal(connector, three_table_adapter, "a")
         assert writer.changes > 10
         assert signal_state(connector, number) == ("done", "")
         assert connector.replay.operations["r"] >= ROWS // 2, "nobody has changed these"
 
     @pytest.mark.sampled(3)
     def test_chunks_that_end_by_their_bytes_lose_nothing_beside_a_writer(
-        self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
+        self, three_table_adapter: Adapter, tmp_path: Path, watermark_form: dict[str, Any], at_read: AtRead
     ) -> None:
         """A request for a thousand rows at a time of a table whose rows are wide."""
-        with three.transaction() as t:
+        with three_table_adapter.transaction() as t:
             for i in range(0, ROWS, 2):
                 t.update("a", {"id": i}, {"note": f"{i:03}" + "w" * 190})
-        with three.small_fetches() as properties:
-            connector = streaming(three, tmp_path, incremental_snapshot_chunk_max_bytes=2048, **form, **properties)
-            writer = Writer(three, "a")
+        with three_table_adapter.small_fetches() as properties:
+            connector = streaming(
+                three_table_adapter, tmp_path, incremental_snapshot_chunk_max_bytes=2048, **watermark_form, **properties
+            )
+            writer = Writer(three_table_adapter, "a")
             for n in range(1, 20):
                 at_read(n, lambda: writer.more(4))
-            number = snapshot(connector, name(three, "a"), chunk_size=1000)
+            number = snapshot(connector, name(three_table_adapter, "a"), chunk_size=1000)
             with writer:
                 result = connector.capture()
         connector.capture()
-        equal(connector, three, "a")
+        equal(connector, three_table_adapter, "a")
         assert writer.changes > 10
         assert signal_state(connector, number) == ("done", "")
         chunks = int(str(result.metrics["incremental-snapshot"]["ChunkId"]))
@@ -153,101 +155,111 @@ class IncrementalSuite:
 
     @pytest.mark.sampled(3)
     def test_a_statement_in_the_middle_changes_what_is_read_from_there(
-        self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
+        self, three_table_adapter: Adapter, tmp_path: Path, watermark_form: dict[str, Any], at_read: AtRead
     ) -> None:
-        connector = streaming(three, tmp_path, **form)
-        at_read(2, lambda: three.add_column("a", "late", INT, 7))
-        number = ask(connector, three, "a")
+        connector = streaming(three_table_adapter, tmp_path, **watermark_form)
+        at_read(2, lambda: three_table_adapter.add_column("a", "late", INT, 7))
+        number = ask(connector, three_table_adapter, "a")
         connector.capture()
         connector.capture()
-        equal(connector, three, "a")
+        equal(connector, three_table_adapter, "a")
         assert signal_state(connector, number) == ("done", "")
 
     @pytest.mark.sampled(3)
     def test_a_table_emptied_in_the_middle_stays_so(
-        self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
+        self, three_table_adapter: Adapter, tmp_path: Path, watermark_form: dict[str, Any], at_read: AtRead
     ) -> None:
-        connector = streaming(three, tmp_path, **form)
+        connector = streaming(three_table_adapter, tmp_path, **watermark_form)
 
         def empty() -> None:
-            three.truncate("a")
-            with three.transaction() as t:
+            three_table_adapter.truncate("a")
+            with three_table_adapter.transaction() as t:
                 t.insert("a", {"id": 50, "n": 1, "note": "after"})
 
         at_read(2, empty)
-        number = ask(connector, three, "a")
+        number = ask(connector, three_table_adapter, "a")
         connector.capture()
         connector.capture()
-        equal(connector, three, "a")
+        equal(connector, three_table_adapter, "a")
         assert signal_state(connector, number) == ("done", "")
 
     @pytest.mark.sampled(3)
     def test_a_signal_table_emptied_in_the_middle_keeps_no_window_open(
-        self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
+        self, three_table_adapter: Adapter, tmp_path: Path, watermark_form: dict[str, Any], at_read: AtRead
     ) -> None:
         """Of a row that is gone already, no deletion comes back."""
-        if "signal_data_collection" not in form:
+        if "signal_data_collection" not in watermark_form:
             return
-        connector = streaming(three, tmp_path, **form)
-        table = str(form["signal_data_collection"]).rpartition(".")[2].strip('"')
+        connector = streaming(three_table_adapter, tmp_path, **watermark_form)
+        table = str(watermark_form["signal_data_collection"]).rpartition(".")[2].strip('"')
 
         def empty() -> None:
-            three.truncate(table)
-            with three.transaction() as t:
+            three_table_adapter.truncate(table)
+            with three_table_adapter.transaction() as t:
                 t.update("a", {"id": 25}, {"n": -25})
 
         at_read(2, empty)
-        number = ask(connector, three, "a")
+        number = ask(connector, three_table_adapter, "a")
         connector.capture(run_for_s=60, until=signal_ended(connector, number))
-        equal(connector, three, "a")
+        equal(connector, three_table_adapter, "a")
         assert signal_state(connector, number) == ("done", "")
 
     @pytest.mark.sampled(3)
     def test_pause_resume_and_stop_of_one_table_of_three(
-        self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
+        self, three_table_adapter: Adapter, tmp_path: Path, watermark_form: dict[str, Any], at_read: AtRead
     ) -> None:
-        connector = streaming(three, tmp_path, **form)
+        connector = streaming(three_table_adapter, tmp_path, **watermark_form)
         pause: list[int] = []
         at_read(2, lambda: pause.append(send(connector, "pause-snapshot", id_="pause")))
         at_read(
             3, lambda: until(lambda: signal_state(connector, pause[0])[0] == "done", "the signal to pause is taken")
         )
-        number = ask(connector, three, "a", "b", "c")
+        number = ask(connector, three_table_adapter, "a", "b", "c")
         connector.capture()
         assert signal_state(connector, number)[0] == "running"
-        send(connector, "stop-snapshot", {"type": "incremental", "data-collections": [name(three, "b")]}, id_="enough")
+        send(
+            connector,
+            "stop-snapshot",
+            {"type": "incremental", "data-collections": [name(three_table_adapter, "b")]},
+            id_="enough",
+        )
         send(connector, "resume-snapshot")
-        with Writer(three, "c"):
+        with Writer(three_table_adapter, "c"):
             connector.capture()
         connector.capture()
-        equal(connector, three, "a", "c")
-        assert connector.rows(f"{three.namespace}.b") == []
-        assert signal_state(connector, number) == ("failed", f"{three.namespace}.b stopped by signal enough")
+        equal(connector, three_table_adapter, "a", "c")
+        assert connector.rows(f"{three_table_adapter.namespace}.b") == []
+        assert signal_state(connector, number) == (
+            "failed",
+            f"{three_table_adapter.namespace}.b stopped by signal enough",
+        )
 
     @pytest.mark.sampled(3)
-    def test_two_requests_at_once(self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead) -> None:
-        connector = streaming(three, tmp_path, **form)
+    def test_two_requests_at_once(
+        self, three_table_adapter: Adapter, tmp_path: Path, watermark_form: dict[str, Any], at_read: AtRead
+    ) -> None:
+        connector = streaming(three_table_adapter, tmp_path, **watermark_form)
         later: list[int] = []
-        at_read(2, lambda: later.append(ask(connector, three, "a", "b")))
+        at_read(2, lambda: later.append(ask(connector, three_table_adapter, "a", "b")))
         for n in range(3, 8):
             at_read(n, lambda: time.sleep(0.05))
-        first = ask(connector, three, "a")
-        with Writer(three, "a"):
+        first = ask(connector, three_table_adapter, "a")
+        with Writer(three_table_adapter, "a"):
             connector.capture()
         connector.capture()
-        equal(connector, three, "a", "b")
+        equal(connector, three_table_adapter, "a", "b")
         assert [signal_state(connector, number) for number in (first, *later)] == [("done", ""), ("done", "")]
 
     @pytest.mark.sampled(3)
     def test_tables_of_few_rows_and_filters_that_match_little(
-        self, db: Adapter, tmp_path: Path, form: dict[str, Any]
+        self, db: Adapter, tmp_path: Path, watermark_form: dict[str, Any]
     ) -> None:
         for table, rows in (("a", 0), ("b", 1), ("c", CHUNK), ("d", 30)):
             db.create(table, {"id": INT, "n": INT, "note": TEXT}, key=("id",))
             with db.transaction() as t:
                 for i in range(rows):
                     t.insert(table, {"id": i, "n": i, "note": "x"})
-        connector = streaming(db, tmp_path, **form)
+        connector = streaming(db, tmp_path, **watermark_form)
         filters = [{"data-collection": name(db, "d"), "filter": db.condition("n", "<", 0)}]
         number = ask(connector, db, "a", "b", "c", "d", additional_conditions=filters)
         connector.capture()
@@ -259,53 +271,53 @@ class IncrementalSuite:
 
     @pytest.mark.sampled(3)
     def test_a_filter_that_is_bad_sql_harms_neither_other_tables_nor_the_capture(
-        self, three: Adapter, tmp_path: Path, form: dict[str, Any]
+        self, three_table_adapter: Adapter, tmp_path: Path, watermark_form: dict[str, Any]
     ) -> None:
-        connector = streaming(three, tmp_path, **form)
-        filters = [{"data-collection": name(three, "a"), "filter": "this is <> not SQL"}]
-        number = ask(connector, three, "a", "b", additional_conditions=filters)
+        connector = streaming(three_table_adapter, tmp_path, **watermark_form)
+        filters = [{"data-collection": name(three_table_adapter, "a"), "filter": "this is <> not SQL"}]
+        number = ask(connector, three_table_adapter, "a", "b", additional_conditions=filters)
         connector.capture()
         state, message = signal_state(connector, number)
         assert state == "failed"
-        assert f"{three.namespace}.a" in message
-        assert scans(connector)[f"{three.namespace}.a"] == "SQL_EXCEPTION"
-        equal(connector, three, "b")
-        with three.transaction() as t:
+        assert f"{three_table_adapter.namespace}.a" in message
+        assert scans(connector)[f"{three_table_adapter.namespace}.a"] == "SQL_EXCEPTION"
+        equal(connector, three_table_adapter, "b")
+        with three_table_adapter.transaction() as t:
             t.insert("c", {"id": 5000, "n": 1, "note": "x"})
         assert connector.capture().events == 1
 
     @pytest.mark.sampled(3)
     def test_ranges_of_keys_are_repaired_beside_a_writer(
-        self, three: Adapter, tmp_path: Path, form: dict[str, Any], at_read: AtRead
+        self, three_table_adapter: Adapter, tmp_path: Path, watermark_form: dict[str, Any], at_read: AtRead
     ) -> None:
         """Rows that are wrong, missing or too many in the target; with a key that the writer may insert at any time."""
-        connector = captured(three, tmp_path, **form)
-        topic, wrong = f"{connector.name}.{three.namespace}.a", {"n": -7, "note": "planted"}
+        connector = captured(three_table_adapter, tmp_path, **watermark_form)
+        topic, wrong = f"{connector.name}.{three_table_adapter.namespace}.a", {"n": -7, "note": "planted"}
         connector.replay.plant(topic, *({"id": i} | wrong for i in (*range(10, 100, 7), *range(300, 330))))
         connector.replay.lose(topic, *((i,) for i in range(50, 60)))
-        writer = Writer(three, "a")
+        writer = Writer(three_table_adapter, "a")
         for n in range(1, 20):
             at_read(n, lambda: writer.more(4))
         ranges = [
-            key_range(three, "a", None, {"id": 40}, *({"id": i} for i in range(0, 41, 5))),
-            key_range(three, "a", {"id": 45}, {"id": 99}, *({"id": i} for i in range(45, 100))),
-            key_range(three, "a", {"id": 250}, None, *({"id": i} for i in range(290, 340))),
+            key_range(three_table_adapter, "a", None, {"id": 40}, *({"id": i} for i in range(0, 41, 5))),
+            key_range(three_table_adapter, "a", {"id": 45}, {"id": 99}, *({"id": i} for i in range(45, 100))),
+            key_range(three_table_adapter, "a", {"id": 250}, None, *({"id": i} for i in range(290, 340))),
         ]
-        number = ask(connector, three, "a", "b", key_ranges=ranges)
+        number = ask(connector, three_table_adapter, "a", "b", key_ranges=ranges)
         with writer:
             connector.capture()
         connector.capture()
-        equal(connector, three, "a", "b")
+        equal(connector, three_table_adapter, "a", "b")
         assert connector.replay.operations["d"] >= 30
         assert signal_state(connector, number) == ("done", "")
 
     @pytest.mark.sampled(3)
-    def test_ranges_of_composite_keys(self, db: Adapter, tmp_path: Path, form: dict[str, Any]) -> None:
+    def test_ranges_of_composite_keys(self, db: Adapter, tmp_path: Path, watermark_form: dict[str, Any]) -> None:
         db.create("a", {"x": TEXT, "y": INT, "n": INT}, key=("x", "y"))
         with db.transaction() as t:
             for x in ("a", "B", "b b", "é", "z'z", 'q"${x}'):
                 t.insert("a", *({"x": x, "y": y, "n": y} for y in range(-5, 20)))
-        connector = captured(db, tmp_path, **form)
+        connector = captured(db, tmp_path, **watermark_form)
         topic = f"{connector.name}.{db.namespace}.a"
         gone = [{"x": x, "y": 99} for x in ("B", "b b", "ü", "z'z", "z''z")]
         connector.replay.plant(topic, *(key | {"n": -7} for key in gone), {"x": "é", "y": 3, "n": -7})
@@ -321,12 +333,12 @@ class IncrementalSuite:
         assert signal_state(connector, number) == ("done", "")
 
     @pytest.mark.sampled(3)
-    def test_a_filter_and_a_composite_key(self, db: Adapter, tmp_path: Path, form: dict[str, Any]) -> None:
+    def test_a_filter_and_a_composite_key(self, db: Adapter, tmp_path: Path, watermark_form: dict[str, Any]) -> None:
         db.create("a", {"x": TEXT, "y": INT, "n": INT}, key=("x", "y"))
         with db.transaction() as t:
             for x in ("a", "B", "b b", "é", "z'z"):
                 t.insert("a", *({"x": x, "y": y, "n": y} for y in range(-5, 20)))
-        connector = streaming(db, tmp_path, **form)
+        connector = streaming(db, tmp_path, **watermark_form)
         filters = [{"data-collection": name(db, "a"), "filter": db.condition("n", "<", 10)}]
         ask(connector, db, "a", additional_conditions=filters)
         connector.capture()
@@ -335,71 +347,82 @@ class IncrementalSuite:
         connector.capture()
         equal(connector, db, "a")
 
-    def test_a_blocking_snapshot_beside_a_writer(self, three: Adapter, tmp_path: Path) -> None:
-        connector = streaming(three, tmp_path)
-        number = ask(connector, three, "a", "b", type="blocking")
-        with Writer(three, "a"):
+    def test_a_blocking_snapshot_beside_a_writer(self, three_table_adapter: Adapter, tmp_path: Path) -> None:
+        connector = streaming(three_table_adapter, tmp_path)
+        number = ask(connector, three_table_adapter, "a", "b", type="blocking")
+        with Writer(three_table_adapter, "a"):
             connector.capture()
         connector.capture()
-        equal(connector, three, "a", "b")
+        equal(connector, three_table_adapter, "a", "b")
         assert signal_state(connector, number)[0] == "done"
 
-    def test_a_blocking_snapshot_with_a_select_and_one_that_is_bad_sql(self, three: Adapter, tmp_path: Path) -> None:
-        connector = streaming(three, tmp_path)
-        select = {"data-collection": name(three, "a"), "filter": three.select("a", three.condition("n", "<", 10))}
-        good = ask(connector, three, "a", type="blocking", additional_conditions=[select])
+    def test_a_blocking_snapshot_with_a_select_and_one_that_is_bad_sql(
+        self, three_table_adapter: Adapter, tmp_path: Path
+    ) -> None:
+        connector = streaming(three_table_adapter, tmp_path)
+        select = {
+            "data-collection": name(three_table_adapter, "a"),
+            "filter": three_table_adapter.select("a", three_table_adapter.condition("n", "<", 10)),
+        }
+        good = ask(connector, three_table_adapter, "a", type="blocking", additional_conditions=[select])
         connector.capture()
         assert signal_state(connector, good)[0] == "done"
-        assert sorted(row["id"] for row in connector.rows(f"{three.namespace}.a")) == list(range(10))
+        assert sorted(row["id"] for row in connector.rows(f"{three_table_adapter.namespace}.a")) == list(range(10))
         bad = ask(
             connector,
-            three,
+            three_table_adapter,
             "b",
             type="blocking",
-            additional_conditions=[{**select, "data-collection": name(three, "b"), "filter": "this is <> not SQL"}],
+            additional_conditions=[
+                {**select, "data-collection": name(three_table_adapter, "b"), "filter": "this is <> not SQL"}
+            ],
         )
-        with three.transaction() as t:
+        with three_table_adapter.transaction() as t:
             t.insert("c", {"id": 5000, "n": 1, "note": "x"})
         connector.capture()
         assert signal_state(connector, bad)[0] == "failed"
-        assert len(connector.rows(f"{three.namespace}.c")) == 1
+        assert len(connector.rows(f"{three_table_adapter.namespace}.c")) == 1
 
     @pytest.mark.parametrize("mode", ["incremental", "snapshot"])
-    def test_a_gap_in_the_log_is_repaired(self, three: Adapter, tmp_path: Path, mode: str) -> None:
+    def test_a_gap_in_the_log_is_repaired(self, three_table_adapter: Adapter, tmp_path: Path, mode: str) -> None:
         """Rows were changed, deleted and inserted in it, a column was added and a table was emptied."""
-        connector = three.connector(tmp_path, incremental_snapshot_chunk_size=CHUNK, signal_poll_interval_ms=50)
+        connector = three_table_adapter.connector(
+            tmp_path, incremental_snapshot_chunk_size=CHUNK, signal_poll_interval_ms=50
+        )
         connector.capture()
         connector.replay.gap()
-        with three.transaction() as t:
+        with three_table_adapter.transaction() as t:
             t.delete("a", {"id": 1})
             t.update("a", {"id": 2}, {"n": -2})
             t.insert("b", {"id": 5000, "n": 1, "note": "in the gap"})
-        three.add_column("b", "late", INT, 7)
-        three.truncate("c")
-        three.purge()
-        with three.transaction() as t:
+        three_table_adapter.add_column("b", "late", INT, 7)
+        three_table_adapter.truncate("c")
+        three_table_adapter.purge()
+        with three_table_adapter.transaction() as t:
             t.insert("c", {"id": 6000, "n": 1, "note": "after it"})
             t.delete("b", {"id": 3})
         with pytest.raises(PositionLost):
             connector.capture()
-        with Writer(three, "a") as writer:
+        with Writer(three_table_adapter, "a") as writer:
             connector.capture({"position.lost.mode": mode})
             assert connector.capture().events < 10 * writer.changes, "the tables are not read a second time"
         connector.capture()
-        equal(connector, three)
+        equal(connector, three_table_adapter)
         if mode == "incremental":
             asked = [(s.type, s.channel, s.state) for s in connector.store.signals_of("test", limit=5)]
-            assert asked == [("execute-snapshot", "repair", "done")] * (2 if three.structured else 1), (
+            assert asked == [("execute-snapshot", "repair", "done")] * (2 if three_table_adapter.structured else 1), (
                 "in chunks, and whole where the structure is another one"
             )
 
-    def test_a_row_of_the_signal_table_asks_for_a_snapshot(self, three: Adapter, tmp_path: Path) -> None:
-        table = three.signals()
-        connector = streaming(three, tmp_path, signal_data_collection=table)
-        three.insert_signal("row", "execute-snapshot", f'{{"data-collections": ["{name(three, "a")}"]}}')
+    def test_a_row_of_the_signal_table_asks_for_a_snapshot(self, three_table_adapter: Adapter, tmp_path: Path) -> None:
+        table = three_table_adapter.signals()
+        connector = streaming(three_table_adapter, tmp_path, signal_data_collection=table)
+        three_table_adapter.insert_signal(
+            "row", "execute-snapshot", f'{{"data-collections": ["{name(three_table_adapter, "a")}"]}}'
+        )
         connector.capture()
         connector.capture()
-        equal(connector, three, "a")
+        equal(connector, three_table_adapter, "a")
         (signal,) = connector.store.signals_of("test", limit=5)
         assert (signal.id, signal.channel, signal.state) == ("row", "source", "done")
 

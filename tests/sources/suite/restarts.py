@@ -23,54 +23,54 @@ class Restarts(Suite):
     """Runs that die, and runs that are stopped."""
 
     def test_a_restart_after_any_item_of_the_log_loses_and_repeats_nothing(
-        self, ready: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, filled_adapter: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        with ready.small_blocks() as properties:
-            before = started(ready, tmp_path / "before", batch_max_rows=1, **properties)
+        with filled_adapter.small_blocks() as properties:
+            before = started(filled_adapter, tmp_path / "before", batch_max_rows=1, **properties)
             before.store.close()
-            _busy(ready)
+            _busy(filled_adapter)
             for n in range(1, 200):
                 shutil.copytree(tmp_path / "before", folder := tmp_path / str(n))
-                connector = ready.connector(folder, batch_max_rows=1, **properties)
+                connector = filled_adapter.connector(folder, batch_max_rows=1, **properties)
                 with monkeypatch.context() as patch:
-                    die_after(patch, load_source(ready.kind), n)
+                    die_after(patch, load_source(filled_adapter.kind), n)
                     try:
                         connector.capture()
                         break
                     except Dies:
                         pass
                 connector.capture()
-                equal(connector, ready)
+                equal(connector, filled_adapter)
                 connector.store.close()
         assert n > 6
-        equal(connector, ready)
+        equal(connector, filled_adapter)
 
-    def test_a_run_that_is_stopped_goes_on_later(self, ready: Adapter, tmp_path: Path) -> None:
-        connector = started(ready, tmp_path)
-        with ready.transaction() as t:
+    def test_a_run_that_is_stopped_goes_on_later(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        connector = started(filled_adapter, tmp_path)
+        with filled_adapter.transaction() as t:
             t.insert("a", {"id": 60})
         runs = (
             connector.capture(run_for_s=seconds) for seconds in (0.3, 1, 3, 9)
         )  # on a busy machine one may end before it has begun to read
         assert next((run.events for run in runs if run.events), 0) == 1
-        with ready.transaction() as t:
+        with filled_adapter.transaction() as t:
             t.insert("a", {"id": 61})
         assert connector.capture().events == 1
-        equal(connector, ready)
+        equal(connector, filled_adapter)
 
     def test_a_run_of_an_existing_connector_loads_nothing_that_it_does_not_need(
-        self, ready: Adapter, tmp_path: Path
+        self, filled_adapter: Adapter, tmp_path: Path
     ) -> None:
-        if ready.kind == "memory":
+        if filled_adapter.kind == "memory":
             pytest.skip("this database lives in one process")
-        connector = started(ready, tmp_path)
+        connector = started(filled_adapter, tmp_path)
         found = capture_apart(connector)
         assert (found["events"], found["pandas"], found["kernels"]) == (0, False, [])
-        with ready.transaction() as t:
+        with filled_adapter.transaction() as t:
             t.insert("a", {"id": 60, "n": 1, "note": "new"})
         found = capture_apart(connector)
         assert (found["events"], found["pandas"]) == (1, False)
-        equal(connector, ready)
+        equal(connector, filled_adapter)
 
 
 def _busy(db: Adapter) -> None:

@@ -46,59 +46,59 @@ class Rows(Suite):
             ("u", big, big), ("d", big, None), ("u", big, big),
         ]  # fmt: skip
 
-    def test_snapshot_then_stream(self, ready: Adapter, tmp_path: Path) -> None:
-        connector = ready.connector(tmp_path)
+    def test_snapshot_then_stream(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        connector = filled_adapter.connector(tmp_path)
         assert operations(connector, connector.capture()) == {"a": {"r": 5}, "b": {"r": 5}, "bag": {"r": 3}}
-        equal(connector, ready)
-        with ready.transaction() as t:
+        equal(connector, filled_adapter)
+        with filled_adapter.transaction() as t:
             t.insert("a", {"id": 10, "n": None, "note": "new"})
             t.update("a", {"id": 1}, {"note": None})
             t.delete("b", {"id": 2})
         assert operations(connector, connector.capture()) == {"a": {"c": 1, "u": 1}, "b": {"d": 1}}
-        equal(connector, ready)
+        equal(connector, filled_adapter)
         assert connector.capture().events == 0
         consistent(connector)
 
-    def test_key_changes_and_swaps(self, ready: Adapter, tmp_path: Path) -> None:
-        connector = started(ready, tmp_path)
-        with ready.transaction() as t:
+    def test_key_changes_and_swaps(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        connector = started(filled_adapter, tmp_path)
+        with filled_adapter.transaction() as t:
             t.update("a", {"id": 1}, {"id": 100})
             for old, new in ((2, -1), (3, 2), (-1, 3)):
                 t.update("a", {"id": old}, {"id": new})
-        with ready.transaction() as t:
+        with filled_adapter.transaction() as t:
             t.delete("b", {"id": 1})
             t.insert("b", {"id": 1, "n": 5, "note": "again"})
         assert operations(connector, connector.capture()) == {"a": {"d": 4, "c": 4}, "b": {"d": 1, "c": 1}}
-        equal(connector, ready)
+        equal(connector, filled_adapter)
 
-    def test_keys_that_one_statement_moves_over_each_other(self, ready: Adapter, tmp_path: Path) -> None:
-        connector = started(ready, tmp_path)
-        if not ready.moves_keys("a", 1):
+    def test_keys_that_one_statement_moves_over_each_other(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        connector = started(filled_adapter, tmp_path)
+        if not filled_adapter.moves_keys("a", 1):
             pytest.skip("this database makes sure of the key of each row by itself")
         assert operations(connector, connector.capture()) == {"a": {"d": 5, "c": 5}}
-        equal(connector, ready)
-        ready.moves_keys("a", -1)
+        equal(connector, filled_adapter)
+        filled_adapter.moves_keys("a", -1)
         connector.capture()
-        equal(connector, ready)
+        equal(connector, filled_adapter)
 
-    def test_rows_that_are_equal_in_everything(self, ready: Adapter, tmp_path: Path) -> None:
-        connector = started(ready, tmp_path)
-        with ready.transaction() as t:
+    def test_rows_that_are_equal_in_everything(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        connector = started(filled_adapter, tmp_path)
+        with filled_adapter.transaction() as t:
             t.insert("bag", {"n": 1, "note": "x"}, {"n": 7, "note": None})
             t.update("bag", {"n": 7}, {"n": 8})
             t.delete("bag", {"n": 1})
         connector.capture()
-        equal(connector, ready)
-        assert len(ready.rows("bag")) == 2
+        equal(connector, filled_adapter)
+        assert len(filled_adapter.rows("bag")) == 2
 
-    def test_a_transaction_over_several_tables_keeps_its_order(self, ready: Adapter, tmp_path: Path) -> None:
-        connector = started(ready, tmp_path, provide_transaction_metadata=True)
-        with ready.transaction() as t:
+    def test_a_transaction_over_several_tables_keeps_its_order(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        connector = started(filled_adapter, tmp_path, provide_transaction_metadata=True)
+        with filled_adapter.transaction() as t:
             for i in range(50, 55):
                 t.insert("a", {"id": i})
                 t.insert("b", {"id": i})
                 t.update("a", {"id": i}, {"n": 1})
-        with ready.transaction() as t:
+        with filled_adapter.transaction() as t:
             t.insert("bag", {"n": 3})
         result = connector.capture()
         found = events(connector, result)
@@ -106,32 +106,34 @@ class Rows(Suite):
         assert [e["transaction"]["total_order"] for e in found] == [*range(1, 16), 1]
         assert [e["transaction"]["data_collection_order"] for e in found if e["table"] == "b"] == list(range(1, 6))
         assert len({e["transaction"]["id"] for e in found}) == 2
-        equal(connector, ready)
+        equal(connector, filled_adapter)
 
-    def test_what_is_rolled_back_is_not_captured(self, ready: Adapter, tmp_path: Path) -> None:
-        connector = started(ready, tmp_path)
-        with ready.transaction() as t:
+    def test_what_is_rolled_back_is_not_captured(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        connector = started(filled_adapter, tmp_path)
+        with filled_adapter.transaction() as t:
             t.insert("a", {"id": 70})
             t.delete("b", {"id": 1})
             raise Undo
-        with ready.transaction() as t:
+        with filled_adapter.transaction() as t:
             t.insert("a", {"id": 71})
         assert operations(connector, connector.capture()) == {"a": {"c": 1}}
-        equal(connector, ready)
+        equal(connector, filled_adapter)
 
-    def test_a_transaction_larger_than_a_block(self, ready: Adapter, tmp_path: Path) -> None:
-        with ready.small_blocks() as properties:
-            connector = started(ready, tmp_path, provide_transaction_metadata=True, batch_max_rows=100, **properties)
-            with ready.transaction() as t:
+    def test_a_transaction_larger_than_a_block(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        with filled_adapter.small_blocks() as properties:
+            connector = started(
+                filled_adapter, tmp_path, provide_transaction_metadata=True, batch_max_rows=100, **properties
+            )
+            with filled_adapter.transaction() as t:
                 for lo in range(1000, 4000, 100):
                     t.insert("a", *({"id": i, "n": i, "note": "x" * 30} for i in range(lo, lo + 100)))
                 t.insert("b", {"id": 1000})
-            seen = open_blocks(connector, ready)
+            seen = open_blocks(connector, filled_adapter)
             assert sum(seen[:-1]) > 0, "no block was open: the test does not test what it says"
             result = connector.capture()
         assert operations(connector, result) == {"a": {"c": 3000}, "b": {"c": 1}}
         assert [e["transaction"]["total_order"] for e in events(connector, result)] == list(range(1, 3002))
-        equal(connector, ready)
+        equal(connector, filled_adapter)
 
     def test_an_empty_table_and_an_empty_transaction(self, db: Adapter, tmp_path: Path) -> None:
         db.create("bare", {"id": INT, "note": TEXT}, key=("id",))

@@ -31,11 +31,11 @@ from tests.support.connectors import Connector
 class Seam(Suite):
     """What a source promises, without a capture around it."""
 
-    def test_positions_grow_with_every_transaction(self, ready: Adapter, tmp_path: Path) -> None:
-        with opened(ready, tmp_path) as source:
+    def test_positions_grow_with_every_transaction(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        with opened(filled_adapter, tmp_path) as source:
             places = [source.current_position()]
             for i in range(3):
-                with ready.transaction() as t:
+                with filled_adapter.transaction() as t:
                     t.insert("a", {"id": 80 + i})
                 places.append(source.current_position())
             for i, one in enumerate(places):
@@ -48,11 +48,11 @@ class Seam(Suite):
             for place in (oldest, *places):
                 source.verify_position(place)
 
-    def test_a_position_that_the_log_has_lost_is_an_error(self, ready: Adapter, tmp_path: Path) -> None:
-        connector = started(ready, tmp_path)
-        with ready.transaction() as t:
+    def test_a_position_that_the_log_has_lost_is_an_error(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        connector = started(filled_adapter, tmp_path)
+        with filled_adapter.transaction() as t:
             t.insert("a", {"id": 90})
-        ready.purge()
+        filled_adapter.purge()
         before = connector.store.load_offset("test")
         with pytest.raises(PositionLost) as caught:
             connector.capture()
@@ -60,11 +60,11 @@ class Seam(Suite):
         assert caught.value.remedy
         assert connector.store.load_offset("test") == before
         connector.capture({"snapshot.mode": "when_needed"})
-        equal(connector, ready)
+        equal(connector, filled_adapter)
 
-    def test_looking_does_not_disturb_a_stream(self, ready: Adapter, tmp_path: Path) -> None:
+    def test_looking_does_not_disturb_a_stream(self, filled_adapter: Adapter, tmp_path: Path) -> None:
         """Every question that may be asked beside a run, by two who ask at once, again and again: the stream goes on."""
-        connector = started(ready, tmp_path)
+        connector = started(filled_adapter, tmp_path)
         stop, threads = threading.Event(), []
         asked: list[int] = [0, 0]
         wrong: list[BaseException] = []
@@ -79,13 +79,13 @@ class Seam(Suite):
             except BaseException as e:
                 wrong.append(e)
 
-        with _live(connector, ready) as rows:
+        with _live(connector, filled_adapter) as rows:
             for who in range(2):
                 threads.append(threading.Thread(target=look, args=(who,)))
                 threads[-1].start()
             try:
                 for i in range(10):
-                    with ready.transaction() as t:
+                    with filled_adapter.transaction() as t:
                         t.insert("a", {"id": 700 + i})
                     rows(1 + i)
                 while min(asked) < 2 and not wrong:
@@ -95,31 +95,31 @@ class Seam(Suite):
                 for thread in threads:
                     thread.join()
             assert wrong == []
-            with ready.transaction() as t:
+            with filled_adapter.transaction() as t:
                 t.insert("b", {"id": 700})
             rows(11)
         assert connector.capture().events == 11
-        equal(connector, ready)
+        equal(connector, filled_adapter)
 
-    def test_discover_finds_tables_with_their_structures(self, ready: Adapter, tmp_path: Path) -> None:
-        with opened(ready, tmp_path) as source:
+    def test_discover_finds_tables_with_their_structures(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        with opened(filled_adapter, tmp_path) as source:
             found = source.discover_tables()
-        mine = {t.name: s for t, s in found.items() if t.namespace == ready.namespace}
+        mine = {t.name: s for t, s in found.items() if t.namespace == filled_adapter.namespace}
         assert {n: (s.column_names, s.key) for n, s in mine.items()} == {
             "a": (("id", "n", "note"), ("id",)), "b": (("id", "n", "note"), ("id",)), "bag": (("n", "note"), ()),
         }  # fmt: skip
         assert [c.type for c in mine["a"].columns] == ["int32", "int32", "string"]
         assert [c.nullable for c in mine["a"].columns] == [False, True, True]
 
-    def test_a_snapshot_shows_one_moment_and_each_row_once(self, ready: Adapter, tmp_path: Path) -> None:
-        with opened(ready, tmp_path) as source:
-            tables = [ready.id("a"), ready.id("bag"), ready.id("nothing")]
-            was = {t: ready.rows(t) for t in ("a", "bag")}
+    def test_a_snapshot_shows_one_moment_and_each_row_once(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        with opened(filled_adapter, tmp_path) as source:
+            tables = [filled_adapter.id("a"), filled_adapter.id("bag"), filled_adapter.id("nothing")]
+            was = {t: filled_adapter.rows(t) for t in ("a", "bag")}
             with source.open_snapshot(tables, readers=2) as session:
-                with ready.transaction() as t:
+                with filled_adapter.transaction() as t:
                     t.insert("a", {"id": 99})
                     t.delete("bag", {"n": 1})
-                assert set(session.schemas) == {ready.id("a"), ready.id("bag")}
+                assert set(session.schemas) == {filled_adapter.id("a"), filled_adapter.id("bag")}
                 for table in session.schemas:
                     blocks = [b for chunk in session.split_table(table) for b in session.read(chunk)]
                     rows = [row for block in blocks for row in (block.after or []).to_pylist()]
@@ -127,34 +127,36 @@ class Seam(Suite):
                 assert source.current_position().has_reached(session.position)
                 assert not session.position.has_reached(source.current_position())
 
-    def test_a_stream_gives_nothing_that_was_committed_after_its_end(self, ready: Adapter, tmp_path: Path) -> None:
+    def test_a_stream_gives_nothing_that_was_committed_after_its_end(
+        self, filled_adapter: Adapter, tmp_path: Path
+    ) -> None:
         """A table that was read there joins there: what a stream went beyond would be lost to it."""
-        connector = started(ready, tmp_path)
-        with ready.transaction() as t:
+        connector = started(filled_adapter, tmp_path)
+        with filled_adapter.transaction() as t:
             t.insert("a", {"id": 80})
-        with opened(ready, tmp_path / "other") as source:
+        with opened(filled_adapter, tmp_path / "other") as source:
             end = source.current_position()
-            with ready.transaction() as t:
+            with filled_adapter.transaction() as t:
                 t.insert("a", {"id": 81})
-            assert rows_until(connector, ready, end) == 1
-            assert rows_until(connector, ready, source.current_position()) == 2
+            assert rows_until(connector, filled_adapter, end) == 1
+            assert rows_until(connector, filled_adapter, source.current_position()) == 2
 
-    def test_a_database_that_is_ready_has_no_finding(self, ready: Adapter, tmp_path: Path) -> None:
-        with opened(ready, tmp_path) as source:
+    def test_a_database_that_is_ready_has_no_finding(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        with opened(filled_adapter, tmp_path) as source:
             assert [f for f in source.check_prerequisites() if f.fatal] == []
 
-    def test_a_missing_prerequisite_is_told_with_what_mends_it(self, ready: Adapter, tmp_path: Path) -> None:
-        spoiled = ready.spoil()
+    def test_a_missing_prerequisite_is_told_with_what_mends_it(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        spoiled = filled_adapter.spoil()
         if spoiled is None:
             pytest.skip("this source has no prerequisites")
         with spoiled as fix:
             with pytest.raises(PrerequisiteError) as caught:
-                ready.connector(tmp_path).capture()
+                filled_adapter.connector(tmp_path).capture()
             assert fix in str(caught.value)
-        assert ready.connector(tmp_path).capture().events == 13
+        assert filled_adapter.connector(tmp_path).capture().events == 13
 
-    def test_a_source_can_be_closed_twice(self, ready: Adapter, tmp_path: Path) -> None:
-        with opened(ready, tmp_path) as source:
+    def test_a_source_can_be_closed_twice(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        with opened(filled_adapter, tmp_path) as source:
             source.current_position()
             source.close()
 

@@ -42,56 +42,56 @@ def _ask_for(story: Story, connector: Connector, db: Adapter, random: Random, nu
 class Structure(Suite):
     """Columns and tables that come, go, and change."""
 
-    def test_columns_added_and_dropped(self, ready: Adapter, tmp_path: Path) -> None:
-        connector = started(ready, tmp_path)
-        ready.add_column("a", "more", INT, 7)
-        ready.add_column("a", "late", TEXT)
-        with ready.transaction() as t:
+    def test_columns_added_and_dropped(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        connector = started(filled_adapter, tmp_path)
+        filled_adapter.add_column("a", "more", INT, 7)
+        filled_adapter.add_column("a", "late", TEXT)
+        with filled_adapter.transaction() as t:
             t.insert("a", {"id": 10, "more": 1, "late": "x"})
-        ready.drop_column("a", "note")
-        with ready.transaction() as t:
+        filled_adapter.drop_column("a", "note")
+        with filled_adapter.transaction() as t:
             t.update("a", {"id": 1}, {"more": 2})
         assert operations(connector, connector.capture()) == {"a": {"c": 1, "u": 1}}
-        equal(connector, ready)
+        equal(connector, filled_adapter)
 
-    def test_a_column_renamed_and_widened(self, ready: Adapter, tmp_path: Path) -> None:
-        connector = started(ready, tmp_path)
-        ready.rename_column("a", "n", "amount", INT)
-        with ready.transaction() as t:
+    def test_a_column_renamed_and_widened(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        connector = started(filled_adapter, tmp_path)
+        filled_adapter.rename_column("a", "n", "amount", INT)
+        with filled_adapter.transaction() as t:
             t.update("a", {"id": 1}, {"amount": 5})
-        ready.change_column("a", "amount", LONG)
-        with ready.transaction() as t:
+        filled_adapter.change_column("a", "amount", LONG)
+        with filled_adapter.transaction() as t:
             t.update("a", {"id": 2}, {"amount": 2**40})
         assert operations(connector, connector.capture()) == {"a": {"u": 2}}
-        equal(connector, ready)
+        equal(connector, filled_adapter)
 
-    def test_a_column_of_another_kind_has_its_table_read_again(self, ready: Adapter, tmp_path: Path) -> None:
-        connector = started(ready, tmp_path)
-        with ready.transaction() as t:
+    def test_a_column_of_another_kind_has_its_table_read_again(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        connector = started(filled_adapter, tmp_path)
+        with filled_adapter.transaction() as t:
             t.insert("a", {"id": 20, "n": 1})
-        ready.change_column("a", "n", TEXT)
-        with ready.transaction() as t:
+        filled_adapter.change_column("a", "n", TEXT)
+        with filled_adapter.transaction() as t:
             t.insert("a", {"id": 21, "n": "one"})
             t.insert("b", {"id": 21})
         assert operations(connector, connector.capture()) == {"a": {"c": 2, "t": 1, "r": 7}, "b": {"c": 1}}
-        equal(connector, ready)
-        with ready.transaction() as t:
+        equal(connector, filled_adapter)
+        with filled_adapter.transaction() as t:
             t.update("a", {"id": 21}, {"n": "two"})
         assert operations(connector, connector.capture()) == {"a": {"u": 1}}
-        equal(connector, ready)
+        equal(connector, filled_adapter)
 
     @pytest.mark.parametrize("view", ["before the run", "before the view"])
     def test_a_part_of_a_table_that_was_asked_for_is_all_of_it_where_its_rows_are_rewritten(
-        self, ready: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, view: str
+        self, filled_adapter: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, view: str
     ) -> None:
         """The request is taken before the statement is come to in the log."""
-        connector = started(ready, tmp_path)
+        connector = started(filled_adapter, tmp_path)
         select = {
-            "data-collection": f"{ready.namespace}.a",
-            "filter": ready.select("a", ready.condition("id", "<", 3)),
+            "data-collection": f"{filled_adapter.namespace}.a",
+            "filter": filled_adapter.select("a", filled_adapter.condition("id", "<", 3)),
         }
-        number = snapshot(connector, f"{ready.namespace}.a", type="blocking", additional_conditions=[select])
-        todo = [lambda: ready.change_column("a", "n", TEXT)]
+        number = snapshot(connector, f"{filled_adapter.namespace}.a", type="blocking", additional_conditions=[select])
+        todo = [lambda: filled_adapter.change_column("a", "n", TEXT)]
         if view == "before the run":
             todo.pop()()
         catch_up = Streaming.catch_up
@@ -104,19 +104,19 @@ class Structure(Suite):
         monkeypatch.setattr(Streaming, "catch_up", caught_up)
         connector.capture()
         assert todo == []
-        equal(connector, ready, "a")
+        equal(connector, filled_adapter, "a")
         assert signal_state(connector, number)[0] == "done"
 
     def test_a_request_that_fails_does_not_keep_a_rewritten_table_from_being_read_again(
-        self, ready: Adapter, tmp_path: Path
+        self, filled_adapter: Adapter, tmp_path: Path
     ) -> None:
-        connector = started(ready, tmp_path)
-        names = [f"{ready.namespace}.{table}" for table in ("a", "b")]
+        connector = started(filled_adapter, tmp_path)
+        names = [f"{filled_adapter.namespace}.{table}" for table in ("a", "b")]
         bad = {"data-collection": names[1], "filter": "this is <> not SQL"}
         number = snapshot(connector, *names, type="blocking", additional_conditions=[bad])
-        ready.change_column("a", "n", TEXT)
+        filled_adapter.change_column("a", "n", TEXT)
         connector.capture()
-        equal(connector, ready, "a", "b")
+        equal(connector, filled_adapter, "a", "b")
         assert signal_state(connector, number)[0] == "failed"
 
     def test_what_happens_before_a_table_is_read_again_is_captured(
@@ -157,29 +157,29 @@ class Structure(Suite):
             events = sum(map(len, journal.events.values()))
             print(f" [{len(told)} cases, {events} events, {len(journal.changes)} statements, {dict(states)}]", end="")
 
-    def test_a_table_emptied(self, ready: Adapter, tmp_path: Path) -> None:
-        connector = started(ready, tmp_path)
-        with ready.transaction() as t:
+    def test_a_table_emptied(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        connector = started(filled_adapter, tmp_path)
+        with filled_adapter.transaction() as t:
             t.insert("a", {"id": 20})
-        ready.truncate("a")
-        ready.truncate("bag")
-        with ready.transaction() as t:
+        filled_adapter.truncate("a")
+        filled_adapter.truncate("bag")
+        with filled_adapter.transaction() as t:
             t.insert("a", {"id": 1})
         assert operations(connector, connector.capture()) == {"a": {"c": 2, "t": 1}, "bag": {"t": 1}}
-        equal(connector, ready)
+        equal(connector, filled_adapter)
 
-    def test_tables_created_renamed_dropped_and_created_again(self, ready: Adapter, tmp_path: Path) -> None:
-        connector = started(ready, tmp_path)
-        ready.create("new", {"id": INT, "note": TEXT}, key=("id",))
-        with ready.transaction() as t:
+    def test_tables_created_renamed_dropped_and_created_again(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+        connector = started(filled_adapter, tmp_path)
+        filled_adapter.create("new", {"id": INT, "note": TEXT}, key=("id",))
+        with filled_adapter.transaction() as t:
             t.insert("new", {"id": 1, "note": "x"})
-        ready.rename_table("b", "c")
-        with ready.transaction() as t:
+        filled_adapter.rename_table("b", "c")
+        with filled_adapter.transaction() as t:
             t.insert("c", {"id": 30})
-        ready.drop_table("a")
-        ready.create("a", {"other": TEXT, "id": LONG}, key=("id",))
-        with ready.transaction() as t:
+        filled_adapter.drop_table("a")
+        filled_adapter.create("a", {"other": TEXT, "id": LONG}, key=("id",))
+        with filled_adapter.transaction() as t:
             t.insert("a", {"id": 1, "other": "y"})
         connector.capture()
-        equal(connector, ready, "new", "a", "c", "bag")
+        equal(connector, filled_adapter, "new", "a", "c", "bag")
         consistent(connector)

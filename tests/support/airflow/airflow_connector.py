@@ -23,7 +23,7 @@ def connect(monkeypatch: pytest.MonkeyPatch, conn_id: str, **fields: Any) -> Non
 
 
 @dataclass
-class Shop:
+class ShopConnector:
     """A memory database with one table, a connector on it, and the connections ``shop`` and ``cdc_state_default``."""
 
     database: MemoryDatabase
@@ -36,7 +36,7 @@ class Shop:
             t.insert("inventory.orders", {"id": key, "note": note})
 
 
-def make_shop(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, **properties: Any) -> Shop:
+def make_shop(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, **properties: Any) -> ShopConnector:
     """See :class:`Shop`; properties with underscores for dots."""
     database = MemoryDatabase(name)
     database.create_table("inventory.orders", SHOP, key=("id",))
@@ -46,7 +46,7 @@ def make_shop(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, **proper
     connect(monkeypatch, "shop", conn_type="cdc_memory", host=name)
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=state_url)
     named = {"poll.interval.ms": 10, **{k.replace("_", "."): v for k, v in properties.items()}}
-    return Shop(database, ConnectorDefinition("shop", "memory", f"{folder}/changelog", named), store)
+    return ShopConnector(database, ConnectorDefinition("shop", "memory", f"{folder}/changelog", named), store)
 
 
 def context(**more: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
-from tests.support.airflow.airflow_connector import Shop
+from tests.support.airflow.airflow_connector import ShopConnector
 from tests.support.patience import LONGEST_S
 
 
@@ -47,7 +47,7 @@ async def waiting(triggers: list[Any], *, until: Callable[[], bool]) -> None:
 
 
 def report(
-    shop: Shop,
+    shop: ShopConnector,
     last: int,
     lagging: dict[str, int] | None = None,
     failed: dict[str, str] | None = None,

@@ -33,7 +33,7 @@ def client(server: MongoDb) -> Iterator[Any]:
 
 
 @pytest.fixture
-def shop(client: Any) -> Any:
+def shop_database(client: Any) -> Any:
     """A database of two collections and a view."""
     client.drop_database("shop")
     client.shop.orders.insert_many(ORDERS)
@@ -49,11 +49,11 @@ def _made(shop: Any, *stages: dict[str, Any], of: str = "orders") -> list[dict[s
 # stages that read
 
 
-def test_a_lookup_by_fields_finds_what_is_equal(shop: Any) -> None:
+def test_a_lookup_by_fields_finds_what_is_equal(shop_database: Any) -> None:
     lookup = {"from": "people", "localField": "who", "foreignField": "_id", "as": "by.who"}
-    found = _made(shop, {"$lookup": lookup})
+    found = _made(shop_database, {"$lookup": lookup})
     assert [[person["name"] for person in order["by"]["who"]] for order in found] == [["Ann"], ["Bob"], [], ["Ann"], ["Bob"], []]  # fmt: skip
-    unwound = _made(shop, {"$lookup": lookup}, {"$unwind": "$by.who"}, {"$match": {"by.who.name": "Bob"}})
+    unwound = _made(shop_database, {"$lookup": lookup}, {"$unwind": "$by.who"}, {"$match": {"by.who.name": "Bob"}})
     assert [order["_id"] for order in unwound] == [1, 4]
 
 
@@ -65,45 +65,45 @@ def test_a_lookup_by_fields_finds_what_is_equal(shop: Any) -> None:
     ],
 )  # fmt: skip
 def test_arrays_and_nothing_are_looked_up_as_a_filter_would(
-    shop: Any, local: str, foreign: str, found: list[int]
+    shop_database: Any, local: str, foreign: str, found: list[int]
 ) -> None:
     others = [{"_id": 0, "x": None}, {"_id": 1, "x": 1}, {"_id": 2, "x": [1, 2], "deep": [{"n": 1.0}]}, {"_id": 3, "x": 2.0}, {"_id": 4}]  # fmt: skip
-    shop.others.insert_many(others)
-    shop.mine.insert_one({"_id": 1, "one": 1, "list": [1, 2], "deep": [{"n": 1}, {"n": 2}], "empty": []})
-    (mine,) = _made(shop, {"$lookup": {"from": "others", "localField": local, "foreignField": foreign, "as": "f"}}, of="mine")  # fmt: skip
+    shop_database.others.insert_many(others)
+    shop_database.mine.insert_one({"_id": 1, "one": 1, "list": [1, 2], "deep": [{"n": 1}, {"n": 2}], "empty": []})
+    (mine,) = _made(shop_database, {"$lookup": {"from": "others", "localField": local, "foreignField": foreign, "as": "f"}}, of="mine")  # fmt: skip
     assert [other["_id"] for other in mine["f"]] == found
 
 
-def test_a_lookup_by_a_pipeline_has_the_variables_of_its_document(shop: Any) -> None:
+def test_a_lookup_by_a_pipeline_has_the_variables_of_its_document(shop_database: Any) -> None:
     inner = [{"$match": {"$expr": {"$lt": ["$_id", "$$who"]}}}, {"$project": {"_id": 0, "n": {"$concat": ["$name", "!"]}, "w": "$$who"}}]  # fmt: skip
-    found = _made(shop, {"$lookup": {"from": "seen", "let": {"who": "$who"}, "pipeline": inner, "as": "f"}})
+    found = _made(shop_database, {"$lookup": {"from": "seen", "let": {"who": "$who"}, "pipeline": inner, "as": "f"}})
     assert found[2]["f"] == [{"n": "Ann!", "w": 2}, {"n": "Bob!", "w": 2}]
     assert found[0]["f"] == []
     both = {"from": "people", "localField": "who", "foreignField": "_id", "let": {"t": "$t"}, "as": "f"}
     both["pipeline"] = [{"$match": {"$expr": {"$gt": ["$$t", 20]}}}]
-    assert [len(order["f"]) for order in _made(shop, {"$lookup": both})] == [0, 0, 0, 1, 1, 0]
+    assert [len(order["f"]) for order in _made(shop_database, {"$lookup": both})] == [0, 0, 0, 1, 1, 0]
     nested = {"from": "orders", "pipeline": [{"$lookup": {"from": "people", "localField": "who", "foreignField": "_id", "as": "p"}}, {"$match": {"p": []}}], "as": "f"}  # fmt: skip
-    assert [order["_id"] for order in _made(shop, {"$lookup": nested}, of="people")[0]["f"]] == [2, 5]
+    assert [order["_id"] for order in _made(shop_database, {"$lookup": nested}, of="people")[0]["f"]] == [2, 5]
 
 
-def test_documents_are_followed_from_one_to_the_next(shop: Any) -> None:
+def test_documents_are_followed_from_one_to_the_next(shop_database: Any) -> None:
     graph = {"from": "people", "startWith": "$who", "connectFromField": "boss", "connectToField": "_id", "as": "chain", "depthField": "d"}  # fmt: skip
-    found = _made(shop, {"$graphLookup": graph})
+    found = _made(shop_database, {"$graphLookup": graph})
     assert [[(p["_id"], p["d"]) for p in order["chain"]] for order in found[:3]] == [[(0, 0), (1, 1)], [(1, 0)], []]
-    (first, *_) = _made(shop, {"$graphLookup": {**graph, "maxDepth": 0}})
+    (first, *_) = _made(shop_database, {"$graphLookup": {**graph, "maxDepth": 0}})
     assert [p["_id"] for p in first["chain"]] == [0]
-    (first, *_) = _made(shop, {"$graphLookup": {**graph, "restrictSearchWithMatch": {"name": "Bob"}}})
+    (first, *_) = _made(shop_database, {"$graphLookup": {**graph, "restrictSearchWithMatch": {"name": "Bob"}}})
     assert first["chain"] == []
 
 
-def test_pipelines_are_put_one_after_another_and_beside_each_other(shop: Any) -> None:
+def test_pipelines_are_put_one_after_another_and_beside_each_other(shop_database: Any) -> None:
     union = {"$unionWith": {"coll": "seen", "pipeline": [{"$set": {"t": 1}}]}}
-    assert [document["_id"] for document in _made(shop, {"$match": {"_id": 5}}, union)] == [5, 0, 1]
-    assert len(_made(shop, {"$unionWith": "people"})) == 9
-    assert len(_made(shop, {"$unionWith": "nothing"})) == 6
-    assert [d["x"] for d in shop.people.aggregate([{"$limit": 1}, {"$unionWith": {"pipeline": [{"$documents": [{"x": 1}]}]}}, {"$match": {"x": 1}}])] == [1]  # fmt: skip
+    assert [document["_id"] for document in _made(shop_database, {"$match": {"_id": 5}}, union)] == [5, 0, 1]
+    assert len(_made(shop_database, {"$unionWith": "people"})) == 9
+    assert len(_made(shop_database, {"$unionWith": "nothing"})) == 6
+    assert [d["x"] for d in shop_database.people.aggregate([{"$limit": 1}, {"$unionWith": {"pipeline": [{"$documents": [{"x": 1}]}]}}, {"$match": {"x": 1}}])] == [1]  # fmt: skip
     bucket = {"groupBy": "$t", "boundaries": [0, 20, 40], "default": "more", "output": {"n": {"$sum": 1}, "ids": {"$push": "$_id"}}}  # fmt: skip
-    (facets,) = _made(shop, {"$facet": {"n": [{"$count": "n"}], "by": [{"$bucket": bucket}], "none": [{"$match": {"x": 1}}]}})  # fmt: skip
+    (facets,) = _made(shop_database, {"$facet": {"n": [{"$count": "n"}], "by": [{"$bucket": bucket}], "none": [{"$match": {"x": 1}}]}})  # fmt: skip
     by = [{"_id": 0, "n": 2, "ids": [0, 1]}, {"_id": 20, "n": 2, "ids": [2, 3]}, {"_id": "more", "n": 2, "ids": [4, 5]}]
     assert facets == {"n": [{"n": 6}], "by": by, "none": []}
 
@@ -127,15 +127,15 @@ REFUSED: list[tuple[dict[str, Any], int]] = [
 
 @pytest.mark.parametrize(("stage", "code"), REFUSED, ids=str)
 def test_what_cannot_be_is_refused_with_the_servers_code_and_changes_nothing(
-    shop: Any, stage: dict[str, Any], code: int
+    shop_database: Any, stage: dict[str, Any], code: int
 ) -> None:
-    shop.create_collection("capped", capped=True, size=4096)
-    names = sorted(shop.list_collection_names())
+    shop_database.create_collection("capped", capped=True, size=4096)
+    names = sorted(shop_database.list_collection_names())
     with pytest.raises(OperationFailure) as failed:
-        _made(shop, stage)
+        _made(shop_database, stage)
     assert failed.value.code == code
-    assert sorted(shop.list_collection_names()) == names
-    assert list(shop.people.find()) == PEOPLE
+    assert sorted(shop_database.list_collection_names()) == names
+    assert list(shop_database.people.find()) == PEOPLE
 
 
 # $out
@@ -149,55 +149,55 @@ def _events(stream: Any) -> Iterator[tuple[str, str, Any]]:
 
 
 @pytest.mark.parametrize("exists", [False, True])
-def test_an_output_is_made_beside_its_target_and_renamed_over_it(client: Any, shop: Any, exists: bool) -> None:
+def test_an_output_is_made_beside_its_target_and_renamed_over_it(client: Any, shop_database: Any, exists: bool) -> None:
     if exists:
-        shop.create_collection("sums", changeStreamPreAndPostImages={"enabled": True})
-        shop.sums.create_index("n", unique=True, name="by_n")
-        shop.sums.insert_one({"_id": "old", "n": -1})
+        shop_database.create_collection("sums", changeStreamPreAndPostImages={"enabled": True})
+        shop_database.sums.create_index("n", unique=True, name="by_n")
+        shop_database.sums.insert_one({"_id": "old", "n": -1})
     pipeline = [{"$group": {"_id": "$who", "n": {"$sum": "$t"}}}, {"$out": "sums"}]
     soon = {"max_await_time_ms": 20}
-    with shop.watch(show_expanded_events=True, **soon) as expanded, shop.watch(**soon) as plain, shop.sums.watch(**soon) as target:  # fmt: skip
-        assert list(shop.orders.aggregate(pipeline)) == []
+    with shop_database.watch(show_expanded_events=True, **soon) as expanded, shop_database.watch(**soon) as plain, shop_database.sums.watch(**soon) as target:  # fmt: skip
+        assert list(shop_database.orders.aggregate(pipeline)) == []
         index = [("createIndexes", "tmp", None)] if exists else []
         inserts = [("insert", "tmp", n) for n in range(3)]
         assert list(_events(expanded)) == [("create", "tmp", None), *index, *inserts, ("rename", "tmp", "sums")]
         assert list(_events(plain)) == [*inserts, ("rename", "tmp", "sums")]
         assert list(_events(target)) == [("rename", "tmp", "sums"), ("invalidate", "", None)]
-    assert list(shop.sums.find()) == [{"_id": 0, "n": 30}, {"_id": 1, "n": 50}, {"_id": 2, "n": 70}]
-    assert ("by_n" in shop.sums.index_information()) is exists
-    (listed,) = shop.list_collections(filter={"name": "sums"})
+    assert list(shop_database.sums.find()) == [{"_id": 0, "n": 30}, {"_id": 1, "n": 50}, {"_id": 2, "n": 70}]
+    assert ("by_n" in shop_database.sums.index_information()) is exists
+    (listed,) = shop_database.list_collections(filter={"name": "sums"})
     assert listed["options"] == ({"changeStreamPreAndPostImages": {"enabled": True}} if exists else {})
     client.drop_database("elsewhere")
-    list(shop.orders.aggregate([{"$match": {"_id": 1}}, {"$out": {"db": "elsewhere", "coll": "c"}}]))
+    list(shop_database.orders.aggregate([{"$match": {"_id": 1}}, {"$out": {"db": "elsewhere", "coll": "c"}}]))
     assert client.elsewhere.list_collection_names() == ["c"]
-    list(shop.orders.aggregate([{"$match": {"_id": "none"}}, {"$out": {"db": "elsewhere", "coll": "c"}}]))
+    list(shop_database.orders.aggregate([{"$match": {"_id": "none"}}, {"$out": {"db": "elsewhere", "coll": "c"}}]))
     assert list(client.elsewhere.c.find()) == []
 
 
-def test_an_output_that_fails_leaves_its_target_as_it_was(shop: Any) -> None:
-    shop.sums.create_index("n", unique=True)
-    shop.sums.insert_one({"_id": "old", "n": 1})
-    with shop.sums.watch(max_await_time_ms=20) as stream:
+def test_an_output_that_fails_leaves_its_target_as_it_was(shop_database: Any) -> None:
+    shop_database.sums.create_index("n", unique=True)
+    shop_database.sums.insert_one({"_id": "old", "n": 1})
+    with shop_database.sums.watch(max_await_time_ms=20) as stream:
         with pytest.raises(OperationFailure) as failed:
-            _made(shop, {"$project": {"n": {"$mod": ["$_id", 2]}}}, {"$out": "sums"})
+            _made(shop_database, {"$project": {"n": {"$mod": ["$_id", 2]}}}, {"$out": "sums"})
         assert failed.value.code == 11000
         assert stream.try_next() is None
-    assert list(shop.sums.find()) == [{"_id": "old", "n": 1}]
-    assert not [name for name in shop.list_collection_names() if name.startswith("tmp")]
+    assert list(shop_database.sums.find()) == [{"_id": "old", "n": 1}]
+    assert not [name for name in shop_database.list_collection_names() if name.startswith("tmp")]
 
 
 @pytest.mark.parametrize("stage", [{"$out": "x"}, {"$merge": "x"}])
-def test_what_writes_is_last_and_in_no_transaction(client: Any, shop: Any, stage: dict[str, Any]) -> None:
+def test_what_writes_is_last_and_in_no_transaction(client: Any, shop_database: Any, stage: dict[str, Any]) -> None:
     with pytest.raises(OperationFailure) as failed:
-        _made(shop, stage, {"$limit": 1})
+        _made(shop_database, stage, {"$limit": 1})
     assert failed.value.code == 40601
     with client.start_session() as session:
         session.start_transaction()
         with pytest.raises(OperationFailure) as failed:
-            shop.orders.aggregate([stage], session=session)
+            shop_database.orders.aggregate([stage], session=session)
         assert failed.value.code == 263
         session.abort_transaction()
-    with pytest.raises(OperationFailure) as failed, shop.watch([stage]):
+    with pytest.raises(OperationFailure) as failed, shop_database.watch([stage]):
         pass
     assert failed.value.code == 20
 
@@ -223,16 +223,16 @@ def _expected(mode: str, there: dict[str, Any], new: dict[str, Any]) -> dict[str
 
 @pytest.mark.parametrize("on", [None, "k", ["k", "j"]], ids=str)
 @pytest.mark.parametrize(("mode", "unmatched"), list(itertools.product(MATCHED, ("insert", "fail", "discard"))))
-def test_a_merge_does_what_its_modes_say(shop: Any, mode: str, unmatched: str, on: Any) -> None:
+def test_a_merge_does_what_its_modes_say(shop_database: Any, mode: str, unmatched: str, on: Any) -> None:
     """Against a model, for documents some of which are there; the events are those of a client that writes one by one."""
     fields = [on] if isinstance(on, str) else on or ["_id"]
     if on is not None:
-        shop.sums.create_index([(field, 1) for field in fields], unique=True)
+        shop_database.sums.create_index([(field, 1) for field in fields], unique=True)
     chosen = random.Random(f"{mode}{unmatched}{on}").sample(range(12), 6)
     model = {n: {"_id": n, "k": n, "j": 0, "a": n, "old": True} for n in chosen}
-    shop.sums.insert_many(list(model.values()))
+    shop_database.sums.insert_many(list(model.values()))
     new = [{"k": n, "j": 0, "a": n * 10, "extra": n} | ({"_id": n} if on is None else {}) for n in range(12)]
-    shop.source.insert_many([{"_id": n, "d": document} for n, document in enumerate(new)])
+    shop_database.source.insert_many([{"_id": n, "d": document} for n, document in enumerate(new)])
     spec = {"into": "sums", "whenMatched": MATCHED[mode], "whenNotMatched": unmatched}
     spec |= {"on": on} if on is not None else {}
     spec |= {"let": {"more": {"$literal": 100}}} if mode == "pipeline" else {}
@@ -253,9 +253,9 @@ def test_a_merge_does_what_its_modes_say(shop: Any, mode: str, unmatched: str, o
         elif unmatched == "insert":
             model[n] = document
             wanted.append(("insert", n))
-    with shop.sums.watch(full_document="updateLookup", max_await_time_ms=20) as stream:
+    with shop_database.sums.watch(full_document="updateLookup", max_await_time_ms=20) as stream:
         try:
-            shop.source.aggregate([{"$sort": {"_id": 1}}, {"$replaceWith": "$d"}, {"$merge": spec}])
+            shop_database.source.aggregate([{"$sort": {"_id": 1}}, {"$replaceWith": "$d"}, {"$merge": spec}])
             found = None
         except OperationFailure as error:
             found = error.code
@@ -265,15 +265,15 @@ def test_a_merge_does_what_its_modes_say(shop: Any, mode: str, unmatched: str, o
             kind = event["operationType"]
             events.append((kind if kind == "insert" else "change", event["fullDocument"]["k"]))
     assert events == wanted
-    rows = sorted(shop.sums.find(), key=lambda row: row["k"])
+    rows = sorted(shop_database.sums.find(), key=lambda row: row["k"])
     assert [{"_id": row["_id"], **document} for row, (_, document) in zip(rows, sorted(model.items()), strict=True)] == rows  # fmt: skip
 
 
-def test_what_documents_are_told_by_must_be_there(shop: Any) -> None:
-    shop.sums.create_index("k", unique=True)
+def test_what_documents_are_told_by_must_be_there(shop_database: Any) -> None:
+    shop_database.sums.create_index("k", unique=True)
     for value in ({}, {"k": None}, {"k": [1]}):
         with pytest.raises(OperationFailure) as failed:
-            shop.orders.aggregate([{"$limit": 1}, {"$replaceWith": {"$literal": {"_id": 1, **value}}}, {"$merge": {"into": "sums", "on": "k"}}])  # fmt: skip
+            shop_database.orders.aggregate([{"$limit": 1}, {"$replaceWith": {"$literal": {"_id": 1, **value}}}, {"$merge": {"into": "sums", "on": "k"}}])  # fmt: skip
         assert failed.value.code == 51132
 
 
@@ -315,20 +315,22 @@ def test_a_user_needs_the_rights_on_all_that_a_pipeline_reads_and_writes() -> No
             assert allowed(("sums", ["insert", "update"])) == {"merge", "add"}
 
 
-def test_documents_expire_by_their_index_with_an_event(server: MongoDb, shop: Any) -> None:
-    now = shop.client.admin.command("hello")["localTime"]
+def test_documents_expire_by_their_index_with_an_event(server: MongoDb, shop_database: Any) -> None:
+    now = shop_database.client.admin.command("hello")["localTime"]
     old = DatetimeMS(int(now.timestamp() * 1000) - 100_000_000)
-    shop.sessions.create_index("at", expireAfterSeconds=60, partialFilterExpression={"keep": {"$exists": False}})
-    with shop.sessions.watch(max_await_time_ms=20) as stream:
-        shop.sessions.insert_many([
+    shop_database.sessions.create_index(
+        "at", expireAfterSeconds=60, partialFilterExpression={"keep": {"$exists": False}}
+    )
+    with shop_database.sessions.watch(max_await_time_ms=20) as stream:
+        shop_database.sessions.insert_many([
             {"_id": 1, "at": old}, {"_id": 2, "at": now}, {"_id": 3, "at": [now, old]}, {"_id": 4, "at": "old"}, {"_id": 5}, {"_id": 6, "at": old, "keep": 1},
         ])  # fmt: skip
-        was = shop.client.admin.command({"setParameter": 1, "ttlMonitorSleepSecs": 1})["was"]
+        was = shop_database.client.admin.command({"setParameter": 1, "ttlMonitorSleepSecs": 1})["was"]
         try:
-            until(lambda: shop.sessions.count_documents({}) == 4, "documents have expired")
+            until(lambda: shop_database.sessions.count_documents({}) == 4, "documents have expired")
         finally:
-            shop.client.admin.command({"setParameter": 1, "ttlMonitorSleepSecs": was})
-        assert {row["_id"] for row in shop.sessions.find()} == {2, 4, 5, 6}
+            shop_database.client.admin.command({"setParameter": 1, "ttlMonitorSleepSecs": was})
+        assert {row["_id"] for row in shop_database.sessions.find()} == {2, 4, 5, 6}
         events = list(_events(stream))
     assert events[6:] == [("delete", "sessions", 1), ("delete", "sessions", 3)]
 
@@ -342,13 +344,13 @@ def test_documents_expire_by_their_index_with_an_event(server: MongoDb, shop: An
 )  # fmt: skip
 @pytest.mark.parametrize("together", [True, False])
 def test_a_unique_index_speaks_of_the_documents_that_it_has(
-    shop: Any, options: dict[str, Any], good: list[dict[str, Any]], bad: dict[str, Any], together: bool
+    shop_database: Any, options: dict[str, Any], good: list[dict[str, Any]], bad: dict[str, Any], together: bool
 ) -> None:
-    shop.some.create_index("a", unique=True, **options)
+    shop_database.some.create_index("a", unique=True, **options)
     if together:
-        shop.some.insert_many([dict(document) for document in good])
+        shop_database.some.insert_many([dict(document) for document in good])
     for document in () if together else good:
-        shop.some.insert_one(dict(document))
+        shop_database.some.insert_one(dict(document))
     with pytest.raises(OperationFailure) as failed:
-        shop.some.insert_one(bad)
+        shop_database.some.insert_one(bad)
     assert failed.value.code == 11000

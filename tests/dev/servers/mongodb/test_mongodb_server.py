@@ -206,7 +206,7 @@ def test_a_compressed_message_is_read_as_it_was(compressor: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def guarded() -> Iterator[MongoDb]:
+def secured_server() -> Iterator[MongoDb]:
     """A server that asks who one is, with an administrator."""
     with MongoDb({"auth": True}) as started:
         with started.connect() as client:
@@ -219,28 +219,28 @@ def _as(server: MongoDb, name: str, password: str = "secret", **options: Any) ->
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-1", None])
-def test_a_user_authenticates(guarded: MongoDb, mechanism: str | None) -> None:
+def test_a_user_authenticates(secured_server: MongoDb, mechanism: str | None) -> None:
     more = {"authMechanism": mechanism} if mechanism else {}
-    with _as(guarded, "root", **more) as client:
+    with _as(secured_server, "root", **more) as client:
         client.shop.orders.insert_one({})
-    with _as(guarded, "root", "wrong", **more) as client, pytest.raises(OperationFailure) as failed:
+    with _as(secured_server, "root", "wrong", **more) as client, pytest.raises(OperationFailure) as failed:
         client.shop.orders.find_one()
     assert failed.value.code == 18
-    with guarded.connect() as client, pytest.raises(OperationFailure) as failed:
+    with secured_server.connect() as client, pytest.raises(OperationFailure) as failed:
         client.shop.orders.find_one()
     assert failed.value.code == 13
 
 
-def test_users_may_do_what_the_recording_lets_them(guarded: MongoDb) -> None:
+def test_users_may_do_what_the_recording_lets_them(secured_server: MongoDb) -> None:
     """The scenario ``privileges``: each note names the roles of the user of the steps after it."""
     differences = []
-    with _as(guarded, "root") as root:
+    with _as(secured_server, "root") as root:
         for part, steps in _by_user(SCENARIOS["privileges"]["steps"]):
             user: Any = root
             if part is not None:
                 name = f"user{len(differences)}_{time.monotonic_ns()}"
                 root.admin.command({"createUser": name, "pwd": "secret", "roles": part})
-                user = _as(guarded, name)
+                user = _as(secured_server, name)
             for step in steps:
                 if found := _allowed_otherwise(user, step):
                     differences.append(f"{part}: {found}")
@@ -275,7 +275,7 @@ def _allowed_otherwise(client: Any, step: dict[str, Any]) -> str | None:
 
 
 @pytest.fixture(scope="module")
-def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MongoDb, dict[str, Any], dict[str, Any]]]:
+def tls_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MongoDb, dict[str, Any], dict[str, Any]]]:
     """A server with TLS, options of a client with a certificate, and of one with another."""
     folder = tmp_path_factory.mktemp("certificates")
     ca = authority(folder)
@@ -293,8 +293,8 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MongoD
         yield started, clients[0], clients[1]
 
 
-def test_a_user_is_known_by_a_certificate(encrypted: Any) -> None:
-    server, reader, stranger = encrypted
+def test_a_user_is_known_by_a_certificate(tls_server: Any) -> None:
+    server, reader, stranger = tls_server
     with server.connect(**reader, authMechanism="MONGODB-X509") as client:
         assert client.shop.orders.find_one() is None
         with pytest.raises(OperationFailure) as failed:
@@ -305,8 +305,8 @@ def test_a_user_is_known_by_a_certificate(encrypted: Any) -> None:
     assert failed.value.code == 18
 
 
-def test_without_tls_there_is_no_answer(encrypted: Any) -> None:
-    server, _, _ = encrypted
+def test_without_tls_there_is_no_answer(tls_server: Any) -> None:
+    server, _, _ = tls_server
     with server.connect(serverSelectionTimeoutMS=500) as client, pytest.raises(PyMongoError):
         client.admin.command("ping")
 

@@ -129,7 +129,7 @@ SCHEMA = {"$jsonSchema": {"title": "orders", "required": ["n"], "properties": {"
 
 
 @pytest.fixture
-def orders(client: Any) -> Any:
+def orders_collection(client: Any) -> Any:
     """A collection that wants a number, with a document from before."""
     client.drop_database("checked")
     client.checked.orders.insert_one({"_id": "old"})
@@ -137,9 +137,9 @@ def orders(client: Any) -> Any:
     return client.checked.orders
 
 
-def test_the_manuals_example_of_an_error_is_told_as_there(orders: Any) -> None:
+def test_the_manuals_example_of_an_error_is_told_as_there(orders_collection: Any) -> None:
     with pytest.raises(WriteError) as failed:
-        orders.insert_one({"_id": 1, "n": "x"})
+        orders_collection.insert_one({"_id": 1, "n": "x"})
     assert failed.value.code == 121
     broken = {
         "propertyName": "n", "description": "a count",
@@ -171,48 +171,52 @@ WRITES = {
 
 
 @pytest.mark.parametrize("name", WRITES)
-def test_every_way_to_write_asks_the_validator_unless_it_is_told_not_to(client: Any, orders: Any, name: str) -> None:
-    orders.insert_one({"_id": "good", "n": 1})
-    before = list(orders.find())
+def test_every_way_to_write_asks_the_validator_unless_it_is_told_not_to(
+    client: Any, orders_collection: Any, name: str
+) -> None:
+    orders_collection.insert_one({"_id": "good", "n": 1})
+    before = list(orders_collection.find())
     with client.checked.watch(max_await_time_ms=20) as stream:
         with pytest.raises(OperationFailure) as failed:
-            WRITES[name](orders)
+            WRITES[name](orders_collection)
         code = failed.value.code
         if name == "many":
             code = (failed.value.details or {})["writeErrors"][0]["code"]
         assert code == 121
-        assert list(orders.find()) == before
+        assert list(orders_collection.find()) == before
         assert name == "out" or stream.try_next() is None
-        WRITES[name](orders, bypass_document_validation=True)
-        assert list(orders.find()) != before
+        WRITES[name](orders_collection, bypass_document_validation=True)
+        assert list(orders_collection.find()) != before
         assert next(stream)["operationType"] in ("insert", "update", "replace", "drop")
 
 
 @pytest.mark.parametrize(("level", "action"), [("strict", "error"), ("moderate", "error"), ("off", "error"), ("strict", "warn")])  # fmt: skip
-def test_the_level_and_the_action_say_what_is_refused(client: Any, orders: Any, level: str, action: str) -> None:
-    orders.insert_one({"_id": "good", "n": 1})
+def test_the_level_and_the_action_say_what_is_refused(
+    client: Any, orders_collection: Any, level: str, action: str
+) -> None:
+    orders_collection.insert_one({"_id": "good", "n": 1})
     client.checked.command("collMod", "orders", validationLevel=level, validationAction=action)
     refused = {}
     for name, query in (("old", {"_id": "old"}), ("good", {"_id": "good"})):
         try:
-            orders.update_one(query, {"$set": {"n": "x"}})
+            orders_collection.update_one(query, {"$set": {"n": "x"}})
         except WriteError as error:
             refused[name] = error.code
     names = {"strict": ("old", "good"), "moderate": ("good",), "off": ()}[level] if action == "error" else ()
     assert refused == dict.fromkeys(names, 121)
 
 
-def test_a_validator_is_shown_changed_and_taken_away(client: Any, orders: Any) -> None:
+def test_a_validator_is_shown_changed_and_taken_away(client: Any, orders_collection: Any) -> None:
     def options() -> dict[str, Any]:
         (found,) = client.checked.list_collections(filter={"name": "orders"})
         return dict(found["options"])
 
     assert options() == {"validator": SCHEMA, "validationLevel": "strict", "validationAction": "error"}
     client.checked.command("collMod", "orders", validator={"m": {"$gt": 0}})
-    orders.insert_one({"m": 1})
+    orders_collection.insert_one({"m": 1})
     client.checked.command("collMod", "orders", validator={})
     assert options() == {"validationLevel": "strict", "validationAction": "error"}
-    orders.insert_one({})
+    orders_collection.insert_one({})
 
 
 @pytest.mark.parametrize(
@@ -224,7 +228,7 @@ def test_a_validator_is_shown_changed_and_taken_away(client: Any, orders: Any) -
 )  # fmt: skip
 @pytest.mark.parametrize("command", ["create", "collMod"])
 def test_what_is_no_validator_is_refused(
-    client: Any, orders: Any, command: str, options: dict[str, Any], code: int
+    client: Any, orders_collection: Any, command: str, options: dict[str, Any], code: int
 ) -> None:
     with pytest.raises(OperationFailure) as failed:
         client.checked.command(command, "orders" if command == "collMod" else "new", **options)

@@ -64,7 +64,7 @@ STATEMENTS: dict[str, tuple[str, list[object], str]] = {
 
 
 @pytest.fixture(params=["23ai", "23ai_basicfile"])
-def shape(request: pytest.FixtureRequest, server: Oracle, owner: oracledb.Connection) -> Iterator[str]:
+def lob_shape(request: pytest.FixtureRequest, server: Oracle, owner: oracledb.Connection) -> Iterator[str]:
     server.configure(lob_shape=request.param)
     run(
         owner,
@@ -93,7 +93,7 @@ def sequence(found: list[tuple[int, str, int]]) -> str:
 
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_a_statement_on_long_values_has_the_rows_of_a_real_23ai(
-    server: Oracle, owner: oracledb.Connection, capture: oracledb.Connection, shape: str, name: str
+    server: Oracle, owner: oracledb.Connection, capture: oracledb.Connection, lob_shape: str, name: str
 ) -> None:
     sql, binds, expected = STATEMENTS[name]
     start = server.scn()
@@ -101,11 +101,11 @@ def test_a_statement_on_long_values_has_the_rows_of_a_real_23ai(
         cursor.execute(sql, binds)
     owner.commit()
     found = mine(capture, start, columns="operation_code, row_id, rollback", where="seg_owner = 'APP' AND csf = 0")
-    assert sequence(found) == expected.replace("CUT", CUT[shape])
+    assert sequence(found) == expected.replace("CUT", CUT[lob_shape])
 
 
 def test_pieces_are_whole_blocks_and_locators_have_no_text(
-    server: Oracle, owner: oracledb.Connection, capture: oracledb.Connection, shape: str
+    server: Oracle, owner: oracledb.Connection, capture: oracledb.Connection, lob_shape: str
 ) -> None:
     start = server.scn()
     with owner.cursor() as cursor:
@@ -138,7 +138,7 @@ def test_changes_of_a_table_with_a_type_that_logminer_does_not_support_have_no_v
 
 
 def test_the_undo_of_a_call_on_a_value_is_a_row_of_its_own(
-    server: Oracle, owner: oracledb.Connection, capture: oracledb.Connection, shape: str
+    server: Oracle, owner: oracledb.Connection, capture: oracledb.Connection, lob_shape: str
 ) -> None:
     start = server.scn()
     append = CALL.format("dbms_lob.writeappend(l, 3, 'xxx');")
@@ -152,7 +152,7 @@ def test_the_undo_of_a_call_on_a_value_is_a_row_of_its_own(
 
 
 def test_the_undo_of_a_statement_is_one_row_for_each_table_row_newest_first(
-    server: Oracle, owner: oracledb.Connection, capture: oracledb.Connection, shape: str
+    server: Oracle, owner: oracledb.Connection, capture: oracledb.Connection, lob_shape: str
 ) -> None:
     start = server.scn()
     with owner.cursor() as cursor:

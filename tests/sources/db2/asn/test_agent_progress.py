@@ -28,24 +28,26 @@ ASN = '"ASNCDC"'
 
 
 @pytest.fixture
-def on(db2: Db2) -> Streamed:
+def streamed_schema(db2: Db2) -> Streamed:
     streamed = Streamed(db2)
     streamed.create("T (ID INTEGER NOT NULL PRIMARY KEY)")
     return streamed
 
 
 @pytest.fixture
-def connection(on: Streamed) -> Iterator[Db2Connection]:
-    with closing(connect_database(on.config)) as found:
+def connection(streamed_schema: Streamed) -> Iterator[Db2Connection]:
+    with closing(connect_database(streamed_schema.config)) as found:
         yield found
 
 
-def test_the_published_lsn_is_that_of_the_agent_and_moves_with_commits(on: Streamed, connection: Db2Connection) -> None:
-    on.server.catch_up()
+def test_the_published_lsn_is_that_of_the_agent_and_moves_with_commits(
+    streamed_schema: Streamed, connection: Db2Connection
+) -> None:
+    streamed_schema.server.catch_up()
     before = read_agent_progress(connection, ASN)
     connection.rollback()
-    on.sql("INSERT INTO {s}.T VALUES (1)")
-    lsn = on.server.catch_up()
+    streamed_schema.sql("INSERT INTO {s}.T VALUES (1)")
+    lsn = streamed_schema.server.catch_up()
     now = read_agent_progress(connection, ASN)
     assert before.lsn < now.lsn == lsn
     assert (now.newest, now.unreported) == (b"", now.registered)
@@ -57,7 +59,7 @@ def test_the_published_lsn_is_that_of_the_agent_and_moves_with_commits(on: Strea
 
 
 def test_tables_that_come_and_go_and_rest_are_seen_in_the_cheap_question(
-    on: Streamed, connection: Db2Connection
+    streamed_schema: Streamed, connection: Db2Connection
 ) -> None:
     def tables() -> tuple[int, int, bytes]:
         found = read_agent_progress(connection, ASN).registrations_fingerprint
@@ -65,13 +67,13 @@ def test_tables_that_come_and_go_and_rest_are_seen_in_the_cheap_question(
         return found
 
     seen = [tables()]
-    on.create("U (ID INTEGER NOT NULL PRIMARY KEY)")
+    streamed_schema.create("U (ID INTEGER NOT NULL PRIMARY KEY)")
     seen.append(tables())
-    on.server.sql(
-        f"UPDATE ASNCDC.IBMSNAP_REGISTER SET STATE = 'I' WHERE SOURCE_OWNER = '{on.namespace}' AND SOURCE_TABLE = 'U'"
+    streamed_schema.server.sql(
+        f"UPDATE ASNCDC.IBMSNAP_REGISTER SET STATE = 'I' WHERE SOURCE_OWNER = '{streamed_schema.namespace}' AND SOURCE_TABLE = 'U'"
     )
     seen.append(tables())
-    on.server.remove_table(on.namespace, "U")
+    streamed_schema.server.remove_table(streamed_schema.namespace, "U")
     seen.append(tables())
     assert seen[1][0] == seen[0][0] + 1
     assert seen[2][:2] == (seen[1][0], seen[1][1] - 1)
@@ -92,12 +94,12 @@ def test_the_databases_clock_is_utc(connection: Db2Connection) -> None:
 
 
 def test_a_registration_says_which_change_table_there_is_and_how_it_is_filled(
-    on: Streamed, connection: Db2Connection
+    streamed_schema: Streamed, connection: Db2Connection
 ) -> None:
-    on.create("B (ID INTEGER NOT NULL PRIMARY KEY)", upd_to_del_ins=False, before_prefix="X")
+    streamed_schema.create("B (ID INTEGER NOT NULL PRIMARY KEY)", upd_to_del_ins=False, before_prefix="X")
     found = read_registrations(connection, ASN, "TESTDB")
-    plain, other = found[on.id("T")], found[on.id("B")]
-    assert plain.change_table_name == f"ASNCDC.CDC_{on.namespace}_T"
+    plain, other = found[streamed_schema.id("T")], found[streamed_schema.id("B")]
+    assert plain.change_table_name == f"ASNCDC.CDC_{streamed_schema.namespace}_T"
     assert (plain.pairs, plain.before_prefix, plain.state) == (True, None, "A")
     assert (other.pairs, other.before_prefix) == (False, "X")
     assert (plain.old, plain.new) == (None, None)

@@ -16,7 +16,7 @@ from tests.support.change_log.rendered import Record, captured, of_table, row_fi
 from tests.support.sources.db2.db2_settings import config
 
 Node = dict[str, Any]
-Told = tuple[list[Any], list[Node]]
+MappedRows = tuple[list[Any], list[Node]]
 """The values of a row, and the nodes of its schema."""
 
 
@@ -80,7 +80,7 @@ def _insert(db: Db2Adapter, number: int) -> None:
     db.server.catch_up()
 
 
-def _told(db: Db2Adapter, folder: Path, number: int, **properties: Any) -> tuple[Told, Told]:
+def _told(db: Db2Adapter, folder: Path, number: int, **properties: Any) -> tuple[MappedRows, MappedRows]:
     """Of a row in a snapshot, and of one in the stream."""
     connector = db.connector(folder, **properties)
     first = of_table(captured(connector, schemas=True), "T")
@@ -90,7 +90,7 @@ def _told(db: Db2Adapter, folder: Path, number: int, **properties: Any) -> tuple
     return _of(found[0]), _of(found[1])
 
 
-def _of(record: Record) -> Told:
+def _of(record: Record) -> MappedRows:
     after, fields = record["value"]["payload"]["after"], row_fields(record)
     nodes = [{k: v for k, v in fields[f"C{i}"].items() if k != "field"} for i in range(len(TYPES))]
     assert all(node.pop("optional") is True for node in nodes)
@@ -98,14 +98,14 @@ def _of(record: Record) -> Told:
 
 
 @pytest.fixture(scope="module")
-def told(db: Db2Adapter, tmp_path_factory: pytest.TempPathFactory) -> tuple[Told, Told]:
+def mapped_rows(db: Db2Adapter, tmp_path_factory: pytest.TempPathFactory) -> tuple[MappedRows, MappedRows]:
     return _told(db, tmp_path_factory.mktemp("types"), 2)
 
 
 @pytest.mark.parametrize("i", range(len(TYPES)), ids=[declared for declared, *_ in TYPES])
-def test_each_type_has_its_documented_schema_and_value(told: tuple[Told, Told], i: int) -> None:
+def test_each_type_has_its_documented_schema_and_value(mapped_rows: tuple[MappedRows, MappedRows], i: int) -> None:
     _, _, node, value = TYPES[i]
-    for values, nodes in told:
+    for values, nodes in mapped_rows:
         assert (type(values[i]), values[i], nodes[i]) == (type(value), value, node)
 
 

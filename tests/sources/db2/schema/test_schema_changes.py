@@ -14,7 +14,7 @@ from tests.sources.db2_adapter import Db2Adapter
 from tests.support.change_log.rendered import Record, captured, of_table, row_fields
 from tests.support.connectors import Connector
 
-Made = Callable[..., Connector]
+ConnectorFactory = Callable[..., Connector]
 NAMES = (
     "name", "jdbcType", "nativeType", "typeName", "typeExpression", "charsetName", "length", "scale", "position", "optional", "autoIncremented",
     "generated",
@@ -28,7 +28,7 @@ def db(db2: Db2) -> Iterator[Db2Adapter]:
 
 
 @pytest.fixture
-def made(db: Db2Adapter, tmp_path: Path) -> Made:
+def connector_factory(db: Db2Adapter, tmp_path: Path) -> ConnectorFactory:
     return lambda **properties: db.connector(tmp_path, **properties)
 
 
@@ -41,9 +41,11 @@ def _changes(found: list[Record]) -> list[Record]:
     return [r for r in found if r["topic"] == "test"]
 
 
-def test_a_schema_change_holds_the_whole_structure_after_it(db: Db2Adapter, made: Made) -> None:
+def test_a_schema_change_holds_the_whole_structure_after_it(
+    db: Db2Adapter, connector_factory: ConnectorFactory
+) -> None:
     db._create("FIRST", {"ID": "INTEGER"}, ("ID",))
-    connector = made()
+    connector = connector_factory()
     (first,) = _changes(captured(connector))
     assert (first["value"]["source"]["snapshot"], first["value"]["source"]["change_lsn"]) == ("true", None)
     assert first["value"]["source"]["commit_lsn"].count(":") == 2
@@ -105,7 +107,9 @@ def test_a_schema_change_holds_the_whole_structure_after_it(db: Db2Adapter, made
     assert table["columns"][:3] == created[0]["table"]["columns"]
 
 
-def test_defaults_are_in_the_schemas_of_rows_in_the_unit_of_their_columns(db: Db2Adapter, made: Made) -> None:
+def test_defaults_are_in_the_schemas_of_rows_in_the_unit_of_their_columns(
+    db: Db2Adapter, connector_factory: ConnectorFactory
+) -> None:
     db.sql(
         f"CREATE TABLE {db.name('T')} (ID INTEGER NOT NULL PRIMARY KEY, N INTEGER DEFAULT 5, S VARCHAR(9) DEFAULT 'it''s', D DATE DEFAULT '2021-01-02', "
         "P DECIMAL(8,2) DEFAULT 1.5, M TIMESTAMP DEFAULT CURRENT TIMESTAMP)"
@@ -117,7 +121,7 @@ def test_defaults_are_in_the_schemas_of_rows_in_the_unit_of_their_columns(db: Db
         f"GRANT SELECT ON TABLE {db.change_table('T')} TO USER {db.server.user}",
     )
     run(db, f"INSERT INTO {db.name('T')} (ID) VALUES (1)")
-    (read,) = of_table(captured(made(), schemas=True), "T")
+    (read,) = of_table(captured(connector_factory(), schemas=True), "T")
     found = {name: node.get("default") for name, node in row_fields(read).items()}
     assert found == {"ID": None, "N": 5, "S": "it's", "D": 18629, "P": "AJY=", "M": None}
     assert read["value"]["payload"]["after"]["S"] == "it's"

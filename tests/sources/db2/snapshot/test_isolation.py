@@ -26,13 +26,13 @@ from tests.support.connectors import Connector
 from tests.support.sources.db2.db2_real import RealDb2
 from tests.support.sources.db2.db2_settings import config
 
-Made = Callable[..., Connector]
+ConnectorFactory = Callable[..., Connector]
 LOCKED = re.compile("SQL091[13]N|SQLSTATE=40XL1")
 """With the first rows of a query, the test server's errors have the engine's own SQLSTATE."""
 
 
 @pytest.fixture(scope="module")
-def shop(db2: Db2) -> Iterator[Db2Adapter]:
+def adapter(db2: Db2) -> Iterator[Db2Adapter]:
     with ExitStack() as stack:
         adapter = Db2Adapter(db2, stack)
         adapter.create("t", {"id": INT, "note": TEXT}, ("id",))
@@ -40,17 +40,17 @@ def shop(db2: Db2) -> Iterator[Db2Adapter]:
 
 
 @pytest.fixture
-def db(shop: Db2Adapter) -> Iterator[Db2Adapter]:
+def db(adapter: Db2Adapter) -> Iterator[Db2Adapter]:
     """A table of five rows."""
-    with shop.transaction() as t:
+    with adapter.transaction() as t:
         t.delete("t", {})
         t.insert("t", *({"id": i, "note": "x"} for i in range(5)))
-    yield shop
-    shop.server.agent("resume")
+    yield adapter
+    adapter.server.agent("resume")
 
 
 @pytest.fixture
-def made(db: Db2Adapter, tmp_path: Path) -> Made:
+def connector_factory(db: Db2Adapter, tmp_path: Path) -> ConnectorFactory:
     return lambda **properties: db.connector(tmp_path, **properties)
 
 
@@ -85,9 +85,9 @@ def _waits(db: Db2Adapter, statement: str, timeout: str = "NOT WAIT") -> bool:
     ],
 )
 def test_others_wait_as_the_isolation_mode_says_until_the_last_row_was_read(
-    db: Db2Adapter, made: Made, mode: str | None, readers_wait: bool, writers_wait: bool
+    db: Db2Adapter, connector_factory: ConnectorFactory, mode: str | None, readers_wait: bool, writers_wait: bool
 ) -> None:
-    connector = made(**({} if mode is None else {"snapshot_isolation_mode": mode}))
+    connector = connector_factory(**({} if mode is None else {"snapshot_isolation_mode": mode}))
     read, write = (
         f"SELECT COUNT(*) FROM {db.name('t')} WITH CS",
         f'UPDATE {db.name("t")} SET "note" = \'y\' WHERE "id" = 1',
@@ -101,12 +101,17 @@ def test_others_wait_as_the_isolation_mode_says_until_the_last_row_was_read(
 
 @pytest.mark.parametrize(("timeout_ms", "least_s", "most_s"), [(0, 0, 8), (2000, 1.5, 9)])
 def test_a_lock_that_is_not_granted_in_time_fails_the_snapshot(
-    db: Db2Adapter, made: Made, monkeypatch: pytest.MonkeyPatch, timeout_ms: int, least_s: float, most_s: float
+    db: Db2Adapter,
+    connector_factory: ConnectorFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    timeout_ms: int,
+    least_s: float,
+    most_s: float,
 ) -> None:
     """What counts is how long the statement waits: a capture has more to do, and the machine may be slow."""
     assert config().snapshot_lock_timeout_ms == 10_000
     waited = _times_of_locks(monkeypatch)
-    connector = made(snapshot_lock_timeout_ms=timeout_ms)
+    connector = connector_factory(snapshot_lock_timeout_ms=timeout_ms)
     with db.server.connect("DB2INST1") as writer:
         writer.execute(f"INSERT INTO {db.name('t')} VALUES (9, 'open')")
         with pytest.raises(SourceBusy) as caught:
@@ -136,8 +141,8 @@ def _times_of_locks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return found
 
 
-def test_a_lock_may_be_waited_for_for_ever(db: Db2Adapter, made: Made) -> None:
-    connector = made(snapshot_lock_timeout_ms=-1)
+def test_a_lock_may_be_waited_for_for_ever(db: Db2Adapter, connector_factory: ConnectorFactory) -> None:
+    connector = connector_factory(snapshot_lock_timeout_ms=-1)
     with db.server.connect("DB2INST1") as writer:
         writer.execute(f"INSERT INTO {db.name('t')} VALUES (9, 'late')")
         threading.Timer(1.5, writer.commit).start()
@@ -145,9 +150,11 @@ def test_a_lock_may_be_waited_for_for_ever(db: Db2Adapter, made: Made) -> None:
         assert len(connector.rows(f"{db.namespace}.t")) == 6
 
 
-def test_the_position_is_what_the_agent_has_published_of_the_time_before_the_locks(db: Db2Adapter, made: Made) -> None:
+def test_the_position_is_what_the_agent_has_published_of_the_time_before_the_locks(
+    db: Db2Adapter, connector_factory: ConnectorFactory
+) -> None:
     """What was committed before is in the rows and behind the position, though the agent had not come to it yet."""
-    connector = made()
+    connector = connector_factory()
     db.server.agent("pause")
     db.sql(f"INSERT INTO {db.name('t')} VALUES (7, 'before the snapshot')")
     began = time.monotonic()
@@ -165,9 +172,9 @@ def test_the_position_is_what_the_agent_has_published_of_the_time_before_the_loc
 
 @pytest.mark.parametrize("mode", ["read_committed", "read_uncommitted"])
 def test_without_locks_rows_may_be_newer_than_the_position_and_the_stream_makes_that_good(
-    db: Db2Adapter, made: Made, mode: str
+    db: Db2Adapter, connector_factory: ConnectorFactory, mode: str
 ) -> None:
-    connector = made(snapshot_isolation_mode=mode)
+    connector = connector_factory(snapshot_isolation_mode=mode)
     db.server.agent("pause")
     db.sql(f"INSERT INTO {db.name('t')} VALUES (7, 'new')", f'DELETE FROM {db.name("t")} WHERE "id" = 0')
     assert connector.capture().events == 5
@@ -179,8 +186,10 @@ def test_without_locks_rows_may_be_newer_than_the_position_and_the_stream_makes_
 
 
 @pytest.mark.parametrize("mode", ["read_uncommitted", "read_committed"])
-def test_uncommitted_rows_are_read_with_read_uncommitted_only(db: Db2Adapter, made: Made, mode: str) -> None:
-    connector = made(snapshot_isolation_mode=mode)
+def test_uncommitted_rows_are_read_with_read_uncommitted_only(
+    db: Db2Adapter, connector_factory: ConnectorFactory, mode: str
+) -> None:
+    connector = connector_factory(snapshot_isolation_mode=mode)
     # the engine of the test server waits for the writer, where Db2 reads what was there before
     waits = mode == "read_committed" and not isinstance(db.server, RealDb2)
     with ExitStack() as stack:
@@ -201,10 +210,10 @@ def test_uncommitted_rows_are_read_with_read_uncommitted_only(db: Db2Adapter, ma
 
 
 def test_a_statement_of_ones_own_says_which_rows_a_snapshot_reads_and_the_stream_is_whole(
-    db: Db2Adapter, made: Made
+    db: Db2Adapter, connector_factory: ConnectorFactory
 ) -> None:
     name = db.collection("t")
-    connector = made()
+    connector = connector_factory()
     connector.properties |= {
         "snapshot.select.statement.overrides": name,
         f"snapshot.select.statement.overrides.{name}": f'SELECT * FROM {db.name("t")} WHERE "id" > 2 ORDER BY "id" DESC',

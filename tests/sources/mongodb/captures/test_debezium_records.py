@@ -73,7 +73,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def ours(uri: str, client: Any, folder: Path) -> Any:
+def captured_records(uri: str, client: Any, folder: Path) -> Any:
     """The records of one scenario, with schemas."""
 
     @cache
@@ -114,17 +114,17 @@ def snapshot(records: list[Record]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_what_was_read_is_debeziums(ours: Any, name: str) -> None:
-    expected, found = snapshot(theirs()[name]["records"]), snapshot(payloads(ours(name)))
+def test_what_was_read_is_debeziums(captured_records: Any, name: str) -> None:
+    expected, found = snapshot(theirs()[name]["records"]), snapshot(payloads(captured_records(name)))
     assert found.keys() == expected.keys()
     for key, record in expected.items():
         assert found[key] == record
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_changes_are_debeziums(ours: Any, name: str) -> None:
+def test_changes_are_debeziums(captured_records: Any, name: str) -> None:
     expected = [record for record in theirs()[name]["records"] if not is_read(record)]
-    found = [record for record in payloads(ours(name)) if not is_read(record)]
+    found = [record for record in payloads(captured_records(name)) if not is_read(record)]
     assert [(r["topic"], r["key"]) for r in found] == [(r["topic"], r["key"]) for r in expected]
     for mine, other in zip(found, expected, strict=True):
         assert mine == other
@@ -133,9 +133,9 @@ def test_changes_are_debeziums(ours: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_schemas_are_debeziums(ours: Any, name: str) -> None:
+def test_schemas_are_debeziums(captured_records: Any, name: str) -> None:
     described: dict[str, Any] = {}
-    for record in ours(name):
+    for record in captured_records(name):
         for side in ("key", "value"):
             if record[side] is not None:
                 described.setdefault(record["topic"], {})[side] = record[side]["schema"]

@@ -44,7 +44,7 @@ def test_tables_are_equal_where_events_say_only_what_has_changed(
 
 
 @pytest.fixture
-def letters(database: Any) -> Any:
+def letters_collection(database: Any) -> Any:
     return database.letters
 
 
@@ -62,22 +62,22 @@ def documents(lake: Lake, database: Any, *columns: str, where: str = "true") -> 
 
 @pytest.mark.parametrize("kind", ["delta"])
 def test_versions_and_rows_that_stay_have_their_documents(
-    spark: Any, uri: str, database: Any, letters: Any, tmp_path: Path, kind: str
+    spark: Any, uri: str, database: Any, letters_collection: Any, tmp_path: Path, kind: str
 ) -> None:
     history = lake_of(
         spark, uri, database, tmp_path / "a", kind, tables=TableRules.parse([{"tables": ".*", "mode": "history"}])
     )
     stays = Lake(spark, tmp_path / "b", history.connector, kind=kind, tables=TableRules.parse([{"tables": ".*", "mode": "soft_delete"}]))  # fmt: skip
-    letters.insert_many([{"_id": 1, "v": {"a": 0}}, {"_id": 2, "v": {"a": 0}}])
+    letters_collection.insert_many([{"_id": 1, "v": {"a": 0}}, {"_id": 2, "v": {"a": 0}}])
     history.follow()
     stays.apply()
-    letters.update_one({"_id": 1}, {"$set": {"v.b": 1}})
-    letters.update_one({"_id": 2}, {"$set": {"v.b": 2}})
-    letters.update_one({"_id": 1}, {"$unset": {"v.a": ""}})
-    letters.delete_one({"_id": 2})
+    letters_collection.update_one({"_id": 1}, {"$set": {"v.b": 1}})
+    letters_collection.update_one({"_id": 2}, {"$set": {"v.b": 2}})
+    letters_collection.update_one({"_id": 1}, {"$unset": {"v.a": ""}})
+    letters_collection.delete_one({"_id": 2})
     history.follow()
     stays.apply()
-    letters.update_one({"_id": 1}, {"$set": {"v.c": 3}})
+    letters_collection.update_one({"_id": 1}, {"$set": {"v.c": 3}})
     history.follow()
     stays.apply()
     one = [{"a": 0}, {"a": 0, "b": 1}, {"b": 1}, {"b": 1, "c": 3}]
@@ -89,14 +89,14 @@ def test_versions_and_rows_that_stay_have_their_documents(
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_an_update_of_a_document_that_nobody_has_is_told_until_it_is_read_again(
-    spark: Any, uri: str, database: Any, letters: Any, tmp_path: Path, kind: str
+    spark: Any, uri: str, database: Any, letters_collection: Any, tmp_path: Path, kind: str
 ) -> None:
     lake = lake_of(spark, uri, database, tmp_path, kind)
-    letters.insert_many([{"_id": 1, "v": 0}, {"_id": "it's", "v": 0}])
+    letters_collection.insert_many([{"_id": 1, "v": 0}, {"_id": "it's", "v": 0}])
     lake.follow()
     lake.sql("DELETE FROM {} WHERE _id LIKE '%it%'", f"{database.name}.letters")
     for number in range(3):
-        letters.update_many({}, {"$set": {"v": number}})
+        letters_collection.update_many({}, {"$set": {"v": number}})
     lake.connector.capture()
     with pytest.raises(TargetError) as refused:
         lake.apply()
@@ -110,36 +110,36 @@ def test_an_update_of_a_document_that_nobody_has_is_told_until_it_is_read_again(
 
 
 def test_a_table_goes_on_by_itself_where_a_later_group_of_batches_has_the_document(
-    spark: Any, uri: str, database: Any, letters: Any, tmp_path: Path, monkeypatch: Any
+    spark: Any, uri: str, database: Any, letters_collection: Any, tmp_path: Path, monkeypatch: Any
 ) -> None:
     lake = lake_of(spark, uri, database, tmp_path, "delta")
-    letters.insert_many([{"_id": 1, "v": 0}, {"_id": 2, "v": 0}])
+    letters_collection.insert_many([{"_id": 1, "v": 0}, {"_id": 2, "v": 0}])
     lake.follow()
     lake.sql("DELETE FROM {} WHERE _id = '2'", f"{database.name}.letters")
     monkeypatch.setattr("airflow_provider_cdc.targets.lake.backlog.reported_apply_state.GROUP_BYTES", 1)
     for number in range(3):
-        letters.update_many({}, {"$set": {f"v{number}": number}})
+        letters_collection.update_many({}, {"$set": {f"v{number}": number}})
         lake.connector.capture()
     send(lake.connector, "execute-snapshot", {"data-collections": [f"{database.name}.letters"]})
     lake.connector.capture()
-    letters.update_many({}, {"$set": {"v": 3}})
+    letters_collection.update_many({}, {"$set": {"v": 3}})
     lake.follow()
     last = {"v": 3, "v0": 0, "v1": 1, "v2": 2}
     assert documents(lake, database) == [({"_id": 1, **last},), ({"_id": 2, **last},)]
 
 
 def test_a_rule_that_leaves_documents_out_needs_none_and_one_that_makes_something_else_of_them_is_named(
-    spark: Any, uri: str, database: Any, letters: Any, tmp_path: Path
+    spark: Any, uri: str, database: Any, letters_collection: Any, tmp_path: Path
 ) -> None:
     table = f"{database.name}.letters"
     keys = TableRules.parse([{"tables": ".*", "mode": "soft_delete", "columns": {"drop": ["document"]}}])
     cast = TableRules.parse([{"tables": ".*", "columns": {"cast": {"document": "variant"}}}])
     lake = lake_of(spark, uri, database, tmp_path / "a", "delta", tables=keys)
     other = Lake(spark, tmp_path / "b", lake.connector, tables=cast)
-    letters.insert_one({"_id": 1, "v": 0})
+    letters_collection.insert_one({"_id": 1, "v": 0})
     lake.follow()
     other.apply()
-    letters.update_one({"_id": 1}, {"$set": {"w": 1}})
+    letters_collection.update_one({"_id": 1}, {"$set": {"w": 1}})
     lake.follow()
     assert [tuple(row) for row in lake.frame(table).select("_id", "_is_deleted").collect()] == [("1", False)]
     with pytest.raises(TargetError, match="keep document as text in the rule"):
@@ -147,16 +147,16 @@ def test_a_rule_that_leaves_documents_out_needs_none_and_one_that_makes_somethin
 
 
 def test_a_table_is_compared_with_what_was_captured_since(
-    spark: Any, uri: str, database: Any, letters: Any, tmp_path: Path
+    spark: Any, uri: str, database: Any, letters_collection: Any, tmp_path: Path
 ) -> None:
     lake = lake_of(spark, uri, database, tmp_path, "delta")
-    letters.insert_many([{"_id": n, "v": {"a": n}} for n in range(4)])
+    letters_collection.insert_many([{"_id": n, "v": {"a": n}} for n in range(4)])
     lake.follow()
 
     def meanwhile() -> None:
         database.other.insert_one({})
         lake.connector.capture()  # the position is within this batch
-        letters.update_many({}, {"$set": {"v.b": 1}})
+        letters_collection.update_many({}, {"$set": {"v.b": 1}})
         lake.follow()
 
     only = rf"{database.name}\.letters"
@@ -164,7 +164,7 @@ def test_a_table_is_compared_with_what_was_captured_since(
     assert (compared.source, compared.target, compared.different, compared.not_compared) == (4, 4, 0, "")
 
     def at_once() -> None:
-        letters.update_one({"_id": 0}, {"$unset": {"v.a": ""}})
+        letters_collection.update_one({"_id": 0}, {"$unset": {"v.a": ""}})
         lake.follow()
 
     database.other.insert_one({})  # the position is behind that of the connector, and within its next batch
@@ -176,16 +176,16 @@ def test_a_table_is_compared_with_what_was_captured_since(
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 @pytest.mark.parametrize("when", ["first", "before", "beside", "after"])
 def test_no_update_is_applied_twice_whoever_else_applies_and_whenever_a_run_ends(
-    spark: Any, uri: str, database: Any, letters: Any, tmp_path: Path, monkeypatch: Any, kind: str, when: str
+    spark: Any, uri: str, database: Any, letters_collection: Any, tmp_path: Path, monkeypatch: Any, kind: str, when: str
 ) -> None:
     """Updates that would not fit the document that they have made."""
     lake = lake_of(spark, uri, database, tmp_path, kind)
-    letters.insert_many([{"_id": n, "list": [*range(9)], "there": {"a": n}} for n in range(3)])
+    letters_collection.insert_many([{"_id": n, "list": [*range(9)], "there": {"a": n}} for n in range(3)])
     lake.follow()
-    letters.update_many({}, [{"$set": {"list": {"$slice": ["$list", 4]}}}])
-    letters.update_many({}, {"$unset": {"there.a": ""}})
-    letters.update_many({}, {"$set": {"there": 5}})
-    letters.update_many({}, {"$push": {"list": "more"}})
+    letters_collection.update_many({}, [{"$set": {"list": {"$slice": ["$list", 4]}}}])
+    letters_collection.update_many({}, {"$unset": {"there.a": ""}})
+    letters_collection.update_many({}, {"$set": {"there": 5}})
+    letters_collection.update_many({}, {"$push": {"list": "more"}})
     lake.connector.capture()
     seen = []
 

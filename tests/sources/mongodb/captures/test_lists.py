@@ -22,7 +22,7 @@ ALL = {f"{database}.{name}" for database in ("inventory", "inventory2", "sales")
 
 
 @pytest.fixture(scope="module")
-def prefix(client: Any) -> Iterator[str]:
+def database_prefix(client: Any) -> Iterator[str]:
     """What the names of three databases begin with, which have the same two collections."""
     prefix = f"x{time.time_ns() // 1000 % 10**10}_"
     for name in sorted(ALL):
@@ -34,7 +34,7 @@ def prefix(client: Any) -> Iterator[str]:
 
 
 @pytest.fixture
-def shop(database: Any) -> Any:
+def shop_database(database: Any) -> Any:
     """Two collections of some documents."""
     for name in ("orders", "notes"):
         database[name].insert_many([{"_id": n} for n in range(5)])
@@ -60,17 +60,17 @@ def topics(found: list[dict[str, Any]], prefix: str) -> set[str]:
     ],
 )  # fmt: skip
 def test_lists_of_databases_and_collections_are_anchored(
-    uri: str, tmp_path: Path, prefix: str, client: Any, lists: dict[str, str], wanted: set[str]
+    uri: str, tmp_path: Path, database_prefix: str, client: Any, lists: dict[str, str], wanted: set[str]
 ) -> None:
     """Of the snapshot and of the stream; the sample of the guide, inventory[.]*, is a pattern of the database's name and dots."""
-    given = {name: text.replace("{x}", prefix) for name, text in lists.items()}
+    given = {name: text.replace("{x}", database_prefix) for name, text in lists.items()}
     connector = mongodb_connector(uri, tmp_path, **given)
-    assert topics(captured(connector), prefix) == wanted
+    assert topics(captured(connector), database_prefix) == wanted
     for name in ALL:
         database, _, collection = name.partition(".")
-        client[prefix + database][collection].insert_one({})
+        client[database_prefix + database][collection].insert_one({})
     found = captured(connector)
-    assert (topics(found, prefix), {r["value"]["op"] for r in found}) == (wanted, {"c"} if wanted else set())
+    assert (topics(found, database_prefix), {r["value"]["op"] for r in found}) == (wanted, {"c"} if wanted else set())
     with open_source(connector.definition(), connector.secrets) as source:
         said = [finding.what for finding in source.check_prerequisites() if "match none" in finding.what]
     assert len(said) == (not wanted), "a list that matches nothing is told"
@@ -81,7 +81,7 @@ def test_lists_of_databases_and_collections_are_anchored(
 
 
 def test_without_lists_all_is_captured_but_what_is_the_servers(
-    uri: str, tmp_path: Path, prefix: str, client: Any
+    uri: str, tmp_path: Path, database_prefix: str, client: Any
 ) -> None:
     connector = mongodb_connector(uri, tmp_path)
     client.admin.of_the_server.insert_one({})
@@ -89,37 +89,43 @@ def test_without_lists_all_is_captured_but_what_is_the_servers(
     try:
         found = {str(record["topic"]) for record in captured(connector)}
         client.admin.of_the_server.insert_one({})
-        client[f"{prefix}sales"].products.insert_one({})
+        client[f"{database_prefix}sales"].products.insert_one({})
         later = captured(connector)
     finally:
         client.admin.of_the_server.drop()
         client.local.of_the_server.drop()
-    assert {f"test.{prefix}{name}" for name in ALL} <= found
+    assert {f"test.{database_prefix}{name}" for name in ALL} <= found
     assert not [topic for topic in found if topic.startswith(("test.admin.", "test.local.", "test.config."))]
-    assert topics(later, prefix) == {"sales.products"}
-    one = mongodb_connector(uri, tmp_path / "one", collection_include_list=f"{prefix}sales.products")
-    assert topics(captured(one), prefix) == {"sales.products"}, "and with a list, what it names whole"
+    assert topics(later, database_prefix) == {"sales.products"}
+    one = mongodb_connector(uri, tmp_path / "one", collection_include_list=f"{database_prefix}sales.products")
+    assert topics(captured(one), database_prefix) == {"sales.products"}, "and with a list, what it names whole"
 
 
-def test_a_snapshot_may_read_some_of_the_captured_collections(uri: str, tmp_path: Path, shop: Any) -> None:
-    connector = _streaming(uri, tmp_path, shop, snapshot_include_collection_list=rf"{shop.name}\.orders")
+def test_a_snapshot_may_read_some_of_the_captured_collections(uri: str, tmp_path: Path, shop_database: Any) -> None:
+    connector = _streaming(
+        uri, tmp_path, shop_database, snapshot_include_collection_list=rf"{shop_database.name}\.orders"
+    )
     connector.replay.partial = True
-    assert topics(captured(connector), shop.name) == {".orders"}
-    shop.notes.insert_one({"_id": 10})
-    assert topics(captured(connector), shop.name) == {".notes"}, "all are streamed"
-    snapshot(connector, f"{shop.name}.notes")
+    assert topics(captured(connector), shop_database.name) == {".orders"}
+    shop_database.notes.insert_one({"_id": 10})
+    assert topics(captured(connector), shop_database.name) == {".notes"}, "all are streamed"
+    snapshot(connector, f"{shop_database.name}.notes")
     found = of_table(captured(connector), "notes")
     assert [json.loads(r["key"]["id"]) for r in found] == [*range(5), 10], "it is not about incremental snapshots"
 
 
-def test_with_no_snapshot_the_list_of_what_it_reads_has_no_effect(uri: str, tmp_path: Path, shop: Any) -> None:
+def test_with_no_snapshot_the_list_of_what_it_reads_has_no_effect(uri: str, tmp_path: Path, shop_database: Any) -> None:
     connector = _streaming(
-        uri, tmp_path, shop, snapshot_include_collection_list=rf"{shop.name}\.orders", snapshot_mode="no_data"
+        uri,
+        tmp_path,
+        shop_database,
+        snapshot_include_collection_list=rf"{shop_database.name}\.orders",
+        snapshot_mode="no_data",
     )
     assert captured(connector) == []
-    shop.orders.insert_one({"_id": 10})
-    shop.notes.insert_one({"_id": 10})
-    assert topics(captured(connector), shop.name) == {".orders", ".notes"}
+    shop_database.orders.insert_one({"_id": 10})
+    shop_database.notes.insert_one({"_id": 10})
+    assert topics(captured(connector), shop_database.name) == {".orders", ".notes"}
 
 
 @pytest.mark.parametrize(("size", "first", "asked"), [(40, 40, {40}), (0, 101, {100_000}), (None, 300, {10_240})])

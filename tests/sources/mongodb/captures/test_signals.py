@@ -26,12 +26,12 @@ from tests.support.change_log.rendered import captured, of_table, records
 from tests.support.signals import scans, send, signal_state, snapshot
 from tests.support.sources.mongodb.mongodb_connectors import MongoConnector, mongodb_connector
 
-Made = Callable[..., MongoConnector]
+ConnectorFactory = Callable[..., MongoConnector]
 WITH_CONDITIONS = "source:execute-snapshot,additional-conditions"
 
 
 @pytest.fixture
-def shop(database: Any) -> Any:
+def shop_database(database: Any) -> Any:
     """Two collections of 25 documents, one with a dot in its name, and the signalling collection of the document."""
     for name in ("orders", "My.Collection"):
         database[name].insert_many([{"_id": n, "color": "blue" if n % 2 else "red", "n": n} for n in range(25)])
@@ -40,13 +40,13 @@ def shop(database: Any) -> Any:
 
 
 @pytest.fixture
-def made(uri: str, shop: Any, tmp_path: Path) -> Made:
+def connector_factory(uri: str, shop_database: Any, tmp_path: Path) -> ConnectorFactory:
     """A connector that has begun to stream, and has read no document unless it is told to."""
 
     def make(**properties: Any) -> MongoConnector:
         options = {
-            "database_include_list": shop.name, "snapshot_mode": "no_data", "incremental_snapshot_chunk_size": 10,
-            "signal_data_collection": f"{shop.name}.debeziumSignal", "signal_poll_interval_ms": 50,
+            "database_include_list": shop_database.name, "snapshot_mode": "no_data", "incremental_snapshot_chunk_size": 10,
+            "signal_data_collection": f"{shop_database.name}.debeziumSignal", "signal_poll_interval_ms": 50,
         }  # fmt: skip
         connector = mongodb_connector(uri, tmp_path, **options | properties)
         connector.replay.partial = True
@@ -72,12 +72,19 @@ def ids(found: list[dict[str, Any]]) -> list[Any]:
         (json.dumps, {}, {"_id": ObjectId("596e275826f08b2730779e1f")}),
     ],
 )  # fmt: skip
-def test_the_document_of_the_guide_has_collections_read(shop: Any, made: Made, data: Any, kind: Any, id_: Any) -> None:
-    connector = made()
-    wanted = {"data-collections": [f'"{shop.name}"."orders"', f'"{shop.name}"."My.Collection"'], **kind}
-    given = shop.debeziumSignal.insert_one({**id_, "type": "execute-snapshot", "data": data(wanted)}).inserted_id
+def test_the_document_of_the_guide_has_collections_read(
+    shop_database: Any, connector_factory: ConnectorFactory, data: Any, kind: Any, id_: Any
+) -> None:
+    connector = connector_factory()
+    wanted = {
+        "data-collections": [f'"{shop_database.name}"."orders"', f'"{shop_database.name}"."My.Collection"'],
+        **kind,
+    }
+    given = shop_database.debeziumSignal.insert_one(
+        {**id_, "type": "execute-snapshot", "data": data(wanted)}
+    ).inserted_id
     found = asked(connector)
-    assert {r["topic"] for r in found} == {f"test.{shop.name}.{name}" for name in ("orders", "My.Collection")}
+    assert {r["topic"] for r in found} == {f"test.{shop_database.name}.{name}" for name in ("orders", "My.Collection")}
     assert ids(of_table(found, "orders")) == ids(of_table(found, "Collection")) == [*range(25)]
     for value in (r["value"] for r in found):
         assert (value["op"], value["before"], value["transaction"]) == ("r", None, None)
@@ -87,38 +94,49 @@ def test_the_document_of_the_guide_has_collections_read(shop: Any, made: Made, d
     assert (signal.id, signal.channel, signal.state) == (str(given), "source", "done")
 
 
-def test_without_its_name_a_collection_is_no_signalling_collection(shop: Any, made: Made) -> None:
-    connector = made(signal_data_collection=f"{shop.name}.others")
-    data = {"data-collections": [f"{shop.name}.orders"]}
-    shop.debeziumSignal.insert_one({"type": "execute-snapshot", "data": data})
-    assert {r["topic"] for r in asked(connector)} == {f"test.{shop.name}.debeziumSignal"}
-    connector.properties["signal.data.collection"] = f"{shop.name}.debeziumSignal"
-    shop.debeziumSignal.insert_one({"type": "execute-snapshot", "data": data})
-    assert {r["topic"] for r in asked(connector)} == {f"test.{shop.name}.orders"}, "and with it, it is one"
+def test_without_its_name_a_collection_is_no_signalling_collection(
+    shop_database: Any, connector_factory: ConnectorFactory
+) -> None:
+    connector = connector_factory(signal_data_collection=f"{shop_database.name}.others")
+    data = {"data-collections": [f"{shop_database.name}.orders"]}
+    shop_database.debeziumSignal.insert_one({"type": "execute-snapshot", "data": data})
+    assert {r["topic"] for r in asked(connector)} == {f"test.{shop_database.name}.debeziumSignal"}
+    connector.properties["signal.data.collection"] = f"{shop_database.name}.debeziumSignal"
+    shop_database.debeziumSignal.insert_one({"type": "execute-snapshot", "data": data})
+    assert {r["topic"] for r in asked(connector)} == {f"test.{shop_database.name}.orders"}, "and with it, it is one"
 
 
-def test_a_collection_that_is_captured_is_read_again_into_its_stream(shop: Any, made: Made) -> None:
-    connector = made(snapshot_mode="initial", collection_include_list=f"{shop.name}.orders")
-    shop.orders.update_one({"_id": 3}, {"$set": {"n": 33}})
+def test_a_collection_that_is_captured_is_read_again_into_its_stream(
+    shop_database: Any, connector_factory: ConnectorFactory
+) -> None:
+    connector = connector_factory(snapshot_mode="initial", collection_include_list=f"{shop_database.name}.orders")
+    shop_database.orders.update_one({"_id": 3}, {"$set": {"n": 33}})
     connector.capture()
     before = len(of_table(records(connector), "orders"))
-    shop.debeziumSignal.insert_one({"type": "execute-snapshot", "data": {"data-collections": [f"{shop.name}.orders"]}})
+    shop_database.debeziumSignal.insert_one(
+        {"type": "execute-snapshot", "data": {"data-collections": [f"{shop_database.name}.orders"]}}
+    )
     found = asked(connector)
     assert (before, ids(found)) == (26, [*range(25)])
-    assert {r["topic"] for r in records(connector)} == {f"test.{shop.name}.orders"}
-    there = sorted(shop.orders.find(), key=lambda d: d["_id"])
-    assert sorted(connector.documents(f"{shop.name}.orders"), key=lambda d: d["_id"]) == there
+    assert {r["topic"] for r in records(connector)} == {f"test.{shop_database.name}.orders"}
+    there = sorted(shop_database.orders.find(), key=lambda d: d["_id"])
+    assert sorted(connector.documents(f"{shop_database.name}.orders"), key=lambda d: d["_id"]) == there
 
 
-def test_a_database_some_collections_or_a_part_of_one_is_read(shop: Any, made: Made) -> None:
-    connector = made(signal_allowed_types=WITH_CONDITIONS)
-    part = {"data-collection": f"{shop.name}.orders", "filter": {"n": {"$lt": 3}}}
+def test_a_database_some_collections_or_a_part_of_one_is_read(
+    shop_database: Any, connector_factory: ConnectorFactory
+) -> None:
+    connector = connector_factory(signal_allowed_types=WITH_CONDITIONS)
+    part = {"data-collection": f"{shop_database.name}.orders", "filter": {"n": {"$lt": 3}}}
     for data, wanted in (
-        ({"data-collections": [rf"{shop.name}\..*"]}, {"orders": 25, "Collection": 25}),
-        ({"data-collections": [rf"{shop.name}\.ord.*"]}, {"orders": 25}),
-        ({"data-collections": [rf"{shop.name}\..*"], "additional-conditions": [part]}, {"orders": 3, "Collection": 25}),
+        ({"data-collections": [rf"{shop_database.name}\..*"]}, {"orders": 25, "Collection": 25}),
+        ({"data-collections": [rf"{shop_database.name}\.ord.*"]}, {"orders": 25}),
+        (
+            {"data-collections": [rf"{shop_database.name}\..*"], "additional-conditions": [part]},
+            {"orders": 3, "Collection": 25},
+        ),
     ):
-        shop.debeziumSignal.insert_one({"type": "execute-snapshot", "data": data})
+        shop_database.debeziumSignal.insert_one({"type": "execute-snapshot", "data": data})
         found = Counter(str(record["topic"]).rpartition(".")[2] for record in asked(connector))
         assert dict(found) == wanted
 
@@ -129,29 +147,43 @@ VALUES = [
 ]  # fmt: skip
 
 
-def test_a_part_is_read_by_a_condition_with_values_of_every_type(shop: Any, made: Made) -> None:
+def test_a_part_is_read_by_a_condition_with_values_of_every_type(
+    shop_database: Any, connector_factory: ConnectorFactory
+) -> None:
     """Of a sub-document, a condition has the values that it was inserted with."""
-    connector = made(signal_allowed_types=WITH_CONDITIONS)
+    connector = connector_factory(signal_allowed_types=WITH_CONDITIONS)
     for number, value in enumerate(VALUES):
-        shop.orders.update_one({"_id": 2 * number}, {"$set": {"v": value}})
+        shop_database.orders.update_one({"_id": 2 * number}, {"$set": {"v": value}})
     connector.capture()
     condition = {"v": {"$in": VALUES}, "n": {"$gte": Int64(0)}}
-    filters = [{"data-collection": f"{shop.name}.orders", "filter": condition}]
-    data = {"data-collections": [f"{shop.name}.orders"], "additional-conditions": filters, "chunk-size": Int64(5)}
-    shop.debeziumSignal.insert_one({"type": "execute-snapshot", "data": data})
+    filters = [{"data-collection": f"{shop_database.name}.orders", "filter": condition}]
+    data = {
+        "data-collections": [f"{shop_database.name}.orders"],
+        "additional-conditions": filters,
+        "chunk-size": Int64(5),
+    }
+    shop_database.debeziumSignal.insert_one({"type": "execute-snapshot", "data": data})
     assert ids(asked(connector)) == [2 * number for number in range(len(VALUES))]
 
 
-def test_one_condition_as_a_text_is_a_filter(shop: Any, made: Made) -> None:
-    connector = made()
-    data = {"data-collections": [f"{shop.name}.orders"], "additional-condition": '{"color": "blue", "n": {"$gt": 20}}'}
+def test_one_condition_as_a_text_is_a_filter(shop_database: Any, connector_factory: ConnectorFactory) -> None:
+    connector = connector_factory()
+    data = {
+        "data-collections": [f"{shop_database.name}.orders"],
+        "additional-condition": '{"color": "blue", "n": {"$gt": 20}}',
+    }
     send(connector, "execute-snapshot", data)
     assert ids(captured(connector)) == [21, 23]
 
 
-def test_a_condition_in_sql_reads_nothing_and_says_how_to_write_it(shop: Any, made: Made) -> None:
-    connector = made()
-    data = {"data-collections": [f"{shop.name}.orders"], "additional-condition": "color='blue' AND brand='MyBrand'"}
+def test_a_condition_in_sql_reads_nothing_and_says_how_to_write_it(
+    shop_database: Any, connector_factory: ConnectorFactory
+) -> None:
+    connector = connector_factory()
+    data = {
+        "data-collections": [f"{shop_database.name}.orders"],
+        "additional-condition": "color='blue' AND brand='MyBrand'",
+    }
     number = send(connector, "execute-snapshot", data)
     assert captured(connector) == []
     state, message = signal_state(connector, number)
@@ -159,14 +191,16 @@ def test_a_condition_in_sql_reads_nothing_and_says_how_to_write_it(shop: Any, ma
 
 
 @pytest.mark.parametrize(("data", "whole"), [(dict, True), (json.dumps, False)])
-def test_the_document_that_stops_a_snapshot(shop: Any, made: Made, data: Any, whole: bool) -> None:
-    connector = made()
-    number = snapshot(connector, f"{shop.name}.orders", f'"{shop.name}"."My.Collection"')
+def test_the_document_that_stops_a_snapshot(
+    shop_database: Any, connector_factory: ConnectorFactory, data: Any, whole: bool
+) -> None:
+    connector = connector_factory()
+    number = snapshot(connector, f"{shop_database.name}.orders", f'"{shop_database.name}"."My.Collection"')
     send(connector, "pause-snapshot")
     connector.capture()
-    named = {} if whole else {"data-collections": [f'"{shop.name}"."orders"']}
+    named = {} if whole else {"data-collections": [f'"{shop_database.name}"."orders"']}
     stop = {"_id": "enough", "type": "stop-snapshot", "data": data({"type": "incremental", **named})}
-    shop.debeziumSignal.insert_one(stop)
+    shop_database.debeziumSignal.insert_one(stop)
     send(connector, "resume-snapshot")
     found = asked(connector)
     assert len(of_table(found, "orders")) == 0
@@ -198,12 +232,14 @@ def test_a_signal_that_comes_with_others_is_the_end_of_a_block() -> None:
 
 
 @pytest.mark.parametrize(("name", "status"), [("_id", "SUCCEEDED"), ("color", "SKIPPED"), ("document", "SKIPPED")])
-def test_chunks_are_cut_by_the_id_and_by_nothing_else(shop: Any, made: Made, name: str, status: str) -> None:
+def test_chunks_are_cut_by_the_id_and_by_nothing_else(
+    shop_database: Any, connector_factory: ConnectorFactory, name: str, status: str
+) -> None:
     """Every collection has an index on it; of another field nobody knows that it is unique, and is there."""
-    connector = made()
-    number = snapshot(connector, f"{shop.name}.orders", surrogate_key=name)
+    connector = connector_factory()
+    number = snapshot(connector, f"{shop_database.name}.orders", surrogate_key=name)
     found = captured(connector)
-    assert scans(connector) == {f"{shop.name}.orders": status}
+    assert scans(connector) == {f"{shop_database.name}.orders": status}
     assert (len(found), signal_state(connector, number)[0]) == (
         (25, "done") if status == "SUCCEEDED" else (0, "failed")
     )
@@ -211,17 +247,19 @@ def test_chunks_are_cut_by_the_id_and_by_nothing_else(shop: Any, made: Made, nam
         assert name in signal_state(connector, number)[1]
 
 
-def test_a_strange_document_of_the_signalling_collection_harms_nothing(shop: Any, made: Made) -> None:
-    connector = made()
+def test_a_strange_document_of_the_signalling_collection_harms_nothing(
+    shop_database: Any, connector_factory: ConnectorFactory
+) -> None:
+    connector = connector_factory()
     for strange in ({"$oid": "none"}, {"$date": "never"}, 5, None, [1], {"a": {"$numberLong": "x"}}, "text"):
         key = {"of": str(strange).replace("$", "")}  # it may hold no field that begins with a dollar
-        shop.debeziumSignal.insert_many(
+        shop_database.debeziumSignal.insert_many(
             [
                 {"_id": key, "type": "execute-snapshot", "data": strange},
                 {"type": strange},
                 {"x": strange},
             ]
         )
-    shop.orders.insert_one({"_id": 100})
+    shop_database.orders.insert_one({"_id": 100})
     assert ids(asked(connector)) == [100]
     assert {signal.state for signal in connector.store.signals_of("test", limit=50)} <= {"refused", "done"}

@@ -24,7 +24,7 @@ RECORDED = paths.ROOT / "tests" / "data" / "mongodb" / "java-json.jsonl.zst"
 
 
 @pytest.fixture(scope="module")
-def recorded() -> list[dict[str, str]]:
+def recorded_documents() -> list[dict[str, str]]:
     """What Java has written, by ``dev/java_json/record.py``."""
     data = zstandard.ZstdDecompressor().stream_reader(RECORDED.read_bytes()).read()
     return [json.loads(line) for line in data.decode().split("\n")]
@@ -43,15 +43,17 @@ def string(content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("form", "name"), [(JsonForm.STRICT, "strict"), (JsonForm.CANONICAL, "canonical")])
-def test_documents_are_written_as_java_writes_them(recorded: list[dict[str, str]], form: JsonForm, name: str) -> None:
-    documents = BsonDocuments.of_list([base64.b64decode(one["bson"]) for one in recorded])
-    for got, one in zip(format_values(documents.document_values, form).to_pylist(), recorded, strict=True):
+def test_documents_are_written_as_java_writes_them(
+    recorded_documents: list[dict[str, str]], form: JsonForm, name: str
+) -> None:
+    documents = BsonDocuments.of_list([base64.b64decode(one["bson"]) for one in recorded_documents])
+    for got, one in zip(format_values(documents.document_values, form).to_pylist(), recorded_documents, strict=True):
         assert got == one[name]
 
 
-def test_keys_are_written_as_java_writes_them(recorded: list[dict[str, str]]) -> None:
-    documents = BsonDocuments.of_list([base64.b64decode(one["bson"]) for one in recorded])
-    for got, one in zip(format_keys(documents.read_field(b"v")).to_pylist(), recorded, strict=True):
+def test_keys_are_written_as_java_writes_them(recorded_documents: list[dict[str, str]]) -> None:
+    documents = BsonDocuments.of_list([base64.b64decode(one["bson"]) for one in recorded_documents])
+    for got, one in zip(format_keys(documents.read_field(b"v")).to_pylist(), recorded_documents, strict=True):
         assert got == one["key"]
 
 

@@ -36,7 +36,7 @@ IMAGES = {"changeStreamPreAndPostImages": {"enabled": True}}
 
 
 @pytest.fixture
-def orders(database: Any) -> Any:
+def orders_collection(database: Any) -> Any:
     """A collection that records images."""
     return database.create_collection("orders", **IMAGES)
 
@@ -74,12 +74,12 @@ def image(event: dict[str, Any], name: str) -> Any:
     ],
 )
 def test_each_mode_has_its_images(
-    uri: str, tmp_path: Path, database: Any, orders: Any, mode: str | None, after: Any, before: Any
+    uri: str, tmp_path: Path, database: Any, orders_collection: Any, mode: str | None, after: Any, before: Any
 ) -> None:
     """The default has the document of after, and not that of before."""
     connector = started(uri, tmp_path, database, **({} if mode is None else {"capture_mode": mode}))
-    orders.insert_one({"_id": 1, "n": 1})
-    orders.update_one({"_id": 1}, {"$set": {"n": 2}})
+    orders_collection.insert_one({"_id": 1, "n": 1})
+    orders_collection.update_one({"_id": 1}, {"$set": {"n": 2}})
     (create, update) = captured(connector)
     assert (image(create, "after"), image(update, "after"), image(update, "before")) == (
         {"_id": 1, "n": 1},
@@ -88,8 +88,8 @@ def test_each_mode_has_its_images(
     )
     assert update["updateDescription"] == {"removedFields": None, "updatedFields": '{"n": 2}', "truncatedArrays": None}
     assert update["unavailable"] == (None if after else ["document"])
-    orders.replace_one({"_id": 1}, {"n": 3})
-    orders.delete_one({"_id": 1})
+    orders_collection.replace_one({"_id": 1}, {"n": 3})
+    orders_collection.delete_one({"_id": 1})
     replace, delete = captured(connector)
     assert (create["op"], update["op"], replace["op"]) == ("c", "u", "u")
     assert (image(replace, "after"), replace["updateDescription"]) == ({"_id": 1, "n": 3}, None)
@@ -101,25 +101,25 @@ def test_each_mode_has_its_images(
 
 
 def test_a_document_that_is_gone_when_it_is_looked_up_keeps_what_it_was(
-    uri: str, tmp_path: Path, database: Any, orders: Any
+    uri: str, tmp_path: Path, database: Any, orders_collection: Any
 ) -> None:
-    orders.insert_one({"_id": 1, "n": 1})
+    orders_collection.insert_one({"_id": 1, "n": 1})
     connector = started(uri, tmp_path, database)
-    orders.update_one({"_id": 1}, {"$set": {"n": 2}})
-    orders.delete_one({"_id": 1})
+    orders_collection.update_one({"_id": 1}, {"$set": {"n": 2}})
+    orders_collection.delete_one({"_id": 1})
     update, delete = captured(connector)
     assert (image(update, "after"), update["unavailable"], delete["op"]) == (None, ["document"], "d")
 
 
 def test_a_target_keeps_the_row_of_a_document_that_was_gone_when_it_was_looked_up(
-    uri: str, tmp_path: Path, database: Any, orders: Any
+    uri: str, tmp_path: Path, database: Any, orders_collection: Any
 ) -> None:
     """Without the delete, which is not captured here, the update is the last that is known of it: of what it says and of what was there the row is made."""
-    orders.insert_one({"_id": 1, "n": 1, "other": True})
+    orders_collection.insert_one({"_id": 1, "n": 1, "other": True})
     connector = started(uri, tmp_path, database, skipped_operations="d")
     engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
-    orders.update_one({"_id": 1}, {"$set": {"n": 2}})
-    orders.delete_one({"_id": 1})
+    orders_collection.update_one({"_id": 1}, {"$set": {"n": 2}})
+    orders_collection.delete_one({"_id": 1})
     (update,) = captured(connector)
     assert image(update, "after") is None
     sink(engine, connector, collection__name__format="orders").apply()
@@ -128,12 +128,12 @@ def test_a_target_keeps_the_row_of_a_document_that_was_gone_when_it_was_looked_u
 
 
 def test_the_source_block_has_what_the_documents_say(
-    uri: str, tmp_path: Path, database: Any, orders: Any, client: Any
+    uri: str, tmp_path: Path, database: Any, orders_collection: Any, client: Any
 ) -> None:
     connector = started(uri, tmp_path, database, provide_transaction_metadata=True)
     with client.start_session() as session, session.start_transaction():
-        orders.insert_many([{"_id": i} for i in range(3)], session=session)
-    orders.insert_one({"_id": 9})
+        orders_collection.insert_many([{"_id": i} for i in range(3)], session=session)
+    orders_collection.insert_one({"_id": 9})
     *within, alone = captured(connector)
     (number,) = {e["source"]["txnNumber"] for e in within}
     (session_id,) = {e["source"]["lsid"] for e in within}
@@ -151,13 +151,13 @@ def test_the_source_block_has_what_the_documents_say(
 
 
 def test_what_becomes_of_the_target_when_a_collection_goes(
-    uri: str, tmp_path: Path, database: Any, orders: Any, client: Any
+    uri: str, tmp_path: Path, database: Any, orders_collection: Any, client: Any
 ) -> None:
-    orders.insert_many([{"_id": i} for i in range(4)])
+    orders_collection.insert_many([{"_id": i} for i in range(4)])
     database.other.insert_one({"_id": "x"})
     connector = started(uri, tmp_path, database)
     name = f"{database.name}."
-    orders.drop()
+    orders_collection.drop()
     assert operations(connector, connector.capture()) == {"orders": {"t": 1}}
     assert connector.documents(name + "orders") == []
     database.orders.insert_one({"_id": 7})
@@ -182,7 +182,7 @@ def test_what_becomes_of_the_target_when_a_collection_goes(
 
 @pytest.mark.parametrize("scope", ["collection", "database"])
 def test_a_stream_goes_on_when_what_it_was_opened_on_is_dropped_and_made_again(
-    uri: str, tmp_path: Path, database: Any, orders: Any, scope: str, client: Any
+    uri: str, tmp_path: Path, database: Any, orders_collection: Any, scope: str, client: Any
 ) -> None:
     target = database.name if scope == "database" else f"{database.name}.orders"
     connector = started(uri, tmp_path, database, capture_scope=scope, capture_target=target)
@@ -201,14 +201,14 @@ def test_a_stream_goes_on_when_what_it_was_opened_on_is_dropped_and_made_again(
 
 
 def test_what_is_out_of_scope_is_no_ones_table_until_it_comes_into_it(
-    uri: str, tmp_path: Path, database: Any, orders: Any
+    uri: str, tmp_path: Path, database: Any, orders_collection: Any
 ) -> None:
-    orders.insert_one({"_id": 1})
+    orders_collection.insert_one({"_id": 1})
     database.other.insert_one({"_id": 2})
     name = f"{database.name}."
     scope = {"capture_scope": "collection", "capture_target": f"{name}orders"}
     connector = started(uri, tmp_path, database, **scope)
-    orders.rename("archive")
+    orders_collection.rename("archive")
     connector.capture()
     assert connector.documents(name + "orders") == []
     assert connector.documents(name + "archive") == [], "its changes do not come by this stream"
@@ -220,38 +220,38 @@ def test_what_is_out_of_scope_is_no_ones_table_until_it_comes_into_it(
 
 
 def test_a_collection_that_is_left_out_need_not_record_images(
-    uri: str, tmp_path: Path, database: Any, orders: Any
+    uri: str, tmp_path: Path, database: Any, orders_collection: Any
 ) -> None:
     name = re.escape(database.name)
     mode = {"capture_mode": "change_streams_update_full_with_pre_image", "capture_mode_full_update_type": "post_image"}
     connector = started(uri, tmp_path, database, **mode, collection_exclude_list=rf"{name}\.log,{name}\.a.*")
-    for collection in (orders, database.log, database.audit):
+    for collection in (orders_collection, database.log, database.audit):
         collection.insert_one({"_id": 1})
         collection.update_one({"_id": 1}, {"$set": {"n": 1}})
     assert operations(connector, connector.capture()) == {"orders": {"c": 1, "u": 1}}
 
 
 def test_own_stages_filter_and_what_they_take_away_is_missed(
-    uri: str, tmp_path: Path, database: Any, orders: Any
+    uri: str, tmp_path: Path, database: Any, orders_collection: Any
 ) -> None:
     only = json.dumps([{"$match": {"$or": [{"fullDocument.n": {"$gte": 5}}, {"operationType": "drop"}]}}])
     connector = started(uri, tmp_path, database, cursor_pipeline=only)
-    orders.insert_many([{"_id": i, "n": i} for i in range(10)])
+    orders_collection.insert_many([{"_id": i, "n": i} for i in range(10)])
     assert connector.capture().events == 5
     connector.properties["cursor.pipeline"] = json.dumps([{"$project": {"fullDocument": 0}}])
-    orders.insert_one({"_id": 77})
+    orders_collection.insert_one({"_id": 77})
     with pytest.raises(UnknownLogEvent, match="has no document") as caught:
         connector.capture()
     assert "cursor.pipeline" in str(caught.value.remedy)
 
 
 def test_a_filter_that_lets_the_last_event_through_no_more_loses_nothing(
-    uri: str, tmp_path: Path, database: Any, orders: Any
+    uri: str, tmp_path: Path, database: Any, orders_collection: Any
 ) -> None:
     """The server refuses a token whose event the pipeline drops: the stream begins at its moment instead."""
     connector = started(uri, tmp_path, database)
     with connector.store.acquire_lease("test", "a test", wait_s=5) as lease:
-        orders.insert_one({"_id": 1})
+        orders_collection.insert_one({"_id": 1})
         stream = database.watch(start_at_operation_time=bson.Timestamp(*_position(connector)))
         token = stream.next()["_id"]["_data"]
         stream.close()
@@ -341,13 +341,13 @@ def test_parts_are_put_together_in_their_order() -> None:
 
 @pytest.mark.slow
 def test_events_above_the_largest_size_stop_are_split_or_left_out(
-    uri: str, tmp_path: Path, database: Any, orders: Any
+    uri: str, tmp_path: Path, database: Any, orders_collection: Any
 ) -> None:
     mode = {"capture_mode": "change_streams_update_full_with_pre_image", "capture_mode_full_update_type": "post_image"}
-    orders.insert_one({"_id": 1, "pad": "x" * 9_000_000})
+    orders_collection.insert_one({"_id": 1, "pad": "x" * 9_000_000})
     connector = started(uri, tmp_path, database, **mode)
-    orders.update_one({"_id": 1}, {"$set": {"n": 1}})
-    orders.insert_one({"_id": 2})
+    orders_collection.update_one({"_id": 1}, {"$set": {"n": 1}})
+    orders_collection.insert_one({"_id": 2})
     with pytest.raises(PrerequisiteError, match="limit of 16 MB") as caught:
         connector.capture()
     assert "cursor.oversize.handling.mode=split" in str(caught.value.remedy)
@@ -357,8 +357,8 @@ def test_events_above_the_largest_size_stop_are_split_or_left_out(
     assert {d["_id"]: d.get("n") for d in connector.documents(f"{database.name}.orders")} == {1: 1, 2: None}
     # a run that was killed behind such an event, in a batch of its own
     connector.properties["batch.max.rows"] = 1
-    orders.update_one({"_id": 1}, {"$set": {"n": 2}})
-    orders.insert_one({"_id": 3})
+    orders_collection.update_one({"_id": 1}, {"$set": {"n": 2}})
+    orders_collection.insert_one({"_id": 3})
     assert connector.capture().events == 2
     *_, large, _ = connector.changelog.read_manifests("test")
     assert large.offset_after.position is not None

@@ -24,7 +24,7 @@ def db(mysql97: Any) -> Iterator[Any]:
 
 
 @pytest.fixture
-def made(db: Any, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(db: Any, tmp_path: Path) -> Callable[..., Connector]:
     """A connector that captures the database, under the prefix ``srv``."""
     return lambda **properties: mysql_connector(
         db.server, tmp_path, "mysql", **{"database_include_list": db.name, "topic_prefix": "srv", **properties}
@@ -39,7 +39,7 @@ def _values(found: list[Record]) -> list[Record]:
 
 
 def test_the_key_is_the_primary_key_else_a_unique_one_else_the_configured_one(
-    db: Any, made: Callable[..., Connector]
+    db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
     db.sql("CREATE TABLE customers (id INT NOT NULL, name VARCHAR(9), PRIMARY KEY (id))")
     db.sql("CREATE TABLE pair (b INT NOT NULL, a VARCHAR(5) NOT NULL, c INT, PRIMARY KEY (a, b), UNIQUE KEY (b))")
@@ -49,7 +49,7 @@ def test_the_key_is_the_primary_key_else_a_unique_one_else_the_configured_one(
     for table in ("customers VALUES (1001, 'a')", "pair VALUES (2, 'x', 3)", "only_unique VALUES (3, 4)"):
         db.sql(f"INSERT INTO {table}")
     db.sql("INSERT INTO loose VALUES (1, 2)", "INSERT INTO named VALUES (1, 2)")
-    connector = made(message_key_columns=rf"{db.name}.nam(.*):y,x;elsewhere.t:a")
+    connector = connector_factory(message_key_columns=rf"{db.name}.nam(.*):y,x;elsewhere.t:a")
     keys = {r["topic"].rpartition(".")[2]: r["key"] for r in captured(connector, schemas=True)}
     assert keys["customers"] == {
         "schema": {
@@ -66,10 +66,10 @@ def test_the_key_is_the_primary_key_else_a_unique_one_else_the_configured_one(
 
 
 def test_configured_keys_win_over_the_primary_key_and_change_as_it_does(
-    db: Any, made: Callable[..., Connector]
+    db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, k INT, v INT)")
-    connector = made(message_key_columns=f"{db.name}.t:k")
+    connector = connector_factory(message_key_columns=f"{db.name}.t:k")
     captured(connector)
     db.sql("INSERT INTO t VALUES (1, 7, 0)", "UPDATE t SET id = 2", "UPDATE t SET k = 8")
     found = of_table(captured(connector), "t")
@@ -78,9 +78,9 @@ def test_configured_keys_win_over_the_primary_key_and_change_as_it_does(
     ]  # fmt: skip
 
 
-def test_the_key_is_that_of_the_time_of_the_event(db: Any, made: Callable[..., Connector]) -> None:
+def test_the_key_is_that_of_the_time_of_the_event(db: Any, connector_factory: Callable[..., Connector]) -> None:
     db.sql("CREATE TABLE t (a INT NOT NULL, b INT NOT NULL, PRIMARY KEY (a))")
-    connector = made()
+    connector = connector_factory()
     captured(connector)
     db.sql("INSERT INTO t VALUES (1, 2)", "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (b)")
     db.sql("INSERT INTO t VALUES (3, 4)", "ALTER TABLE t DROP PRIMARY KEY")
@@ -90,9 +90,11 @@ def test_the_key_is_that_of_the_time_of_the_event(db: Any, made: Callable[..., C
 # values
 
 
-def test_before_and_after_are_whole_rows_and_name_their_schemas(db: Any, made: Callable[..., Connector]) -> None:
+def test_before_and_after_are_whole_rows_and_name_their_schemas(
+    db: Any, connector_factory: Callable[..., Connector]
+) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9), w INT)", "INSERT INTO t VALUES (1, 'r', NULL)")
-    connector = made()
+    connector = connector_factory()
     found = of_table(captured(connector, schemas=True), "t")
     db.sql("INSERT INTO t VALUES (2, 'c', 5)", "UPDATE t SET w = 6 WHERE id = 2", "DELETE FROM t WHERE id = 2")
     found += of_table(captured(connector, schemas=True), "t")
@@ -117,9 +119,11 @@ def test_before_and_after_are_whole_rows_and_name_their_schemas(db: Any, made: C
         assert (fields[name]["type"], fields[name]["optional"]) == ("int64", True)
 
 
-def test_the_schema_of_values_stays_until_the_table_changes(db: Any, made: Callable[..., Connector]) -> None:
+def test_the_schema_of_values_stays_until_the_table_changes(
+    db: Any, connector_factory: Callable[..., Connector]
+) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
-    connector = made()
+    connector = connector_factory()
     captured(connector)
     db.sql("INSERT INTO t VALUES (1, 1)", "UPDATE t SET v = 2", "ALTER TABLE t ADD w SMALLINT NOT NULL DEFAULT 3")
     db.sql("UPDATE t SET v = 4", "DELETE FROM t")
@@ -130,9 +134,11 @@ def test_the_schema_of_values_stays_until_the_table_changes(db: Any, made: Calla
     assert found[2]["value"]["schema"] == found[3]["value"]["schema"]
 
 
-def test_times_are_when_the_change_was_made_and_when_it_was_captured(db: Any, made: Callable[..., Connector]) -> None:
+def test_times_are_when_the_change_was_made_and_when_it_was_captured(
+    db: Any, connector_factory: Callable[..., Connector]
+) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
-    connector = made()
+    connector = connector_factory()
     captured(connector)
     changed = int(time.time())
     db.sql("INSERT INTO t VALUES (1)")
@@ -146,9 +152,9 @@ def test_times_are_when_the_change_was_made_and_when_it_was_captured(db: Any, ma
     assert 0 <= value["ts_ms"] - source["ts_ms"] < 60_000  # the delay
 
 
-def test_a_truncate_has_no_key_and_no_row(db: Any, made: Callable[..., Connector]) -> None:
+def test_a_truncate_has_no_key_and_no_row(db: Any, connector_factory: Callable[..., Connector]) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY)", "CREATE TABLE u (id INT PRIMARY KEY)")
-    connector = made(include_query=True)
+    connector = connector_factory(include_query=True)
     captured(connector)
     db.sql("TRUNCATE TABLE t", "TRUNCATE TABLE u")
     found = [r for r in captured(connector) if r["topic"] != "srv"]
@@ -163,9 +169,11 @@ def test_a_truncate_has_no_key_and_no_row(db: Any, made: Callable[..., Connector
 # the source block
 
 
-def test_the_source_block_says_where_in_the_log_a_change_is(db: Any, made: Callable[..., Connector]) -> None:
+def test_the_source_block_says_where_in_the_log_a_change_is(
+    db: Any, connector_factory: Callable[..., Connector]
+) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
-    connector = made()
+    connector = connector_factory()
     (read,) = of_table(captured(connector, schemas=True), "t")
     with db.connect(autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT CONNECTION_ID(), @@global.server_id, @@server_uuid")
@@ -226,11 +234,15 @@ def test_statements_are_told_on_request_where_the_server_logs_them(
 # transactions
 
 
-def test_transactions_have_their_gtid_and_count_what_was_emitted(db: Any, made: Callable[..., Connector]) -> None:
+def test_transactions_have_their_gtid_and_count_what_was_emitted(
+    db: Any, connector_factory: Callable[..., Connector]
+) -> None:
     for table in ("t", "u", "hidden"):
         db.sql(f"CREATE TABLE {table} (id INT PRIMARY KEY)")
     db.sql("INSERT INTO t VALUES (0)")
-    connector = made(provide_transaction_metadata=True, skipped_operations="d", table_exclude_list=f"{db.name}.hidden")
+    connector = connector_factory(
+        provide_transaction_metadata=True, skipped_operations="d", table_exclude_list=f"{db.name}.hidden"
+    )
     (read,) = of_table(captured(connector), "t")
     assert read["value"]["transaction"] is None
     with db.connect(autocommit=False) as connection, connection.cursor() as cursor:
@@ -263,9 +275,11 @@ def test_transactions_have_their_gtid_and_count_what_was_emitted(db: Any, made: 
 # schema changes
 
 
-def test_a_schema_change_holds_the_whole_structure_after_it(db: Any, made: Callable[..., Connector]) -> None:
+def test_a_schema_change_holds_the_whole_structure_after_it(
+    db: Any, connector_factory: Callable[..., Connector]
+) -> None:
     db.sql("CREATE TABLE first (id INT PRIMARY KEY)")
-    connector = made()
+    connector = connector_factory()
     captured(connector)
     statements = [
         "CREATE TABLE product (sku INT NOT NULL AUTO_INCREMENT, title VARCHAR(80), PRIMARY KEY (sku)) CHARSET utf8mb4",
@@ -323,10 +337,10 @@ def test_a_schema_change_holds_the_whole_structure_after_it(db: Any, made: Calla
 
 
 def test_without_schema_change_records_the_history_is_kept_all_the_same(
-    db: Any, made: Callable[..., Connector]
+    db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
-    connector = made(include_schema_changes=False)
+    connector = connector_factory(include_schema_changes=False)
     found = captured(connector)
     db.sql("ALTER TABLE t ADD v INT", "INSERT INTO t VALUES (2, 2)")
     found += captured(connector)

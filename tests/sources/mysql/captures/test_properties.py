@@ -21,16 +21,18 @@ def db(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 @pytest.fixture
-def made(db: Any, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(db: Any, tmp_path: Path) -> Callable[..., Connector]:
     return lambda **properties: mysql_connector(
         db.server, tmp_path, db.server.kind, **{"database_include_list": db.name, **properties}
     )
 
 
-def test_texts_can_be_hidden_or_cut_in_the_snapshot_and_in_the_stream(db: Any, made: Callable[..., Connector]) -> None:
+def test_texts_can_be_hidden_or_cut_in_the_snapshot_and_in_the_stream(
+    db: Any, connector_factory: Callable[..., Connector]
+) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(40), b CHAR(4), c TEXT, d VARCHAR(9))")
     db.sql("INSERT INTO t VALUES (1, 'secret', 'bbbb', 'é€x', 'seen')")
-    connector = made()
+    connector = connector_factory()
     connector.properties |= {
         "column.mask.with.3.chars": rf"{db.name}\.t\.a", "column.mask.with.0.chars": f"{db.name}.t.b",
         "column.truncate.to.2.chars": rf"{db.name}\.t\.[c]",
@@ -55,10 +57,10 @@ def test_texts_can_be_hidden_or_cut_in_the_snapshot_and_in_the_stream(db: Any, m
     ],
 )
 def test_schemas_can_tell_the_types_that_columns_have_in_the_database(
-    db: Any, made: Callable[..., Connector], name: str, value: str, columns: set[str]
+    db: Any, connector_factory: Callable[..., Connector], name: str, value: str, columns: set[str]
 ) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(40), p DECIMAL(12, 2))", "INSERT INTO t VALUES (1, 'a', 1.5)")
-    (read,) = of_table(captured(made(**{name: value.format(db.name)}), schemas=True), "t")
+    (read,) = of_table(captured(connector_factory(**{name: value.format(db.name)}), schemas=True), "t")
     prefix = "__debezium.source.column."
     told = {
         column: {k.removeprefix(prefix): v for k, v in f.get("parameters", {}).items() if k.startswith(prefix)}
@@ -70,11 +72,11 @@ def test_schemas_can_tell_the_types_that_columns_have_in_the_database(
 
 @pytest.mark.parametrize("on", [True, False])
 def test_updates_that_change_no_captured_column_can_be_left_out(
-    db: Any, made: Callable[..., Connector], on: bool
+    db: Any, connector_factory: Callable[..., Connector], on: bool
 ) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT, hidden INT)", "INSERT INTO t VALUES (1, 1, 1)")
     given = {"skip_messages_without_change": True} if on else {}
-    connector = made(column_exclude_list=f"{db.name}.t.hidden", **given)
+    connector = connector_factory(column_exclude_list=f"{db.name}.t.hidden", **given)
     captured(connector)
     db.sql("UPDATE t SET hidden = 2", "UPDATE t SET v = 2, hidden = 3", "UPDATE t SET v = NULL")
     found = [r["value"]["after"]["v"] for r in captured(connector)]
@@ -86,11 +88,11 @@ def test_updates_that_change_no_captured_column_can_be_left_out(
     ("mode", "name"), [(None, "Preis € 1"), ("avro", "Preis___1"), ("avro_unicode", "Preis_u0020_u20ac_u00201")]
 )
 def test_names_of_fields_can_be_made_fit_for_avro(
-    db: Any, made: Callable[..., Connector], mode: str | None, name: str
+    db: Any, connector_factory: Callable[..., Connector], mode: str | None, name: str
 ) -> None:
     options = {} if mode is None else {"field_name_adjustment_mode": mode}
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, `Preis € 1` INT)", "INSERT INTO t VALUES (1, 2)")
-    (read,) = of_table(captured(made(**options), schemas=True), "t")
+    (read,) = of_table(captured(connector_factory(**options), schemas=True), "t")
     assert read["value"]["payload"]["after"] == {"id": 1, name: 2}
     assert list(row_fields(read)) == ["id", name]
 
@@ -101,18 +103,23 @@ def test_names_of_fields_can_be_made_fit_for_avro(
     [("none", "p-1.{}.o__t"), ("avro", "p_1.{}.o__t"), ("avro_unicode", "p_u002d1.{}.o_u005f_u005ft")],
 )
 def test_names_of_schemas_are_made_fit_for_avro_as_the_mode_says(
-    db: Any, made: Callable[..., Connector], mode: str, name: str
+    db: Any, connector_factory: Callable[..., Connector], mode: str, name: str
 ) -> None:
     db.sql("CREATE TABLE `o$ t` (id INT PRIMARY KEY)", "INSERT INTO `o$ t` VALUES (1)")
-    found = captured(made(topic_prefix="p-1", schema_name_adjustment_mode=mode), schemas=True)
+    found = captured(connector_factory(topic_prefix="p-1", schema_name_adjustment_mode=mode), schemas=True)
     (read,) = [r for r in found if r["topic"] == f"p-1.{db.name}.o__t"]  # names of schemas are made of those of topics
     database = db.name.replace("_", "_u005f") if mode == "avro_unicode" else db.name
     assert read["key"]["schema"]["name"] == f"{name.format(database)}.Key"
 
 
-def test_the_delimiter_stands_between_the_parts_of_each_topic(db: Any, made: Callable[..., Connector]) -> None:
+def test_the_delimiter_stands_between_the_parts_of_each_topic(
+    db: Any, connector_factory: Callable[..., Connector]
+) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
-    connector, usual = made(topic_delimiter="_", provide_transaction_metadata=True, topic_prefix="p"), made()
+    connector, usual = (
+        connector_factory(topic_delimiter="_", provide_transaction_metadata=True, topic_prefix="p"),
+        connector_factory(),
+    )
     captured(connector)
     db.sql("INSERT INTO t VALUES (1)", "ALTER TABLE t ADD v INT")
     assert {r["topic"] for r in captured(connector)} == {"p", f"p_{db.name}_t", "p_transaction"}
@@ -122,11 +129,11 @@ def test_the_delimiter_stands_between_the_parts_of_each_topic(db: Any, made: Cal
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("order", "tables"), [("ascending", "cab"), ("descending", "bac"), (None, "abc")])
 def test_tables_are_read_in_the_order_of_their_sizes_where_that_is_asked_for(
-    db: Any, made: Callable[..., Connector], order: str | None, tables: str
+    db: Any, connector_factory: Callable[..., Connector], order: str | None, tables: str
 ) -> None:
     for name, rows in (("a", 90), ("b", 900), ("c", 9)):
         db.sql(f"CREATE TABLE {name} (id INT PRIMARY KEY)")
         db.sql(f"INSERT INTO {name} VALUES " + ", ".join(f"({i})" for i in range(rows)), f"ANALYZE TABLE {name}")
     options = {} if order is None else {"snapshot_tables_order_by_row_count": order}
-    found = captured(made(snapshot_max_threads=1, **options))
+    found = captured(connector_factory(snapshot_max_threads=1, **options))
     assert "".join(dict.fromkeys(r["topic"][-1] for r in found if r["topic"] != "test")) == tables

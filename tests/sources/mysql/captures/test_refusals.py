@@ -25,15 +25,15 @@ from tests.support.sources.mysql.workload import source_rows
 
 
 @pytest.fixture(scope="module")
-def own(mariadb_factory: Any) -> Iterator[Any]:
+def dedicated_server(mariadb_factory: Any) -> Iterator[Any]:
     """A server whose settings and logs these tests may turn over."""
     with mariadb_factory() as server:
         yield server
 
 
 @pytest.fixture
-def db(own: Any) -> Iterator[Any]:
-    with own.database() as database:
+def db(dedicated_server: Any) -> Iterator[Any]:
+    with dedicated_server.database() as database:
         database.sql("CREATE TABLE t (a INT PRIMARY KEY, b VARCHAR(10))")
         database.sql("INSERT INTO t VALUES (1, 'one'), (2, 'two')")
         yield database
@@ -71,19 +71,19 @@ def _equal(connector: Connector, db: Any) -> None:
 
 
 @pytest.fixture
-def setting(own: Any) -> Iterator[Callable[[str, str], None]]:
+def set_variable(dedicated_server: Any) -> Iterator[Callable[[str, str], None]]:
     """Sets a global variable for one test."""
     before: dict[str, Any] = {}
 
     def set_(name: str, value: str) -> None:
-        with own.connect(autocommit=True) as connection, connection.cursor() as cursor:
+        with dedicated_server.connect(autocommit=True) as connection, connection.cursor() as cursor:
             cursor.execute(f"SELECT @@GLOBAL.{name}")
             before.setdefault(name, cursor.fetchone()[0])
-        own.sql(f"SET GLOBAL {name} = '{value}'")
+        dedicated_server.sql(f"SET GLOBAL {name} = '{value}'")
 
     yield set_
     for name, value in before.items():
-        own.sql(f"SET GLOBAL {name} = '{value}'")
+        dedicated_server.sql(f"SET GLOBAL {name} = '{value}'")
 
 
 def test_wrong_password(connector: Connector) -> None:
@@ -122,15 +122,15 @@ def test_missing_grant_is_named_with_the_statement_that_gives_it(connector: Conn
     ],
 )
 def test_server_setting_that_loses_data(
-    connector: Connector, setting: Callable[[str, str], None], name: str, value: str, wanted: str
+    connector: Connector, set_variable: Callable[[str, str], None], name: str, value: str, wanted: str
 ) -> None:
-    setting(name, value)
+    set_variable(name, value)
     _refused(connector, PrerequisiteError, f"{name} is {value}", f"SET GLOBAL {name} = '{wanted}'")
 
 
-def test_all_findings_are_told_at_once(connector: Connector, setting: Callable[[str, str], None]) -> None:
-    setting("binlog_format", "STATEMENT")
-    setting("binlog_row_image", "MINIMAL")
+def test_all_findings_are_told_at_once(connector: Connector, set_variable: Callable[[str, str], None]) -> None:
+    set_variable("binlog_format", "STATEMENT")
+    set_variable("binlog_row_image", "MINIMAL")
     _refused(connector, PrerequisiteError, "binlog_format is STATEMENT", "binlog_row_image is MINIMAL")
 
 
@@ -149,8 +149,14 @@ def test_one_session_that_logs_statements(connector: Connector, db: Any) -> None
     _equal(connector, db)
 
 
-def test_statements_on_tables_that_are_not_captured_do_not_matter(own: Any, connector: Connector, db: Any) -> None:
-    with own.database() as other, other.connect(autocommit=True) as connection, connection.cursor() as cursor:
+def test_statements_on_tables_that_are_not_captured_do_not_matter(
+    dedicated_server: Any, connector: Connector, db: Any
+) -> None:
+    with (
+        dedicated_server.database() as other,
+        other.connect(autocommit=True) as connection,
+        connection.cursor() as cursor,
+    ):
         cursor.execute("CREATE TABLE elsewhere (a INT)")
         cursor.execute("SET SESSION binlog_format = 'STATEMENT'")
         cursor.execute("INSERT INTO elsewhere VALUES (1)")
@@ -178,28 +184,30 @@ def test_one_session_that_logs_parts_of_rows_stops_its_table_alone(connector: Co
     _equal(connector, db)
 
 
-def test_purged_log(connector: Connector, own: Any, db: Any) -> None:
+def test_purged_log(connector: Connector, dedicated_server: Any, db: Any) -> None:
     db.sql("INSERT INTO t VALUES (5, 'five')")
-    own.sql("FLUSH BINARY LOGS")
+    dedicated_server.sql("FLUSH BINARY LOGS")
     db.sql("INSERT INTO t VALUES (6, 'six')")
-    purge_log(own)
+    purge_log(dedicated_server)
     _refused(connector, PositionLost, "purged", "snapshot.mode=when_needed")
     connector.capture({"snapshot.mode": "when_needed"})
     _equal(connector, db)
     assert len(connector.rows(f"{db.name}.t")) == 4
 
 
-def test_log_that_was_reset(connector: Connector, own: Any, db: Any) -> None:
-    own.sql("RESET MASTER")
+def test_log_that_was_reset(connector: Connector, dedicated_server: Any, db: Any) -> None:
+    dedicated_server.sql("RESET MASTER")
     db.sql("INSERT INTO t VALUES (7, 'seven')")
     _refused(connector, PositionLost, "snapshot.mode=when_needed")
     connector.capture({"snapshot.mode": "when_needed"})
     _equal(connector, db)
 
 
-def test_log_that_was_reset_and_has_grown_past_the_position(connector: Connector, own: Any, db: Any) -> None:
+def test_log_that_was_reset_and_has_grown_past_the_position(
+    connector: Connector, dedicated_server: Any, db: Any
+) -> None:
     time.sleep(1)  # a log file is known by the second it was made in
-    own.sql("RESET MASTER")
+    dedicated_server.sql("RESET MASTER")
     for i in range(60):
         db.sql(f"INSERT INTO t VALUES ({100 + i}, 'more')")
     _refused(connector, PositionLost, "snapshot.mode=when_needed")

@@ -76,7 +76,7 @@ class Hostile:
 
 
 @pytest.fixture(params=OWN)
-def hostile(request: pytest.FixtureRequest) -> Iterator[Hostile]:
+def hostile_session(request: pytest.FixtureRequest) -> Iterator[Hostile]:
     found = Hostile(request.getfixturevalue(request.param), request.param)
     found.sql("CREATE DATABASE hostile", "USE hostile")
     try:
@@ -100,62 +100,62 @@ def _connector(hostile: Hostile, folder: Path, **properties: Any) -> Connector:
     return mysql_connector(hostile.server, folder, hostile.server.kind, database_include_list="hostile", **properties)
 
 
-def test_a_snapshot_and_the_stream_after_it_have_everything(hostile: Hostile, tmp_path: Path) -> None:
+def test_a_snapshot_and_the_stream_after_it_have_everything(hostile_session: Hostile, tmp_path: Path) -> None:
     for table in ("t", "u", "v", "w"):
-        _filled(hostile, table)
-    expected = source_rows(hostile.server, "hostile", "t")
-    connector = _connector(hostile, tmp_path)
-    with hostile:
+        _filled(hostile_session, table)
+    expected = source_rows(hostile_session.server, "hostile", "t")
+    connector = _connector(hostile_session, tmp_path)
+    with hostile_session:
         connector.capture()
         assert [connector.rows(f"hostile.{table}") for table in ("t", "u", "v", "w")] == [expected] * 4
-        hostile.sql("INSERT INTO t VALUES (1000, 'x', 'y', '')")
+        hostile_session.sql("INSERT INTO t VALUES (1000, 'x', 'y', '')")
         connector.capture()
-    assert connector.rows("hostile.t") == source_rows(hostile.server, "hostile", "t")
+    assert connector.rows("hostile.t") == source_rows(hostile_session.server, "hostile", "t")
 
 
 @pytest.mark.parametrize("surrogate", [None, "s"])
-def test_chunks_have_everything(hostile: Hostile, tmp_path: Path, surrogate: str | None) -> None:
-    _filled(hostile)
-    connector = _connector(hostile, tmp_path, snapshot_mode="no_data", incremental_snapshot_chunk_size=10)
+def test_chunks_have_everything(hostile_session: Hostile, tmp_path: Path, surrogate: str | None) -> None:
+    _filled(hostile_session)
+    connector = _connector(hostile_session, tmp_path, snapshot_mode="no_data", incremental_snapshot_chunk_size=10)
     connector.replay.partial = True
-    with hostile:
+    with hostile_session:
         connector.capture()
         asked = {"data-collections": ["hostile.t"], **({"surrogate-key": surrogate} if surrogate else {})}
         number = send(connector, "execute-snapshot", asked)
         connector.capture()
         assert signal_state(connector, number)[0] == "done"
-    assert connector.rows("hostile.t") == source_rows(hostile.server, "hostile", "t")
+    assert connector.rows("hostile.t") == source_rows(hostile_session.server, "hostile", "t")
 
 
-def test_windows_by_deletion_need_no_key_of_the_signal_table(hostile: Hostile, tmp_path: Path) -> None:
-    _filled(hostile)
-    hostile.sql("CREATE TABLE asks (id VARCHAR(42), type VARCHAR(32), data VARCHAR(2048))")
-    account = f"'{hostile.server.user}'@'%'"
-    hostile.sql(f"GRANT SELECT, INSERT, DELETE ON hostile.asks TO {account}")
+def test_windows_by_deletion_need_no_key_of_the_signal_table(hostile_session: Hostile, tmp_path: Path) -> None:
+    _filled(hostile_session)
+    hostile_session.sql("CREATE TABLE asks (id VARCHAR(42), type VARCHAR(32), data VARCHAR(2048))")
+    account = f"'{hostile_session.server.user}'@'%'"
+    hostile_session.sql(f"GRANT SELECT, INSERT, DELETE ON hostile.asks TO {account}")
     try:
         connector = _connector(
-            hostile, tmp_path, snapshot_mode="no_data", incremental_snapshot_chunk_size=50,
+            hostile_session, tmp_path, snapshot_mode="no_data", incremental_snapshot_chunk_size=50,
             signal_data_collection="hostile.asks", incremental_snapshot_watermarking_strategy="insert_delete",
         )  # fmt: skip
         connector.replay.partial = True
-        with hostile:
+        with hostile_session:
             connector.capture()
             number = send(connector, "execute-snapshot", {"data-collections": ["hostile.t"]})
             connector.capture()
             assert signal_state(connector, number)[0] == "done"
     finally:
-        hostile.sql(f"REVOKE SELECT, INSERT, DELETE ON hostile.asks FROM {account}")
-    assert connector.rows("hostile.t") == source_rows(hostile.server, "hostile", "t")
+        hostile_session.sql(f"REVOKE SELECT, INSERT, DELETE ON hostile.asks FROM {account}")
+    assert connector.rows("hostile.t") == source_rows(hostile_session.server, "hostile", "t")
 
 
-def test_the_catalog_is_whole(hostile: Hostile) -> None:
+def test_the_catalog_is_whole(hostile_session: Hostile) -> None:
     for i in range(12):
-        hostile.sql(
+        hostile_session.sql(
             f"CREATE TABLE `odd name {i}` (a INT, b DECIMAL(9,2) DEFAULT 1.5, c VARCHAR(9) DEFAULT '', PRIMARY KEY (a, b))"
         )
-    with source_of(hostile.server) as source:
+    with source_of(hostile_session.server) as source:
         expected = {t: s for t, s in source.discover_tables().items() if t.namespace == "hostile"}
-    with hostile, source_of(hostile.server) as source:
+    with hostile_session, source_of(hostile_session.server) as source:
         found = {t: s for t, s in source.discover_tables().items() if t.namespace == "hostile"}
     assert found == expected
     assert len(found) == 12

@@ -36,7 +36,7 @@ def db(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 @pytest.fixture
-def granted(db: Any) -> Iterator[str]:
+def signal_table(db: Any) -> Iterator[str]:
     """The signal table, which the account of the connector may write to."""
     account, table = f"'{db.server.user}'@'%'", f"{db.name}.debezium_signal"
     db.server.sql(f"GRANT SELECT, INSERT, DELETE ON {table} TO {account}")
@@ -45,7 +45,7 @@ def granted(db: Any) -> Iterator[str]:
 
 
 @pytest.fixture
-def made(db: Any, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(db: Any, tmp_path: Path) -> Callable[..., Connector]:
     """A connector that has begun to stream, and has read no row."""
 
     def make(**properties: Any) -> Connector:
@@ -86,10 +86,10 @@ def here(connector: Connector) -> MySqlPosition:
 
 
 def test_the_statements_of_the_documents_have_a_table_read(
-    db: Any, made: Callable[..., Connector], granted: str
+    db: Any, connector_factory: Callable[..., Connector], signal_table: str
 ) -> None:
     allowed = "source:*"  # of itself, a row of the table may bring no condition
-    connector = made(signal_data_collection=granted, signal_allowed_types=allowed)
+    connector = connector_factory(signal_data_collection=signal_table, signal_allowed_types=allowed)
     data = {
         "data-collections": [f"{db.name}.products", f'{db.name}."My.Table"'], "type": "incremental",
         "additional-conditions": [{"data-collection": f"{db.name}.products", "filter": "color='blue' AND quantity>10"}],
@@ -110,10 +110,10 @@ def test_the_statements_of_the_documents_have_a_table_read(
 
 
 def test_an_account_that_may_not_write_there_is_told_what_to_grant_and_captures_on(
-    db: Any, made: Callable[..., Connector]
+    db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
     table = f"{db.name}.debezium_signal"
-    connector = made(signal_data_collection=table)
+    connector = connector_factory(signal_data_collection=table)
     number = snapshot(connector, f"{db.name}.products")
     db.sql("INSERT INTO `My.Table` VALUES (3)")
     assert connector.capture().events == 1
@@ -127,14 +127,14 @@ def test_an_account_that_may_not_write_there_is_told_what_to_grant_and_captures_
 
 
 def test_the_signal_table_is_named_as_it_is_written(
-    db: Any, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
+    db: Any, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
     for wrong in (f"{db.name}.DEBEZIUM_SIGNAL", f"{db.name}.debezium_signals"):
         caplog.clear()
-        made(signal_data_collection=wrong)
+        connector_factory(signal_data_collection=wrong)
         assert f"the table {wrong} does not exist" in caplog.text
     caplog.clear()
-    connector = made(signal_data_collection=f"{db.name}.debezium_signal")
+    connector = connector_factory(signal_data_collection=f"{db.name}.debezium_signal")
     assert "does not exist; create it" not in caplog.text
     db.sql("INSERT INTO debezium_signal VALUES ('by-table', 'log', '{\"message\": \"heard\"}')")
     connector.capture()
@@ -144,8 +144,10 @@ def test_the_signal_table_is_named_as_it_is_written(
 # conditions
 
 
-def test_text_without_quotes_is_no_condition_and_is_told_so(db: Any, made: Callable[..., Connector]) -> None:
-    connector = made()
+def test_text_without_quotes_is_no_condition_and_is_told_so(
+    db: Any, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory()
     table = f"{db.name}.products"
     wrong = snapshot(connector, table, additional_conditions=[{"data-collection": table, "filter": "color=blue"}])
     connector.capture()
@@ -154,8 +156,8 @@ def test_text_without_quotes_is_no_condition_and_is_told_so(db: Any, made: Calla
     assert scans(connector) == {table: "SQL_EXCEPTION"}
 
 
-def test_the_example_of_a_blocking_snapshot(db: Any, made: Callable[..., Connector]) -> None:
-    connector = made()
+def test_the_example_of_a_blocking_snapshot(db: Any, connector_factory: Callable[..., Connector]) -> None:
+    connector = connector_factory()
     table = f"{db.name}.products"
     select = f"SELECT * FROM `{db.name}`.`products` WHERE quantity < 5 ORDER BY color DESC"
     conditions = [{"data-collection": table, "filter": select}]
@@ -168,7 +170,7 @@ def test_the_example_of_a_blocking_snapshot(db: Any, made: Callable[..., Connect
 
 
 def test_a_blocking_snapshot_of_a_table_that_may_not_be_read_ends_no_run(
-    db: Any, made: Callable[..., Connector]
+    db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
     """The signal has its answer, and the runs that follow do not meet it again."""
     db.server.sql(
@@ -178,7 +180,7 @@ def test_a_blocking_snapshot_of_a_table_that_may_not_be_read_ends_no_run(
         f"GRANT SELECT (id), INSERT ON {db.name}.debezium_signal TO asks_poor@'%'",
     )
     try:
-        connector = made(table_include_list=f"{db.name}[.](products|debezium_signal)")
+        connector = connector_factory(table_include_list=f"{db.name}[.](products|debezium_signal)")
         connector.secrets |= {"database.user": "asks_poor", "database.password": "poor"}
         number = snapshot(connector, f"{db.name}.debezium_signal", type="blocking")
         for n in (1, 2):
@@ -191,11 +193,11 @@ def test_a_blocking_snapshot_of_a_table_that_may_not_be_read_ends_no_run(
 
 
 def test_a_surrogate_key_orders_the_chunks_of_a_table_with_a_composite_key(
-    db: Any, made: Callable[..., Connector]
+    db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
     db.sql("CREATE TABLE pairs (a INT, b INT, turn INT NOT NULL UNIQUE, PRIMARY KEY (a, b))")
     db.sql("INSERT INTO pairs VALUES " + ", ".join(f"({i % 4}, {i}, {1000 - i})" for i in range(33)))
-    connector = made()
+    connector = connector_factory()
     number = snapshot(connector, f"{db.name}.pairs", surrogate_key="turn")
     found = connector.capture().metrics["incremental-snapshot"]
     assert signal_state(connector, number) == ("done", "")
@@ -210,9 +212,9 @@ def test_a_surrogate_key_orders_the_chunks_of_a_table_with_a_composite_key(
 
 
 def test_a_primary_key_that_is_changed_in_the_middle_has_the_table_read_again(
-    db: Any, made: Callable[..., Connector], at_read: Any
+    db: Any, connector_factory: Callable[..., Connector], at_read: Any
 ) -> None:
-    connector = made()
+    connector = connector_factory()
     at_read(2, lambda: db.sql("ALTER TABLE products DROP PRIMARY KEY, ADD PRIMARY KEY (quantity, id)"))
     number = snapshot(connector, f"{db.name}.products")
     connector.capture()
@@ -223,9 +225,9 @@ def test_a_primary_key_that_is_changed_in_the_middle_has_the_table_read_again(
 
 
 def test_a_default_that_is_changed_in_the_middle_changes_no_value(
-    db: Any, made: Callable[..., Connector], at_read: Any
+    db: Any, connector_factory: Callable[..., Connector], at_read: Any
 ) -> None:
-    connector = made()
+    connector = connector_factory()
     at_read(2, lambda: db.sql("ALTER TABLE products ALTER quantity SET DEFAULT 77"))
     number = snapshot(connector, f"{db.name}.products")
     connector.capture()
@@ -240,8 +242,10 @@ def test_a_default_that_is_changed_in_the_middle_changes_no_value(
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", ["file", "gtids"])
-def test_a_position_that_is_set_skips_or_repeats_at_once(db: Any, made: Callable[..., Connector], form: str) -> None:
-    connector = made(table_include_list=f"{db.name}.products")
+def test_a_position_that_is_set_skips_or_repeats_at_once(
+    db: Any, connector_factory: Callable[..., Connector], form: str
+) -> None:
+    connector = connector_factory(table_include_list=f"{db.name}.products")
 
     def place() -> dict[str, Any]:
         position = here(connector)
@@ -264,9 +268,9 @@ def test_a_position_that_is_set_skips_or_repeats_at_once(db: Any, made: Callable
 
 
 def test_a_position_that_is_none_is_refused_and_the_present_one_kept(
-    db: Any, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
+    db: Any, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
-    connector = made(table_include_list=f"{db.name}.products")
+    connector = connector_factory(table_include_list=f"{db.name}.products")
     now = here(connector)
     good = {"binlog_filename": now.file, "binlog_position": now.pos}
     wrong = [
@@ -285,8 +289,8 @@ def test_a_position_that_is_none_is_refused_and_the_present_one_kept(
 # schema-changes
 
 
-def test_structures_of_a_signal_are_taken_over(db: Any, made: Callable[..., Connector]) -> None:
-    connector = made(table_include_list=f"{db.name}.products")
+def test_structures_of_a_signal_are_taken_over(db: Any, connector_factory: Callable[..., Connector]) -> None:
+    connector = connector_factory(table_include_list=f"{db.name}.products")
     (known,) = (c for r in records(connector) if r["topic"] == "test" for c in r["value"]["tableChanges"])
     changed = json.loads(json.dumps(known))
     changed["type"] = "ALTER"
@@ -305,10 +309,10 @@ def test_structures_of_a_signal_are_taken_over(db: Any, made: Callable[..., Conn
     assert signal_state(connector, other) == ("refused", "elsewhere.t is not captured")
 
 
-def test_pause_log_structures_and_resume_are_carried_out(db: Any, made: Callable[..., Connector]) -> None:
+def test_pause_log_structures_and_resume_are_carried_out(db: Any, connector_factory: Callable[..., Connector]) -> None:
     """The types besides those that ask for a snapshot and end one."""
     table = f"{db.name}.products"
-    connector = made(table_include_list=table)
+    connector = connector_factory(table_include_list=table)
     (known,) = (c for r in records(connector) if r["topic"] == "test" for c in r["value"]["tableChanges"])
     changed = json.loads(json.dumps(known)) | {"type": "ALTER"}
     changed["table"]["columns"][1]["length"] = 200
@@ -329,8 +333,10 @@ def test_pause_log_structures_and_resume_are_carried_out(db: Any, made: Callable
     assert [c.declared.length for c in last.changes[0].table.columns if c.name == "color"] == [200]
 
 
-def test_structures_of_a_signal_are_taken_over_all_or_none(db: Any, made: Callable[..., Connector]) -> None:
-    connector = made(table_include_list=f"{db.name}.products")
+def test_structures_of_a_signal_are_taken_over_all_or_none(
+    db: Any, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory(table_include_list=f"{db.name}.products")
     before = len(list(connector.store.schema_history("test")))
     (known,) = (c for r in records(connector) if r["topic"] == "test" for c in r["value"]["tableChanges"])
     changed = json.loads(json.dumps(known)) | {"type": "ALTER"}

@@ -129,7 +129,7 @@ TYPES: list[tuple[str, str, dict[str, Any], Any]] = [
 
 
 @pytest.fixture(scope="module")
-def shown(mysql97: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Any]]:
+def type_records(mysql97: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Any]]:
     """One table with a column of each type: the record of its row in a snapshot, and of one more from the log."""
     with mysql97.database("forms") as db:
         columns = ", ".join(f"c{i} {declared}" for i, (declared, *_) in enumerate(TYPES))
@@ -144,11 +144,11 @@ def shown(mysql97: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[li
 
 
 @pytest.mark.parametrize("i", range(len(TYPES)), ids=[f"{declared} {literal}"[:40] for declared, literal, *_ in TYPES])
-def test_each_type_has_its_documented_schema_and_value(shown: list[Any], i: int) -> None:
+def test_each_type_has_its_documented_schema_and_value(type_records: list[Any], i: int) -> None:
     _, _, node, value = TYPES[i]
-    read, created = shown
+    read, created = type_records
     assert (read["value"]["payload"]["op"], created["value"]["payload"]["op"]) == ("r", "c")
-    for record in shown:
+    for record in type_records:
         assert row_fields(record)[f"c{i}"] == node | {"optional": True, "field": f"c{i}"}
         got = record["value"]["payload"]["after"][f"c{i}"]
         assert (type(got), got) == (type(value), value)

@@ -142,7 +142,7 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def places(request: pytest.FixtureRequest) -> Iterator[dict[str, Place]]:
+def key_places(request: pytest.FixtureRequest) -> Iterator[dict[str, Place]]:
     found: dict[str, Place] = {}
     databases = []
     yield _Places(request, found, databases)
@@ -190,8 +190,8 @@ def chunked(
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(("server", "kind"), CASES)
-def test_each_row_comes_once_and_in_order(places: Any, server: str, kind: str) -> None:
-    place = places[server]
+def test_each_row_comes_once_and_in_order(key_places: Any, server: str, kind: str) -> None:
+    place = key_places[server]
     table = TableId(namespace=place.database.name, name="t")
     values = {**COMMON, **OWN[server]}[kind]
     made = []
@@ -218,9 +218,9 @@ def test_each_row_comes_once_and_in_order(places: Any, server: str, kind: str) -
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(("server", "kind"), CASES)
-def test_keys_of_events_find_their_rows_and_bound_ranges(places: Any, server: str, kind: str) -> None:
+def test_keys_of_events_find_their_rows_and_bound_ranges(key_places: Any, server: str, kind: str) -> None:
     """The key that events of a row have, sent as JSON, finds this row and no other; ranges between two keys have both, and all between."""
-    place = places[server]
+    place = key_places[server]
     table = TableId(namespace=place.database.name, name="e")
     values = {**COMMON, **OWN[server]}[kind]
     found = []
@@ -285,9 +285,9 @@ def _numbers(chunk: ChunkRows, schema: TableSchema) -> list[int]:
 
 @pytest.mark.parametrize("server", OWN)
 @pytest.mark.parametrize("nullable", [False, True])
-def test_sets_of_many_members_are_told_apart_by_all_of_them(places: Any, server: str, nullable: bool) -> None:
+def test_sets_of_many_members_are_told_apart_by_all_of_them(key_places: Any, server: str, nullable: bool) -> None:
     """Their numbers have more digits than a double, and some of them the bit of a sign."""
-    place = places[server]
+    place = key_places[server]
     members = ", ".join(f"'m{i}'" for i in range(64))
     place.sql("DROP TABLE IF EXISTS s")
     place.sql(f"CREATE TABLE s (n INT PRIMARY KEY, k SET({members}){'' if nullable else ' NOT NULL'}, UNIQUE (k))")
@@ -309,8 +309,8 @@ def test_sets_of_many_members_are_told_apart_by_all_of_them(places: Any, server:
 
 
 @pytest.mark.parametrize("server", OWN)
-def test_rows_without_a_surrogate_come_too(places: Any, server: str) -> None:
-    place = places[server]
+def test_rows_without_a_surrogate_come_too(key_places: Any, server: str) -> None:
+    place = key_places[server]
     place.sql("DROP TABLE IF EXISTS s")
     place.sql("CREATE TABLE s (n INT PRIMARY KEY, grp VARCHAR(10), KEY (grp))")
     for n in range(30):
@@ -336,8 +336,8 @@ def test_rows_without_a_surrogate_come_too(places: Any, server: str) -> None:
         ("SET('a','b','c')", "SET('b','a','c')"),
     ],
 )
-def test_a_key_whose_order_was_changed_is_refused(places: Any, server: str, before: str, after: str) -> None:
-    place = places[server]
+def test_a_key_whose_order_was_changed_is_refused(key_places: Any, server: str, before: str, after: str) -> None:
+    place = key_places[server]
     place.sql("DROP TABLE IF EXISTS o")
     place.sql(f"CREATE TABLE o (k {before} PRIMARY KEY, n INT)")
     for k in (1, 2, 3) if before == "INT" else ("a", "b", "c"):
@@ -356,8 +356,8 @@ def test_a_key_whose_order_was_changed_is_refused(places: Any, server: str, befo
 
 
 @pytest.mark.parametrize("server", OWN)
-def test_members_that_are_added_at_the_end_change_no_order(places: Any, server: str) -> None:
-    place = places[server]
+def test_members_that_are_added_at_the_end_change_no_order(key_places: Any, server: str) -> None:
+    place = key_places[server]
     place.sql("DROP TABLE IF EXISTS o")
     place.sql(
         "CREATE TABLE o (k ENUM('b','a') PRIMARY KEY, n INT)",

@@ -82,7 +82,7 @@ def test_no_further_query_is_made_when_the_rows_take_much_memory(db: Any, reader
 
 
 @pytest.fixture
-def wide(db: Any) -> TableId:
+def wide_table(db: Any) -> TableId:
     """512 rows of 100 KB: 51 MB."""
     digits = "(SELECT 0 d UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6 UNION SELECT 7)"
     db.sql(
@@ -94,7 +94,7 @@ def wide(db: Any) -> TableId:
 
 @pytest.mark.parametrize("stoppable", [True, False])
 def test_a_chunk_ends_by_its_bytes_and_the_next_goes_on_behind_it(
-    reader: ChunkReader, wide: TableId, monkeypatch: pytest.MonkeyPatch, stoppable: bool
+    reader: ChunkReader, wide_table: TableId, monkeypatch: pytest.MonkeyPatch, stoppable: bool
 ) -> None:
     asked: list[bool] = []
     stop = StatementStopper.stop
@@ -105,7 +105,7 @@ def test_a_chunk_ends_by_its_bytes_and_the_next_goes_on_behind_it(
 
     monkeypatch.setattr(StatementStopper, "stop", watched)
     ids: list[int] = []
-    rows, chunk, last = _range(reader, wide), None, None
+    rows, chunk, last = _range(reader, wide_table), None, None
     while chunk is None or not chunk.complete:
         chunk = reader.read(replace(rows, after=last), 1_000_000, max_bytes=1 << 20)
         assert chunk.memory_bytes < 6 << 20, "a chunk is larger than its bound by more than what comes at a time"

@@ -28,7 +28,7 @@ def db(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 @pytest.fixture
-def made(db: Any, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(db: Any, tmp_path: Path) -> Callable[..., Connector]:
     def make(folder: str = "0", **properties: Any) -> Connector:
         kind = "mariadb" if db.server.kind == "mariadb" else "mysql"
         own = {"database_include_list": db.name, "snapshot_locking_mode": "none", "snapshot_max_threads": 3}
@@ -70,10 +70,12 @@ def holds(connector: Connector, db: Any) -> None:
 
 
 @pytest.mark.sampled(3)
-def test_a_snapshot_beside_writers_loses_nothing_and_repeats_nothing(db: Any, made: Callable[..., Connector]) -> None:
+def test_a_snapshot_beside_writers_loses_nothing_and_repeats_nothing(
+    db: Any, connector_factory: Callable[..., Connector]
+) -> None:
     # MySQL needs a moment of rest
     for n in range(6):
-        connector = made(str(n))
+        connector = connector_factory(str(n))
         with Writer(db, 0.0 if db.server.kind == "mariadb" else 0.06):
             connector.capture()
         connector.capture()
@@ -81,7 +83,7 @@ def test_a_snapshot_beside_writers_loses_nothing_and_repeats_nothing(db: Any, ma
 
 
 def test_what_is_committed_while_views_are_opened_is_not_lost(
-    db: Any, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
+    db: Any, connector_factory: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened, left = consistent_views.open_view, [5]
 
@@ -92,20 +94,20 @@ def test_what_is_committed_while_views_are_opened_is_not_lost(
             db.sql("INSERT INTO t (v) VALUES (4)", "INSERT INTO bare VALUES (4)")
 
     monkeypatch.setattr(consistent_views, "open_view", disturbed)
-    connector = made()
+    connector = connector_factory()
     connector.capture()
     connector.capture()
     holds(connector, db)
     assert left[0] < 0, "views were opened again"
 
 
-def test_no_right_to_lock_is_needed(db: Any, made: Callable[..., Connector]) -> None:
+def test_no_right_to_lock_is_needed(db: Any, connector_factory: Callable[..., Connector]) -> None:
     db.server.sql("DROP USER IF EXISTS 'mild'@'%'", "CREATE USER 'mild'@'%' IDENTIFIED BY 'mild'")
     client = "REPLICATION CLIENT, REPLICATION SLAVE"
     if db.server.kind == "mariadb":
         client = "BINLOG MONITOR, REPLICATION SLAVE"
     db.server.sql(f"GRANT SELECT, {client} ON *.* TO 'mild'@'%'")
-    connector = made()
+    connector = connector_factory()
     connector.secrets |= {"database.user": "mild", "database.password": "mild"}
     connector.capture()
     db.sql("INSERT INTO t (v) VALUES (4)", "INSERT INTO bare VALUES (4)")
@@ -115,9 +117,9 @@ def test_no_right_to_lock_is_needed(db: Any, made: Callable[..., Connector]) -> 
 
 
 def test_where_mysql_has_no_moment_of_rest_the_snapshot_says_what_to_do(
-    db: Any, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
+    db: Any, connector_factory: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connector = made(snapshot_lock_timeout_ms=500)
+    connector = connector_factory(snapshot_lock_timeout_ms=500)
     if db.server.kind == "mariadb":
         pytest.skip("a view of MariaDB gives its position")
     opened = consistent_views.open_view
@@ -232,17 +234,21 @@ def test_a_view_of_mariadb_beside_a_commit_that_waits_for_a_replica_loses_nothin
     assert sum(connector.replay.operations.values()) == 2
 
 
-def test_a_transaction_that_nobody_works_at_holds_nothing_up(db: Any, made: Callable[..., Connector]) -> None:
+def test_a_transaction_that_nobody_works_at_holds_nothing_up(
+    db: Any, connector_factory: Callable[..., Connector]
+) -> None:
     with db.connect(autocommit=False) as connection, connection.cursor() as cursor:
         cursor.execute("INSERT INTO t (v) VALUES (5)")
-        connector = made()
+        connector = connector_factory()
         connector.capture()
         connection.commit()
     connector.capture()
     holds(connector, db)
 
 
-def test_an_account_that_may_not_see_who_commits_is_told_what_to_do(db: Any, made: Callable[..., Connector]) -> None:
+def test_an_account_that_may_not_see_who_commits_is_told_what_to_do(
+    db: Any, connector_factory: Callable[..., Connector]
+) -> None:
     if db.server.kind == "mariadb":
         pytest.skip("a view of MariaDB gives its position")
     db.server.sql("DROP USER IF EXISTS 'blind'@'%'", "CREATE USER 'blind'@'%' IDENTIFIED BY 'blind'")
@@ -250,7 +256,7 @@ def test_an_account_that_may_not_see_who_commits_is_told_what_to_do(db: Any, mad
         "GRANT REPLICATION CLIENT, REPLICATION SLAVE ON *.* TO 'blind'@'%'",
         f"GRANT SELECT ON {db.name}.* TO 'blind'@'%'",
     )
-    connector = made()
+    connector = connector_factory()
     connector.secrets |= {"database.user": "blind", "database.password": "blind"}
     with pytest.raises(PrerequisiteError, match="are not visible") as raised:
         connector.capture()
@@ -261,12 +267,12 @@ def test_an_account_that_may_not_see_who_commits_is_told_what_to_do(db: Any, mad
 
 
 def test_where_views_of_mariadb_never_have_one_place_a_single_one_has_to_do(
-    db: Any, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
+    db: Any, connector_factory: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if db.server.kind != "mariadb":
         pytest.skip("views of MySQL give no position")
     monkeypatch.setattr(consistent_views, "_TRIES", 0)
-    connector = made()
+    connector = connector_factory()
     with Writer(db):
         connector.capture()
     connector.capture()

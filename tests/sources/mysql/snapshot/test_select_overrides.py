@@ -28,7 +28,7 @@ def db(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 @pytest.fixture
-def made(db: Any, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(db: Any, tmp_path: Path) -> Callable[..., Connector]:
     """A connector with statements for tables; it has not run yet."""
 
     def make(listed: str, **statements: str) -> Connector:
@@ -44,9 +44,11 @@ def _ids(connector: Connector, db: Any, table: str) -> list[int]:
     return sorted(row["id"] for row in connector.rows(f"{db.name}.{table}"))
 
 
-def test_a_snapshot_reads_the_statements_rows_and_the_stream_has_all(db: Any, made: Callable[..., Connector]) -> None:
+def test_a_snapshot_reads_the_statements_rows_and_the_stream_has_all(
+    db: Any, connector_factory: Callable[..., Connector]
+) -> None:
     select = f"SELECT * FROM {db.name}.orders WHERE deleted = 0 ORDER BY id DESC"
-    connector = made(f"{db.name}.orders", orders=select)
+    connector = connector_factory(f"{db.name}.orders", orders=select)
     connector.replay.partial = True
     connector.capture()
     assert (_ids(connector, db, "orders"), _ids(connector, db, "other")) == ([1, 3], [1, 2])
@@ -56,18 +58,20 @@ def test_a_snapshot_reads_the_statements_rows_and_the_stream_has_all(db: Any, ma
 
 
 def test_a_table_without_its_statement_is_read_whole_with_a_warning(
-    db: Any, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
+    db: Any, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
-    connector = made(f"{db.name}.orders,{db.name}.other", other=f"SELECT * FROM {db.name}.other WHERE id = 2")
+    connector = connector_factory(
+        f"{db.name}.orders,{db.name}.other", other=f"SELECT * FROM {db.name}.other WHERE id = 2"
+    )
     connector.capture()
     assert (_ids(connector, db, "orders"), _ids(connector, db, "other")) == ([1, 2, 3], [2])
     assert f"{db.name}.orders has no SELECT" in caplog.text
 
 
 @pytest.mark.parametrize("quoted", ['{}."a.b [1]"', '"{}"."a.b [1]"'])
-def test_special_names_are_quoted(db: Any, made: Callable[..., Connector], quoted: str) -> None:
+def test_special_names_are_quoted(db: Any, connector_factory: Callable[..., Connector], quoted: str) -> None:
     name = quoted.format(db.name)
-    connector = made(f"{name}, {db.name}.other")
+    connector = connector_factory(f"{name}, {db.name}.other")
     connector.properties[f"{LIST}.{name}"] = f"SELECT * FROM {db.name}.`a.b [1]` WHERE id = 2"
     connector.properties[f'{LIST}.{db.name}."other"'] = f"SELECT * FROM {db.name}.other WHERE id = 1"
     connector.capture()
@@ -107,9 +111,9 @@ def _login(db: Any) -> dict[str, Any]:
 
 
 def test_a_statement_that_does_not_give_the_table_is_an_error_that_names_its_property(
-    db: Any, made: Callable[..., Connector]
+    db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made(f"{db.name}.orders", orders=f"SELECT id FROM {db.name}.orders")
+    connector = connector_factory(f"{db.name}.orders", orders=f"SELECT id FROM {db.name}.orders")
     with pytest.raises(QueryRejected, match="deleted") as caught:
         connector.capture()
     assert f"correct {LIST}.{db.name}.orders" in str(caught.value)
@@ -117,9 +121,9 @@ def test_a_statement_that_does_not_give_the_table_is_an_error_that_names_its_pro
 
 
 def test_a_statement_of_a_signal_comes_before_that_of_the_configuration(
-    db: Any, made: Callable[..., Connector]
+    db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made(f"{db.name}.orders", orders=f"SELECT * FROM {db.name}.orders WHERE id = 1")
+    connector = connector_factory(f"{db.name}.orders", orders=f"SELECT * FROM {db.name}.orders WHERE id = 1")
     connector.capture()
     assert _ids(connector, db, "orders") == [1]
     orders = f"{db.name}.orders"

@@ -34,7 +34,7 @@ def db(mysql97: Any) -> Iterator[Any]:
 
 
 @pytest.fixture
-def made(db: Any, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(db: Any, tmp_path: Path) -> Callable[..., Connector]:
     return lambda **properties: mysql_connector(
         db.server, tmp_path, "mysql", **{"database_include_list": db.name, **properties}
     )
@@ -90,26 +90,30 @@ def _writable_during_and_after_opening(
 )
 def test_writers_wait_as_long_as_the_locking_mode_says(
     db: Any,
-    made: Callable[..., Connector],
+    connector_factory: Callable[..., Connector],
     monkeypatch: pytest.MonkeyPatch,
     privileges: str,
     mode: str | None,
     expected: tuple[bool, bool, bool],
 ) -> None:
-    connector = made(**({} if mode is None else {"snapshot_locking_mode": mode}))
+    connector = connector_factory(**({} if mode is None else {"snapshot_locking_mode": mode}))
     connector.secrets |= _account(db, privileges)
     assert _writable_during_and_after_opening(db, connector, monkeypatch) == expected
 
 
-def test_without_any_right_to_lock_the_missing_privilege_is_named(db: Any, made: Callable[..., Connector]) -> None:
-    connector = made()
+def test_without_any_right_to_lock_the_missing_privilege_is_named(
+    db: Any, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory()
     connector.secrets |= _account(db, "SELECT, REPLICATION SLAVE, REPLICATION CLIENT")
     with pytest.raises(PrerequisiteError, match="lacks the privilege RELOAD"):
         connector.capture()
 
 
-def test_a_lock_that_is_not_granted_in_time_fails_the_snapshot(db: Any, made: Callable[..., Connector]) -> None:
-    usual, connector = made(), made(snapshot_lock_timeout_ms=1000)
+def test_a_lock_that_is_not_granted_in_time_fails_the_snapshot(
+    db: Any, connector_factory: Callable[..., Connector]
+) -> None:
+    usual, connector = connector_factory(), connector_factory(snapshot_lock_timeout_ms=1000)
     config = MySqlConfig.parse({**usual.properties, **usual.secrets, "topic.prefix": "x"})
     assert config.snapshot_lock_timeout_ms == 10_000
     with db.connect(autocommit=True) as connection, connection.cursor() as cursor:
@@ -123,8 +127,8 @@ def test_a_lock_that_is_not_granted_in_time_fails_the_snapshot(db: Any, made: Ca
     assert connector.rows(f"{db.name}.t") == source_rows(db.server, db.name, "t")
 
 
-def test_all_readers_see_the_moment_of_the_position(db: Any, made: Callable[..., Connector]) -> None:
-    connector = made()
+def test_all_readers_see_the_moment_of_the_position(db: Any, connector_factory: Callable[..., Connector]) -> None:
+    connector = connector_factory()
     place = db.sql("SHOW BINARY LOG STATUS")[0]
     tables = [TableId(namespace=db.name, name=n) for n in "tu"]
     with (
@@ -143,10 +147,10 @@ def test_all_readers_see_the_moment_of_the_position(db: Any, made: Callable[...,
 
 
 def test_what_happens_during_the_snapshot_is_streamed_after_it(
-    db: Any, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
+    db: Any, connector_factory: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each row is read once, all at one position; rows and tables of later come from the log, from that position on."""
-    connector, read, first = made(), MySqlSnapshot.read, threading.Semaphore(1)
+    connector, read, first = connector_factory(), MySqlSnapshot.read, threading.Semaphore(1)
 
     def reading(self: Any, chunk: Any) -> Any:
         if first.acquire(blocking=False):
@@ -205,8 +209,8 @@ def test_lists_of_databases_tables_and_columns_are_anchored(db: Any, tmp_path: P
             assert (one["value"]["after"], two["value"]["after"]) == ({"id": 1}, {"id": 2})
 
 
-def test_system_tables_are_never_captured(db: Any, made: Callable[..., Connector]) -> None:
-    connector = made(database_include_list=".*")
+def test_system_tables_are_never_captured(db: Any, connector_factory: Callable[..., Connector]) -> None:
+    connector = connector_factory(database_include_list=".*")
     with open_source(connector.definition(), connector.secrets) as source:
         found = {t.namespace for t in source.discover_tables()}
     assert db.name in found
@@ -216,9 +220,9 @@ def test_system_tables_are_never_captured(db: Any, made: Callable[..., Connector
 # structures on the way
 
 
-def test_rows_are_read_under_the_structure_of_their_place(db: Any, made: Callable[..., Connector]) -> None:
+def test_rows_are_read_under_the_structure_of_their_place(db: Any, connector_factory: Callable[..., Connector]) -> None:
     """No structure in between is the one that the catalog has by now."""
-    connector = made()
+    connector = connector_factory()
     captured(connector)
     db.sql("INSERT INTO t VALUES (3, 3)", "ALTER TABLE t ADD a SMALLINT FIRST", "INSERT INTO t VALUES (4, 4, 4)")
     db.sql("ALTER TABLE t DROP v, ADD b VARCHAR(9)", "INSERT INTO t VALUES (5, 5, 'five')")
@@ -234,8 +238,8 @@ def test_rows_are_read_under_the_structure_of_their_place(db: Any, made: Callabl
     assert [r.position["pos"] for r in ddl] == sorted(r.position["pos"] for r in ddl)
 
 
-def test_rows_and_structures_come_in_one_order(db: Any, made: Callable[..., Connector]) -> None:
-    connector = made()
+def test_rows_and_structures_come_in_one_order(db: Any, connector_factory: Callable[..., Connector]) -> None:
+    connector = connector_factory()
     captured(connector)
     db.sql("UPDATE t SET v = 9 WHERE id = 1", "ALTER TABLE t ADD w INT", "DELETE FROM t WHERE id = 2", "DROP TABLE u")
     db.sql("INSERT INTO t VALUES (5, 5, 5)")
@@ -243,9 +247,11 @@ def test_rows_and_structures_come_in_one_order(db: Any, made: Callable[..., Conn
     assert told == ["u", "ALTER TABL", "d", None, "DROP TABLE", "c"]
 
 
-def test_a_table_that_was_swapped_for_its_changed_copy_is_followed(db: Any, made: Callable[..., Connector]) -> None:
+def test_a_table_that_was_swapped_for_its_changed_copy_is_followed(
+    db: Any, connector_factory: Callable[..., Connector]
+) -> None:
     """As gh-ost and pt-online-schema-change do it, with their helper tables captured."""
-    connector = made()
+    connector = connector_factory()
     captured(connector)
     db.sql("CREATE TABLE _t_gho LIKE t", "ALTER TABLE _t_gho ADD w INT NOT NULL DEFAULT 5")
     db.sql("INSERT INTO _t_gho (id, v) SELECT id, v FROM t", "INSERT INTO t VALUES (3, 3)")
@@ -260,9 +266,9 @@ def test_a_table_that_was_swapped_for_its_changed_copy_is_followed(db: Any, made
 
 
 def test_prepared_transactions_count_when_they_are_committed_and_never_when_not(
-    db: Any, made: Callable[..., Connector]
+    db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made()
+    connector = connector_factory()
     captured(connector)
     with db.connect(autocommit=True) as one, db.connect(autocommit=True) as two:
         for connection, id_ in ((one, 10), (two, 20)):

@@ -29,12 +29,12 @@ def db(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 @pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def snapshotter_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return own_snapshots(tmp_path, monkeypatch)
 
 
 @pytest.fixture
-def made(db: Any, mine: Any, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(db: Any, snapshotter_module: Any, tmp_path: Path) -> Callable[..., Connector]:
     return lambda **properties: mysql_connector(
         db.server, tmp_path, db.server.kind, **{"database_include_list": db.name, **properties}
     )
@@ -46,9 +46,9 @@ def _rows(found: list[Record]) -> list[tuple[str, str, int]]:
     return sorted((t, v["op"], (v["after"] or v["before"] or {"id": 0})["id"]) for t, v in values)
 
 
-def test_five_switches_say_what_a_run_does(db: Any, made: Callable[..., Connector]) -> None:
+def test_five_switches_say_what_a_run_does(db: Any, connector_factory: Callable[..., Connector]) -> None:
     """Each run reads, and streams; then it streams only."""
-    connector, based = made(snapshot_mode="configuration_based"), "snapshot.mode.configuration.based"
+    connector, based = connector_factory(snapshot_mode="configuration_based"), "snapshot.mode.configuration.based"
     connector.properties |= {f"{based}.snapshot.data": "true", f"{based}.start.stream": "true"}
     assert _rows(captured(connector)) == [("t", "r", 1), ("t", "r", 2), ("u", "r", 1)]
     db.sql("INSERT INTO u VALUES (2)")
@@ -59,42 +59,44 @@ def test_five_switches_say_what_a_run_does(db: Any, made: Callable[..., Connecto
     assert _rows(captured(connector)) == [("u", "c", 3)]
 
 
-def test_a_policy_of_ones_own_decides_in_each_run(db: Any, mine: Any, made: Callable[..., Connector]) -> None:
-    connector = made(snapshot_mode="custom", snapshot_mode_custom_name="monthly")
+def test_a_policy_of_ones_own_decides_in_each_run(
+    db: Any, snapshotter_module: Any, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory(snapshot_mode="custom", snapshot_mode_custom_name="monthly")
     assert _rows(captured(connector)) == [("t", "r", 1), ("t", "r", 2), ("u", "r", 1)]
     db.sql("INSERT INTO u VALUES (2)")
     assert _rows(captured(connector)) == [("u", "c", 2)]
-    mine.OncePerMonth.due = True
+    snapshotter_module.OncePerMonth.due = True
     assert [row[1] for row in _rows(captured(connector)) if row[1] != "t"] == ["r"] * 4
 
 
 def test_a_query_of_ones_own_says_what_is_read_and_the_log_is_whole(
-    db: Any, mine: Any, made: Callable[..., Connector]
+    db: Any, snapshotter_module: Any, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made(
+    connector = connector_factory(
         snapshot_query_mode="custom", snapshot_query_mode_custom_name="some", column_exclude_list=rf"{db.name}\.t\.v"
     )
-    mine.SELECTS |= {"t": f"SELECT v, id FROM {db.name}.t WHERE v > 1 ORDER BY id;", "u": None}
+    snapshotter_module.SELECTS |= {"t": f"SELECT v, id FROM {db.name}.t WHERE v > 1 ORDER BY id;", "u": None}
     found = captured(connector)
     assert _rows(found) == [("t", "r", 2)]
     assert [r["value"]["after"] for r in found if r["topic"].endswith(".t")] == [{"id": 2}]
-    assert sorted(mine.CALLS) == [(f"{db.name}.t", ["id", "v"]), (f"{db.name}.u", ["id"])]
+    assert sorted(snapshotter_module.CALLS) == [(f"{db.name}.t", ["id", "v"]), (f"{db.name}.u", ["id"])]
     db.sql("INSERT INTO t VALUES (3, 0)", "INSERT INTO u VALUES (2)")
     assert _rows(captured(connector)) == [("t", "c", 3), ("u", "c", 2)]
 
 
 def test_a_query_that_the_server_refuses_is_told_with_its_table(
-    db: Any, mine: Any, made: Callable[..., Connector]
+    db: Any, snapshotter_module: Any, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made(snapshot_query_mode="custom", snapshot_query_mode_custom_name="some")
+    connector = connector_factory(snapshot_query_mode="custom", snapshot_query_mode_custom_name="some")
     for select in (f"SELECT id, vv FROM {db.name}.t", f"SELECT id, '1' v FROM {db.name}.t"):
-        mine.SELECTS |= {"t": select, "u": None}
+        snapshotter_module.SELECTS |= {"t": select, "u": None}
         with pytest.raises(PrerequisiteError, match=rf"custom\.name for {db.name}\.t cannot be used") as caught:
             connector.capture()
         assert select in (caught.value.where or "")
     offset = connector.store.load_offset("test").offset
     assert offset is None or f"{db.name}.t" in offset.snapshot.pending
-    mine.SELECTS |= {"t": f"SELECT id, v FROM {db.name}.t", "u": f"SELECT id FROM {db.name}.u"}
+    snapshotter_module.SELECTS |= {"t": f"SELECT id, v FROM {db.name}.t", "u": f"SELECT id FROM {db.name}.u"}
     connector.capture()
     assert connector.rows(f"{db.name}.t") == source_rows(db.server, db.name, "t")
 
@@ -115,13 +117,13 @@ def _changeable(db: Any, statement: str) -> bool:
 
 
 def test_a_lock_of_ones_own_is_held_until_the_structures_are_read(
-    db: Any, mine: Any, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
+    db: Any, snapshotter_module: Any, connector_factory: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connector = made(
+    connector = connector_factory(
         snapshot_locking_mode="custom", snapshot_locking_mode_custom_name="mild", snapshot_lock_timeout_ms=2500
     )
     both = f"LOCK TABLES {db.name}.t READ, {db.name}.u READ"
-    mine.LOCKS |= {"t": both, "u": both}
+    snapshotter_module.LOCKS |= {"t": both, "u": both}
     during, view = [], MySqlSnapshot._view
     inserts = ["INSERT INTO t (id) VALUES (99)", "INSERT INTO u VALUES (99)"]
     with monkeypatch.context() as patch:
@@ -138,15 +140,15 @@ def test_a_lock_of_ones_own_is_held_until_the_structures_are_read(
             assert during == [False, False]
             assert all(_changeable(db, s) for s in inserts)
             assert sum(len(block) for c in session.split_table(tables[0]) for block in session.read(c)) == 2
-    assert [(2.5, f"{db.name}.t"), (2.5, f"{db.name}.u")] == mine.CALLS
+    assert [(2.5, f"{db.name}.t"), (2.5, f"{db.name}.u")] == snapshotter_module.CALLS
     connector.capture()
     assert connector.rows(f"{db.name}.t") == source_rows(db.server, db.name, "t")
 
 
 def test_where_no_lock_is_wanted_nothing_is_locked(
-    db: Any, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
+    db: Any, connector_factory: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connector = made(snapshot_locking_mode="custom", snapshot_locking_mode_custom_name="mild")
+    connector = connector_factory(snapshot_locking_mode="custom", snapshot_locking_mode_custom_name="mild")
     during, view = [], MySqlSnapshot._view
     monkeypatch.setattr(
         MySqlSnapshot,
@@ -159,25 +161,25 @@ def test_where_no_lock_is_wanted_nothing_is_locked(
 
 
 def test_a_lock_that_is_not_granted_or_that_the_server_refuses_ends_the_run(
-    db: Any, mine: Any, made: Callable[..., Connector]
+    db: Any, snapshotter_module: Any, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made(
+    connector = connector_factory(
         snapshot_locking_mode="custom", snapshot_locking_mode_custom_name="mild", snapshot_lock_timeout_ms=1000
     )
-    mine.LOCKS["t"] = statement = f"LOCK TABLES {db.name}.t READ"
+    snapshotter_module.LOCKS["t"] = statement = f"LOCK TABLES {db.name}.t READ"
     with db.connect(autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute("LOCK TABLES t WRITE")
         with pytest.raises(SourceUnavailable, match="not granted within 1 s") as caught:
             connector.capture()
         assert caught.value.where == statement
-    mine.LOCKS["t"] = "LOCK TABLE nowhere"
+    snapshotter_module.LOCKS["t"] = "LOCK TABLE nowhere"
     with pytest.raises(PrerequisiteError, match=r"rejects the statement of snapshot\.locking\.mode\.custom\.name") as e:
         connector.capture()
     assert e.value.where == "LOCK TABLE nowhere"
     assert connector.store.load_offset("test").offset is None
 
 
-def test_a_lock_needs_its_name(mine: Any) -> None:
+def test_a_lock_needs_its_name(snapshotter_module: Any) -> None:
     base = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "database.server.id": 1}
     for more, why in (
         ({}, r"required by snapshot\.locking\.mode=custom, and not set\. Valid values are: mild"),

@@ -31,7 +31,7 @@ def db(schema: Oracle, redo_at_once: None) -> Oracle:
 
 
 @pytest.fixture
-def made(db: Oracle, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(db: Oracle, tmp_path: Path) -> Callable[..., Connector]:
     """A connector whose snapshot is done."""
 
     def make(**properties: Any) -> Connector:
@@ -73,10 +73,10 @@ def _ids(found: list[Any]) -> list[int]:
 
 
 def test_a_transaction_that_is_open_over_thirty_runs_is_mined_once(
-    db: Oracle, made: Callable[..., Connector], tmp_path: Path
+    db: Oracle, connector_factory: Callable[..., Connector], tmp_path: Path
 ) -> None:
     """As ``dev/bench oracle`` measures it with a million rows."""
-    connector = made()
+    connector = connector_factory()
     (tmp_path / "whole").mkdir()
     whole = oracle_connector(db, tmp_path / "whole", schema_include_list="APP")
     whole.capture()
@@ -107,8 +107,8 @@ def test_a_transaction_that_is_open_over_thirty_runs_is_mined_once(
     consistent(connector)
 
 
-def test_the_offset_has_a_name_and_a_size_and_no_more(db: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made()
+def test_the_offset_has_a_name_and_a_size_and_no_more(db: Oracle, connector_factory: Callable[..., Connector]) -> None:
+    connector = connector_factory()
     before = len(str(_offset(connector).to_document()))
     with closing(db.connect()) as owner:
         run(owner, *(f"INSERT INTO T VALUES ({i}, '{LARGE}')" for i in range(50)))
@@ -128,12 +128,12 @@ def test_the_offset_has_a_name_and_a_size_and_no_more(db: Oracle, made: Callable
 )
 def test_what_cannot_be_used_is_mined_again_and_told(
     db: Oracle,
-    made: Callable[..., Connector],
+    connector_factory: Callable[..., Connector],
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
     damage: str,
 ) -> None:
-    connector = made()
+    connector = connector_factory()
     with closing(db.connect()) as owner:
         run(owner, *(f"INSERT INTO T VALUES ({i}, '{LARGE}')" for i in range(20)))
         connector.capture()
@@ -167,7 +167,10 @@ def _scn_of(caplog: pytest.LogCaptureFixture) -> str:
 
 
 def test_a_file_that_is_damaged_shows_within_a_large_transaction_which_is_begun_again(
-    db: Oracle, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    db: Oracle,
+    connector_factory: Callable[..., Connector],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Its first blocks are written by then; none of its events is there twice."""
     from airflow_provider_cdc.sources.oracle.transactions.buffer import transaction_buffer
@@ -175,7 +178,7 @@ def test_a_file_that_is_damaged_shows_within_a_large_transaction_which_is_begun_
 
     monkeypatch.setattr(transaction_buffer, "BLOCK_ROWS", 8)
     monkeypatch.setattr(row_file, "PIECE_ROWS", 8)
-    connector = made()
+    connector = connector_factory()
     with closing(db.connect()) as owner:
         run(owner, *(f"INSERT INTO T VALUES ({i}, '{LARGE}')" for i in range(64)))
         connector.capture()
@@ -200,9 +203,11 @@ def test_a_file_that_is_damaged_shows_within_a_large_transaction_which_is_begun_
     consistent(connector)
 
 
-def test_an_offset_that_is_set_back_mines_from_its_position(db: Oracle, made: Callable[..., Connector]) -> None:
+def test_an_offset_that_is_set_back_mines_from_its_position(
+    db: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
     """With what was carried or without: rows of open transactions come when these commit, and others are repeated."""
-    connector = made()
+    connector = connector_factory()
     with closing(db.connect()) as owner:
         run(owner, "INSERT INTO T VALUES (1, 'open')")
         connector.capture()
@@ -233,10 +238,10 @@ def test_an_offset_that_is_set_back_mines_from_its_position(db: Oracle, made: Ca
 
 
 def test_a_table_that_is_added_has_the_rows_of_transactions_that_were_open_before(
-    db: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
+    db: Oracle, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its rows were not buffered when they were mined first."""
-    connector = made(table_include_list=r"APP\.T")
+    connector = connector_factory(table_include_list=r"APP\.T")
     with closing(db.connect()) as owner:
         run(owner, "INSERT INTO T VALUES (1, 'open')", "INSERT INTO U VALUES (1, 'open')")
         connector.capture()
@@ -252,10 +257,10 @@ def test_a_table_that_is_added_has_the_rows_of_transactions_that_were_open_befor
 
 
 def test_a_table_that_is_added_has_the_rows_of_transactions_that_changed_no_other(
-    db: Oracle, made: Callable[..., Connector]
+    db: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     """They keep no position, but that of the added table's snapshot does."""
-    connector = made(table_include_list=r"APP\.T")
+    connector = connector_factory(table_include_list=r"APP\.T")
     with closing(db.connect()) as owner:
         run(owner, "INSERT INTO U VALUES (1, 'open')")
         db.sql("INSERT INTO T VALUES (1, 'before')")
@@ -270,10 +275,10 @@ def test_a_table_that_is_added_has_the_rows_of_transactions_that_changed_no_othe
 
 
 def test_rows_with_hidden_columns_are_carried_over_only_if_that_is_wanted(
-    db: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
+    db: Oracle, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The redo SQL has all columns."""
-    connector = made(column_exclude_list=r"APP\.T\.V")
+    connector = connector_factory(column_exclude_list=r"APP\.T\.V")
     with closing(db.connect()) as owner:
         run(owner, "INSERT INTO T VALUES (1, 'secret')")
         with caplog.at_level(logging.WARNING):
@@ -287,8 +292,8 @@ def test_rows_with_hidden_columns_are_carried_over_only_if_that_is_wanted(
     assert _ids(captured(connector)) == [1]
 
 
-def test_a_run_that_goes_on_carries_over_at_its_end(db: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made()
+def test_a_run_that_goes_on_carries_over_at_its_end(db: Oracle, connector_factory: Callable[..., Connector]) -> None:
+    connector = connector_factory()
     with closing(db.connect()) as owner:
         run(owner, *(f"INSERT INTO T VALUES ({i}, 'open')" for i in range(300)))
         connector.capture(run_for_s=3)
@@ -316,8 +321,10 @@ def test_a_transaction_whose_redo_is_read_without_its_beginning_keeps_its_undo_r
         assert _ids(captured(connector)) == [1, 4]
 
 
-def test_spilled_rows_are_carried_over_too(db: Oracle, made: Callable[..., Connector], tmp_path: Path) -> None:
-    connector = made(log_mining_buffer_memory_max_bytes=50_000)
+def test_spilled_rows_are_carried_over_too(
+    db: Oracle, connector_factory: Callable[..., Connector], tmp_path: Path
+) -> None:
+    connector = connector_factory(log_mining_buffer_memory_max_bytes=50_000)
     with closing(db.connect()) as owner:
         for number in range(3):
             run(owner, *(f"INSERT INTO T VALUES ({number * 50 + i}, '{LARGE}')" for i in range(50)))

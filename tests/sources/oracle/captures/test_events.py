@@ -41,7 +41,7 @@ USERS = ("SHOP", "SHOP_APP", "SHOP_ADM")
 
 
 @pytest.fixture
-def shop(oracle: Oracle) -> Iterator[Oracle]:
+def shop_server(oracle: Oracle) -> Iterator[Oracle]:
     """The shared server with the schema SHOP, and two other users who may change what is in it."""
     for user in USERS:
         oracle.admin(f"CREATE USER {user} IDENTIFIED BY secret QUOTA UNLIMITED ON users")
@@ -54,27 +54,27 @@ def shop(oracle: Oracle) -> Iterator[Oracle]:
 
 
 @pytest.fixture
-def run(shop: Oracle) -> Callable[..., None]:
+def run_statements(shop_server: Oracle) -> Callable[..., None]:
     """Run statements in one transaction of a user, the owner by default."""
-    return lambda *statements, user="SHOP": shop.sql(*statements, user=user, password="secret") and None
+    return lambda *statements, user="SHOP": shop_server.sql(*statements, user=user, password="secret") and None
 
 
 @pytest.fixture
-def parts(shop: Oracle, run: Callable[..., None]) -> Oracle:
+def parts_table(shop_server: Oracle, run_statements: Callable[..., None]) -> Oracle:
     """The table of the document's examples, with one row."""
-    run(PARTS, LOGGED.format("PARTS"))
-    run(BOLT, "GRANT SELECT, INSERT, UPDATE, DELETE ON PARTS TO SHOP_APP", "GRANT ALL ON PARTS TO SHOP_ADM")
-    return shop
+    run_statements(PARTS, LOGGED.format("PARTS"))
+    run_statements(BOLT, "GRANT SELECT, INSERT, UPDATE, DELETE ON PARTS TO SHOP_APP", "GRANT ALL ON PARTS TO SHOP_ADM")
+    return shop_server
 
 
 @pytest.fixture
-def made(shop: Oracle, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(shop_server: Oracle, tmp_path: Path) -> Callable[..., Connector]:
     """A connector with the properties of the document's examples."""
     given = {
         "schema_include_list": "SHOP", "topic_prefix": "plant7", "decimal_handling_mode": "string", "lob_enabled": True, "log_mining_strategy": "redo_log_catalog",
         "include_schema_changes": False,
     }  # fmt: skip
-    return lambda **properties: oracle_connector(shop, tmp_path, **given | properties)
+    return lambda **properties: oracle_connector(shop_server, tmp_path, **given | properties)
 
 
 def _source(server: Oracle, **more: Any) -> Record:
@@ -101,17 +101,19 @@ def _logged(server: Oracle, block: Record, user: str) -> None:
 # the examples of the document
 
 
-def test_a_row_of_a_snapshot_is_that_of_the_document(parts: Oracle, made: Callable[..., Connector]) -> None:
+def test_a_row_of_a_snapshot_is_that_of_the_document(
+    parts_table: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
     before = int(time.time() * 1000) - 1000
-    (record,) = captured(made())
+    (record,) = captured(connector_factory())
     assert (record["topic"], record["key"]) == ("plant7.SHOP.PARTS", {"PART_ID": 501})
     value = record["value"]
     _has(value, {"before": None, "after": BOLT_ROW, "op": "r", "transaction": None})
     block = value["source"]
     nothing = dict.fromkeys(("txId", "commit_scn", "rs_id", "redo_thread", "user_name"))
-    _has(block, _source(parts, snapshot="last", ssn=0, **nothing))
+    _has(block, _source(parts_table, snapshot="last", ssn=0, **nothing))
     assert re.fullmatch(r"\d+", block["scn"])
-    assert int(block["scn"]) <= parts.scn()
+    assert int(block["scn"]) <= parts_table.scn()
     assert before <= block["ts_ms"] <= value["ts_ms"]
     assert set(value) == {"before", "after", "source", "transaction", "op", "ts_ms", "ts_us", "ts_ns"}
     assert set(block) == DOCUMENTED | {"ts_us", "ts_ns", "row_id"}
@@ -119,13 +121,13 @@ def test_a_row_of_a_snapshot_is_that_of_the_document(parts: Oracle, made: Callab
 
 
 def test_create_update_and_delete_are_those_of_the_document(
-    parts: Oracle, made: Callable[..., Connector], run: Callable[..., None]
+    parts_table: Oracle, connector_factory: Callable[..., Connector], run_statements: Callable[..., None]
 ) -> None:
-    connector = made()
+    connector = connector_factory()
     captured(connector)
-    run(NUT, user="SHOP_APP")
-    run("UPDATE SHOP.PARTS SET PRICE = 0.21 WHERE PART_ID = 501", user="SHOP_APP")
-    run("DELETE FROM SHOP.PARTS WHERE PART_ID = 502", user="SHOP_ADM")
+    run_statements(NUT, user="SHOP_APP")
+    run_statements("UPDATE SHOP.PARTS SET PRICE = 0.21 WHERE PART_ID = 501", user="SHOP_APP")
+    run_statements("DELETE FROM SHOP.PARTS WHERE PART_ID = 502", user="SHOP_ADM")
     created, updated, deleted, tombstone = captured(connector)
     assert [r["key"]["PART_ID"] for r in (created, updated, deleted, tombstone)] == [502, 501, 502, 502]
     _has(created["value"], {"before": None, "after": NUT_ROW, "op": "c", "transaction": None})
@@ -137,17 +139,17 @@ def test_create_update_and_delete_are_those_of_the_document(
     )
     assert tombstone["value"] is None
     for record, user in ((created, "SHOP_APP"), (updated, "SHOP_APP"), (deleted, "SHOP_ADM")):
-        _logged(parts, record["value"]["source"], user)
+        _logged(parts_table, record["value"]["source"], user)
     transactions = [r["value"]["source"]["txId"] for r in (created, updated, deleted)]
     assert len(set(transactions)) == 3
 
 
 def test_a_change_of_the_key_is_that_of_the_document(
-    parts: Oracle, made: Callable[..., Connector], run: Callable[..., None]
+    parts_table: Oracle, connector_factory: Callable[..., Connector], run_statements: Callable[..., None]
 ) -> None:
-    connector = made()
+    connector = connector_factory()
     captured(connector)
-    run("UPDATE PARTS SET PART_ID = 9501 WHERE PART_ID = 501")
+    run_statements("UPDATE PARTS SET PART_ID = 9501 WHERE PART_ID = 501")
     gone, tombstone, came = captured(connector)
     assert [r["key"] for r in (gone, tombstone, came)] == [{"PART_ID": 501}, {"PART_ID": 501}, {"PART_ID": 9501}]
     row = BOLT_ROW | {"NOTES": UNAVAILABLE}
@@ -158,23 +160,23 @@ def test_a_change_of_the_key_is_that_of_the_document(
 
 
 def test_without_tombstones_a_change_of_the_key_is_a_delete_and_a_create(
-    parts: Oracle, made: Callable[..., Connector], run: Callable[..., None]
+    parts_table: Oracle, connector_factory: Callable[..., Connector], run_statements: Callable[..., None]
 ) -> None:
-    connector = made(tombstones_on_delete=False)
+    connector = connector_factory(tombstones_on_delete=False)
     captured(connector)
-    run("UPDATE PARTS SET PART_ID = 9501 WHERE PART_ID = 501", "DELETE FROM PARTS")
+    run_statements("UPDATE PARTS SET PART_ID = 9501 WHERE PART_ID = 501", "DELETE FROM PARTS")
     found = captured(connector)
     assert [(r["key"]["PART_ID"], r["value"]["op"]) for r in found] == [(501, "d"), (9501, "c"), (9501, "d")]
 
 
 def test_a_unique_key_changes_as_a_primary_key_does(
-    shop: Oracle, made: Callable[..., Connector], run: Callable[..., None]
+    shop_server: Oracle, connector_factory: Callable[..., Connector], run_statements: Callable[..., None]
 ) -> None:
-    run("CREATE TABLE T (CODE VARCHAR2(9) NOT NULL UNIQUE, V NUMBER(9))", LOGGED.format("T"))
-    run("INSERT INTO T VALUES ('a', 1)")
-    connector = made()
+    run_statements("CREATE TABLE T (CODE VARCHAR2(9) NOT NULL UNIQUE, V NUMBER(9))", LOGGED.format("T"))
+    run_statements("INSERT INTO T VALUES ('a', 1)")
+    connector = connector_factory()
     captured(connector)
-    run("UPDATE T SET CODE = 'b'", "UPDATE T SET V = 2")
+    run_statements("UPDATE T SET CODE = 'b'", "UPDATE T SET V = 2")
     found = captured(connector)
     assert [(r["key"]["CODE"], r["value"] and r["value"]["op"]) for r in found] == [
         ("a", "d"), ("a", None), ("b", "c"), ("b", "u"),
@@ -182,20 +184,20 @@ def test_a_unique_key_changes_as_a_primary_key_does(
 
 
 def test_a_truncate_is_that_of_the_document(
-    parts: Oracle, made: Callable[..., Connector], run: Callable[..., None]
+    parts_table: Oracle, connector_factory: Callable[..., Connector], run_statements: Callable[..., None]
 ) -> None:
-    connector = made()
+    connector = connector_factory()
     captured(connector)
-    run(NUT)
-    run("TRUNCATE TABLE PARTS")
-    run(NUT)
+    run_statements(NUT)
+    run_statements("TRUNCATE TABLE PARTS")
+    run_statements(NUT)
     before, (record), after = captured(connector)
     assert [r["value"]["op"] for r in (before, record, after)] == ["c", "t", "c"]  # a barrier in the table's one order
     assert (record["topic"], record["key"]) == ("plant7.SHOP.PARTS", None)
     _has(record["value"], {"before": None, "after": None})
     block = record["value"]["source"]
     assert set(block) == set(before["value"]["source"])
-    _has(block, _source(parts, user_name="SHOP", redo_thread=1))
+    _has(block, _source(parts_table, user_name="SHOP", redo_thread=1))
     assert int(before["value"]["source"]["scn"]) < int(block["scn"]) < int(after["value"]["source"]["scn"])
     assert re.fullmatch(r"\d+\.\d+\.\d+", block["txId"])
     assert block["commit_scn"] is None  # the statement stands in the log before its commit
@@ -205,17 +207,21 @@ def test_a_truncate_is_that_of_the_document(
     ("skipped", "letters"), [("none", "cudt"), ("t", "cud"), ("c", "udt"), ("u,d", "ct"), ("c,u,d,t", "")]
 )
 def test_skipped_operations_are_left_out_of_the_stream_alone(
-    parts: Oracle, made: Callable[..., Connector], run: Callable[..., None], skipped: str, letters: str
+    parts_table: Oracle,
+    connector_factory: Callable[..., Connector],
+    run_statements: Callable[..., None],
+    skipped: str,
+    letters: str,
 ) -> None:
-    connector = made(skipped_operations=skipped, tombstones_on_delete=False)
+    connector = connector_factory(skipped_operations=skipped, tombstones_on_delete=False)
     assert [r["value"]["op"] for r in captured(connector)] == ["r"]
-    run(NUT, "UPDATE PARTS SET PRICE = 1 WHERE PART_ID = 502", "DELETE FROM PARTS WHERE PART_ID = 502")
-    run("TRUNCATE TABLE PARTS")
+    run_statements(NUT, "UPDATE PARTS SET PRICE = 1 WHERE PART_ID = 502", "DELETE FROM PARTS WHERE PART_ID = 502")
+    run_statements("TRUNCATE TABLE PARTS")
     assert "".join(r["value"]["op"] for r in captured(connector)) == letters
 
 
 def test_updates_that_change_no_captured_column_can_be_left_out(
-    parts: Oracle, made: Callable[..., Connector], run: Callable[..., None]
+    parts_table: Oracle, connector_factory: Callable[..., Connector], run_statements: Callable[..., None]
 ) -> None:
     statements = (
         "UPDATE PARTS SET PRICE = PRICE",
@@ -225,27 +231,27 @@ def test_updates_that_change_no_captured_column_can_be_left_out(
         "UPDATE PARTS SET PRICE = NULL",
         "UPDATE PARTS SET PRICE = NULL, LABEL = 'bolt M8'",
     )
-    connector = made(skip_messages_without_change=True, column_exclude_list="SHOP.PARTS.MADE_AT")
+    connector = connector_factory(skip_messages_without_change=True, column_exclude_list="SHOP.PARTS.MADE_AT")
     captured(connector)
     for statement in statements:
-        run(statement)
+        run_statements(statement)
     found = captured(connector)
     assert [
         {n: v for n, v in r["value"]["after"].items() if v != r["value"]["before"][n]} for r in found
     ] == [{"LABEL": "bolt M8"}, {"NOTES": "zinc"}, {"PRICE": None}]  # fmt: skip
-    run("UPDATE PARTS SET PRICE = PRICE")
+    run_statements("UPDATE PARTS SET PRICE = PRICE")
     assert len(captured(connector)) == 0
     del connector.properties["skip.messages.without.change"]
-    run("UPDATE PARTS SET PRICE = PRICE")
+    run_statements("UPDATE PARTS SET PRICE = PRICE")
     assert len(captured(connector)) == 1, "by default each is told"
 
 
 def test_every_update_is_told_by_default(
-    parts: Oracle, made: Callable[..., Connector], run: Callable[..., None]
+    parts_table: Oracle, connector_factory: Callable[..., Connector], run_statements: Callable[..., None]
 ) -> None:
-    connector = made()
+    connector = connector_factory()
     captured(connector)
-    run("UPDATE PARTS SET PRICE = PRICE")
+    run_statements("UPDATE PARTS SET PRICE = PRICE")
     (record,) = captured(connector)
     assert (record["value"]["op"], record["value"]["before"]) == ("u", record["value"]["after"])
 
@@ -254,13 +260,15 @@ def test_every_update_is_told_by_default(
 
 
 def test_before_and_after_are_one_schema_that_is_the_tables_own(
-    parts: Oracle, made: Callable[..., Connector], run: Callable[..., None]
+    parts_table: Oracle, connector_factory: Callable[..., Connector], run_statements: Callable[..., None]
 ) -> None:
-    run("CREATE TABLE OTHER (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("OTHER"), "INSERT INTO OTHER VALUES (1)")
-    connector = made()
+    run_statements(
+        "CREATE TABLE OTHER (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("OTHER"), "INSERT INTO OTHER VALUES (1)"
+    )
+    connector = connector_factory()
     found = captured(connector, schemas=True)
     (other,) = of_table(found, "OTHER")
-    run(NUT, "UPDATE PARTS SET PRICE = 1 WHERE PART_ID = 502", "DELETE FROM PARTS WHERE PART_ID = 502")
+    run_statements(NUT, "UPDATE PARTS SET PRICE = 1 WHERE PART_ID = 502", "DELETE FROM PARTS WHERE PART_ID = 502")
     found = [r for r in [*of_table(found, "PARTS"), *captured(connector, schemas=True)] if r["value"]]
     assert [r["value"]["payload"]["op"] for r in found] == ["r", "c", "u", "d"]
     schemas = [r["value"]["schema"] for r in found]
@@ -282,20 +290,20 @@ def test_before_and_after_are_one_schema_that_is_the_tables_own(
 
 
 def test_a_schema_changes_with_its_table_and_travels_with_each_record(
-    parts: Oracle, made: Callable[..., Connector], run: Callable[..., None]
+    parts_table: Oracle, connector_factory: Callable[..., Connector], run_statements: Callable[..., None]
 ) -> None:
-    connector = made()
+    connector = connector_factory()
     captured(connector)
-    run(NUT, "ALTER TABLE PARTS ADD (WEIGHT NUMBER(4) DEFAULT 3 NOT NULL)", "UPDATE PARTS SET PRICE = 1")
+    run_statements(NUT, "ALTER TABLE PARTS ADD (WEIGHT NUMBER(4) DEFAULT 3 NOT NULL)", "UPDATE PARTS SET PRICE = 1")
     found = captured(connector, schemas=True)
     assert [list(row_fields(r)) for r in found] == [[*BOLT_ROW], [*BOLT_ROW, "WEIGHT"], [*BOLT_ROW, "WEIGHT"]]
     assert row_fields(found[1])["WEIGHT"] == {"type": "int16", "optional": False, "default": 3, "field": "WEIGHT"}
 
 
 def test_the_source_block_has_the_documented_types_and_nothing_of_mysql(
-    parts: Oracle, made: Callable[..., Connector]
+    parts_table: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
-    (record,) = captured(made(), schemas=True)
+    (record,) = captured(connector_factory(), schemas=True)
     described = next(f for f in record["value"]["schema"]["fields"] if f["field"] == "source")
     assert (described["name"], described["type"], described["optional"]) == (
         "io.debezium.connector.oracle.Source", "struct", False,
@@ -316,12 +324,12 @@ def test_the_source_block_has_the_documented_types_and_nothing_of_mysql(
 
 
 def test_times_are_when_the_change_was_made_and_when_it_was_captured(
-    parts: Oracle, made: Callable[..., Connector], run: Callable[..., None]
+    parts_table: Oracle, connector_factory: Callable[..., Connector], run_statements: Callable[..., None]
 ) -> None:
-    connector = made()
+    connector = connector_factory()
     captured(connector)
     changed = int(time.time())
-    run(NUT)
+    run_statements(NUT)
     captured_from = time.time_ns()
     (record,) = captured(connector)
     value = record["value"]
@@ -334,13 +342,15 @@ def test_times_are_when_the_change_was_made_and_when_it_was_captured(
 
 
 def test_a_transaction_has_one_commit_and_its_rows_have_places_of_their_own(
-    parts: Oracle, made: Callable[..., Connector], run: Callable[..., None]
+    parts_table: Oracle, connector_factory: Callable[..., Connector], run_statements: Callable[..., None]
 ) -> None:
-    connector = made(provide_transaction_metadata=True)
+    connector = connector_factory(provide_transaction_metadata=True)
     captured(connector)
-    with closing(parts.connect(user="SHOP", password="secret")) as late, late.cursor() as cursor:
+    with closing(parts_table.connect(user="SHOP", password="secret")) as late, late.cursor() as cursor:
         cursor.execute(NUT)
-        run("UPDATE PARTS SET PRICE = 1 WHERE PART_ID = 501", "UPDATE PARTS SET PRICE = 2 WHERE PART_ID = 501")
+        run_statements(
+            "UPDATE PARTS SET PRICE = 1 WHERE PART_ID = 501", "UPDATE PARTS SET PRICE = 2 WHERE PART_ID = 501"
+        )
         cursor.execute("UPDATE PARTS SET PRICE = 3 WHERE PART_ID = 502")
         late.commit()
     found = of_table(captured(connector), "PARTS")
@@ -354,5 +364,5 @@ def test_a_transaction_has_one_commit_and_its_rows_have_places_of_their_own(
         (b["txId"], order) for b, order in zip(blocks, (1, 2, 1, 2), strict=True)
     ]
     del connector.properties["provide.transaction.metadata"]
-    run("UPDATE PARTS SET PRICE = 4")
+    run_statements("UPDATE PARTS SET PRICE = 4")
     assert {r["value"]["transaction"] for r in captured(connector)} == {None}, "by default none are told"

@@ -14,7 +14,7 @@ INSERT = "INSERT INTO app.beats (text) VALUES ('beat')"
 
 
 @pytest.fixture
-def beats(schema: Oracle) -> Oracle:
+def heartbeat_server(schema: Oracle) -> Oracle:
     schema.sql(
         "CREATE TABLE beats (id NUMBER(9) GENERATED ALWAYS AS IDENTITY PRIMARY KEY, text VARCHAR2(20))",
         "ALTER TABLE beats ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS",
@@ -23,21 +23,23 @@ def beats(schema: Oracle) -> Oracle:
     return schema
 
 
-def test_the_statement_runs_in_the_pluggable_database_and_its_row_is_captured(beats: Oracle, tmp_path: Path) -> None:
+def test_the_statement_runs_in_the_pluggable_database_and_its_row_is_captured(
+    heartbeat_server: Oracle, tmp_path: Path
+) -> None:
     properties = {
         "schema_include_list": "APP",
         "heartbeat_interval_ms": 600_000,
         "heartbeat_action_query": f"{INSERT};",
     }
-    connector = oracle_connector(beats, tmp_path, **properties)
+    connector = oracle_connector(heartbeat_server, tmp_path, **properties)
     assert connector.capture().events == 1
     assert connector.capture().events == 1
     assert [row["TEXT"] for row in connector.rows("APP.BEATS")] == ["beat"] * 2
-    assert beats.sql("SELECT COUNT(*) FROM beats") == [(2,)]
+    assert heartbeat_server.sql("SELECT COUNT(*) FROM beats") == [(2,)]
 
 
-def test_a_statement_that_fails_ends_the_run_and_says_which(beats: Oracle, tmp_path: Path) -> None:
+def test_a_statement_that_fails_ends_the_run_and_says_which(heartbeat_server: Oracle, tmp_path: Path) -> None:
     properties = {"heartbeat_interval_ms": 600_000, "heartbeat_action_query": "INSERT INTO app.missing VALUES (1)"}
-    connector = oracle_connector(beats, tmp_path, schema_include_list="APP", **properties)
+    connector = oracle_connector(heartbeat_server, tmp_path, schema_include_list="APP", **properties)
     with pytest.raises(CdcError, match=r"INSERT INTO app\.missing"):
         connector.capture()

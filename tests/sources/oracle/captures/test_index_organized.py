@@ -20,7 +20,7 @@ LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
 
 
 @pytest.fixture
-def made(schema: Oracle, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(schema: Oracle, tmp_path: Path) -> Callable[..., Connector]:
     schema.sql(CREATE.format("ORGANIZED"), LOGGED.format("ORGANIZED"))
     return lambda **properties: oracle_connector(schema, tmp_path, **{"schema_include_list": "APP", **properties})
 
@@ -31,7 +31,9 @@ def equal(server: Oracle, connector: Connector) -> None:
     assert found == sorted((int(id_), v) for id_, v in server.table_at("ORGANIZED"))
 
 
-def test_the_rows_of_the_log_are_those_of_a_real_server(schema: Oracle, made: Callable[..., Connector]) -> None:
+def test_the_rows_of_the_log_are_those_of_a_real_server(
+    schema: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
     start = schema.scn()
     schema.sql("INSERT INTO ORGANIZED VALUES (1, 'a')")
     with closing(schema.capture()) as capture:
@@ -42,9 +44,9 @@ def test_the_rows_of_the_log_are_those_of_a_real_server(schema: Oracle, made: Ca
 
 @pytest.mark.parametrize("strategy", ["redo_log_catalog", "online_catalog", "hybrid"])
 def test_rows_come_from_the_snapshot_and_from_the_log(
-    schema: Oracle, made: Callable[..., Connector], strategy: str
+    schema: Oracle, connector_factory: Callable[..., Connector], strategy: str
 ) -> None:
-    connector = made(log_mining_strategy=strategy)
+    connector = connector_factory(log_mining_strategy=strategy)
     schema.sql("INSERT INTO ORGANIZED VALUES (1, 'a')", "INSERT INTO ORGANIZED VALUES (2, 'b')")
     equal(schema, connector)
     schema.sql(
@@ -56,8 +58,8 @@ def test_rows_come_from_the_snapshot_and_from_the_log(
     equal(schema, connector)
 
 
-def test_a_table_that_is_created_later_is_captured(schema: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made()
+def test_a_table_that_is_created_later_is_captured(schema: Oracle, connector_factory: Callable[..., Connector]) -> None:
+    connector = connector_factory()
     connector.capture()
     schema.sql(CREATE.format("LATER"), LOGGED.format("LATER"), "INSERT INTO LATER VALUES (1, 'a')")
     connector.capture()
@@ -65,9 +67,11 @@ def test_a_table_that_is_created_later_is_captured(schema: Oracle, made: Callabl
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_undone_is_found_without_rowids(schema: Oracle, made: Callable[..., Connector], seed: int) -> None:
+def test_what_is_undone_is_found_without_rowids(
+    schema: Oracle, connector_factory: Callable[..., Connector], seed: int
+) -> None:
     r = random.Random(seed)
-    connector = made()
+    connector = connector_factory()
     equal(schema, connector)
     for _ in range(10):
         with closing(schema.connect()) as connection:
@@ -87,10 +91,10 @@ def test_what_is_undone_is_found_without_rowids(schema: Oracle, made: Callable[.
 
 
 def test_rows_from_before_a_change_of_the_table_are_not_read_with_a_guess(
-    schema: Oracle, made: Callable[..., Connector]
+    schema: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     """The order of the columns in the index is another one."""
-    connector = made(log_mining_strategy="hybrid")
+    connector = connector_factory(log_mining_strategy="hybrid")
     connector.capture()
     schema.sql("INSERT INTO ORGANIZED VALUES (1, 'a')", "ALTER TABLE ORGANIZED ADD (W NUMBER(9))")
     with pytest.raises(SchemaConflict, match="ORGANIZED"):

@@ -188,7 +188,7 @@ def test_a_run_beside_another_session_of_logminer(server: Oracle, tmp_path: Path
 
 
 @pytest.fixture
-def ready(server: Oracle) -> Oracle:
+def server_with_tables(server: Oracle) -> Oracle:
     server.sql("CREATE TABLE T1 (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("T1"))
     return server
 
@@ -202,25 +202,25 @@ def found(server: Oracle, **properties: Any) -> list[Finding]:
     return [f for f in every if f not in hidden]
 
 
-def test_an_account_of_the_pluggable_database_has_no_finding(ready: Oracle) -> None:
-    assert found(ready) == []
-    assert found(ready, database__pdb__name=None) == []
-    assert found(ready, database__pdb__name="orclpdb1") == []
-    assert found(ready, database__pdb__name=None, database__dbname="orclpdb1") == []
+def test_an_account_of_the_pluggable_database_has_no_finding(server_with_tables: Oracle) -> None:
+    assert found(server_with_tables) == []
+    assert found(server_with_tables, database__pdb__name=None) == []
+    assert found(server_with_tables, database__pdb__name="orclpdb1") == []
+    assert found(server_with_tables, database__pdb__name=None, database__dbname="orclpdb1") == []
 
 
-def test_the_name_has_to_be_that_of_the_pluggable_database(ready: Oracle) -> None:
-    (finding,) = found(ready, database__pdb__name="ORCLPDB2")
+def test_the_name_has_to_be_that_of_the_pluggable_database(server_with_tables: Oracle) -> None:
+    (finding,) = found(server_with_tables, database__pdb__name="ORCLPDB2")
     assert finding.fatal
     assert "database.pdb.name=ORCLPDB1" in finding.fix
     service: dict[str, Any] = {
-        "database__pdb__name": None, "database__dbname": "sales_high", "database__url": f"{ready.host}:{ready.port}/ORCLPDB1",
+        "database__pdb__name": None, "database__dbname": "sales_high", "database__url": f"{server_with_tables.host}:{server_with_tables.port}/ORCLPDB1",
     }  # fmt: skip
-    (finding,) = found(ready, **service)
+    (finding,) = found(server_with_tables, **service)
     assert not finding.fatal
     assert "Events contain the database name sales_high" in finding.what
-    ready.sql("CREATE TABLE T2 (ID NUMBER(9) PRIMARY KEY)")
-    assert [f.what.split()[0] for f in found(ready, **service) if f.fatal] == ["APP.T2"], (
+    server_with_tables.sql("CREATE TABLE T2 (ID NUMBER(9) PRIMARY KEY)")
+    assert [f.what.split()[0] for f in found(server_with_tables, **service) if f.fatal] == ["APP.T2"], (
         "tables are checked all the same"
     )
 
@@ -232,23 +232,31 @@ def test_the_name_has_to_be_that_of_the_pluggable_database(ready: Oracle) -> Non
         ({"log__mining__path__dictionary": "/tmp/d.ora"}, "remove log.mining.path.dictionary"),
     ],
 )
-def test_dictionaries_of_other_kinds_are_refused(ready: Oracle, properties: dict[str, Any], text: str) -> None:
-    (finding,) = found(ready, **properties)
+def test_dictionaries_of_other_kinds_are_refused(
+    server_with_tables: Oracle, properties: dict[str, Any], text: str
+) -> None:
+    (finding,) = found(server_with_tables, **properties)
     assert finding.fatal
     assert text in finding.fix
 
 
-def test_what_is_of_the_root_alone_is_refused_or_named(ready: Oracle) -> None:
-    (finding,) = found(ready, log__mining__archive__destination__name="LOG_ARCHIVE_DEST_9")
+def test_what_is_of_the_root_alone_is_refused_or_named(server_with_tables: Oracle) -> None:
+    (finding,) = found(server_with_tables, log__mining__archive__destination__name="LOG_ARCHIVE_DEST_9")
     assert not finding.fatal
-    standby = [f.what for f in found(ready, log__mining__readonly__hostname=f"{ready.host}:{ready.port}") if f.fatal]
+    standby = [
+        f.what
+        for f in found(
+            server_with_tables, log__mining__readonly__hostname=f"{server_with_tables.host}:{server_with_tables.port}"
+        )
+        if f.fatal
+    ]
     assert any("a standby can only be mined in the root" in text for text in standby)
 
 
-def test_a_release_before_19_is_mined_in_the_root(ready: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_before_19_is_mined_in_the_root(server_with_tables: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
     ask: Callable[..., Any] = checks.database_of
     monkeypatch.setattr(checks, "database_of", lambda connection: replace(ask(connection), version="18.3.0.0.0"))
-    findings = found(ready, database__pdb__name=None)
+    findings = found(server_with_tables, database__pdb__name=None)
     assert findings[0].fatal
     assert findings[0].fix == "set database.dbname to the name of the root container, and database.pdb.name=ORCLPDB1"
 
@@ -258,33 +266,33 @@ def test_a_release_before_19_is_mined_in_the_root(ready: Oracle, monkeypatch: py
     ["SELECT ANY TABLE", "FLASHBACK ANY TABLE", "LOCK ANY TABLE", "CREATE TABLE", "LOGMINING", "SELECT ON V_$TRANSACTION",
      "SELECT ON V_$THREAD", "SELECT ON V_$LOGMNR_LOGS", "SELECT ON V_$DATABASE"],
 )  # fmt: skip
-def test_each_missing_grant_is_found_with_its_statement(ready: Oracle, grant: str) -> None:
-    ready.admin(f"GRANT SELECT ON V_$THREAD TO {ready.user}")
+def test_each_missing_grant_is_found_with_its_statement(server_with_tables: Oracle, grant: str) -> None:
+    server_with_tables.admin(f"GRANT SELECT ON V_$THREAD TO {server_with_tables.user}")
     revoked = [grant, "SELECT_CATALOG_ROLE"] if grant.startswith("SELECT ON") else [grant]
-    ready.admin(*(f"REVOKE {one} FROM {ready.user}" for one in revoked))
-    fatal = {f.fix for f in check_prerequisites(settings(ready)) if f.fatal}
-    assert f"GRANT {grant} TO {ready.user}" in fatal
-    ready.admin(*(f"GRANT {one} TO {ready.user}" for one in revoked))
-    assert found(ready) == []
+    server_with_tables.admin(*(f"REVOKE {one} FROM {server_with_tables.user}" for one in revoked))
+    fatal = {f.fix for f in check_prerequisites(settings(server_with_tables)) if f.fatal}
+    assert f"GRANT {grant} TO {server_with_tables.user}" in fatal
+    server_with_tables.admin(*(f"GRANT {one} TO {server_with_tables.user}" for one in revoked))
+    assert found(server_with_tables) == []
 
 
-def test_grants_of_the_root_are_not_asked_for(ready: Oracle) -> None:
-    ready.admin(
+def test_grants_of_the_root_are_not_asked_for(server_with_tables: Oracle) -> None:
+    server_with_tables.admin(
         *(
-            f"REVOKE {one} FROM {ready.user}"
+            f"REVOKE {one} FROM {server_with_tables.user}"
             for one in ("SET CONTAINER", "EXECUTE_CATALOG_ROLE", "EXECUTE ON DBMS_LOGMNR_D")
         )
     )
-    assert found(ready) == []
+    assert found(server_with_tables) == []
 
 
-def test_archived_logs_alone_need_their_view(ready: Oracle) -> None:
-    if ready.options["autonomous"]:
-        (finding,) = check_prerequisites(settings(ready, log__mining__archive__log__only__mode=True))
+def test_archived_logs_alone_need_their_view(server_with_tables: Oracle) -> None:
+    if server_with_tables.options["autonomous"]:
+        (finding,) = check_prerequisites(settings(server_with_tables, log__mining__archive__log__only__mode=True))
         assert finding.fatal
         assert finding.fix.startswith("GRANT SELECT ON V_$ARCHIVED_LOG")
     else:
-        assert found(ready, log__mining__archive__log__only__mode=True) == []
+        assert found(server_with_tables, log__mining__archive__log__only__mode=True) == []
 
 
 def test_views_of_logs_that_are_hidden_elsewhere_are_named_with_their_grant() -> None:

@@ -16,7 +16,7 @@ LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
 
 
 @pytest.fixture
-def made(schema: Oracle, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(schema: Oracle, tmp_path: Path) -> Callable[..., Connector]:
     return lambda **properties: oracle_connector(
         schema, tmp_path, **{"schema_include_list": "APP", "topic_prefix": "server1", **properties}
     )
@@ -28,7 +28,7 @@ def _tables(server: Oracle, **tables: str) -> None:
 
 
 def test_the_key_is_the_primary_key_else_a_unique_one_else_the_configured_one(
-    schema: Oracle, made: Callable[..., Connector]
+    schema: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     _tables(
         schema,
@@ -44,7 +44,7 @@ def test_the_key_is_the_primary_key_else_a_unique_one_else_the_configured_one(
         "INSERT INTO only_unique VALUES (3, 4)", "INSERT INTO only_index VALUES (5, 6)", "INSERT INTO loose VALUES (1, 2)",
         "INSERT INTO named VALUES (1, 2)",
     )  # fmt: skip
-    connector = made(message_key_columns="app.nam(.*):y,X;elsewhere.t:a")
+    connector = connector_factory(message_key_columns="app.nam(.*):y,X;elsewhere.t:a")
     keys = {r["topic"].rpartition(".")[2]: r["key"] for r in captured(connector, schemas=True)}
     assert keys["CUSTOMERS"] == {
         "schema": {
@@ -61,10 +61,10 @@ def test_the_key_is_the_primary_key_else_a_unique_one_else_the_configured_one(
 
 
 def test_configured_keys_win_over_the_primary_key_and_change_as_it_does(
-    schema: Oracle, made: Callable[..., Connector]
+    schema: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     _tables(schema, t="id NUMBER(9) PRIMARY KEY, k NUMBER(9), v NUMBER(9)")
-    connector = made(message_key_columns="ORCLPDB1.APP.T:K")
+    connector = connector_factory(message_key_columns="ORCLPDB1.APP.T:K")
     captured(connector)
     schema.sql("INSERT INTO t VALUES (1, 7, 0)", "UPDATE t SET id = 2", "UPDATE t SET k = 8")
     found = of_table(captured(connector), "T")
@@ -73,9 +73,9 @@ def test_configured_keys_win_over_the_primary_key_and_change_as_it_does(
     ]  # fmt: skip
 
 
-def test_the_key_is_that_of_the_time_of_the_event(schema: Oracle, made: Callable[..., Connector]) -> None:
+def test_the_key_is_that_of_the_time_of_the_event(schema: Oracle, connector_factory: Callable[..., Connector]) -> None:
     _tables(schema, t="a NUMBER(9) NOT NULL, b NUMBER(9) NOT NULL, CONSTRAINT old PRIMARY KEY (a)")
-    connector = made()
+    connector = connector_factory()
     captured(connector)
     for row, key in (((1, 2), "b"), ((3, 4), "a"), ((5, 6), "b, a")):
         schema.sql(f"INSERT INTO t VALUES {row}", "COMMIT", "ALTER TABLE t DROP PRIMARY KEY")
@@ -85,16 +85,16 @@ def test_the_key_is_that_of_the_time_of_the_event(schema: Oracle, made: Callable
     assert [list(key.items()) for key in found] == [[("A", 1)], [("B", 4)], [("A", 5)], [("B", 8), ("A", 7)]]
 
 
-def test_names_are_as_the_database_has_them(schema: Oracle, made: Callable[..., Connector]) -> None:
+def test_names_are_as_the_database_has_them(schema: Oracle, connector_factory: Callable[..., Connector]) -> None:
     _tables(schema, t='id NUMBER(9), "the Key" NUMBER(9) PRIMARY KEY')
     schema.sql("INSERT INTO t VALUES (1, 2)")
-    (record,) = of_table(captured(made()), "T")
+    (record,) = of_table(captured(connector_factory()), "T")
     assert (record["key"], record["value"]["after"]) == ({"the Key": 2}, {"ID": 1, "the Key": 2})
 
 
-def test_columns_that_are_left_out_stay_in_the_key(schema: Oracle, made: Callable[..., Connector]) -> None:
+def test_columns_that_are_left_out_stay_in_the_key(schema: Oracle, connector_factory: Callable[..., Connector]) -> None:
     _tables(schema, t="id NUMBER(9) PRIMARY KEY, v NUMBER(9)")
-    connector = made(column_exclude_list=r"APP\.T\.ID")
+    connector = connector_factory(column_exclude_list=r"APP\.T\.ID")
     captured(connector)
     schema.sql("INSERT INTO t VALUES (1, 2)", "UPDATE t SET v = 3", "DELETE FROM t")
     found = of_table(captured(connector), "T")

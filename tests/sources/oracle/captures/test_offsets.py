@@ -27,7 +27,7 @@ def db(schema: Oracle) -> Oracle:
 
 
 @pytest.fixture
-def made(db: Oracle, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(db: Oracle, tmp_path: Path) -> Callable[..., Connector]:
     return lambda **properties: oracle_connector(db, tmp_path, **{"schema_include_list": "APP", **properties})
 
 
@@ -51,8 +51,10 @@ def _move(connector: Connector, place: dict[str, Any]) -> None:
         store.advance_offset(lease, stored, stored.offset.model_copy(update={"position": place}))
 
 
-def test_the_place_has_the_documented_watermarks_as_texts(db: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made(batch_max_rows=1)
+def test_the_place_has_the_documented_watermarks_as_texts(
+    db: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory(batch_max_rows=1)
     captured(connector)
     with closing(db.connect()) as owner:
         run(owner, "INSERT INTO T VALUES (1)")
@@ -77,10 +79,10 @@ def test_the_place_has_the_documented_watermarks_as_texts(db: Oracle, made: Call
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", ["bare", "thread", "quoted"])
 def test_a_place_in_each_documented_form_can_be_gone_back_to(
-    db: Oracle, made: Callable[..., Connector], form: str
+    db: Oracle, connector_factory: Callable[..., Connector], form: str
 ) -> None:
     """What is after ``commit_scn`` comes once more, what is before it does not."""
-    connector = made()
+    connector = connector_factory()
     captured(connector)
     sources = []
     for number in range(4):

@@ -27,7 +27,7 @@ def server(schema: Oracle) -> Iterator[Oracle]:
 
 
 @pytest.fixture
-def made(server: Oracle, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(server: Oracle, tmp_path: Path) -> Callable[..., Connector]:
     return lambda **properties: oracle_connector(server, tmp_path, **{"schema_include_list": "APP", **properties})
 
 
@@ -49,8 +49,10 @@ def test_the_rows_of_the_log_are_those_of_a_real_server(server: Oracle) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["redo_log_catalog", "online_catalog", "hybrid"])
-def test_rows_of_a_partition_are_captured(server: Oracle, made: Callable[..., Connector], strategy: str) -> None:
-    connector = made(log_mining_strategy=strategy)
+def test_rows_of_a_partition_are_captured(
+    server: Oracle, connector_factory: Callable[..., Connector], strategy: str
+) -> None:
+    connector = connector_factory(log_mining_strategy=strategy)
     connector.capture()
     server.sql("INSERT INTO PARTS VALUES (1, 'a')", "UPDATE PARTS SET V = 'b'")
     connector.capture()
@@ -59,9 +61,9 @@ def test_rows_of_a_partition_are_captured(server: Oracle, made: Callable[..., Co
 
 @pytest.mark.parametrize("strategy", ["online_catalog", "hybrid"])
 def test_rows_of_a_partition_that_is_gone_are_not_lost_without_a_word(
-    server: Oracle, made: Callable[..., Connector], strategy: str
+    server: Oracle, connector_factory: Callable[..., Connector], strategy: str
 ) -> None:
-    connector = made(log_mining_strategy=strategy)
+    connector = connector_factory(log_mining_strategy=strategy)
     connector.capture()
     server.sql("INSERT INTO PARTS VALUES (1, 'a')", "INSERT INTO OTHER VALUES (1)")
     server.configure(dropped_partitions=["PARTS"])
@@ -76,9 +78,9 @@ def test_rows_of_a_partition_that_is_gone_are_not_lost_without_a_word(
 
 
 def test_rows_of_an_unknown_object_with_other_columns_stop_nothing(
-    server: Oracle, made: Callable[..., Connector]
+    server: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made(log_mining_strategy="hybrid")
+    connector = connector_factory(log_mining_strategy="hybrid")
     connector.capture()
     of_none = {"SRC_CON_NAME": server.pdb, "USERNAME": "APP", "XID": bytes([9, 0, 2, 0, 77, 0, 0, 0])}
     text = """insert into "UNKNOWN"."OBJ# 9999"("COL 1") values (HEXTORAW('c102'));"""

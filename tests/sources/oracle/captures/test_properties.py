@@ -45,7 +45,7 @@ def db(schema: Oracle) -> Oracle:
 
 
 @pytest.fixture
-def made(schema: Oracle, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(schema: Oracle, tmp_path: Path) -> Callable[..., Connector]:
     """A connector that captures the owner's schema."""
     return lambda **properties: oracle_connector(schema, tmp_path, **{"schema_include_list": "APP", **properties})
 
@@ -133,7 +133,7 @@ def test_a_value_that_is_none_is_told_with_those_that_are(properties: dict[str, 
 
 
 def test_texts_can_be_hidden_or_cut_in_the_snapshot_and_in_the_stream(
-    schema: Oracle, made: Callable[..., Connector]
+    schema: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     table(
         schema, "T", "ID NUMBER(9) PRIMARY KEY, A VARCHAR2(40), B CHAR(4), C NVARCHAR2(9), N NUMBER(9), D VARCHAR2(9)"
@@ -144,7 +144,7 @@ def test_texts_can_be_hidden_or_cut_in_the_snapshot_and_in_the_stream(
         "column.mask.with.0.chars": "APP.T.N",
         "column.truncate.to.2.chars": r"APP\.T\.[CA]",
     }
-    connector = made()
+    connector = connector_factory()
     connector.properties |= lists
     (read,) = of_table(captured(connector), "T")
     assert read["value"]["after"] == {"ID": 1, "A": "***", "B": "***", "C": "é€", "N": 7, "D": "seen"}
@@ -164,30 +164,32 @@ def test_texts_can_be_hidden_or_cut_in_the_snapshot_and_in_the_stream(
     assert b"changed" not in written
 
 
-def test_a_mask_of_no_characters_is_an_empty_text(db: Oracle, made: Callable[..., Connector]) -> None:
-    (masked,) = of_table(captured(made(column_mask_with_0_chars="APP.T.V")), "T")
+def test_a_mask_of_no_characters_is_an_empty_text(db: Oracle, connector_factory: Callable[..., Connector]) -> None:
+    (masked,) = of_table(captured(connector_factory(column_mask_with_0_chars="APP.T.V")), "T")
     assert masked["value"]["after"]["V"] == ""
 
 
 def test_a_column_that_is_no_text_is_named_where_a_mask_would_miss_it(
-    db: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
+    db: Oracle, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
     table(db, "N", "ID NUMBER(9) PRIMARY KEY, V NUMBER(9)")
     with caplog.at_level(logging.WARNING):
-        captured(made(column_mask_with_3_chars=".*[.]V"))
+        captured(connector_factory(column_mask_with_3_chars=".*[.]V"))
     assert "column.mask.with.3.chars does not hide APP.N.V" in caplog.text
     assert "APP.T.V" not in caplog.text
 
 
-def test_a_key_cannot_be_hidden(db: Oracle, made: Callable[..., Connector]) -> None:
+def test_a_key_cannot_be_hidden(db: Oracle, connector_factory: Callable[..., Connector]) -> None:
     with pytest.raises(ConfigError, match=r"APP\.T\.ID is part of the key"):
-        made(column_truncate_to_3_chars="APP.T.ID").capture()
+        connector_factory(column_truncate_to_3_chars="APP.T.ID").capture()
     with pytest.raises(ConfigError, match=r"APP\.T\.V is part of the key"):
-        made(column_truncate_to_3_chars="APP.T.V", message_key_columns="APP.T:V").capture()
+        connector_factory(column_truncate_to_3_chars="APP.T.V", message_key_columns="APP.T:V").capture()
 
 
-def test_the_configuration_of_a_batch_says_which_columns_are_hidden(db: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made(column_mask_with_3_chars="APP.T.V,APP.U.V")
+def test_the_configuration_of_a_batch_says_which_columns_are_hidden(
+    db: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory(column_mask_with_3_chars="APP.T.V,APP.U.V")
     connector.capture()
     (manifest,) = connector.changelog.read_manifests(connector.name)
     public = json.loads(json.dumps(manifest.config))
@@ -206,11 +208,11 @@ def test_the_configuration_of_a_batch_says_which_columns_are_hidden(db: Oracle, 
     ],
 )
 def test_schemas_can_tell_the_types_that_columns_have_in_the_database(
-    schema: Oracle, made: Callable[..., Connector], name: str, value: str, columns: set[str]
+    schema: Oracle, connector_factory: Callable[..., Connector], name: str, value: str, columns: set[str]
 ) -> None:
     table(schema, "T", "ID NUMBER(9) PRIMARY KEY, V VARCHAR2(40), P NUMBER(12,2)")
     schema.sql("INSERT INTO T VALUES (1, 'a', 1.5)")
-    (read,) = of_table(captured(made(**{name: value}), schemas=True), "T")
+    (read,) = of_table(captured(connector_factory(**{name: value}), schemas=True), "T")
     fields = row_fields(read)
     told = {
         column: {k.rpartition(".")[2]: v for k, v in f.get("parameters", {}).items() if k.startswith("__debezium.source.column.")}
@@ -229,12 +231,12 @@ def test_schemas_can_tell_the_types_that_columns_have_in_the_database(
     ("mode", "name"), [(None, "Preis € 1"), ("avro", "Preis___1"), ("avro_unicode", "Preis_u0020_u20ac_u00201")]
 )
 def test_names_of_fields_can_be_made_fit_for_avro(
-    schema: Oracle, made: Callable[..., Connector], mode: str | None, name: str
+    schema: Oracle, connector_factory: Callable[..., Connector], mode: str | None, name: str
 ) -> None:
     table(schema, "T", 'ID NUMBER(9) PRIMARY KEY, "Preis € 1" NUMBER(9), "2ND_C" NUMBER(9)')
     schema.sql("INSERT INTO T VALUES (1, 2, 3)")
     options = {} if mode is None else {"field_name_adjustment_mode": mode}
-    connector = made(**options)
+    connector = connector_factory(**options)
     (read,) = of_table(captured(connector, schemas=True), "T")
     other = {None: "2ND_C", "avro": "_2ND_C", "avro_unicode": "_u0032ND_u005fC"}[mode]
     assert read["value"]["payload"]["after"] == {"ID": 1, name: 2, other: 3}
@@ -244,11 +246,11 @@ def test_names_of_fields_can_be_made_fit_for_avro(
     )
 
 
-def test_two_columns_never_become_one_field(schema: Oracle, made: Callable[..., Connector]) -> None:
+def test_two_columns_never_become_one_field(schema: Oracle, connector_factory: Callable[..., Connector]) -> None:
     table(schema, "T", 'ID NUMBER(9) PRIMARY KEY, "A$" NUMBER(9), "A#" NUMBER(9)')
     schema.sql("INSERT INTO T VALUES (1, 2, 3)")
     with pytest.raises(ConfigError, match=r"gives the columns A\$ and A# the same name"):
-        captured(made(field_name_adjustment_mode="avro"))
+        captured(connector_factory(field_name_adjustment_mode="avro"))
 
 
 @pytest.mark.parametrize(
@@ -256,21 +258,21 @@ def test_two_columns_never_become_one_field(schema: Oracle, made: Callable[..., 
     [("none", "p-1.APP.O__T"), ("avro", "p_1.APP.O__T"), ("avro_unicode", "p_u002d1.APP.O_u005f_u005fT")],
 )
 def test_names_of_schemas_are_made_fit_for_avro_as_the_mode_says(
-    schema: Oracle, made: Callable[..., Connector], mode: str, name: str
+    schema: Oracle, connector_factory: Callable[..., Connector], mode: str, name: str
 ) -> None:
     table(schema, '"O$ T"', "ID NUMBER(9) PRIMARY KEY")
     schema.sql('INSERT INTO "O$ T" VALUES (1)')
-    found = captured(made(topic_prefix="p-1", schema_name_adjustment_mode=mode), schemas=True)
+    found = captured(connector_factory(topic_prefix="p-1", schema_name_adjustment_mode=mode), schemas=True)
     (read,) = [r for r in found if r["topic"] == "p-1.APP.O__T"]  # names of schemas are made of those of topics
     assert read["key"]["schema"]["name"] == f"{name}.Key"
     assert read["value"]["schema"]["name"] == f"{name}.Envelope"
     assert {f["name"] for f in read["value"]["schema"]["fields"][:2]} == {f"{name}.Value"}
 
 
-def test_configured_keys_are_the_keys_of_events(schema: Oracle, made: Callable[..., Connector]) -> None:
+def test_configured_keys_are_the_keys_of_events(schema: Oracle, connector_factory: Callable[..., Connector]) -> None:
     table(schema, "T", "ID NUMBER(9) PRIMARY KEY, A NUMBER(9), B NUMBER(9)")
     schema.sql("INSERT INTO T VALUES (1, 2, 3)")
-    (read,) = of_table(captured(made(message_key_columns=r"app\.t:b,A")), "T")
+    (read,) = of_table(captured(connector_factory(message_key_columns=r"app\.t:b,A")), "T")
     assert read["key"] == {"B": 3, "A": 2}
 
 
@@ -279,7 +281,11 @@ def test_configured_keys_are_the_keys_of_events(schema: Oracle, made: Callable[.
 
 @pytest.mark.parametrize(("order", "tables"), [("ascending", "CAB"), ("descending", "BAC"), (None, "ABC")])
 def test_tables_are_read_in_the_order_of_their_sizes_where_that_is_asked_for(
-    schema: Oracle, made: Callable[..., Connector], order: str | None, tables: str, monkeypatch: pytest.MonkeyPatch
+    schema: Oracle,
+    connector_factory: Callable[..., Connector],
+    order: str | None,
+    tables: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sizes = {"A": 20, "B": 30, "C": 10}
     for name, count in sizes.items():
@@ -293,7 +299,7 @@ def test_tables_are_read_in_the_order_of_their_sizes_where_that_is_asked_for(
 
     monkeypatch.setattr(OracleSnapshot, "split_table", estimated)
     options = {} if order is None else {"snapshot_tables_order_by_row_count": order}
-    connector = made(snapshot_max_threads=1, **options)
+    connector = connector_factory(snapshot_max_threads=1, **options)
     found = [r["topic"][-1] for r in captured(connector) if r["topic"] != "test"]
     assert "".join(dict.fromkeys(found)) == tables
 
@@ -333,11 +339,11 @@ class _Fetching:
 # the stream
 
 
-def test_a_quiet_stream_says_so_as_often_as_configured(db: Oracle, made: Callable[..., Connector]) -> None:
+def test_a_quiet_stream_says_so_as_often_as_configured(db: Oracle, connector_factory: Callable[..., Connector]) -> None:
     """Whoever reads gets to look at the clock, however long the pauses of mining are."""
 
     def beats(milliseconds: int) -> int:
-        connector = made(log_mining_sleep_time_default_ms=400, log_mining_sleep_time_min_ms=400, log_mining_sleep_time_max_ms=400, poll_interval_ms=milliseconds)  # fmt: skip
+        connector = connector_factory(log_mining_sleep_time_default_ms=400, log_mining_sleep_time_min_ms=400, log_mining_sleep_time_max_ms=400, poll_interval_ms=milliseconds)  # fmt: skip
         with open_source(connector.definition(), connector.secrets) as source:
             items = source.stream_log(source.current_position(), _NoTables(), until=None)
             for count, item in enumerate(items):
@@ -374,9 +380,9 @@ class _NoTables:
 )
 @pytest.mark.parametrize("mode", ["none", "in"])
 def test_changes_are_chosen_by_who_made_them(
-    db: Oracle, made: Callable[..., Connector], properties: dict[str, str], ids: list[int], mode: str
+    db: Oracle, connector_factory: Callable[..., Connector], properties: dict[str, str], ids: list[int], mode: str
 ) -> None:
-    connector = made(log_mining_query_filter_mode=mode, **properties)
+    connector = connector_factory(log_mining_query_filter_mode=mode, **properties)
     db.sql("DELETE FROM T")
     connector.capture()
     db.sql("INSERT INTO T VALUES (1, 'app')")
@@ -397,10 +403,10 @@ def _as_other(db: Oracle, statement: str) -> None:
 
 @pytest.mark.usefixtures("redo_at_once")
 def test_a_transaction_that_is_open_for_too_long_is_given_up_with_an_error_in_the_log(
-    db: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
+    db: Oracle, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
     for retention, captured_rows in ((0, [2]), (1, [])):
-        connector = made()
+        connector = connector_factory()
         if retention:  # by default there is none
             connector.properties["log.mining.transaction.retention.ms"] = retention
         connector.capture()
@@ -418,9 +424,9 @@ def test_a_transaction_that_is_open_for_too_long_is_given_up_with_an_error_in_th
 
 @pytest.mark.usefixtures("redo_at_once")
 def test_a_transaction_with_too_many_events_is_given_up(
-    db: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
+    db: Oracle, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
-    connector = made(log_mining_buffer_transaction_events_threshold=2)
+    connector = connector_factory(log_mining_buffer_transaction_events_threshold=2)
     connector.capture()
     with db.connect() as large, db.connect() as small:
         large.cursor().executemany("INSERT INTO T VALUES (:1, 'x')", [(i,) for i in (2, 3, 4)])
@@ -434,7 +440,7 @@ def test_a_transaction_with_too_many_events_is_given_up(
 
 @pytest.mark.usefixtures("redo_at_once")
 def test_waiting_changes_beyond_the_bound_are_in_files_of_the_configured_folder(
-    db: Oracle, made: Callable[..., Connector], tmp_path: Path
+    db: Oracle, connector_factory: Callable[..., Connector], tmp_path: Path
 ) -> None:
     folder = tmp_path / "spill"
     folder.mkdir()
@@ -445,7 +451,7 @@ def test_waiting_changes_beyond_the_bound_are_in_files_of_the_configured_folder(
         used.append(dir)
         return file(*args, dir=dir, **more)
 
-    connector = made(log_mining_buffer_memory_max_bytes=0, log_mining_buffer_spill_folder=str(folder))
+    connector = connector_factory(log_mining_buffer_memory_max_bytes=0, log_mining_buffer_spill_folder=str(folder))
     connector.capture()
     with db.connect() as connection, patch.object(row_segments.tempfile, "TemporaryFile", making):
         connection.cursor().execute("INSERT INTO T VALUES (2, 'late')")
@@ -457,10 +463,10 @@ def test_waiting_changes_beyond_the_bound_are_in_files_of_the_configured_folder(
 
 
 def test_the_flush_table_has_the_configured_name_and_is_not_captured(
-    db: Oracle, made: Callable[..., Connector]
+    db: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     config = settings(db, log__mining__flush__table__name="MY_FLUSH")
-    connector = made(log_mining_flush_table_name="MY_FLUSH", schema_include_list="APP,C##.*")
+    connector = connector_factory(log_mining_flush_table_name="MY_FLUSH", schema_include_list="APP,C##.*")
     connector.capture()
     db.sql("INSERT INTO T VALUES (2, 'x')")
     topics = {r["topic"] for r in captured(connector)}
@@ -483,8 +489,8 @@ def _database(db: Oracle) -> Any:
         return database_of(connection)
 
 
-def test_a_truncate_is_told_unless_it_is_skipped(db: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made()
+def test_a_truncate_is_told_unless_it_is_skipped(db: Oracle, connector_factory: Callable[..., Connector]) -> None:
+    connector = connector_factory()
     connector.capture()
     db.sql("TRUNCATE TABLE T")
     assert [r["value"]["op"] for r in of_table(captured(connector), "T")] == ["t"]
@@ -493,9 +499,11 @@ def test_a_truncate_is_told_unless_it_is_skipped(db: Oracle, made: Callable[...,
     assert of_table(captured(connector), "T") == []
 
 
-def test_tombstones_follow_deletes_unless_they_are_switched_off(db: Oracle, made: Callable[..., Connector]) -> None:
+def test_tombstones_follow_deletes_unless_they_are_switched_off(
+    db: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
     for given, values in (({}, ["d", None]), ({"tombstones_on_delete": "false"}, ["d"])):
-        connector = made(**given)
+        connector = connector_factory(**given)
         connector.capture()
         db.sql("DELETE FROM T")
         found = of_table(captured(connector), "T")

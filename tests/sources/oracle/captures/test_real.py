@@ -18,7 +18,7 @@ from tests.support.sources.oracle.oracle_real import RealOracle
 
 
 @pytest.fixture(scope="module")
-def real() -> Iterator[RealOracle]:
+def real_server() -> Iterator[RealOracle]:
     if oracle_real.given():
         with oracle_real.real() as server:
             yield server
@@ -33,9 +33,9 @@ def real() -> Iterator[RealOracle]:
 
 
 @pytest.fixture(params=["redo_log_catalog", "hybrid"])
-def db(real: RealOracle, request: pytest.FixtureRequest) -> Iterator[Adapter]:
+def db(real_server: RealOracle, request: pytest.FixtureRequest) -> Iterator[Adapter]:
     with ExitStack() as stack:
-        yield OracleAdapter(real, stack, traceable=request.param == "hybrid", log_mining_strategy=request.param)
+        yield OracleAdapter(real_server, stack, traceable=request.param == "hybrid", log_mining_strategy=request.param)
 
 
 if oracle_real.given():
@@ -46,7 +46,7 @@ if oracle_real.given():
 else:
 
     class TestOursAsIfItWereReal:
-        ready = SourceSuite.ready
+        filled_adapter = SourceSuite.filled_adapter
         test_snapshot_then_stream = SourceSuite.test_snapshot_then_stream
         test_values_that_the_log_leaves_out_stay_as_they_were = (
             SourceSuite.test_values_that_the_log_leaves_out_stay_as_they_were
@@ -56,13 +56,13 @@ else:
         test_positions_grow_with_every_transaction = SourceSuite.test_positions_grow_with_every_transaction
 
 
-def test_controls_of_the_test_server_skip_with_their_reason(real: RealOracle) -> None:
+def test_controls_of_the_test_server_skip_with_their_reason(real_server: RealOracle) -> None:
     with pytest.raises(pytest.skip.Exception, match="expire_undo is a control of the test server"):
-        real.expire_undo()
+        real_server.expire_undo()
 
 
-def test_the_newest_scn_grows_and_logs_are_switched(real: RealOracle) -> None:
-    before = real.scn()
-    first = real.switch_log()
-    assert real.switch_log() > first
-    assert real.scn() > before
+def test_the_newest_scn_grows_and_logs_are_switched(real_server: RealOracle) -> None:
+    before = real_server.scn()
+    first = real_server.switch_log()
+    assert real_server.switch_log() > first
+    assert real_server.scn() > before

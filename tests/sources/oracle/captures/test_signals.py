@@ -31,7 +31,7 @@ def db(schema: Oracle) -> Oracle:
 
 
 @pytest.fixture
-def made(db: Oracle, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(db: Oracle, tmp_path: Path) -> Callable[..., Connector]:
     """A connector that has begun to stream, and has read no row."""
 
     def make(**properties: Any) -> Connector:
@@ -48,8 +48,8 @@ def made(db: Oracle, tmp_path: Path) -> Callable[..., Connector]:
 
 
 @pytest.mark.parametrize("name", ["APP.PRODUCTS", "ORCLPDB1.APP.PRODUCTS", '"APP"."PRODUCTS"', r"ORCLPDB1\.APP\.P.*"])
-def test_a_table_is_named_with_its_database_or_without(made: Callable[..., Connector], name: str) -> None:
-    connector = made()
+def test_a_table_is_named_with_its_database_or_without(connector_factory: Callable[..., Connector], name: str) -> None:
+    connector = connector_factory()
     conditions = [{"data-collection": name, "filter": "COLOR = 'blue' AND QUANTITY > 20"}]
     number = snapshot(connector, name, additional_conditions=conditions)
     found = of_table(captured(connector), "PRODUCTS")
@@ -62,10 +62,10 @@ def test_a_table_is_named_with_its_database_or_without(made: Callable[..., Conne
 
 @pytest.mark.parametrize("named", ["ORCLPDB1.APP.DEBEZIUM_SIGNAL", "APP.DEBEZIUM_SIGNAL"])
 def test_the_statement_of_the_documents_has_a_table_read(
-    db: Oracle, made: Callable[..., Connector], named: str
+    db: Oracle, connector_factory: Callable[..., Connector], named: str
 ) -> None:
     allowed = "source:execute-snapshot,additional-conditions"
-    connector = made(signal_data_collection=named, signal_allowed_types=allowed)
+    connector = connector_factory(signal_data_collection=named, signal_allowed_types=allowed)
     db.sql(
         "INSERT INTO DEBEZIUM_SIGNAL (ID, TYPE, DATA) VALUES ('ad-hoc-1', 'execute-snapshot', "
         '\'{"data-collections": ["APP.PRODUCTS"],"type":"incremental","additional-condition":"QUANTITY < 3"}\')'
@@ -77,8 +77,10 @@ def test_the_statement_of_the_documents_has_a_table_read(
     assert (signal.id, signal.channel, signal.state) == ("ad-hoc-1", "source", "done")
 
 
-def test_chunks_tell_how_far_their_table_is_and_how_long_it_was_paused(made: Callable[..., Connector]) -> None:
-    connector = made()
+def test_chunks_tell_how_far_their_table_is_and_how_long_it_was_paused(
+    connector_factory: Callable[..., Connector],
+) -> None:
+    connector = connector_factory()
     number = snapshot(connector, "APP.PRODUCTS")
     send(connector, "pause-snapshot")
     paused = connector.capture(run_for_s=1.5).metrics["incremental-snapshot"]
@@ -93,18 +95,22 @@ def test_chunks_tell_how_far_their_table_is_and_how_long_it_was_paused(made: Cal
     assert (found["SnapshotPaused"], found["RowsScanned"]) == (False, {"APP.PRODUCTS": 25})
 
 
-def test_a_table_without_a_key_of_its_own_is_read_by_its_row_ids(db: Oracle, made: Callable[..., Connector]) -> None:
+def test_a_table_without_a_key_of_its_own_is_read_by_its_row_ids(
+    db: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
     db.sql("CREATE TABLE BAG (A NUMBER(9) NOT NULL, B NUMBER(9))", LOGGED.format("BAG"))
     db.sql(*(f"INSERT INTO BAG VALUES ({i}, {i})" for i in range(25)))
-    connector = made(table_include_list="APP.BAG", message_key_columns="APP.BAG:A")
+    connector = connector_factory(table_include_list="APP.BAG", message_key_columns="APP.BAG:A")
     number = snapshot(connector, "APP.BAG", surrogate_key="ROWID")
     connector.capture()
     assert signal_state(connector, number) == ("done", "")
     assert sorted(row["A"] for row in connector.rows("APP.BAG")) == list(range(25))
 
 
-def test_a_structure_of_a_signal_is_taken_over_without_a_restart(db: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made()
+def test_a_structure_of_a_signal_is_taken_over_without_a_restart(
+    db: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory()
     columns = [
         {"name": "ID", "jdbcType": 2, "typeName": "NUMBER", "typeExpression": "NUMBER", "charsetName": None, "length": 9,
          "scale": 0, "position": 1, "optional": False, "autoIncremented": False, "generated": False},

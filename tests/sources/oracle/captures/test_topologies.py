@@ -42,7 +42,7 @@ TABLESPACE = (
 
 
 @pytest.fixture
-def made(schema: Oracle, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(schema: Oracle, tmp_path: Path) -> Callable[..., Connector]:
     """A connector that captures the owner's schema."""
     return lambda **properties: oracle_connector(schema, tmp_path, **{"schema_include_list": "APP", **properties})
 
@@ -75,11 +75,11 @@ def test_each_kind_of_database_is_captured(options: dict[str, Any], tmp_path: Pa
 
 
 def test_only_the_named_pluggable_database_is_captured(
-    schema: Oracle, made: Callable[..., Connector], tmp_path: Path
+    schema: Oracle, connector_factory: Callable[..., Connector], tmp_path: Path
 ) -> None:
     """A table of the root that has the same name is another one."""
     table(schema)
-    connector = made(schema_include_list="APP,.*DBZUSER")
+    connector = connector_factory(schema_include_list="APP,.*DBZUSER")
     captured(connector)
     root = {"user": schema.user, "password": schema.password, "dsn": schema.dsn}
     table(schema, "ROOTS", **root)
@@ -94,7 +94,7 @@ def test_only_the_named_pluggable_database_is_captured(
 # accounts
 
 
-def test_the_account_of_the_documents_can_capture(schema: Oracle, made: Callable[..., Connector]) -> None:
+def test_the_account_of_the_documents_can_capture(schema: Oracle, connector_factory: Callable[..., Connector]) -> None:
     table(schema)
     root, inside = {"dsn": schema.dsn}, {"dsn": schema.owner_dsn}
     schema.admin(TABLESPACE.format("ORCLCDB"), **root)
@@ -104,7 +104,7 @@ def test_the_account_of_the_documents_can_capture(schema: Oracle, made: Callable
         *(f"GRANT {grant} TO c##made CONTAINER=ALL" for grant in GRANTS),
         **root,
     )
-    connector = made()
+    connector = connector_factory()
     connector.secrets |= {"database.user": "c##made", "database.password": "made"}
     schema.sql("INSERT INTO T1 VALUES (1, 1)")
     captured(connector)
@@ -135,7 +135,7 @@ def test_hosted_databases_have_statements_of_their_own() -> None:
 
 
 def test_logging_of_all_columns_gives_whole_images_and_that_of_keys_the_changed_ones(
-    schema: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
+    schema: Oracle, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
     columns = "(ID NUMBER(9) PRIMARY KEY, A NUMBER(9), B VARCHAR2(9))"
     schema.sql(
@@ -143,7 +143,7 @@ def test_logging_of_all_columns_gives_whole_images_and_that_of_keys_the_changed_
         f"CREATE TABLE KEYED {columns}", "ALTER TABLE KEYED ADD SUPPLEMENTAL LOG DATA (PRIMARY KEY) COLUMNS",
         *(f"INSERT INTO {name} VALUES (1, 1, 'b')" for name in ("WHOLE", "KEYED")),
     )  # fmt: skip
-    connector = made()
+    connector = connector_factory()
     captured(connector)
     schema.sql(*(f"UPDATE {name} SET A = 2" for name in ("WHOLE", "KEYED")))
     caplog.clear()
@@ -164,10 +164,12 @@ def test_logging_of_all_columns_gives_whole_images_and_that_of_keys_the_changed_
 # what is captured
 
 
-def test_changes_of_the_capture_user_itself_are_captured(schema: Oracle, made: Callable[..., Connector]) -> None:
+def test_changes_of_the_capture_user_itself_are_captured(
+    schema: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
     table(schema)
     schema.sql(f"GRANT INSERT ON T1 TO {schema.user}")
-    connector = made()
+    connector = connector_factory()
     captured(connector)
     schema.sql(
         "ALTER SESSION SET CONTAINER = ORCLPDB1", "INSERT INTO APP.T1 VALUES (1, 1)",
@@ -179,11 +181,11 @@ def test_changes_of_the_capture_user_itself_are_captured(schema: Oracle, made: C
 
 @pytest.mark.parametrize("name", ["CMP3$123", "SYS_IOT_OVER_7", "MDRT_1$", "MDRS_X", "MDXT_X"])
 def test_a_table_of_a_user_with_a_name_of_oracles_own_is_named_in_a_warning(
-    schema: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture, name: str
+    schema: Oracle, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     schema.sql(f'CREATE TABLE "{name}" (A NUMBER)', 'CREATE TABLE "BIN$0==$0" (A NUMBER)')
     table(schema)
-    with open_source(made().definition(), made().secrets) as source:
+    with open_source(connector_factory().definition(), connector_factory().secrets) as source:
         found = {t.name for t in source.discover_tables()}
     assert "T1" in found
     assert name not in found
@@ -244,11 +246,11 @@ def test_what_has_no_default_is_required(missing: str) -> None:
 
 
 def test_topics_are_named_by_schema_and_table_without_the_database(
-    schema: Oracle, made: Callable[..., Connector]
+    schema: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     table(schema)
     schema.sql('CREATE TABLE "Mixed Case" (ID NUMBER(9) PRIMARY KEY)', LOGGED.format('"Mixed Case"'))
-    connector = made(topic_prefix="ful-fill.1_x", provide_transaction_metadata=True)
+    connector = connector_factory(topic_prefix="ful-fill.1_x", provide_transaction_metadata=True)
     captured(connector)
     schema.sql("INSERT INTO T1 VALUES (1, 1)", 'INSERT INTO "Mixed Case" VALUES (1)', "ALTER TABLE T1 ADD W NUMBER(3)")
     topics = [r["topic"] for r in captured(connector)]
@@ -266,9 +268,11 @@ def test_other_characters_are_refused_in_the_prefix(prefix: str) -> None:
         OracleConfig.parse({**DOCUMENTED, "topic.prefix": prefix})
 
 
-def test_the_delimiter_stands_between_the_parts_of_each_topic(schema: Oracle, made: Callable[..., Connector]) -> None:
+def test_the_delimiter_stands_between_the_parts_of_each_topic(
+    schema: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
     table(schema)
-    connector = made(topic_delimiter="_", topic_transaction="tx", provide_transaction_metadata=True)
+    connector = connector_factory(topic_delimiter="_", topic_transaction="tx", provide_transaction_metadata=True)
     captured(connector)
     schema.sql("INSERT INTO T1 VALUES (1, 1)")
     assert [r["topic"] for r in captured(connector)] == ["test_tx", "test_APP_T1", "test_tx"]

@@ -83,7 +83,7 @@ class Log:
 
 
 @pytest.fixture(scope="module")
-def log() -> Iterator[Log]:
+def mined_log() -> Iterator[Log]:
     with Oracle() as server, closing(server.capture()) as connection:
         run(connection, NLS)
         yield Log(server, connection)
@@ -140,12 +140,12 @@ def _lists(kind: str, what: str, patterns: list[str]) -> dict[str, Any]:
 @example("include", ["APP"], "exclude", [r"APP\.ORDERS"], [])
 @example("exclude", [], "include", ["|APP.ORDERS"], [])
 def test_expressions_keep_what_the_filters_keep(
-    log: Log, schemas: str, schema_patterns: list[str], tables: str, table_patterns: list[str], odd: list[str]
+    mined_log: Log, schemas: str, schema_patterns: list[str], tables: str, table_patterns: list[str], odd: list[str]
 ) -> None:
     table_patterns = table_patterns + odd
     assume(_valid(schema_patterns + table_patterns))
     try:
-        config = log.config(
+        config = mined_log.config(
             log__mining__query__filter__mode="regex",
             **_lists(schemas, "schema", schema_patterns), **_lists(tables, "table", table_patterns),
         )  # fmt: skip
@@ -154,7 +154,7 @@ def test_expressions_keep_what_the_filters_keep(
         raise
     filters = Filters(config)
     wanted = {(o, t) for o, t in CAPTURABLE if filters.is_table_captured(TableId(namespace=o, name=t))}
-    found = log.kept(config)
+    found = mined_log.kept(config)
     assert names(found) >= wanted | UNRESOLVED
     if all(is_portable_pattern(p) for p in (*config.namespace_lists()[0], *config.namespace_lists()[1], *config.table_include_list, *config.table_exclude_list)):  # fmt: skip
         assert known(found) == wanted
@@ -174,61 +174,77 @@ TABLE_NAME = st.tuples(
     st.sampled_from(["include", "exclude"]), st.lists(TABLE_NAME, max_size=3),
 )  # fmt: skip
 def test_lists_of_names_keep_what_the_filters_keep(
-    log: Log, schemas: str, schema_names: list[str], tables: str, table_names: list[str]
+    mined_log: Log, schemas: str, schema_names: list[str], tables: str, table_names: list[str]
 ) -> None:
-    config = log.config(
+    config = mined_log.config(
         log__mining__query__filter__mode="in",
         **_lists(schemas, "schema", schema_names), **_lists(tables, "table", table_names),
     )  # fmt: skip
-    assert log.config().log_mining_query_filter_mode == "none"
+    assert mined_log.config().log_mining_query_filter_mode == "none"
     filters = Filters(config)
     wanted = {(o, t) for o, t in CAPTURABLE if filters.is_table_captured(TableId(namespace=o, name=t))}
-    found = log.kept(config)
+    found = mined_log.kept(config)
     assert names(found) >= wanted | UNRESOLVED
     if all(name.count(".") == 1 for name in table_names) and not any("." in name for name in schema_names):
         assert known(found) == wanted
 
 
-def test_more_names_than_an_in_list_may_have(log: Log) -> None:
+def test_more_names_than_an_in_list_may_have(mined_log: Log) -> None:
     listed = ",".join([*(f"APP.T{n}" for n in range(2500)), "APP.ORDERS"])
-    config = log.config(log__mining__query__filter__mode="in", table__include__list=listed)
-    assert known(log.kept(config)) == {(o, t) for o in ("APP", "App") for t in ("ORDERS", "Orders")}
+    config = mined_log.config(log__mining__query__filter__mode="in", table__include__list=listed)
+    assert known(mined_log.kept(config)) == {(o, t) for o in ("APP", "App") for t in ("ORDERS", "Orders")}
 
 
 @pytest.mark.parametrize("mode", ["none", "in", "regex"])
-def test_whatever_the_mode_tables_of_the_database_itself_are_left_out(log: Log, mode: str) -> None:
-    found = log.kept(log.config(log__mining__query__filter__mode=mode))
+def test_whatever_the_mode_tables_of_the_database_itself_are_left_out(mined_log: Log, mode: str) -> None:
+    found = mined_log.kept(mined_log.config(log__mining__query__filter__mode=mode))
     assert known(found) == CAPTURABLE
     assert ("C##DBZUSER", "LOG_MINING_FLUSH") not in {(row.get("SEG_OWNER"), row.get("TABLE_NAME")) for row in found}
     unsupported = [row for row in found if row["OPERATION_CODE"] == 255]
     assert len(unsupported) == 2
 
 
-def test_only_user_ddl_is_kept_of_all_tables(log: Log) -> None:
-    config = log.config(log__mining__query__filter__mode="in", table__include__list="APP.LINES")
-    ddl = [row for row in log.kept(config) if row["OPERATION_CODE"] == 5]
+def test_only_user_ddl_is_kept_of_all_tables(mined_log: Log) -> None:
+    config = mined_log.config(log__mining__query__filter__mode="in", table__include__list="APP.LINES")
+    ddl = [row for row in mined_log.kept(config) if row["OPERATION_CODE"] == 5]
     assert [(row["SEG_OWNER"], row.get("INFO")) for row in ddl] == [
         ("APP", None),
         ("HR", "USER DDL (PlSql=0 RecDep=0)"),
     ]
 
 
-def test_long_values_are_asked_for_where_they_are_captured(log: Log) -> None:
-    assert codes(log.kept(log.config())) == {0, 1, 2, 3, 5, 6, 7, 27, 34, 36, 91, 255}
-    assert codes(log.kept(log.config(lob__enabled=True))) == {0, 1, 2, 3, 5, 6, 7, 9, 10, 27, 34, 36, 68, 91, 255}
-    internal = [row for row in log.kept(log.config()) if row["OPERATION_CODE"] == 0]
+def test_long_values_are_asked_for_where_they_are_captured(mined_log: Log) -> None:
+    assert codes(mined_log.kept(mined_log.config())) == {0, 1, 2, 3, 5, 6, 7, 27, 34, 36, 91, 255}
+    assert codes(mined_log.kept(mined_log.config(lob__enabled=True))) == {
+        0,
+        1,
+        2,
+        3,
+        5,
+        6,
+        7,
+        9,
+        10,
+        27,
+        34,
+        36,
+        68,
+        91,
+        255,
+    }
+    internal = [row for row in mined_log.kept(mined_log.config()) if row["OPERATION_CODE"] == 0]
     assert [row.get("ROW_ID") for row in internal] == ["AAAE5KAAEAAAAFfAAA"]
 
 
-def test_rows_of_other_containers_are_left_out_with_the_ends_of_their_transactions(log: Log) -> None:
-    first = log.server.scn()
-    log.server.inject([
+def test_rows_of_other_containers_are_left_out_with_the_ends_of_their_transactions(mined_log: Log) -> None:
+    first = mined_log.server.scn()
+    mined_log.server.inject([
         _row(OPERATION_CODE=code, SEG_OWNER="APP", TABLE_NAME="ORDERS", SRC_CON_ID=container)
         for code in (1, 7, 34) for container in (1, 3, 4, 0, None)
     ])  # fmt: skip
-    last = log.server.scn()
-    config = log.config()
-    with closing(log.server.capture()) as connection:
+    last = mined_log.server.scn()
+    config = mined_log.config()
+    with closing(mined_log.server.capture()) as connection:
         run(connection, NLS)
         add_logs(connection, first)
         run(connection, f"BEGIN sys.dbms_logmnr.start_logmnr(startScn => {first}, endScn => {last}, options => {ONLINE}); END;")  # fmt: skip
@@ -258,9 +274,9 @@ CASES: list[tuple[dict[str, str], Any]] = [
 @pytest.mark.parametrize(("lists", "wanted"), CASES)
 @pytest.mark.parametrize("mode", ["in", "regex"])
 def test_users_and_clients_are_filtered_but_starts_and_ends_are_not(
-    log: Log, mode: str, lists: dict[str, str], wanted: Any
+    mined_log: Log, mode: str, lists: dict[str, str], wanted: Any
 ) -> None:
-    found = log.kept(log.config(log__mining__query__filter__mode=mode, **lists))
+    found = mined_log.kept(mined_log.config(log__mining__query__filter__mode=mode, **lists))
     assert users(found) == {pair for pair in ALL_USERS if wanted(*pair)}
     assert sum(row["OPERATION_CODE"] in (6, 7, 36) and row["USERNAME"] == "SCOTT" for row in found) == 3
 
@@ -274,8 +290,8 @@ def batch(*rows_: dict[str, Any]) -> pa.RecordBatch:
 
 
 @pytest.mark.parametrize(("lists", "wanted"), CASES)
-def test_without_a_mode_the_same_users_are_kept(log: Log, lists: dict[str, str], wanted: Any) -> None:
-    users_ = UserFilter(log.config(**lists))
+def test_without_a_mode_the_same_users_are_kept(mined_log: Log, lists: dict[str, str], wanted: Any) -> None:
+    users_ = UserFilter(mined_log.config(**lists))
     for user, client in ALL_USERS - {("UNKNOWN", None), ("UNKNOWN", "web"), ("UNKNOWN", "WEB")}:
         assert users_.is_captured_user(user, client) == (wanted(user, client) and user != "SYS")
 
@@ -290,8 +306,8 @@ def test_rows_of_before_the_window_are_those_of_some_transactions_from_their_beg
     ]  # fmt: skip
 
 
-def test_unsupported_rows_are_those_of_captured_tables_and_of_unknown_ones(log: Log) -> None:
-    config = log.config(table__include__list=r"APP\.ORDERS")
+def test_unsupported_rows_are_those_of_captured_tables_and_of_unknown_ones(mined_log: Log) -> None:
+    config = mined_log.config(table__include__list=r"APP\.ORDERS")
     given_ = [
         ("APP", "ORDERS"),
         ("APP", "LINES"),
@@ -311,8 +327,8 @@ def test_unsupported_rows_are_those_of_captured_tables_and_of_unknown_ones(log: 
     ]  # fmt: skip
 
 
-def test_a_row_id_with_an_object_alone_is_none(log: Log) -> None:
-    internal = [row for row in log.kept(log.config()) if row["OPERATION_CODE"] == 0]
+def test_a_row_id_with_an_object_alone_is_none(mined_log: Log) -> None:
+    internal = [row for row in mined_log.kept(mined_log.config()) if row["OPERATION_CODE"] == 0]
     assert [row["ROW_ID"] for row in internal] == ["AAAE5KAAEAAAAFfAAA"]
     ids = ["AAAE5KAAAAAAAAAAAA", "AAAE5KAAEAAAAFfAAA", NO_ROW_ID, None]
     fetched = pa.Table.from_pylist([{"ROW_ID": row_id} for row_id in ids], WIRE)

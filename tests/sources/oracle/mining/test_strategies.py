@@ -23,7 +23,7 @@ LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
 
 
 @pytest.fixture
-def made(schema: Oracle, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(schema: Oracle, tmp_path: Path) -> Callable[..., Connector]:
     return lambda **properties: oracle_connector(schema, tmp_path, **{"schema_include_list": "APP", **properties})
 
 
@@ -39,10 +39,10 @@ def _afters(found: list[Record]) -> list[Any]:
 
 
 def test_with_the_online_catalog_ddl_goes_well_when_everything_before_it_was_captured(
-    schema: Oracle, made: Callable[..., Connector]
+    schema: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     _table(schema)
-    connector = made(log_mining_strategy="online_catalog")
+    connector = connector_factory(log_mining_strategy="online_catalog")
     captured(connector)
     for number, ddl in enumerate(("ADD (V NUMBER(9))", "RENAME COLUMN V TO W", "DROP COLUMN W")):
         schema.sql(f"INSERT INTO T (ID) VALUES ({number})")
@@ -54,9 +54,11 @@ def test_with_the_online_catalog_ddl_goes_well_when_everything_before_it_was_cap
 
 
 @pytest.mark.parametrize("strategy", ["redo_log_catalog", "hybrid"])
-def test_tables_may_change_at_any_time(schema: Oracle, made: Callable[..., Connector], strategy: str) -> None:
+def test_tables_may_change_at_any_time(
+    schema: Oracle, connector_factory: Callable[..., Connector], strategy: str
+) -> None:
     _table(schema)
-    connector = made(log_mining_strategy=strategy)
+    connector = connector_factory(log_mining_strategy=strategy)
     captured(connector)
     schema.sql("INSERT INTO T VALUES (1)", "COMMIT", "ALTER TABLE T ADD (V NUMBER(9))")
     schema.switch_log()
@@ -105,10 +107,10 @@ class Enough(BaseException):
 
 
 def test_a_jump_of_the_scn_is_mined_in_one_step(
-    schema: Oracle, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
+    schema: Oracle, connector_factory: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _table(schema)
-    connector = made(log_mining_batch_size_max=20_000)
+    connector = connector_factory(log_mining_batch_size_max=20_000)
     seen: list[WindowPlanner] = []
     first = WindowPlanner.__init__
 

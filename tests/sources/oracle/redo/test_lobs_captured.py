@@ -44,7 +44,7 @@ def docs(request: pytest.FixtureRequest, schema: Oracle) -> Iterator[Oracle]:
 
 
 @pytest.fixture
-def made(docs: Oracle, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(docs: Oracle, tmp_path: Path) -> Callable[..., Connector]:
     given = {"schema_include_list": "APP", "include_schema_changes": False, "tombstones_on_delete": False}
     return lambda **properties: oracle_connector(docs, tmp_path, **given | properties)
 
@@ -59,10 +59,10 @@ def _seen(found: list[Record]) -> list[tuple[str, Record | None, Record | None]]
 
 
 def test_without_lob_enabled_the_columns_are_there_and_their_values_are_not(
-    docs: Oracle, made: Callable[..., Connector]
+    docs: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     # a LOB that lies in its row has redo of its own, which then has nothing to tell
-    connector = made(skip_messages_without_change=True)
+    connector = connector_factory(skip_messages_without_change=True)
     docs.sql(INSERT.format(1))
     (read,) = captured(connector, schemas=True)
     fields = row_fields(read)
@@ -76,9 +76,9 @@ def test_without_lob_enabled_the_columns_are_there_and_their_values_are_not(
 
 
 def test_without_lob_enabled_statements_on_long_values_alone_change_no_other_value(
-    docs: Oracle, made: Callable[..., Connector]
+    docs: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made()
+    connector = connector_factory()
     docs.sql(INSERT.format(1))
     captured(connector)
     docs.sql("UPDATE DOCS SET C = 'new'", "UPDATE DOCS SET B = HEXTORAW('00')")
@@ -87,13 +87,13 @@ def test_without_lob_enabled_statements_on_long_values_alone_change_no_other_val
 
 
 def test_when_long_values_are_captured_that_were_not_the_tables_that_lack_them_are_told(
-    docs: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
+    docs: Oracle, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
     docs.sql(
         "CREATE TABLE PLAIN (ID NUMBER(9) PRIMARY KEY)", "ALTER TABLE PLAIN ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
     )
     docs.sql(INSERT.format(1))
-    connector = made()
+    connector = connector_factory()
     captured(connector)
     docs.sql(INSERT.format(2))
     captured(connector)
@@ -113,9 +113,9 @@ def test_when_long_values_are_captured_that_were_not_the_tables_that_lack_them_a
 
 
 def test_a_value_is_there_when_the_statement_set_it_and_unavailable_when_not(
-    docs: Oracle, made: Callable[..., Connector]
+    docs: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made(lob_enabled=True)
+    connector = connector_factory(lob_enabled=True)
     docs.sql(INSERT.format(1))
     assert _seen(captured(connector)) == [("r", None, SET)]
     for statement in (
@@ -147,9 +147,9 @@ def test_a_value_is_there_when_the_statement_set_it_and_unavailable_when_not(
     ],
 )  # fmt: skip
 def test_the_placeholder_can_be_chosen_and_is_in_the_form_of_the_column(
-    docs: Oracle, made: Callable[..., Connector], mode: str, shown: str, value: str
+    docs: Oracle, connector_factory: Callable[..., Connector], mode: str, shown: str, value: str
 ) -> None:
-    connector = made(lob_enabled=True, unavailable_value_placeholder="?none?", binary_handling_mode=mode)
+    connector = connector_factory(lob_enabled=True, unavailable_value_placeholder="?none?", binary_handling_mode=mode)
     docs.sql(INSERT.format(1))
     (read,) = captured(connector)
     docs.sql("UPDATE DOCS SET V = 1")
@@ -160,9 +160,9 @@ def test_the_placeholder_can_be_chosen_and_is_in_the_form_of_the_column(
 
 
 def test_in_the_change_log_unavailable_values_are_named_and_are_not_texts(
-    docs: Oracle, made: Callable[..., Connector]
+    docs: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made(lob_enabled=True)
+    connector = connector_factory(lob_enabled=True)
     docs.sql(INSERT.format(1))
     captured(connector)
     docs.sql(f"UPDATE DOCS SET C = '{PLACEHOLDER}'", "UPDATE DOCS SET V = 1")
@@ -171,9 +171,9 @@ def test_in_the_change_log_unavailable_values_are_named_and_are_not_texts(
     assert (row["C"], row["N"], row["V"]) == (PLACEHOLDER, "žš", 1)
 
 
-def test_an_empty_value_is_empty_and_not_null(docs: Oracle, made: Callable[..., Connector]) -> None:
+def test_an_empty_value_is_empty_and_not_null(docs: Oracle, connector_factory: Callable[..., Connector]) -> None:
     insert = "INSERT INTO DOCS (ID, C, N, B) VALUES ({}, EMPTY_CLOB(), EMPTY_CLOB(), EMPTY_BLOB())"
-    connector = made(lob_enabled=True)
+    connector = connector_factory(lob_enabled=True)
     docs.sql(insert.format(1))
     found = captured(connector)
     docs.sql(insert.format(2))
@@ -181,8 +181,10 @@ def test_an_empty_value_is_empty_and_not_null(docs: Oracle, made: Callable[..., 
     assert [_lobs(r["value"]["after"]) for r in found] == [{"C": "", "N": "", "B": "", "X": None}] * 2
 
 
-def test_a_long_value_that_the_log_has_in_pieces_is_one_event(docs: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made(lob_enabled=True)
+def test_a_long_value_that_the_log_has_in_pieces_is_one_event(
+    docs: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory(lob_enabled=True)
     captured(connector)
     long, binary = "it's long, žš日本 " * 2000, bytes(range(256)) * 100
     write = "DECLARE l CLOB; BEGIN SELECT C INTO l FROM DOCS WHERE ID = 1 FOR UPDATE; {} END;"
@@ -200,9 +202,9 @@ def test_a_long_value_that_the_log_has_in_pieces_is_one_event(docs: Oracle, made
 
 
 def test_a_change_of_the_key_leaves_the_long_values_to_the_row_that_was(
-    docs: Oracle, made: Callable[..., Connector]
+    docs: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made(lob_enabled=True)
+    connector = connector_factory(lob_enabled=True)
     docs.sql(INSERT.format(1))
     captured(connector)
     docs.sql("UPDATE DOCS SET ID = 2, C = 'new'")
@@ -212,9 +214,9 @@ def test_a_change_of_the_key_leaves_the_long_values_to_the_row_that_was(
     assert {n: row[n] for n in ("ID", "C", "N", "X")} == {"ID": 2, "C": "new", "N": "žš", "X": "<a>1</a>"}
 
 
-def test_long_values_are_whole_wherever_windows_end(docs: Oracle, made: Callable[..., Connector]) -> None:
+def test_long_values_are_whole_wherever_windows_end(docs: Oracle, connector_factory: Callable[..., Connector]) -> None:
     """LogMiner knows pieces by what it has read before them, and begins each window afresh."""
-    connector = made(
+    connector = connector_factory(
         lob_enabled=True, log_mining_batch_size_min=1, log_mining_batch_size_default=2, log_mining_batch_size_max=2
     )
     captured(connector)

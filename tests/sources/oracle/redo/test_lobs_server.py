@@ -84,7 +84,7 @@ def kept(server: Oracle) -> dict[int, dict[str, Any]]:
 
 
 @pytest.fixture(autouse=True, params=["19c", "23ai", "23ai_basicfile"])
-def shape(request: pytest.FixtureRequest, server: Oracle) -> None:
+def lob_shape(request: pytest.FixtureRequest, server: Oracle) -> None:
     server.configure(lob_shape=request.param)
 
 

@@ -149,15 +149,15 @@ def _both(
 
 
 @pytest.fixture(scope="module")
-def shown(oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+def type_records(oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     drop_all(oracle)
     return _shown(oracle, tmp_path_factory.mktemp("types"), [(declared, literal) for declared, literal, *_ in TYPES])
 
 
 @pytest.mark.parametrize("i", range(len(TYPES)), ids=[f"{declared} {literal}"[:50] for declared, literal, *_ in TYPES])
-def test_each_type_has_its_documented_schema_and_value(shown: list[Any], i: int) -> None:
+def test_each_type_has_its_documented_schema_and_value(type_records: list[Any], i: int) -> None:
     _, _, node, value = TYPES[i]
-    for record in shown:
+    for record in type_records:
         assert row_fields(record)[f"C{i}"] == node | {"optional": True, "field": f"C{i}"}
         got = record["value"]["payload"]["after"][f"C{i}"]
         assert (type(got), got) == (type(value), value)

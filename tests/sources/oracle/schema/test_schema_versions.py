@@ -20,7 +20,7 @@ STRATEGIES = ["redo_log_catalog", "hybrid"]
 
 
 @pytest.fixture
-def made(schema: Oracle, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(schema: Oracle, tmp_path: Path) -> Callable[..., Connector]:
     return lambda **properties: oracle_connector(schema, tmp_path, **{"schema_include_list": "APP", **properties})
 
 
@@ -31,11 +31,11 @@ def _changes(found: list[Record]) -> list[Record]:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_rows_are_read_under_the_structure_of_their_place(
-    schema: Oracle, made: Callable[..., Connector], strategy: str
+    schema: Oracle, connector_factory: Callable[..., Connector], strategy: str
 ) -> None:
     """No structure in between is the one that the dictionary has by now; a restart knows it from the history."""
     schema.sql("CREATE TABLE T (ID NUMBER(9) PRIMARY KEY, V NUMBER(9))", LOGGED.format("T"))
-    connector = made(log_mining_strategy=strategy)
+    connector = connector_factory(log_mining_strategy=strategy)
     captured(connector)
     schema.sql(
         "INSERT INTO T VALUES (3, 3)", "COMMIT", "ALTER TABLE T ADD (A NUMBER(4))", "INSERT INTO T VALUES (4, 4, 4)"
@@ -65,12 +65,12 @@ def test_rows_are_read_under_the_structure_of_their_place(
     assert places == sorted(set(places))
 
 
-def test_rows_and_structures_come_in_one_order(schema: Oracle, made: Callable[..., Connector]) -> None:
+def test_rows_and_structures_come_in_one_order(schema: Oracle, connector_factory: Callable[..., Connector]) -> None:
     schema.sql(
         "CREATE TABLE T (ID NUMBER(9) PRIMARY KEY, V NUMBER(9))", LOGGED.format("T"), "INSERT INTO T VALUES (1, 1)"
     )
     schema.sql("CREATE TABLE U (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("U"))
-    connector = made()
+    connector = connector_factory()
     captured(connector)
     schema.sql(
         "UPDATE T SET V = 9",
@@ -86,10 +86,10 @@ def test_rows_and_structures_come_in_one_order(schema: Oracle, made: Callable[..
 
 
 def test_the_history_is_kept_whether_schema_changes_are_told_or_not(
-    schema: Oracle, made: Callable[..., Connector]
+    schema: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     schema.sql("CREATE TABLE T (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("T"), "INSERT INTO T VALUES (1)")
-    connector = made(include_schema_changes=False)
+    connector = connector_factory(include_schema_changes=False)
     found = captured(connector)
     before = time.time()
     schema.sql("ALTER TABLE T ADD (V NUMBER(9))", "INSERT INTO T VALUES (2, 2)")
@@ -107,10 +107,10 @@ def test_the_history_is_kept_whether_schema_changes_are_told_or_not(
     assert last.changes[0].table.column_names == ("ID", "V")
 
 
-def test_only_captured_tables_are_recorded(schema: Oracle, made: Callable[..., Connector]) -> None:
+def test_only_captured_tables_are_recorded(schema: Oracle, connector_factory: Callable[..., Connector]) -> None:
     for name in ("T", "U"):
         schema.sql(f"CREATE TABLE {name} (ID NUMBER(9) PRIMARY KEY)", LOGGED.format(name))
-    connector = made(table_include_list=r"APP\.T")
+    connector = connector_factory(table_include_list=r"APP\.T")
     found = captured(connector)
     schema.sql("ALTER TABLE T ADD (V NUMBER(9))", "ALTER TABLE U ADD (V NUMBER(9))", "CREATE TABLE W (ID NUMBER)")
     found += captured(connector)
@@ -123,13 +123,16 @@ def test_only_captured_tables_are_recorded(schema: Oracle, made: Callable[..., C
 
 
 def test_a_statement_that_is_not_understood_neither_stops_nor_is_skipped(
-    schema: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    schema: Oracle,
+    connector_factory: Callable[..., Connector],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The dictionary says what it made of the table."""
     from airflow_provider_cdc.sources.oracle.schema import ddl
 
     schema.sql("CREATE TABLE T (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("T"), "INSERT INTO T VALUES (1)")
-    connector = made()
+    connector = connector_factory()
     captured(connector)
     schema.sql("ALTER TABLE T ADD (V NUMBER(9))", "INSERT INTO T VALUES (2, 2)")
     understood = ddl.parse_ddl_statement
@@ -150,9 +153,11 @@ def test_a_statement_that_is_not_understood_neither_stops_nor_is_skipped(
 # records
 
 
-def test_a_schema_change_holds_the_whole_structure_after_it(schema: Oracle, made: Callable[..., Connector]) -> None:
+def test_a_schema_change_holds_the_whole_structure_after_it(
+    schema: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
     schema.sql("CREATE TABLE FIRST (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("FIRST"))
-    connector = made(log_mining_strategy="hybrid")
+    connector = connector_factory(log_mining_strategy="hybrid")
     (snapshot,) = _changes(captured(connector))
     statements = [
         "CREATE TABLE CUSTOMERS (ID NUMBER(9) NOT NULL, NAME VARCHAR2(255 CHAR), PRICE NUMBER(8,2) DEFAULT 0 NOT NULL, PRIMARY KEY (ID))",
@@ -198,9 +203,9 @@ def test_a_schema_change_holds_the_whole_structure_after_it(schema: Oracle, made
     assert renamed["tableChanges"][0]["table"]["columns"] == table["columns"]
 
 
-def test_the_structures_of_a_snapshot_say_so(schema: Oracle, made: Callable[..., Connector]) -> None:
+def test_the_structures_of_a_snapshot_say_so(schema: Oracle, connector_factory: Callable[..., Connector]) -> None:
     schema.sql("CREATE TABLE T (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("T"), "INSERT INTO T VALUES (1)")
-    structure, row = captured(made())
+    structure, row = captured(connector_factory())
     source = structure["value"]["source"]
     assert (source["snapshot"], source["txId"], source["lcr_position"], source["commit_scn"]) == (
         "true",

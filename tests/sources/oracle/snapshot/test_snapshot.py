@@ -268,7 +268,7 @@ def test_table_that_does_not_exist_is_missing(schema: Oracle) -> None:
 
 
 @pytest.fixture
-def big(schema: Oracle, monkeypatch: pytest.MonkeyPatch) -> Oracle:
+def server_with_large_table(schema: Oracle, monkeypatch: pytest.MonkeyPatch) -> Oracle:
     """A table that is large for chunks of eight blocks."""
     monkeypatch.setattr(snapshot, "CHUNK_BLOCKS", 8)
     make(schema, {"ID": "NUMBER(9) PRIMARY KEY", "V": "VARCHAR2(20)"}, [])
@@ -278,8 +278,8 @@ def big(schema: Oracle, monkeypatch: pytest.MonkeyPatch) -> Oracle:
     return schema
 
 
-def test_big_table_is_cut_into_parts_that_hold_each_row_once(big: Oracle) -> None:
-    with OracleSnapshot(settings(big), [T1], 3) as session:
+def test_big_table_is_cut_into_parts_that_hold_each_row_once(server_with_large_table: Oracle) -> None:
+    with OracleSnapshot(settings(server_with_large_table), [T1], 3) as session:
         chunks = session.split_table(T1)
         parts = [images(session.read(chunk)).field("ID").to_pylist() for chunk in chunks]
     assert len(chunks) > 3
@@ -287,8 +287,8 @@ def test_big_table_is_cut_into_parts_that_hold_each_row_once(big: Oracle) -> Non
     assert sorted(i for part in parts for i in part) == list(range(9_000))
 
 
-def test_parts_are_read_by_several_threads_at_once(big: Oracle) -> None:
-    with OracleSnapshot(settings(big, snapshot__fetch__size=100), [T1], 3) as session:
+def test_parts_are_read_by_several_threads_at_once(server_with_large_table: Oracle) -> None:
+    with OracleSnapshot(settings(server_with_large_table, snapshot__fetch__size=100), [T1], 3) as session:
         readers: list[Iterator[RowBlock]] = [session.read(chunk) for chunk in session.split_table(T1)[:3]]
         together = [len(next(reader)) for reader in readers]
         for reader in readers:
@@ -298,8 +298,8 @@ def test_parts_are_read_by_several_threads_at_once(big: Oracle) -> None:
     assert len(again) == 9_000
 
 
-def test_one_reader_reads_the_whole_table(big: Oracle) -> None:
-    with OracleSnapshot(settings(big), [T1], 1) as session:
+def test_one_reader_reads_the_whole_table(server_with_large_table: Oracle) -> None:
+    with OracleSnapshot(settings(server_with_large_table), [T1], 1) as session:
         assert [chunk.condition for chunk in session.split_table(T1)] == [None]
 
 

@@ -36,7 +36,7 @@ def db(schema: Oracle) -> Oracle:
 
 
 @pytest.fixture
-def made(schema: Oracle, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(schema: Oracle, tmp_path: Path) -> Callable[..., Connector]:
     return lambda **properties: oracle_connector(schema, tmp_path, **{"schema_include_list": "APP", **properties})
 
 
@@ -70,10 +70,10 @@ def _while_reading(monkeypatch: pytest.MonkeyPatch, what: Callable[[], Any]) -> 
 
 
 def test_what_happens_during_the_snapshot_is_streamed_after_it(
-    db: Oracle, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
+    db: Oracle, connector_factory: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each row is read once, all as of one SCN; rows and tables of later come from the log, from that SCN on."""
-    connector = made()
+    connector = connector_factory()
 
     def meanwhile() -> None:
         db.sql("INSERT INTO T VALUES (3, 3)", "UPDATE T SET V = 7 WHERE ID = 1", "COMMIT")
@@ -106,10 +106,10 @@ def test_what_happens_during_the_snapshot_is_streamed_after_it(
 
 
 def test_a_transaction_that_was_open_at_the_snapshot_is_captured_when_it_is_committed(
-    db: Oracle, made: Callable[..., Connector]
+    db: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     """Its changes of before the snapshot too, though runs end and begin in between."""
-    connector = made()
+    connector = connector_factory()
     with closing(db.connect()) as owner, closing(db.connect()) as other:
         owner.cursor().execute("INSERT INTO T VALUES (10, 10)")
         other.cursor().execute("INSERT INTO T VALUES (20, 20)")
@@ -124,7 +124,7 @@ def test_a_transaction_that_was_open_at_the_snapshot_is_captured_when_it_is_comm
 
 
 def test_a_run_that_dies_in_the_snapshot_leaves_nothing_that_counts(
-    db: Oracle, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
+    db: Oracle, connector_factory: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Dies(BaseException):
         pass
@@ -132,7 +132,7 @@ def test_a_run_that_dies_in_the_snapshot_leaves_nothing_that_counts(
     def die() -> None:
         raise Dies
 
-    connector = made()
+    connector = connector_factory()
     with monkeypatch.context() as patch:
         _while_reading(patch, die)
         with pytest.raises(Dies):
@@ -144,9 +144,9 @@ def test_a_run_that_dies_in_the_snapshot_leaves_nothing_that_counts(
 
 
 def test_structures_of_captured_tables_are_in_the_history_with_their_statement(
-    db: Oracle, made: Callable[..., Connector]
+    db: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made(table_include_list=r"APP\.T", snapshot_mode="schema_only")
+    connector = connector_factory(table_include_list=r"APP\.T", snapshot_mode="schema_only")
     captured(connector)
     (record,) = connector.store.schema_history("test")
     assert record.snapshot
@@ -170,19 +170,21 @@ def test_structures_of_captured_tables_are_in_the_history_with_their_statement(
     ],
 )
 def test_the_mode_says_what_is_read_and_whether_it_is_streamed(
-    db: Oracle, made: Callable[..., Connector], mode: str | None, first: list[str], second: list[str]
+    db: Oracle, connector_factory: Callable[..., Connector], mode: str | None, first: list[str], second: list[str]
 ) -> None:
-    connector = made(**({} if mode is None else {"snapshot_mode": mode}))
+    connector = connector_factory(**({} if mode is None else {"snapshot_mode": mode}))
     assert [op for _, op, _ in _rows(captured(connector))] == first
     db.sql("INSERT INTO T VALUES (3, 3)")
     found = [r for r in captured(connector) if (r["value"] or {}).get("op") != "t"]
     assert [op for _, op, _ in _rows(found)] == second
 
 
-def test_recovery_builds_the_history_anew_and_reads_no_row(db: Oracle, made: Callable[..., Connector]) -> None:
+def test_recovery_builds_the_history_anew_and_reads_no_row(
+    db: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
     import sqlalchemy as sa
 
-    connector = made()
+    connector = connector_factory()
     captured(connector)
     db.sql("INSERT INTO T VALUES (3, 3)")
     engine = sa.create_engine(connector.state_url)
@@ -200,16 +202,18 @@ def test_recovery_builds_the_history_anew_and_reads_no_row(db: Oracle, made: Cal
 
 @pytest.mark.parametrize("names", [r"ORCLPDB1\.APP\.T", r"APP\.T", r"orclpdb1\.app\.(t|x)"])
 def test_the_snapshot_list_names_tables_with_the_pluggable_database_or_without(
-    db: Oracle, made: Callable[..., Connector], names: str
+    db: Oracle, connector_factory: Callable[..., Connector], names: str
 ) -> None:
-    connector = made(snapshot_include_collection_list=names)
+    connector = connector_factory(snapshot_include_collection_list=names)
     assert sorted(_rows(captured(connector))) == [("T", "r", 1), ("T", "r", 2)]
     db.sql("INSERT INTO U VALUES (2, 2)")
     assert _rows(captured(connector)) == [("U", "c", 2)]
 
 
-def test_a_name_of_part_of_a_table_is_not_in_the_snapshot_list(db: Oracle, made: Callable[..., Connector]) -> None:
-    assert _rows(captured(made(snapshot_include_collection_list=r"PDB1\.APP\.T,PP\.T,APP"))) == []
+def test_a_name_of_part_of_a_table_is_not_in_the_snapshot_list(
+    db: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
+    assert _rows(captured(connector_factory(snapshot_include_collection_list=r"PDB1\.APP\.T,PP\.T,APP"))) == []
 
 
 def test_a_statement_of_ones_own_says_which_rows_a_snapshot_reads_and_the_log_is_whole(

@@ -25,7 +25,7 @@ T, U = (TableId(namespace="APP", name=name, catalog="ORCLPDB1") for name in "TU"
 
 
 @pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def snapshotter_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return own_snapshots(tmp_path, monkeypatch)
 
 
@@ -38,7 +38,7 @@ def db(schema: Oracle) -> Oracle:
 
 
 @pytest.fixture
-def made(db: Oracle, mine: Any, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(db: Oracle, snapshotter_module: Any, tmp_path: Path) -> Callable[..., Connector]:
     return lambda **properties: oracle_connector(db, tmp_path, **{"schema_include_list": "APP", **properties})
 
 
@@ -48,8 +48,8 @@ def _rows(found: list[Record]) -> list[tuple[str, str, int]]:
     return sorted((t, v["op"], (v["after"] or v["before"])["ID"]) for t, v in values if v["op"] != "t")
 
 
-def test_five_switches_say_what_a_run_does(db: Oracle, made: Callable[..., Connector]) -> None:
-    connector, based = made(snapshot_mode="configuration_based"), "snapshot.mode.configuration.based"
+def test_five_switches_say_what_a_run_does(db: Oracle, connector_factory: Callable[..., Connector]) -> None:
+    connector, based = connector_factory(snapshot_mode="configuration_based"), "snapshot.mode.configuration.based"
     connector.properties |= {f"{based}.snapshot.data": "true", f"{based}.start.stream": "true"}
     assert _rows(captured(connector)) == [("T", "r", 1), ("T", "r", 2), ("U", "r", 1)]
     db.sql("INSERT INTO U VALUES (2, 2)")
@@ -59,21 +59,23 @@ def test_five_switches_say_what_a_run_does(db: Oracle, made: Callable[..., Conne
     assert _rows(captured(connector)) == [("U", "c", 3)]
 
 
-def test_a_policy_of_ones_own_decides_in_each_run(db: Oracle, mine: Any, made: Callable[..., Connector]) -> None:
-    connector = made(snapshot_mode="custom", snapshot_mode_custom_name="monthly")
+def test_a_policy_of_ones_own_decides_in_each_run(
+    db: Oracle, snapshotter_module: Any, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory(snapshot_mode="custom", snapshot_mode_custom_name="monthly")
     assert _rows(captured(connector)) == [("T", "r", 1), ("T", "r", 2), ("U", "r", 1)]
     db.sql("INSERT INTO U VALUES (2, 2)")
     assert _rows(captured(connector)) == [("U", "c", 2)]
-    mine.OncePerMonth.due = True
+    snapshotter_module.OncePerMonth.due = True
     assert _rows(captured(connector)) == [("T", "r", 1), ("T", "r", 2), ("U", "r", 1), ("U", "r", 2)]
 
 
 def test_a_query_of_ones_own_says_what_is_read_and_the_log_is_whole(
-    db: Oracle, mine: Any, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
+    db: Oracle, snapshotter_module: Any, connector_factory: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is read as of the snapshot's SCN, whatever is committed meanwhile."""
-    connector = made(snapshot_query_mode="custom", snapshot_query_mode_custom_name="some")
-    mine.SELECTS |= {"T": "SELECT V, ID FROM APP.T WHERE V > 1", "U": None}
+    connector = connector_factory(snapshot_query_mode="custom", snapshot_query_mode_custom_name="some")
+    snapshotter_module.SELECTS |= {"T": "SELECT V, ID FROM APP.T WHERE V > 1", "U": None}
     chunks = snapshot.OracleSnapshot.split_table
     with monkeypatch.context() as patch:
         patch.setattr(
@@ -81,25 +83,27 @@ def test_a_query_of_ones_own_says_what_is_read_and_the_log_is_whole(
             lambda self, table: (db.sql("UPDATE T SET V = 5 WHERE ID = 1"), chunks(self, table))[1],
         )  # fmt: skip
         assert _rows(captured(connector)) == [("T", "r", 2), ("T", "u", 1)]
-    assert sorted(mine.CALLS) == [("APP.T", ["ID", "V"]), ("APP.U", ["ID", "V"])]
+    assert sorted(snapshotter_module.CALLS) == [("APP.T", ["ID", "V"]), ("APP.U", ["ID", "V"])]
     db.sql("INSERT INTO T VALUES (3, 0)", "INSERT INTO U VALUES (2, 2)")
     assert _rows(captured(connector)) == [("T", "c", 3), ("U", "c", 2)]
 
 
-def test_a_query_that_cannot_be_used_is_told_with_its_table(mine: Any, made: Callable[..., Connector]) -> None:
-    connector = made(snapshot_query_mode="custom", snapshot_query_mode_custom_name="some")
+def test_a_query_that_cannot_be_used_is_told_with_its_table(
+    snapshotter_module: Any, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory(snapshot_query_mode="custom", snapshot_query_mode_custom_name="some")
     for select in ("SELECT ID FROM APP.T", "SELECT ID, V FROM APP.U"):  # lacks a column; another table's
-        mine.SELECTS |= {"T": select, "U": None}
+        snapshotter_module.SELECTS |= {"T": select, "U": None}
         with pytest.raises(PrerequisiteError, match=r"custom\.name for APP\.T cannot be used") as caught:
             connector.capture()
         assert select in (caught.value.where or "")
 
 
 def test_a_lock_of_ones_own_is_held_until_the_structures_are_read(
-    db: Oracle, mine: Any, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
+    db: Oracle, snapshotter_module: Any, connector_factory: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connector = made(snapshot_locking_mode="custom", snapshot_locking_mode_custom_name="mild")
-    mine.LOCKS["T"] = "LOCK TABLE APP.T IN EXCLUSIVE MODE;"
+    connector = connector_factory(snapshot_locking_mode="custom", snapshot_locking_mode_custom_name="mild")
+    snapshotter_module.LOCKS["T"] = "LOCK TABLE APP.T IN EXCLUSIVE MODE;"
     during, current = [], snapshot.current_scn
 
     def free(table: str) -> bool:
@@ -127,8 +131,8 @@ def test_a_lock_of_ones_own_is_held_until_the_structures_are_read(
             assert all(found == [False, True] for found in during)
             assert free("APP.T")
             assert sum(len(block) for c in session.split_table(T) for block in session.read(c)) == 2
-    assert [name for _, name in mine.CALLS] == ["APP.T", "APP.U"]
-    mine.LOCKS["T"] = "LOCK TABLE APP.NOWHERE IN EXCLUSIVE MODE"
+    assert [name for _, name in snapshotter_module.CALLS] == ["APP.T", "APP.U"]
+    snapshotter_module.LOCKS["T"] = "LOCK TABLE APP.NOWHERE IN EXCLUSIVE MODE"
     with pytest.raises(CdcError, match=r"snapshot\.locking\.mode\.custom\.name") as caught:
         connector.capture()
-    assert caught.value.where == mine.LOCKS["T"]
+    assert caught.value.where == snapshotter_module.LOCKS["T"]

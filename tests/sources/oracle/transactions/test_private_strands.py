@@ -32,7 +32,7 @@ def db(schema: Oracle) -> Oracle:
 
 
 @pytest.fixture
-def made(db: Oracle, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(db: Oracle, tmp_path: Path) -> Callable[..., Connector]:
     """A connector whose snapshot is done."""
 
     def make(**properties: object) -> Connector:
@@ -58,9 +58,9 @@ def position(connector: Connector) -> dict[str, object]:
 
 
 def test_a_transaction_that_is_in_no_log_when_its_scns_are_mined_is_captured_when_it_ends(
-    db: Oracle, made: Callable[..., Connector]
+    db: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made()
+    connector = connector_factory()
     with closing(db.connect()) as owner:
         run(owner, "INSERT INTO T VALUES (1, 1)")
         for _ in range(3):
@@ -75,9 +75,9 @@ def test_a_transaction_that_is_in_no_log_when_its_scns_are_mined_is_captured_whe
 
 @pytest.mark.parametrize("how", ["the strand is full", "the log is switched"])
 def test_redo_that_comes_to_light_before_the_end_is_captured_once_and_in_order(
-    db: Oracle, made: Callable[..., Connector], how: str
+    db: Oracle, connector_factory: Callable[..., Connector], how: str
 ) -> None:
-    connector = made()
+    connector = connector_factory()
     with closing(db.connect()) as owner:
         run(owner, "INSERT INTO T VALUES (0, 0)")
         captured(connector)
@@ -95,8 +95,10 @@ def test_redo_that_comes_to_light_before_the_end_is_captured_once_and_in_order(
     assert len(values) == (42 if how == "the strand is full" else 3)
 
 
-def test_a_transaction_that_is_rolled_back_is_never_captured(db: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made()
+def test_a_transaction_that_is_rolled_back_is_never_captured(
+    db: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory()
     with closing(db.connect()) as owner:
         run(owner, "INSERT INTO T VALUES (1, 1)")
         captured(connector)
@@ -108,30 +110,30 @@ def test_a_transaction_that_is_rolled_back_is_never_captured(db: Oracle, made: C
 
 
 @pytest.fixture
-def two() -> Iterator[Oracle]:
+def multitenant_server() -> Iterator[Oracle]:
     with Oracle({"pdbs": ["ORCLPDB1", "ORCLPDB2"]}) as server:
         yield server
 
 
 def test_transactions_of_two_pluggable_databases_with_the_same_ids_are_told_apart_under_load(
-    two: Oracle, tmp_path: Path
+    multitenant_server: Oracle, tmp_path: Path
 ) -> None:
     """Each container numbers its transactions by itself, so most ids occur in both while both are written."""
-    other = two.dsn.rpartition("/")[0] + "/ORCLPDB2"
+    other = multitenant_server.dsn.rpartition("/")[0] + "/ORCLPDB2"
     for dsn in (None, other):
-        two.sql(
+        multitenant_server.sql(
             "CREATE TABLE T (ID NUMBER(9) PRIMARY KEY, V NUMBER(9))",
             LOGGED.format("T"),
             **({"dsn": dsn} if dsn else {}),
         )
-    connector = oracle_connector(two, tmp_path, table_include_list=r"APP\.T")
+    connector = oracle_connector(multitenant_server, tmp_path, table_include_list=r"APP\.T")
     captured(connector)
     stop = threading.Event()
     committed: dict[str | None, list[int]] = {None: [], other: []}
 
     def write(dsn: str | None) -> None:
         chance = random.Random(str(dsn))
-        with closing(two.connect(**({"dsn": dsn} if dsn else {}))) as connection:
+        with closing(multitenant_server.connect(**({"dsn": dsn} if dsn else {}))) as connection:
             number = 0
             while not stop.is_set():
                 rows = range(number, number + chance.randint(1, 4))
@@ -165,7 +167,7 @@ def test_transactions_of_two_pluggable_databases_with_the_same_ids_are_told_apar
 @pytest.mark.parametrize("carried", [True, False])
 @pytest.mark.usefixtures("redo_at_once")
 def test_a_transaction_that_spans_runs_is_captured_whole_or_not_at_all(
-    db: Oracle, made: Callable[..., Connector], lists: dict[str, str], carried: bool
+    db: Oracle, connector_factory: Callable[..., Connector], lists: dict[str, str], carried: bool
 ) -> None:
     """LogMiner names user and client id in the run alone that mines the START."""
     db.admin(
@@ -173,7 +175,7 @@ def test_a_transaction_that_spans_runs_is_captured_whole_or_not_at_all(
         "GRANT CREATE SESSION, INSERT ANY TABLE TO BATCH",
     )
     more = {} if carried else {"log_mining_buffer_carry_max_bytes": 0}
-    connector = made(**more, **{f"log_mining_{name}": value for name, value in lists.items()})
+    connector = connector_factory(**more, **{f"log_mining_{name}": value for name, value in lists.items()})
     try:
         with closing(db.connect()) as web, closing(db.connect(user="BATCH", password="secret")) as night:
             for connection, client in ((web, "web"), (night, "night")):
@@ -195,9 +197,9 @@ def test_a_transaction_that_spans_runs_is_captured_whole_or_not_at_all(
 
 
 def test_changes_of_sys_and_system_are_not_captured_but_their_ddl_is(
-    db: Oracle, made: Callable[..., Connector]
+    db: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made()
+    connector = connector_factory()
     db.admin("INSERT INTO APP.T VALUES (1, 1)", dsn=db.owner_dsn)
     db.admin("ALTER TABLE APP.T ADD (W NUMBER(9))", dsn=db.owner_dsn)
     db.sql("INSERT INTO T VALUES (2, 2, 2)")
@@ -211,9 +213,9 @@ def test_changes_of_sys_and_system_are_not_captured_but_their_ddl_is(
 
 @pytest.mark.usefixtures("redo_at_once")
 def test_transactions_without_changes_of_captured_tables_do_not_keep_the_position(
-    db: Oracle, made: Callable[..., Connector]
+    db: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made()
+    connector = connector_factory()
     with closing(db.connect()) as idle:
         run(idle, "INSERT INTO OTHER VALUES (1)")
         captured(connector)
@@ -225,9 +227,9 @@ def test_transactions_without_changes_of_captured_tables_do_not_keep_the_positio
 
 
 def test_an_idle_transaction_in_a_private_strand_keeps_the_position_until_the_log_is_switched(
-    db: Oracle, made: Callable[..., Connector]
+    db: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made()
+    connector = connector_factory()
     with closing(db.connect()) as idle:
         run(idle, "INSERT INTO OTHER VALUES (1)")
         captured(connector)
@@ -242,9 +244,9 @@ def test_an_idle_transaction_in_a_private_strand_keeps_the_position_until_the_lo
         assert ids(captured(connector)) == [1]
 
 
-def test_a_replication_marker_ends_its_transaction(db: Oracle, made: Callable[..., Connector]) -> None:
+def test_a_replication_marker_ends_its_transaction(db: Oracle, connector_factory: Callable[..., Connector]) -> None:
     """Oracle GoldenGate's markers have a START, and neither COMMIT nor ROLLBACK."""
-    connector = made()
+    connector = connector_factory()
     xid = {"hex": "0900210001000000"}
     db.inject([{"OPERATION_CODE": 6, "XID": xid}, {"OPERATION_CODE": 27, "XID": xid, "SQL_REDO": None}])
     metrics = connector.capture().metrics["streaming"]

@@ -28,7 +28,7 @@ UNLOGGED = ["BFILE", "SYS.ODCINUMBERLIST"]
 
 
 @pytest.fixture
-def made(schema: Oracle, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(schema: Oracle, tmp_path: Path) -> Callable[..., Connector]:
     schema.sql("CREATE TABLE GOOD (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("GOOD"))
 
     def make(type_: str, **properties: Any) -> Connector:
@@ -44,17 +44,17 @@ def ids(connector: Connector, table: str) -> list[int]:
 
 @pytest.mark.parametrize("type_", UNSUPPORTED)
 def test_values_that_the_log_does_not_have_are_read_from_the_table(
-    schema: Oracle, made: Callable[..., Connector], type_: str
+    schema: Oracle, connector_factory: Callable[..., Connector], type_: str
 ) -> None:
-    connector = made(type_)
+    connector = connector_factory(type_)
     literal, value = TYPES[type_]
     schema.sql(f"INSERT INTO ODD VALUES (1, {literal})", "INSERT INTO ODD VALUES (2, NULL)")
     connector.capture()
     assert {row["ID"]: row["V"] for row in connector.rows("APP.ODD")} == {1: value, 2: None}
 
 
-def test_false_is_not_null(schema: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made("BOOLEAN")
+def test_false_is_not_null(schema: Oracle, connector_factory: Callable[..., Connector]) -> None:
+    connector = connector_factory("BOOLEAN")
     schema.sql("INSERT INTO ODD VALUES (1, FALSE)")
     connector.capture()
     assert [row["V"] for row in connector.rows("APP.ODD")] == [False]
@@ -62,9 +62,9 @@ def test_false_is_not_null(schema: Oracle, made: Callable[..., Connector]) -> No
 
 @pytest.mark.parametrize("type_", UNSUPPORTED)
 def test_a_table_that_logminer_cannot_show_is_stopped_alone_by_its_first_change(
-    schema: Oracle, made: Callable[..., Connector], type_: str
+    schema: Oracle, connector_factory: Callable[..., Connector], type_: str
 ) -> None:
-    connector = made(type_)
+    connector = connector_factory(type_)
     schema.sql(f"INSERT INTO ODD VALUES (1, {TYPES[type_][0]})")
     connector.capture()
     schema.sql("INSERT INTO GOOD VALUES (1)", "INSERT INTO ODD VALUES (2, NULL)", "INSERT INTO GOOD VALUES (2)")
@@ -80,8 +80,10 @@ def test_a_table_that_logminer_cannot_show_is_stopped_alone_by_its_first_change(
 
 
 @pytest.mark.parametrize("type_", ["JSON", "BFILE"])
-def test_what_the_error_names_brings_the_rows_back(schema: Oracle, made: Callable[..., Connector], type_: str) -> None:
-    connector = made(type_)
+def test_what_the_error_names_brings_the_rows_back(
+    schema: Oracle, connector_factory: Callable[..., Connector], type_: str
+) -> None:
+    connector = connector_factory(type_)
     schema.sql("INSERT INTO ODD VALUES (1, NULL)")
     with nullcontext() if type_ == "JSON" else pytest.raises(UnreadableValue):
         connector.capture()
@@ -100,8 +102,8 @@ def test_what_the_error_names_brings_the_rows_back(schema: Oracle, made: Callabl
     assert ids(connector, "ODD") == [1, 2, 3, 4]
 
 
-def test_a_table_is_left_out_and_the_run_succeeds(schema: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made("JSON")
+def test_a_table_is_left_out_and_the_run_succeeds(schema: Oracle, connector_factory: Callable[..., Connector]) -> None:
+    connector = connector_factory("JSON")
     connector.capture()
     schema.sql("INSERT INTO GOOD VALUES (1)", "INSERT INTO ODD VALUES (1, NULL)")
     with pytest.raises(UnreadableValue):
@@ -114,9 +116,9 @@ def test_a_table_is_left_out_and_the_run_succeeds(schema: Oracle, made: Callable
 
 @pytest.mark.parametrize("type_", UNLOGGED)
 def test_a_table_that_logminer_ignores_is_stopped_before_a_change_is_lost(
-    schema: Oracle, made: Callable[..., Connector], type_: str
+    schema: Oracle, connector_factory: Callable[..., Connector], type_: str
 ) -> None:
-    connector = made(type_)
+    connector = connector_factory(type_)
     schema.sql("INSERT INTO ODD VALUES (1, NULL)", "INSERT INTO GOOD VALUES (1)")
     with pytest.raises(UnreadableValue, match=r"LogMiner returns no changes of .*ODD") as caught:
         connector.capture()
@@ -128,8 +130,10 @@ def test_a_table_that_logminer_ignores_is_stopped_before_a_change_is_lost(
     assert ids(connector, "GOOD") == [1, 2]
 
 
-def test_a_change_that_was_rolled_back_stops_nothing(schema: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made("JSON")
+def test_a_change_that_was_rolled_back_stops_nothing(
+    schema: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory("JSON")
     connector.capture()
     with schema.connect() as connection, connection.cursor() as cursor:
         cursor.execute("INSERT INTO ODD VALUES (1, NULL)")
@@ -139,17 +143,19 @@ def test_a_change_that_was_rolled_back_stops_nothing(schema: Oracle, made: Calla
 
 @pytest.mark.parametrize("type_", TYPES)
 def test_the_check_names_such_a_table_with_what_to_do(
-    schema: Oracle, made: Callable[..., Connector], type_: str
+    schema: Oracle, connector_factory: Callable[..., Connector], type_: str
 ) -> None:
-    made(type_)
+    connector_factory(type_)
     (finding,) = (f for f in check_prerequisites(settings(schema, schema__include__list="APP")) if "APP.ODD" in f.what)
     assert not finding.fatal
     assert "table.exclude.list=APP.ODD" in finding.fix
 
 
 @pytest.mark.parametrize("code", [1, 2, 3])
-def test_a_change_without_a_text_stops_its_table(schema: Oracle, made: Callable[..., Connector], code: int) -> None:
-    connector = made("NUMBER(9)")
+def test_a_change_without_a_text_stops_its_table(
+    schema: Oracle, connector_factory: Callable[..., Connector], code: int
+) -> None:
+    connector = connector_factory("NUMBER(9)")
     connector.capture()
     inject(schema, "ODD", code, None)
     schema.sql("INSERT INTO GOOD VALUES (1)")
@@ -160,8 +166,10 @@ def test_a_change_without_a_text_stops_its_table(schema: Oracle, made: Callable[
     assert ids(connector, "GOOD") == [1]
 
 
-def test_a_row_that_says_that_it_is_no_change_is_none(schema: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made("NUMBER(9)")
+def test_a_row_that_says_that_it_is_no_change_is_none(
+    schema: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory("NUMBER(9)")
     connector.capture()
     inject(schema, "ODD", 1, "/* No SQL_REDO for temporary tables */")
     schema.sql("INSERT INTO ODD VALUES (1, 2)")
@@ -170,9 +178,9 @@ def test_a_row_that_says_that_it_is_no_change_is_none(schema: Oracle, made: Call
 
 
 def test_columns_that_oracle_keeps_for_itself_are_passed_over_in_the_log(
-    schema: Oracle, made: Callable[..., Connector]
+    schema: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made("NUMBER(9)")
+    connector = connector_factory("NUMBER(9)")
     connector.capture()
     schema.sql("ALTER TABLE ODD ADD (W NUMBER(9))", "ALTER TABLE ODD SET UNUSED (W)")
     ((hidden,),) = schema.sql("SELECT COLUMN_NAME FROM ALL_TAB_COLS WHERE TABLE_NAME = 'ODD' AND HIDDEN_COLUMN = 'YES'")
@@ -182,9 +190,9 @@ def test_columns_that_oracle_keeps_for_itself_are_passed_over_in_the_log(
 
 
 def test_a_column_that_the_catalog_does_not_call_hidden_is_a_conflict(
-    schema: Oracle, made: Callable[..., Connector]
+    schema: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
-    connector = made("NUMBER(9)")
+    connector = connector_factory("NUMBER(9)")
     connector.capture()
     inject(schema, "ODD", 1, """insert into "APP"."ODD"("ID","V","SYS_NC00003$") values ('1','2','3');""")
     with pytest.raises(SchemaConflict, match=r"SYS_NC00003\$"):

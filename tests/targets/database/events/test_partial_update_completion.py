@@ -19,7 +19,7 @@ NAMED = {"collection__name__format": "${source.table}"}
 
 
 @pytest.fixture(autouse=True)
-def _kind() -> Iterator[None]:
+def _document_kind() -> Iterator[None]:
     with registered():
         yield
 

@@ -60,48 +60,56 @@ class Followed:
 
 
 @pytest.fixture
-def followed(tmp_path: Path) -> Followed:
+def followed_target(tmp_path: Path) -> Followed:
     return Followed(tmp_path)
 
 
 def test_a_run_that_is_killed_at_any_statement_is_finished_by_the_next_one(
-    engine: sa.Engine, url: str, followed: Followed, sampled: Sampled
+    engine: sa.Engine, url: str, followed_target: Followed, sampled: Sampled
 ) -> None:
-    log, connector, r = followed.connector.changelog.storage.url, followed.connector, sampled.random("kills")
+    log, connector, r = (
+        followed_target.connector.changelog.storage.url,
+        followed_target.connector,
+        sampled.random("kills"),
+    )
     ended, statement, killed = 0, 1, list[int]()
     while ended == 0:
-        followed.go_on()
+        followed_target.go_on()
         process = start({**EQUAL, "connection.url": url}, log, connector.name, statement=statement, staged=True)
         process.join(LONGEST_S)
         assert process.exitcode in (0, -9)
-        followed.check(engine, ended=process.exitcode == 0)
+        followed_target.check(engine, ended=process.exitcode == 0)
         if process.exitcode == 0:
             ended += 1
         else:
             killed.append(len(left(engine)))
         if r.random() < 0.5:
             staged(engine, connector).apply()
-            followed.check(engine, ended=True)
+            followed_target.check(engine, ended=True)
         statement += r.randrange(1, 30)
         assert statement < 1000
     assert max(killed) > 3, "none was killed in the middle of its work"
 
 
 def test_runs_at_once_of_which_some_are_killed_apply_each_batch_once(
-    engine: sa.Engine, url: str, followed: Followed, sampled: Sampled
+    engine: sa.Engine, url: str, followed_target: Followed, sampled: Sampled
 ) -> None:
-    log, connector, r = followed.connector.changelog.storage.url, followed.connector, sampled.random("kills")
+    log, connector, r = (
+        followed_target.connector.changelog.storage.url,
+        followed_target.connector,
+        sampled.random("kills"),
+    )
     for _ in range(2):
-        followed.go_on()
+        followed_target.go_on()
         running = [
             start({**EQUAL, "connection.url": url}, log, connector.name, statement=statement, staged=way)
             for statement, way in ((0, True), (r.randrange(30, 90), True), (0, False), (0, True))
         ]
-        followed.go_on()
+        followed_target.go_on()
         for process in running:
             process.join(LONGEST_S)
         assert [process.exitcode for number, process in enumerate(running) if number != 1] == [0, 0, 0]
-        followed.check(engine, ended=False)
-        followed.go_on()  # those that were overtaken or killed may have left tables, which go when the marker moves on
+        followed_target.check(engine, ended=False)
+        followed_target.go_on()  # those that were overtaken or killed may have left tables, which go when the marker moves on
         staged(engine, connector).apply()
-        followed.check(engine, ended=True)
+        followed_target.check(engine, ended=True)

@@ -63,7 +63,7 @@ def _last(db: Database) -> None:
 
 
 @pytest.fixture(scope="module")
-def applied(spark: SparkSession, kind: str, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def applied_lake(spark: SparkSession, kind: str, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Tables with the first rows, which each test finds in the same place: there are kinds whose tables do not work anywhere else."""
     made = new_lake(spark, tmp_path_factory.mktemp("applied"), kind)
     _first(made.connector.database)
@@ -74,16 +74,16 @@ def applied(spark: SparkSession, kind: str, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture
-def prepared(lake: Lake, applied: Lake) -> Lake:
+def prepared_lake(lake: Lake, applied_lake: Lake) -> Lake:
     """The first rows are applied, the changes after them are captured into a copy of the change log that they were applied from."""
     db, folder = lake.connector.database, lake.folder / "copied"
     _first(db)
     folder.mkdir()
-    shutil.copy(applied.folder / "state.db", folder)
-    shutil.copytree(applied.connector.changelog.storage.root, folder / "changelog")
+    shutil.copy(applied_lake.folder / "state.db", folder)
+    shutil.copytree(applied_lake.connector.changelog.storage.root, folder / "changelog")
     connector = memory_connector(db, folder, topic_prefix="p")
     connector.database = db  # type: ignore[attr-defined]
-    lake = replace(lake, folder=applied.folder, connector=connector)
+    lake = replace(lake, folder=applied_lake.folder, connector=connector)
     _restore(lake, "first")
     assert lake.apply().tables == []  # they say themselves how far they are
     _then(lake.connector.database)
@@ -105,7 +105,7 @@ def _restore(lake: Lake, name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def children(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], list[Child]]]:
+def child_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], list[Child]]]:
     """Two processes with a Spark session each, started when they are asked for; who was killed is started again."""
     folder = tmp_path_factory.mktemp("children")
     started: list[Child] = []
@@ -143,48 +143,48 @@ class Stopping:
 
 @pytest.mark.sampled(2)
 @pytest.mark.every_kind
-def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared: Lake, sampled: Sampled) -> None:
+def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared_lake: Lake, sampled: Sampled) -> None:
     """Tables know nothing of each other: one run ends before the same write of all of them."""
     count = Stopping(0)
-    prepared.hook = count
-    prepared.apply(threads=1)
-    _equal(prepared)
+    prepared_lake.hook = count
+    prepared_lake.apply(threads=1)
+    _equal(prepared_lake)
     assert {"_alter", "merge", "replace", "create"} <= {name for names in count.names.values() for name in names}
     ended = [n for n in range(1, max(map(len, count.names.values())) + 1) if sampled.of(n, every=2)]
     for number in ended:
-        _restore(prepared, "first")
-        prepared.hook = stopping = Stopping(number)
+        _restore(prepared_lake, "first")
+        prepared_lake.hook = stopping = Stopping(number)
         with pytest.raises(Ended):
-            prepared.apply(threads=1)
+            prepared_lake.apply(threads=1)
         assert len(stopping.names) == len(count.names), "all tables were begun"
-        _save(prepared, f"ended{number}")
-    prepared.hook = None
+        _save(prepared_lake, f"ended{number}")
+    prepared_lake.hook = None
     # every other one is caught up as it is, the rest with more to come
     for number in ended[::2]:
-        _restore(prepared, f"ended{number}")
-        prepared.apply()
-        _equal(prepared)
-    _last(prepared.connector.database)
-    prepared.connector.capture()
+        _restore(prepared_lake, f"ended{number}")
+        prepared_lake.apply()
+        _equal(prepared_lake)
+    _last(prepared_lake.connector.database)
+    prepared_lake.connector.capture()
     for number in ended[1::2]:
-        _restore(prepared, f"ended{number}")
-        prepared.apply()
-        _equal(prepared)
+        _restore(prepared_lake, f"ended{number}")
+        prepared_lake.apply()
+        _equal(prepared_lake)
 
 
-def test_two_killed_runs_in_a_row_with_columns_renamed_in_between(prepared: Lake) -> None:
-    prepared.hook = _before_merge
+def test_two_killed_runs_in_a_row_with_columns_renamed_in_between(prepared_lake: Lake) -> None:
+    prepared_lake.hook = _before_merge
     with pytest.raises(Ended):
-        prepared.apply(threads=1)
-    _last(prepared.connector.database)
-    prepared.connector.capture()
-    prepared.hook = _before_merge
+        prepared_lake.apply(threads=1)
+    _last(prepared_lake.connector.database)
+    prepared_lake.connector.capture()
+    prepared_lake.hook = _before_merge
     with pytest.raises(Ended):
-        prepared.apply(threads=1)
-    prepared.connector.database.rename_columns("s.keyed", d="f")
-    prepared.hook = None
-    prepared.follow()
-    _equal(prepared)
+        prepared_lake.apply(threads=1)
+    prepared_lake.connector.database.rename_columns("s.keyed", d="f")
+    prepared_lake.hook = None
+    prepared_lake.follow()
+    _equal(prepared_lake)
 
 
 def _before_merge(location: str, name: str, write: Callable[[], Any]) -> Any:
@@ -246,10 +246,10 @@ def test_smaller_groups_after_a_killed_run_that_had_changed_the_columns(
     _equal(lake)
 
 
-def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothing(prepared: Lake) -> None:
+def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothing(prepared_lake: Lake) -> None:
     """The other run, which knows of more batches, comes in between this one's look at the marker and its first write to each table."""
-    db, changelog = prepared.connector.database, prepared.connector.changelog
-    topics = {prepared.path(f"s.{name}"): f"p.s.{name}" for name in ("bag", "keyed", "new", "rewritten")}
+    db, changelog = prepared_lake.connector.database, prepared_lake.connector.changelog
+    topics = {prepared_lake.path(f"s.{name}"): f"p.s.{name}" for name in ("bag", "keyed", "new", "rewritten")}
     overtaken: set[str] = set()
 
     def more() -> None:
@@ -259,7 +259,7 @@ def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothi
             for name in ("bag", "keyed", "new", "rewritten"):
                 t.insert(f"s.{name}", {"id": 50})
         db.add_column("s.bag", "z", "int32")
-        prepared.connector.capture()
+        prepared_lake.connector.capture()
 
     def meanwhile(location: str, name: str, write: Callable[[], Any]) -> Any:
         if not overtaken:
@@ -267,15 +267,15 @@ def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothi
         if location not in overtaken:
             overtaken.add(location)
             batches = BatchesByTopic(changelog, [one.batch_contents for one in changelog.read_manifests("test")])
-            replace(prepared, hook=None).job()._catch_up.apply_batches(
-                prepared.owner(topics[location]), location, [batches], []
+            replace(prepared_lake, hook=None).job()._catch_up.apply_batches(
+                prepared_lake.owner(topics[location]), location, [batches], []
             )
         return write()
 
-    prepared.hook = meanwhile
-    prepared.apply(threads=1)
+    prepared_lake.hook = meanwhile
+    prepared_lake.apply(threads=1)
     assert overtaken == set(topics)
-    _equal(prepared)
+    _equal(prepared_lake)
 
 
 def test_other_writers_that_never_stop_are_an_error(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,24 +299,28 @@ def test_other_writers_that_never_stop_are_an_error(lake: Lake, monkeypatch: pyt
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_two_processes_at_once_give_the_same_tables(prepared: Lake, children: Callable[[], list[Child]]) -> None:
-    for child in children():
-        child.begin(prepared)
-    for child in children():
+def test_two_processes_at_once_give_the_same_tables(
+    prepared_lake: Lake, child_processes: Callable[[], list[Child]]
+) -> None:
+    for child in child_processes():
+        child.begin(prepared_lake)
+    for child in child_processes():
         assert child.answer() == "done", child.said()
-    _equal(prepared)
-    at = {name: prepared.version(f"s.{name}") for name in ("keyed", "bag", "rewritten", "new")}
-    prepared.apply()
-    assert at == {name: prepared.version(f"s.{name}") for name in at}
+    _equal(prepared_lake)
+    at = {name: prepared_lake.version(f"s.{name}") for name in ("keyed", "bag", "rewritten", "new")}
+    prepared_lake.apply()
+    assert at == {name: prepared_lake.version(f"s.{name}") for name in at}
 
 
 @pytest.mark.slow
-def test_after_kill_9_the_next_run_makes_the_tables_equal(prepared: Lake, children: Callable[[], list[Child]]) -> None:
+def test_after_kill_9_the_next_run_makes_the_tables_equal(
+    prepared_lake: Lake, child_processes: Callable[[], list[Child]]
+) -> None:
     for point in (("during", 3), ("after", 4)):
-        _restore(prepared, "first")
-        child = children()[0]
-        child.begin(prepared, *point)
+        _restore(prepared_lake, "first")
+        child = child_processes()[0]
+        child.begin(prepared_lake, *point)
         assert child.answer() == ""
         assert child.wait() == -signal.SIGKILL, child.said()
-        prepared.apply()
-        _equal(prepared)
+        prepared_lake.apply()
+        _equal(prepared_lake)

@@ -35,7 +35,7 @@ def changelog(tmp_path: Path) -> ChangeLog:
 
 
 @pytest.fixture
-def asked(changelog: ChangeLog, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def manifest_accesses(changelog: ChangeLog, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Folders of manifests that are listed, and manifests that are read."""
     found: list[str] = []
     for name in ("list", "read"):
@@ -59,23 +59,23 @@ def _report(last: int, folder: Path) -> dict[str, Any]:
 
 
 def test_a_view_reads_the_batches_after_the_last_report_only(
-    changelog: ChangeLog, asked: list[str], tmp_path: Path
+    changelog: ChangeLog, manifest_accesses: list[str], tmp_path: Path
 ) -> None:
     view = view_of(changelog, "c", _report(LAST - 2, tmp_path), "")
     assert (view.start, view.last, [(g.first, g.last) for g in view.groups]) == (LAST - 2, LAST, [(LAST - 1, LAST)])
-    assert asked == ["28", "29", "30", "31"]
-    asked.clear()
+    assert manifest_accesses == ["28", "29", "30", "31"]
+    manifest_accesses.clear()
     view = view_of(changelog, "c", _report(LAST, tmp_path), "")
     assert (view.start, view.last, view.groups, view.reported) == (LAST, LAST, [], True)
-    assert asked == ["30", "31"]
+    assert manifest_accesses == ["30", "31"]
 
 
 def test_a_view_without_a_report_begins_with_the_first_batch_that_there_is(
-    changelog: ChangeLog, asked: list[str]
+    changelog: ChangeLog, manifest_accesses: list[str]
 ) -> None:
     view = view_of(changelog, "c", {}, "")
     assert (view.start, view.last) == (0, LAST)
-    assert "list" not in asked
+    assert "list" not in manifest_accesses
     for n in (1, 2):
         changelog.storage.delete(changelog.path_of("c", n))
     view = view_of(changelog, "c", {}, "")
@@ -98,7 +98,7 @@ def test_a_view_of_a_log_whose_end_is_lost_says_where_it_ends(
 
 
 def test_whether_anything_is_new_is_found_without_reading_a_manifest(
-    changelog: ChangeLog, asked: list[str], tmp_path: Path
+    changelog: ChangeLog, manifest_accesses: list[str], tmp_path: Path
 ) -> None:
     reports = ApplyReports(changelog.storage, "c")
     for last in (LAST, LAST - 1, LAST + 1):
@@ -108,21 +108,25 @@ def test_whether_anything_is_new_is_found_without_reading_a_manifest(
         )
         reports.write(report)
         assert nothing_new(changelog, "c", "delta", LOCATION) is None
-    assert asked == []
+    assert manifest_accesses == []
 
 
-def test_little_work_reads_what_is_to_be_applied_only(changelog: ChangeLog, asked: list[str], tmp_path: Path) -> None:
+def test_little_work_reads_what_is_to_be_applied_only(
+    changelog: ChangeLog, manifest_accesses: list[str], tmp_path: Path
+) -> None:
     assert little_work(changelog, "c", _report(LAST - 1, tmp_path))
-    assert asked == ["30", "31"]
-    asked.clear()
+    assert manifest_accesses == ["30", "31"]
+    manifest_accesses.clear()
     assert little_work(changelog, "c", None)
-    assert asked == [str(n) for n in range(1, LAST + 2)]
+    assert manifest_accesses == [str(n) for n in range(1, LAST + 2)]
 
 
-def test_older_batches_are_read_where_a_table_needs_them_and_not_listed(changelog: ChangeLog, asked: list[str]) -> None:
+def test_older_batches_are_read_where_a_table_needs_them_and_not_listed(
+    changelog: ChangeLog, manifest_accesses: list[str]
+) -> None:
     (group,) = Backlog(changelog, "c").left_since(27)
     assert (group.first, group.last) == (28, LAST)
-    assert asked == ["28", "29", "30", "31"]
+    assert manifest_accesses == ["28", "29", "30", "31"]
     for n in range(1, 10):
         changelog.storage.delete(changelog.path_of("c", n))
     (group,) = Backlog(changelog, "c").list_all_batches()
@@ -131,17 +135,17 @@ def test_older_batches_are_read_where_a_table_needs_them_and_not_listed(changelo
 
 
 def test_the_newest_batch_of_a_whole_log_is_found_from_the_last_one_that_was_read(
-    changelog: ChangeLog, asked: list[str]
+    changelog: ChangeLog, manifest_accesses: list[str]
 ) -> None:
     whole = FullChangeLog(changelog, "c", batch=20)
     assert (whole.last_batch, whole.find_newest_batch()) == (20, LAST)
-    assert asked == [str(n) for n in range(1, 21)]
+    assert manifest_accesses == [str(n) for n in range(1, 21)]
 
 
 def test_a_table_that_another_run_has_brought_further_needs_no_list(
-    changelog: ChangeLog, asked: list[str], monkeypatch: pytest.MonkeyPatch
+    changelog: ChangeLog, manifest_accesses: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catch_up = BatchApplier(changelog, "c", lambda location: SimpleNamespace(read_last_writer=lambda app: ""))  # type: ignore[arg-type,return-value]
     monkeypatch.setattr("airflow_provider_cdc.targets.lake.apply.batch_applier.applied_batch", lambda *_, **__: LAST)
     assert catch_up.inspect_target(Owner("c", "p.shop.t"), "/lake/t")[1] == LAST
-    assert asked == [str(LAST)]
+    assert manifest_accesses == [str(LAST)]

@@ -80,7 +80,9 @@ class Looks(logging.Handler):
 
 
 @pytest.fixture
-def slow(lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[list[JobProgress]]:
+def reported_progress(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> Iterator[list[JobProgress]]:
     """What is on the board, over and over, while something is at work."""
     monkeypatch.setattr(module, "EVERY_S", 0.02)
     caplog.set_level(logging.INFO)
@@ -104,7 +106,7 @@ def _insert(lake: Lake, first: int) -> None:
 
 @pytest.mark.spark
 def test_an_apply_that_takes_long_says_where_it_is(
-    lake: Lake, slow: list[JobProgress], caplog: pytest.LogCaptureFixture
+    lake: Lake, reported_progress: list[JobProgress], caplog: pytest.LogCaptureFixture
 ) -> None:
     board = lake.connector.changelog.open_progress_board(lake.connector.name)
     seen = list[str]()
@@ -132,7 +134,7 @@ def test_an_apply_that_takes_long_says_where_it_is(
 
 @pytest.mark.spark
 def test_other_jobs_say_where_they_are(
-    lake: Lake, slow: list[JobProgress], caplog: pytest.LogCaptureFixture, tmp_path: Path
+    lake: Lake, reported_progress: list[JobProgress], caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     lake.apply()
     _insert(lake, 3)
@@ -159,6 +161,6 @@ def test_other_jobs_say_where_they_are(
         job()
         lines = [line for line in caplog.messages if line.startswith(f"{what}: ")]
         assert any(" of 2 tables" in line and "at work: p.s." in line for line in lines), what
-    assert {"Apply", "Maintain", "Rebuild"} <= {work.what for work in slow}
-    assert all(work.where == f"{lake.kind} at {lake.location}" for work in slow if work.what in jobs)
+    assert {"Apply", "Maintain", "Rebuild"} <= {work.what for work in reported_progress}
+    assert all(work.where == f"{lake.kind} at {lake.location}" for work in reported_progress if work.what in jobs)
     assert lake.connector.changelog.open_progress_board(lake.connector.name).list_work() == []

@@ -18,7 +18,7 @@ ROWS = 2_000_000
 
 
 @pytest.fixture
-def compiled(spark: SparkSession) -> Iterator[None]:
+def compiled_queries(spark: SparkSession) -> Iterator[None]:
     """Small tests do without compiled queries; these rows are worth them."""
     wanted = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
     before = {name: spark.conf.get(name) for name in wanted}
@@ -32,7 +32,7 @@ def compiled(spark: SparkSession) -> Iterator[None]:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.usefixtures("compiled")
+@pytest.mark.usefixtures("compiled_queries")
 def test_transaction_of_two_million_rows_is_captured_and_applied(
     spark: SparkSession, database: Any, tmp_path: Path
 ) -> None:

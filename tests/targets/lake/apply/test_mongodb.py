@@ -43,7 +43,7 @@ def database(server: MongoDb) -> Iterator[Any]:
 
 
 @pytest.fixture
-def ours(spark: SparkSession, server: MongoDb, database: Any, tmp_path: Path, kind: str) -> Lake:
+def mongodb_lake(spark: SparkSession, server: MongoDb, database: Any, tmp_path: Path, kind: str) -> Lake:
     """Tables of the collections of one database."""
     connector = mongodb_connector(
         server.url(), tmp_path, topic_prefix="p", database_include_list=DATABASE, batch_max_rows=40,
@@ -87,12 +87,12 @@ def _verify(lake: Lake, *, repair: bool = False) -> tuple[VerificationReport, li
 
 
 @pytest.mark.every_kind
-def test_tables_follow_what_becomes_of_collections(ours: Lake, database: Any) -> None:
+def test_tables_follow_what_becomes_of_collections(mongodb_lake: Lake, database: Any) -> None:
     database.letters.insert_many([{"_id": i, "to": {"name": f"n{i}", "x.y": [i]}} for i in range(30)])
     database.letters.insert_many([{"_id": str(i)} for i in range(3)] + [{"_id": ObjectId(), "n": Decimal128("1.50")}])
     database.parcels.insert_many([{"_id": {"shop": "n", "n": i}, "weight": i / 7} for i in range(3)])
-    ours.follow()
-    _equal(ours, database, "letters", "parcels")
+    mongodb_lake.follow()
+    _equal(mongodb_lake, database, "letters", "parcels")
 
     database.letters.update_many(
         {"_id": {"$lt": 5}}, {"$push": {"to.seen": {"$each": [1, 2]}}, "$unset": {"to.name": ""}}
@@ -102,72 +102,78 @@ def test_tables_follow_what_becomes_of_collections(ours: Lake, database: Any) ->
     database.stamps.insert_one({"_id": 1})
     database.stamps.drop()
     database.stamps.insert_one({"_id": 2})
-    ours.follow()
-    _equal(ours, database, "letters", "sent", "stamps")
-    assert _documents(ours, "parcels") == []
+    mongodb_lake.follow()
+    _equal(mongodb_lake, database, "letters", "sent", "stamps")
+    assert _documents(mongodb_lake, "parcels") == []
 
     database.letters.drop()
     database.create_collection("letters")
-    ours.follow()
-    assert _documents(ours, "letters") == []
+    mongodb_lake.follow()
+    assert _documents(mongodb_lake, "letters") == []
     database.letters.insert_many([{"_id": i, "again": True} for i in (1, "1", 2.5)])
     database.sent.rename("stamps", dropTarget=True)
-    ours.follow()
-    _equal(ours, database, "letters", "stamps")
-    assert _documents(ours, "sent") == []
+    mongodb_lake.follow()
+    _equal(mongodb_lake, database, "letters", "stamps")
+    assert _documents(mongodb_lake, "sent") == []
 
 
 @pytest.mark.every_kind
-def test_tables_are_compared_repaired_read_again_and_built_again(ours: Lake, database: Any) -> None:
+def test_tables_are_compared_repaired_read_again_and_built_again(mongodb_lake: Lake, database: Any) -> None:
     ids = [*range(25), *map(str, range(5)), ObjectId(), {"a": 1, "b": "é'"}, 2.5]
     database.letters.insert_many(
         [{"_id": id_, "n": Decimal128("1.50"), "deep": {"list": [i]}} for i, id_ in enumerate(ids)]
     )
     database.parcels.insert_one({"_id": 1})
-    ours.follow()
-    verified, _ = _verify(ours)
+    mongodb_lake.follow()
+    verified, _ = _verify(mongodb_lake)
     assert verified.is_equal, verified.format_text()
 
-    ours.sql("DELETE FROM {} WHERE _id IN ('3', '\"3\"')", LETTERS)
-    ours.sql(
+    mongodb_lake.sql("DELETE FROM {} WHERE _id IN ('3', '\"3\"')", LETTERS)
+    mongodb_lake.sql(
         "UPDATE {} SET document = '{}' WHERE _id LIKE '%$oid%' OR _id LIKE '%é%' OR _id = '2.5'".replace(
             "'{}'", "'{{}}'"
         ),
         LETTERS,
     )
-    ours.sql("UPDATE {} SET _id = '1000' WHERE _id = '4'", LETTERS)
-    ours.sql("INSERT INTO {} VALUES ('\"x\"', 'none')", LETTERS)
-    verified, sent = _verify(ours, repair=True)
+    mongodb_lake.sql("UPDATE {} SET _id = '1000' WHERE _id = '4'", LETTERS)
+    mongodb_lake.sql("INSERT INTO {} VALUES ('\"x\"', 'none')", LETTERS)
+    verified, sent = _verify(mongodb_lake, repair=True)
     (letters,) = [t for t in verified.tables if t.rows_differ]
     assert (letters.missing, letters.surplus, letters.different) == (3, 2, 3), verified.format_text()
-    ours.follow()
-    assert [signal_state(ours.connector, number) for number in sent] == [("done", "")]
-    _equal(ours, database, "letters")
+    mongodb_lake.follow()
+    assert [signal_state(mongodb_lake.connector, number) for number in sent] == [("done", "")]
+    _equal(mongodb_lake, database, "letters")
 
-    ours.sql("DELETE FROM {} WHERE _id > '1'", LETTERS)
+    mongodb_lake.sql("DELETE FROM {} WHERE _id > '1'", LETTERS)
     database.signals.insert_one({"_id": "again", "type": "execute-snapshot", "data": {"data-collections": [LETTERS]}})
     database.letters.delete_one({"_id": 5})
-    ours.connector.capture()
-    ours.follow()
-    (signal,) = [s for s in ours.connector.store.signals_of(ours.connector.name, limit=9) if s.id == "again"]
+    mongodb_lake.connector.capture()
+    mongodb_lake.follow()
+    (signal,) = [
+        s for s in mongodb_lake.connector.store.signals_of(mongodb_lake.connector.name, limit=9) if s.id == "again"
+    ]
     assert (signal.channel, signal.state) == ("source", "done")
-    _equal(ours, database, "letters")
+    _equal(mongodb_lake, database, "letters")
 
-    ours.sql("DELETE FROM {} WHERE _id > '1'", LETTERS)
+    mongodb_lake.sql("DELETE FROM {} WHERE _id > '1'", LETTERS)
     RebuildTables(
-        ours.spark, ours.connector.changelog, ours.connector.name, location=ours.location, target=ours.kind
+        mongodb_lake.spark,
+        mongodb_lake.connector.changelog,
+        mongodb_lake.connector.name,
+        location=mongodb_lake.location,
+        target=mongodb_lake.kind,
     ).run([f"p.{LETTERS}"])
-    _equal(ours, database, "letters")
+    _equal(mongodb_lake, database, "letters")
     database.letters.update_one({"_id": 1}, {"$set": {"later": True}})
-    ours.follow()
-    verified, _ = _verify(ours)
+    mongodb_lake.follow()
+    verified, _ = _verify(mongodb_lake)
     assert verified.is_equal, verified.format_text()
 
 
 @pytest.mark.every_kind
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(4))
-def test_random_work_ends_equal_over_applies_that_end_anywhere(ours: Lake, database: Any, seed: int) -> None:
+def test_random_work_ends_equal_over_applies_that_end_anywhere(mongodb_lake: Lake, database: Any, seed: int) -> None:
     work = Work(database.client, DATABASE, seed)
 
     def before(location: str, name: str, write: Any) -> Any:
@@ -179,28 +185,28 @@ def test_random_work_ends_equal_over_applies_that_end_anywhere(ours: Lake, datab
 
     for hook in (before, after, before):
         work.write(40)
-        ours.connector.capture()
-        ours.hook = hook
+        mongodb_lake.connector.capture()
+        mongodb_lake.hook = hook
         with pytest.raises(Ended):
-            ours.apply(threads=1)
-        ours.hook = None
+            mongodb_lake.apply(threads=1)
+        mongodb_lake.hook = None
         work.write(30)
-        ours.follow()
-        _equal(ours, database, "letters")
+        mongodb_lake.follow()
+        _equal(mongodb_lake, database, "letters")
 
 
 @pytest.mark.slow
 @pytest.mark.crash
-def test_a_killed_apply_is_finished_by_the_next_one(ours: Lake, database: Any, child: Any) -> None:
+def test_a_killed_apply_is_finished_by_the_next_one(mongodb_lake: Lake, database: Any, child: Any) -> None:
     work = Work(database.client, DATABASE, 7)
     work.write(40)
-    ours.follow()
+    mongodb_lake.follow()
     work.write(40)
-    ours.connector.capture()
+    mongodb_lake.connector.capture()
     one: Child = child()
-    one.begin(ours, "after", 1)
+    one.begin(mongodb_lake, "after", 1)
     assert one.answer() == ""
     assert one.wait() == -9, one.said()
     work.write(20)
-    ours.follow()
-    _equal(ours, database, "letters")
+    mongodb_lake.follow()
+    _equal(mongodb_lake, database, "letters")

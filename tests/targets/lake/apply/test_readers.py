@@ -90,7 +90,7 @@ def _features(lake: Lake, table: str) -> set[str]:
 
 
 @pytest.fixture
-def filled(lake: Lake) -> Lake:
+def filled_lake(lake: Lake) -> Lake:
     """Tables after an insert, an update and a delete each, with batches of several runs."""
     db = lake.connector.database  # type: ignore[attr-defined]
     db.create_table("s.plain", {k: t for k, t in COLUMNS.items() if k != "local"}, key=("id",))
@@ -113,50 +113,50 @@ def filled(lake: Lake) -> Lake:
     return lake
 
 
-def test_every_reader_gets_the_same_rows(filled: Lake) -> None:
-    assert _features(filled, "s.plain") == _features(filled, "s.bag") == set()
-    assert _features(filled, "s.all") == {"timestampNtz"}, "times without a zone are a feature of their own"
+def test_every_reader_gets_the_same_rows(filled_lake: Lake) -> None:
+    assert _features(filled_lake, "s.plain") == _features(filled_lake, "s.bag") == set()
+    assert _features(filled_lake, "s.all") == {"timestampNtz"}, "times without a zone are a feature of their own"
     for table in ("s.plain", "s.all", "s.bag"):
-        _agree(filled, table, *READERS)
+        _agree(filled_lake, table, *READERS)
     # what old readers look at first
-    log = Path(filled.path("s.plain")) / "_delta_log" / f"{0:020d}.json"
+    log = Path(filled_lake.path("s.plain")) / "_delta_log" / f"{0:020d}.json"
     (protocol,) = (json.loads(line)["protocol"] for line in log.read_text().splitlines() if "protocol" in line[:12])
     assert protocol == {"minReaderVersion": 1, "minWriterVersion": 2}
 
 
-def test_a_feature_is_switched_on_by_the_change_that_needs_it(filled: Lake) -> None:
-    db = filled.connector.database  # type: ignore[attr-defined]
+def test_a_feature_is_switched_on_by_the_change_that_needs_it(filled_lake: Lake) -> None:
+    db = filled_lake.connector.database  # type: ignore[attr-defined]
     db.add_column("s.plain", "more", "string", "text")
-    filled.follow()
-    assert _features(filled, "s.plain") == set(), "a new column needs none"
-    _agree(filled, "s.plain", *READERS)
+    filled_lake.follow()
+    assert _features(filled_lake, "s.plain") == set(), "a new column needs none"
+    _agree(filled_lake, "s.plain", *READERS)
     db.add_column("s.plain", "a b", "int32", 7)
-    filled.follow()
-    assert _features(filled, "s.plain") == {"columnMapping"}
-    _agree(filled, "s.plain", "delta-rs", "DuckDB")
+    filled_lake.follow()
+    assert _features(filled_lake, "s.plain") == {"columnMapping"}
+    _agree(filled_lake, "s.plain", "delta-rs", "DuckDB")
     db.change_column("s.plain", "i32", "int64", int)
-    filled.follow()
-    assert _features(filled, "s.plain") == {"columnMapping", "typeWidening"}
-    _agree(filled, "s.plain", "DuckDB")
+    filled_lake.follow()
+    assert _features(filled_lake, "s.plain") == {"columnMapping", "typeWidening"}
+    _agree(filled_lake, "s.plain", "DuckDB")
     db.rename_column("s.bag", "b", "c")
     db.add_column("s.bag", "t", "timestamp[us]", None)
-    filled.follow()
-    assert _features(filled, "s.bag") >= {"timestampNtz"}
-    filled.check()
+    filled_lake.follow()
+    assert _features(filled_lake, "s.bag") >= {"timestampNtz"}
+    filled_lake.check()
 
 
 @pytest.mark.only_kind("iceberg")
-def test_every_reader_of_iceberg_gets_the_same_rows(filled: Lake) -> None:
+def test_every_reader_of_iceberg_gets_the_same_rows(filled_lake: Lake) -> None:
     for table in ("s.plain", "s.all", "s.bag"):
-        _agree(filled, table, *OF_ICEBERG)
-    db = filled.connector.database  # type: ignore[attr-defined]
+        _agree(filled_lake, table, *OF_ICEBERG)
+    db = filled_lake.connector.database  # type: ignore[attr-defined]
     db.rename_column("s.plain", "note", "a b")
     db.add_column("s.plain", "more", "string", "text")
     db.change_column("s.plain", "i32", "int64", int)
     db.change_column("s.all", "i32", "string", str)  # the table is written anew
-    filled.follow()
+    filled_lake.follow()
     for table in ("s.plain", "s.all"):
-        _agree(filled, table, *OF_ICEBERG)
+        _agree(filled_lake, table, *OF_ICEBERG)
 
 
 def test_odd_names_of_columns_need_column_mapping_from_the_start(lake: Lake) -> None:

@@ -30,7 +30,7 @@ ROWS = 140_000
 
 
 @pytest.fixture
-def large(lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Lake:
+def large_table(lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Lake:
     """A table of one file, in which nothing is replaced by writing files anew."""
     caplog.set_level(logging.INFO, "airflow_provider_cdc.targets.lake")
     monkeypatch.setattr("airflow_provider_cdc.targets.lake.formats.delta.array_commit.MOST_BYTES", -1)
@@ -99,48 +99,48 @@ def test_a_row_number_that_no_vector_holds_is_left_to_spark() -> None:
         deletion_vectors.serialize_row_numbers(np.array([2**32], np.int64))
 
 
-def test_rows_that_delta_has_deleted_stay_deleted(large: Lake) -> None:
+def test_rows_that_delta_has_deleted_stay_deleted(large_table: Lake) -> None:
     """The vectors of Delta's own statements, with runs and without, are gone on with."""
-    large.spark.sql(f"DELETE FROM delta.`{large.path('s.t')}` WHERE id BETWEEN 100 AND 180 OR id % 7 = 0")
+    large_table.spark.sql(f"DELETE FROM delta.`{large_table.path('s.t')}` WHERE id BETWEEN 100 AND 180 OR id % 7 = 0")
     gone = [i for i in range(300) if 100 <= i <= 180 or i % 7 == 0]
-    _delete(large, *gone[::2])  # some of them are gone in the source, too; the others stay different
-    _update(large, 1, 2, 181, 299)
-    large.apply()
-    found = {row.id: row.n for row in large.frame("s.t").collect()}
+    _delete(large_table, *gone[::2])  # some of them are gone in the source, too; the others stay different
+    _update(large_table, 1, 2, 181, 299)
+    large_table.apply()
+    found = {row.id: row.n for row in large_table.frame("s.t").collect()}
     assert found == {i: i + 1000 if i in (1, 2, 181, 299) else i for i in range(300) if i not in gone}
-    large.spark.sql(f"DELETE FROM delta.`{large.path('s.t')}` WHERE id = 3")
-    assert large.frame("s.t").where("id = 3").isEmpty()
-    large.spark.sql(f"OPTIMIZE delta.`{large.path('s.t')}`")
-    assert {row.id: row.n for row in large.frame("s.t").collect()} == {i: n for i, n in found.items() if i != 3}
+    large_table.spark.sql(f"DELETE FROM delta.`{large_table.path('s.t')}` WHERE id = 3")
+    assert large_table.frame("s.t").where("id = 3").isEmpty()
+    large_table.spark.sql(f"OPTIMIZE delta.`{large_table.path('s.t')}`")
+    assert {row.id: row.n for row in large_table.frame("s.t").collect()} == {i: n for i, n in found.items() if i != 3}
 
 
-def test_a_file_whose_rows_are_all_gone_goes_and_others_say_what_they_still_hold(large: Lake) -> None:
-    _update(large, *range(150))
-    large.apply()
-    added = [line["add"] for line in _actions(large) if "add" in line]
+def test_a_file_whose_rows_are_all_gone_goes_and_others_say_what_they_still_hold(large_table: Lake) -> None:
+    _update(large_table, *range(150))
+    large_table.apply()
+    added = [line["add"] for line in _actions(large_table) if "add" in line]
     (vector,) = (file for file in added if "deletionVector" in file)
     said = json.loads(vector["stats"])
     assert (vector["deletionVector"]["cardinality"], said["numRecords"], said["tightBounds"]) == (150, 300, False)
 
-    _delete(large, *range(150, 300))
-    large.apply()
-    assert [line["remove"]["path"] for line in _actions(large) if "remove" in line] == [vector["path"]]
-    assert not any("add" in line for line in _actions(large))
-    large.check()
-    _agree(large, "s.t", *READERS)
+    _delete(large_table, *range(150, 300))
+    large_table.apply()
+    assert [line["remove"]["path"] for line in _actions(large_table) if "remove" in line] == [vector["path"]]
+    assert not any("add" in line for line in _actions(large_table))
+    large_table.check()
+    _agree(large_table, "s.t", *READERS)
 
 
-def test_a_file_without_any_of_the_keys_stays_as_it_is(large: Lake) -> None:
-    with large.connector.database.transaction() as t:  # type: ignore[attr-defined]
+def test_a_file_without_any_of_the_keys_stays_as_it_is(large_table: Lake) -> None:
+    with large_table.connector.database.transaction() as t:  # type: ignore[attr-defined]
         for i in range(1000, 1010):
             t.insert("s.t", {"id": i, "n": i})
-    large.connector.capture()
-    large.apply()
-    _update(large, 1003)
-    large.apply()
-    touched = [line["add"] for line in _actions(large) if "add" in line]
+    large_table.connector.capture()
+    large_table.apply()
+    _update(large_table, 1003)
+    large_table.apply()
+    touched = [line["add"] for line in _actions(large_table) if "add" in line]
     assert sorted(file.get("deletionVector", {}).get("cardinality", 0) for file in touched) == [0, 1]
-    large.check()
+    large_table.check()
 
 
 @pytest.mark.parametrize(
@@ -148,13 +148,18 @@ def test_a_file_without_any_of_the_keys_stays_as_it_is(large: Lake) -> None:
     [("MOST_FILES", 0, "the table has 1 files"), ("MOST_BYTES", 100, "the keys may be in files of 0 GB")],
 )
 def test_what_is_too_much_for_the_driver_is_left_to_spark(
-    large: Lake, limit: str, value: int, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    large_table: Lake,
+    limit: str,
+    value: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(parquet_key_lookup, limit, value)
-    _update(large, 5, 6)
-    large.apply()
+    _update(large_table, 5, 6)
+    large_table.apply()
     assert f"Spark searches for the rows to remove: {said}." in caplog.messages
-    large.check()
+    large_table.check()
 
 
 @pytest.mark.parametrize("scheme", ["file", "viewfs"])
@@ -187,25 +192,27 @@ def test_rows_are_found_where_they_are_whatever_the_filesystem(
     assert list(files.find_row_numbers(DeltaDataFile(None, path, size, "", has_vector=False), none)) == []
 
 
-def test_another_writer_of_the_table_makes_the_commit_begin_again(large: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_writer_of_the_table_makes_the_commit_begin_again(
+    large_table: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Vectors are of one version of the table: whoever has changed a file since then is not overwritten."""
-    _update(large, 7)
+    _update(large_table, 7)
     made, statement = (
         deletion_vectors.DeletionVectorWriter.build_key_removals,
-        f"DELETE FROM delta.`{large.path('s.t')}` WHERE id = 200",
+        f"DELETE FROM delta.`{large_table.path('s.t')}` WHERE id = 200",
     )
     others = [statement]
 
     def beside(self: deletion_vectors.DeletionVectorWriter, *of: Any) -> list[Any]:
         found = made(self, *of)
         if others:
-            large.spark.sql(others.pop())
+            large_table.spark.sql(others.pop())
         return found
 
     monkeypatch.setattr(deletion_vectors.DeletionVectorWriter, "build_key_removals", beside)
-    large.apply()
+    large_table.apply()
     assert others == []
-    assert {row.id: row.n for row in large.frame("s.t").collect()} == {
+    assert {row.id: row.n for row in large_table.frame("s.t").collect()} == {
         i: i + 1000 if i == 7 else i for i in range(300) if i != 200
     }
 

@@ -327,22 +327,22 @@ class _Named:
 
 
 @pytest.fixture(params=["in_files", pytest.param("looked_up", marks=pytest.mark.long)])
-def named(request: pytest.FixtureRequest, lake: Lake) -> _Named:
+def named_tables(request: pytest.FixtureRequest, lake: Lake) -> _Named:
     return _Named(lake, request.param)
 
 
-def test_tables_of_a_catalog_follow_their_source(lake: Lake, named: _Named) -> None:
+def test_tables_of_a_catalog_follow_their_source(lake: Lake, named_tables: _Named) -> None:
     work, r = Workload(lake.connector.database, sparse=("note",)), random.Random(4)
     for _ in range(2):
         for _ in range(30):
             work.step(r)
         lake.connector.capture()
-        lake.apply(location=named.location)
-        named.check()
-    assert lake.apply(location=named.location).tables == []
+        lake.apply(location=named_tables.location)
+        named_tables.check()
+    assert lake.apply(location=named_tables.location).tables == []
 
 
-def test_odd_names_of_tables_are_one_part_each(lake: Lake, named: _Named) -> None:
+def test_odd_names_of_tables_are_one_part_each(lake: Lake, named_tables: _Named) -> None:
     db, names = lake.connector.database, ("a.b", "it's", "${x}", "a b", "日本", "x.y.z")
     for name in names:
         db.create_table(f"s.{name}", ORDERS, key=("id",))
@@ -351,9 +351,9 @@ def test_odd_names_of_tables_are_one_part_each(lake: Lake, named: _Named) -> Non
             for name in names:
                 t.insert(f"s.{name}", {"id": i, "n": i})
         lake.connector.capture()
-        lake.apply(location=named.location)
-    named.check()
-    found = lake.spark.newSession().sql(f"SHOW TABLES IN {named.location.split('{')[0]}s").collect()
+        lake.apply(location=named_tables.location)
+    named_tables.check()
+    found = lake.spark.newSession().sql(f"SHOW TABLES IN {named_tables.location.split('{')[0]}s").collect()
     assert {row.tableName for row in found} == set(names)
 
 

@@ -39,7 +39,7 @@ SHOWN = {
 
 
 @pytest.fixture(autouse=True)
-def _shown(caplog: pytest.LogCaptureFixture) -> None:
+def _info_logs(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "airflow_provider_cdc.targets.lake")
 
 

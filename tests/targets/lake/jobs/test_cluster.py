@@ -112,7 +112,7 @@ class Remote:
 
 
 @pytest.fixture
-def remote(
+def remote_jobs(
     cluster: SparkCluster, s3: S3, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: Any
 ) -> Remote:
     for name, value in s3.environment.items():
@@ -125,53 +125,55 @@ def remote(
 
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
-def test_random_work_ends_in_equal_tables(mariadb: Any, remote: Remote, scheme: str) -> None:
-    database, remote.scheme = f"cluster_{remote.kind}_{scheme}", scheme
+def test_random_work_ends_in_equal_tables(mariadb: Any, remote_jobs: Remote, scheme: str) -> None:
+    database, remote_jobs.scheme = f"cluster_{remote_jobs.kind}_{scheme}", scheme
     with mariadb.connect(autocommit=True) as connection:
         writer = Writer(connection, database, 21, ddl=0.012, words=WORDS_OF_MARIADB)
         writer.prepare()
         writer.write(50)
-        connector = remote.connector(mariadb, "log", database_include_list=database)
+        connector = remote_jobs.connector(mariadb, "log", database_include_list=database)
         for transactions in (300, 300):
             connector.capture()
-            remote.apply(connector)
+            remote_jobs.apply(connector)
             writer.write(transactions)
     connector.capture()
-    remote.apply(connector)
-    verified = remote.verify(mariadb, connector, database_include_list=database)
+    remote_jobs.apply(connector)
+    verified = remote_jobs.verify(mariadb, connector, database_include_list=database)
     assert verified["equal"], verified
     assert sum(table["source"] for table in verified["tables"]) > 100
 
 
-def test_what_kills_drivers_and_executors_at_any_moment_loses_and_doubles_nothing(mariadb: Any, remote: Remote) -> None:
+def test_what_kills_drivers_and_executors_at_any_moment_loses_and_doubles_nothing(
+    mariadb: Any, remote_jobs: Remote
+) -> None:
     """A warm apply works off a hundred batches, one after another; its driver or one of its executors is killed every few seconds."""
-    database, chance = f"killed_{remote.kind}", random.Random(31)
+    database, chance = f"killed_{remote_jobs.kind}", random.Random(31)
     with mariadb.connect(autocommit=True) as connection:
         writer = Writer(connection, database, 31, words=WORDS_OF_MARIADB)
         writer.prepare()
         writer.write(50)
-        connector = remote.connector(mariadb, "log", database_include_list=database)
+        connector = remote_jobs.connector(mariadb, "log", database_include_list=database)
         connector.capture()
         ended = threading.Event()
         with ThreadPoolExecutor(1) as threads:
-            killer = threads.submit(_kill, remote, connector, chance, ended)
+            killer = threads.submit(_kill, remote_jobs, connector, chance, ended)
             try:
                 until = time.monotonic() + 3 * LONGEST_S
                 while (
                     len(connector.changelog.list_batches(connector.name)) < 100
-                    or _least(remote) < 4
-                    or _rounds(remote) < 2
+                    or _least(remote_jobs) < 4
+                    or _rounds(remote_jobs) < 2
                 ):
-                    assert time.monotonic() < until, remote.said()
-                    assert not killer.done(), remote.said()
+                    assert time.monotonic() < until, remote_jobs.said()
+                    assert not killer.done(), remote_jobs.said()
                     writer.write(10)
                     connector.capture()
                     time.sleep(0.5)
             finally:
                 ended.set()
             killer.result()
-    remote.apply(connector)
-    verified = remote.verify(mariadb, connector, database_include_list=database)
+    remote_jobs.apply(connector)
+    verified = remote_jobs.verify(mariadb, connector, database_include_list=database)
     assert verified["equal"], verified
 
 

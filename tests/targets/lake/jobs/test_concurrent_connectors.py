@@ -45,7 +45,7 @@ pytestmark = [pytest.mark.spark]
 
 
 @pytest.fixture(autouse=True)
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in (("LOOK_S", 0.05), ("QUIET_S", 0.5), ("CLOSER_S", 0.3)):
         monkeypatch.setattr(continuous_apply, name, seconds)
     monkeypatch.setattr(retry_module, "SHORTEST_S", 0.1)
@@ -168,7 +168,7 @@ def manifest_of(lake: Lake, batch: int) -> Path:
 
 
 @pytest.fixture
-def torn(lakes: list[Lake]) -> tuple[Lake, Lake, Callable[[], object]]:
+def lakes_with_missing_batch(lakes: list[Lake]) -> tuple[Lake, Lake, Callable[[], object]]:
     """A connector with a batch missing, one without, and what repairs the first."""
     damaged, whole = lakes
     for n in (2, 3):
@@ -198,8 +198,8 @@ def test_batches_of_all_are_applied_as_they_come_each_with_its_own_report_and_tu
         assert lake.apply().tables == []  # an apply of one alone knows what was done
 
 
-def test_one_with_a_damaged_change_log_is_named_at_the_end_and_the_other_goes_on(torn: Any) -> None:
-    damaged, whole, _ = torn
+def test_one_with_a_damaged_change_log_is_named_at_the_end_and_the_other_goes_on(lakes_with_missing_batch: Any) -> None:
+    damaged, whole, _ = lakes_with_missing_batch
     with Run([damaged, whole]) as run:
         for n in (2, 3):
             reached(whole, run)
@@ -215,8 +215,8 @@ def test_one_with_a_damaged_change_log_is_named_at_the_end_and_the_other_goes_on
 
 
 @pytest.mark.long
-def test_one_that_is_repaired_meanwhile_catches_up_and_the_end_is_green(torn: Any) -> None:
-    damaged, whole, repair = torn
+def test_one_that_is_repaired_meanwhile_catches_up_and_the_end_is_green(lakes_with_missing_batch: Any) -> None:
+    damaged, whole, repair = lakes_with_missing_batch
     with Run([damaged, whole]) as run:
         reached(whole, run)
         repair()
@@ -269,8 +269,8 @@ def test_tables_that_fail_are_those_of_their_connector(lakes: list[Lake]) -> Non
     lakes[1].check()
 
 
-def test_if_none_works_any_more_the_run_ends_at_once(torn: Any) -> None:
-    damaged, whole, _ = torn
+def test_if_none_works_any_more_the_run_ends_at_once(lakes_with_missing_batch: Any) -> None:
+    damaged, whole, _ = lakes_with_missing_batch
     manifest_of(whole, 1).write_text("no manifest")
     with Run([damaged, whole]) as run:
         outcomes = run.join()
@@ -320,8 +320,8 @@ def test_who_ends_one_of_its_turns_ends_the_run(lakes: list[Lake]) -> None:
         assert run.turn(lakes[0])["ended"]
 
 
-def test_a_run_that_ends_when_all_is_applied_applies_what_it_can(torn: Any) -> None:
-    damaged, whole, repair = torn
+def test_a_run_that_ends_when_all_is_applied_applies_what_it_can(lakes_with_missing_batch: Any) -> None:
+    damaged, whole, repair = lakes_with_missing_batch
     broken, fine = Session([damaged, whole]).apply_once()
     assert isinstance(broken.error, ChangeLogDamaged)
     assert fine.report is not None
@@ -394,8 +394,8 @@ class Process:
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_the_job_applies_what_it_can_and_names_what_it_cannot(torn: Any, tmp_path: Path) -> None:
-    damaged, whole, _ = torn
+def test_the_job_applies_what_it_can_and_names_what_it_cannot(lakes_with_missing_batch: Any, tmp_path: Path) -> None:
+    damaged, whole, _ = lakes_with_missing_batch
     options = {STORAGE_OPTIONS: json.dumps({whole.connector.name: {"auto_mkdir": True}})}
     with Process([damaged, whole], tmp_path / "log", environment=options) as process:
         assert process.wait() == 1, process.said()[-3000:]

@@ -104,7 +104,7 @@ class Running:
 
 
 @pytest.fixture(autouse=True)
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in (("LOOK_S", 0.05), ("QUIET_S", 0.5)):
         monkeypatch.setattr(module, name, seconds)
     monkeypatch.setattr(retry_module, "SHORTEST_S", 0.1)
@@ -472,7 +472,7 @@ class Process:
 
 
 @pytest.fixture
-def start(tables: Lake, tmp_path: Path) -> Iterator[Callable[[str], Process]]:
+def start_process(tables: Lake, tmp_path: Path) -> Iterator[Callable[[str], Process]]:
     started: list[Process] = []
 
     def begin(owner: str) -> Process:
@@ -509,11 +509,11 @@ def _pauses(lake: Lake, began: float) -> tuple[float, list[float]]:
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_process_is_taken_over_by_the_next_one_and_sigterm_ends_that_cleanly(
-    tables: Lake, start: Callable[[str], Process]
+    tables: Lake, start_process: Callable[[str], Process]
 ) -> None:
-    first = start("first")
+    first = start_process("first")
     _reached(tables, first)
-    began, second = time.time(), start("second")
+    began, second = time.time(), start_process("second")
     for n in range(2, 500):  # the first one goes on until the second one can
         if first.process.poll() is not None:
             break
@@ -540,11 +540,11 @@ def test_a_process_is_taken_over_by_the_next_one_and_sigterm_ends_that_cleanly(
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.only_kind("delta")
-def test_memory_does_not_grow_with_the_rounds(tables: Lake, start: Callable[[str], Process]) -> None:
+def test_memory_does_not_grow_with_the_rounds(tables: Lake, start_process: Callable[[str], Process]) -> None:
     """Delta keeps some of what came since its last checkpoint; at the same distance from one, as much is in use as many rounds before."""
     if shutil.which("jcmd") is None:
         pytest.skip("the JVM's memory is asked for with jcmd, which is part of a JDK")
-    process = start("many")
+    process = start_process("many")
     _reached(tables, process)
     found: dict[int, tuple[int, int]] = {}
     for n in range(2, LATE + 1):
@@ -560,10 +560,10 @@ def test_memory_does_not_grow_with_the_rounds(tables: Lake, start: Callable[[str
 @pytest.mark.slow
 @pytest.mark.long
 def test_after_kill_9_the_next_one_takes_over(
-    tables: Lake, start: Callable[[str], Process], monkeypatch: pytest.MonkeyPatch
+    tables: Lake, start_process: Callable[[str], Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns_module, "DEAD_S", 3.0)
-    killed = start("killed")
+    killed = start_process("killed")
     _reached(tables, killed)
     for n in range(2, 8):
         _more(tables, n)

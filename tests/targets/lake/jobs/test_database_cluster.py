@@ -159,7 +159,7 @@ class Many:
 
 
 @pytest.fixture(scope="module")
-def many(mariadb: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Many]:
+def many_rows(mariadb: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Many]:
     with mariadb.database("many") as database:
         large.create(database, "orders")
         for first in range(1, ROWS, ROWS // 5):
@@ -173,28 +173,28 @@ def many(mariadb: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Man
 
 
 def test_five_million_rows_come_equal_by_two_workers(
-    cluster: SparkCluster, many: Many, postgres: Any, tmp_path: Path
+    cluster: SparkCluster, many_rows: Many, postgres: Any, tmp_path: Path
 ) -> None:
     """The rows in PostgreSQL are those of MariaDB, value by value."""
     with postgres.database("alone") as name:
         job = Job(cluster, postgres.url(name), tmp_path)
-        assert _applied(job, many).python < PYTHON_MB
-        _as(job, many, many.digest)
+        assert _applied(job, many_rows).python < PYTHON_MB
+        _as(job, many_rows, many_rows.digest)
 
 
 def test_five_million_rows_come_equal_although_an_executor_is_killed_and_then_changes_of_a_fifth(
-    cluster: SparkCluster, many: Many, postgres: Any, tmp_path: Path
+    cluster: SparkCluster, many_rows: Many, postgres: Any, tmp_path: Path
 ) -> None:
     with postgres.database("killed") as name:
         job = Job(cluster, postgres.url(name), tmp_path)
-        _applied(job, many, kill=True)
-        _as(job, many, many.digest)
-        many.database.sql("UPDATE orders SET note = CONCAT('changed ', id), price = price + 1 WHERE id % 10 = 3")
-        many.database.sql("DELETE FROM orders WHERE id % 10 = 4")
-        many.connector.capture()
-        many.digest = _digest(many.database)
-        _applied(job, many)
-        _as(job, many, many.digest)
+        _applied(job, many_rows, kill=True)
+        _as(job, many_rows, many_rows.digest)
+        many_rows.database.sql("UPDATE orders SET note = CONCAT('changed ', id), price = price + 1 WHERE id % 10 = 3")
+        many_rows.database.sql("DELETE FROM orders WHERE id % 10 = 4")
+        many_rows.connector.capture()
+        many_rows.digest = _digest(many_rows.database)
+        _applied(job, many_rows)
+        _as(job, many_rows, many_rows.digest)
 
 
 def _applied(job: Job, many: Many, *, kill: bool = False) -> _Watched:

@@ -22,7 +22,7 @@ REGIONS = ("eu", "us", ODD[0], None)
 
 
 @pytest.fixture
-def prepared(lake: Lake) -> Lake:
+def prepared_lake(lake: Lake) -> Lake:
     """Tables that are applied, and batches after them: rows that move between tables, into new ones and out of all, and a new column."""
     lake.tables, db = _rules(lake, otherwise="drop"), lake.connector.database  # type: ignore[attr-defined]
     db.create_table("s.t", COLUMNS, key=("id",))
@@ -79,42 +79,42 @@ def _killed(child: Child, lake: Lake, *point: str | int) -> bool:
 
 @pytest.mark.slow
 def test_after_kill_9_between_the_commits_of_two_tables_each_row_is_in_one(
-    prepared: Lake, child: Callable[[], Child]
+    prepared_lake: Lake, child: Callable[[], Child]
 ) -> None:
-    assert _killed(child(), prepared, "after", 3)
-    _caught_up(prepared)
+    assert _killed(child(), prepared_lake, "after", 3)
+    _caught_up(prepared_lake)
 
 
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.every_kind
-def test_after_kill_9_at_any_commit_each_row_is_in_one_table(prepared: Lake, child: Callable[[], Child]) -> None:
+def test_after_kill_9_at_any_commit_each_row_is_in_one_table(prepared_lake: Lake, child: Callable[[], Child]) -> None:
     running, died = child(), 0
     for number in range(1, 100):
         point = ("before", "during", "after")[number % 3]
-        _restore(prepared, reports=number % 2 == 0)
+        _restore(prepared_lake, reports=number % 2 == 0)
         if not running.alive:
             running = child()
-        if not _killed(running, prepared, point, number):
+        if not _killed(running, prepared_lake, point, number):
             break
         died += 1
-        _caught_up(prepared)
+        _caught_up(prepared_lake)
     assert died >= 6  # a commit of each of the tables that rows leave or enter, at least
 
 
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.every_kind
-def test_two_processes_at_once_bring_each_row_to_its_table(prepared: Lake, child: Callable[[], Child]) -> None:
+def test_two_processes_at_once_bring_each_row_to_its_table(prepared_lake: Lake, child: Callable[[], Child]) -> None:
     both = child(), child()
     for _ in range(3):
-        _restore(prepared, reports=False)
+        _restore(prepared_lake, reports=False)
         for each in both:
-            each.begin(prepared)
+            each.begin(prepared_lake)
         for each in both:
             assert each.answer() == "done", each.said()
-        _check(prepared, "drop")
-    _caught_up(prepared)
+        _check(prepared_lake, "drop")
+    _caught_up(prepared_lake)
 
 
 @pytest.mark.every_kind

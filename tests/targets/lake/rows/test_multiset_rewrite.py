@@ -213,7 +213,7 @@ def _said(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.fixture
-def bag(lake: Lake, caplog: pytest.LogCaptureFixture) -> Lake:
+def multiset_lake(lake: Lake, caplog: pytest.LogCaptureFixture) -> Lake:
     caplog.set_level(logging.INFO, "airflow_provider_cdc.targets.lake.apply.table_batch_writer")
     lake.connector.database.create_table("s.bag", {name: type_ for name, (type_, _) in COLUMNS.items()})
     return lake
@@ -223,32 +223,36 @@ def bag(lake: Lake, caplog: pytest.LogCaptureFixture) -> Lake:
 @pytest.mark.every_kind
 @pytest.mark.parametrize("number", range(3))
 def test_random_work_on_equal_rows_ends_equal_in_each_way(
-    bag: Lake, number: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, sampled: Sampled
+    multiset_lake: Lake,
+    number: int,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    sampled: Sampled,
 ) -> None:
-    ways = WAYS[bag.kind]
+    ways = WAYS[multiset_lake.kind]
     if number >= len(ways) or not sampled.of(number, every=len(ways)):
         pytest.skip("another way is tried in this run")
     way, seed = ways[number], _seed()
     if way != "files":
         _large(monkeypatch)
-    r, anew = random.Random(seed), replace(bag, name="anew")
-    _work(bag, r)
-    bag.connector.capture()
-    bag.apply(profile="fast" if way == "vectors" else "compatible")
+    r, anew = random.Random(seed), replace(multiset_lake, name="anew")
+    _work(multiset_lake, r)
+    multiset_lake.connector.capture()
+    multiset_lake.apply(profile="fast" if way == "vectors" else "compatible")
     anew.apply()
     for step in range(4):
         if step == 2:
-            bag.connector.database.add_column("s.bag", "more", "int32")
-            bag.connector.database.rename_columns("s.bag", x="y")
-            bag.connector.database.rename_columns("s.bag", y="x")
+            multiset_lake.connector.database.add_column("s.bag", "more", "int32")
+            multiset_lake.connector.database.rename_columns("s.bag", x="y")
+            multiset_lake.connector.database.rename_columns("s.bag", y="x")
         elif step == 3:
-            bag.connector.database.drop_column("s.bag", "more")
-        _work(bag, r)
-        bag.connector.capture()
+            multiset_lake.connector.database.drop_column("s.bag", "more")
+        _work(multiset_lake, r)
+        multiset_lake.connector.capture()
         caplog.clear()
-        bag.apply()
+        multiset_lake.apply()
         assert [text.split(":")[0] for text in _said(caplog)] == ["committed"], seed
-        _same(bag)
+        _same(multiset_lake)
         anew.apply(writes="merge")
         assert _said(caplog) == ["rewritten: writes=merge is set"]
         _same(anew)
@@ -297,21 +301,27 @@ class Ended(BaseException):
 @pytest.mark.every_kind
 @pytest.mark.parametrize("error", [Ended(), WriteConflict("somebody else")])
 def test_what_ends_between_the_files_and_the_commit_leaves_files_and_nothing_else(
-    bag: Lake, error: BaseException, monkeypatch: pytest.MonkeyPatch
+    multiset_lake: Lake, error: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    owner, name = {"delta": (DeltaClasses, "commit_actions"), "iceberg": (IcebergTarget, "_publish")}[bag.kind]
+    owner, name = {"delta": (DeltaClasses, "commit_actions"), "iceberg": (IcebergTarget, "_publish")}[
+        multiset_lake.kind
+    ]
     r = random.Random(_seed())
-    _work(bag, r)
-    bag.follow()
-    _work(bag, r)
-    with bag.connector.database.transaction() as t:  # one seed of twenty leaves no row, and so writes no file
+    _work(multiset_lake, r)
+    multiset_lake.follow()
+    _work(multiset_lake, r)
+    with multiset_lake.connector.database.transaction() as t:  # one seed of twenty leaves no row, and so writes no file
         t.insert("s.bag", {**{name: values[0] for name, (_, values) in COLUMNS.items()}, "n": 77})
-    bag.connector.capture()
-    before, version, written = _shown(bag.rows("s.bag")), bag.version("s.bag"), len(_files(bag))
+    multiset_lake.connector.capture()
+    before, version, written = (
+        _shown(multiset_lake.rows("s.bag")),
+        multiset_lake.version("s.bag"),
+        len(_files(multiset_lake)),
+    )
     commit, times = getattr(owner, name), []
 
     def ends(*given: Any) -> Any:
-        times.append(len(_files(bag)))
+        times.append(len(_files(multiset_lake)))
         if len(times) == 1:
             raise error
         return commit(*given)
@@ -319,48 +329,48 @@ def test_what_ends_between_the_files_and_the_commit_leaves_files_and_nothing_els
     monkeypatch.setattr(owner, name, ends)
     if isinstance(error, Ended):
         with pytest.raises(Ended):
-            bag.apply(threads=1)
-        assert (_shown(bag.rows("s.bag")), bag.version("s.bag")) == (before, version)
-    bag.apply()
+            multiset_lake.apply(threads=1)
+        assert (_shown(multiset_lake.rows("s.bag")), multiset_lake.version("s.bag")) == (before, version)
+    multiset_lake.apply()
     assert len(times) == 2
     assert times[0] > written, "there were new files when it ended"
-    _same(bag)
-    bag.apply()
-    _same(bag)
+    _same(multiset_lake)
+    multiset_lake.apply()
+    _same(multiset_lake)
 
 
 @pytest.mark.only_kind("delta")
 def test_what_cannot_be_taken_is_written_anew_and_the_log_says_why(
-    bag: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    multiset_lake: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    db, r = bag.connector.database, random.Random(_seed())
-    _work(bag, r)
-    bag.follow()
+    db, r = multiset_lake.connector.database, random.Random(_seed())
+    _work(multiset_lake, r)
+    multiset_lake.follow()
     db.add_column("s.bag", "more", "int32", 7)
     with db.transaction() as t:
         t.insert("s.bag", {"n": 4})
         t.delete("s.bag", {"n": 4})
-    bag.follow()
+    multiset_lake.follow()
     assert _said(caplog) == ["rewritten: its columns cannot be changed in place"]
-    _same(bag)
+    _same(multiset_lake)
     with db.transaction() as t:
         t.insert("s.bag", {"i8": 1})
         t.insert("s.bag", {"n": 5})
-    bag.follow()
+    multiset_lake.follow()
     with db.transaction() as t:
         t.delete("s.bag", {"i8": 1})
     monkeypatch.setattr("airflow_provider_cdc.targets.lake.write.write_strategy.LARGE_BAG", 0)
-    bag.follow()
+    multiset_lake.follow()
     assert "are too many for the memory of the driver" in _said(caplog)[-1]
-    _same(bag)
+    _same(multiset_lake)
     monkeypatch.undo()
-    bag.sql("ALTER TABLE {} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')", "s.bag")
+    multiset_lake.sql("ALTER TABLE {} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')", "s.bag")
     db.rename_columns("s.bag", more="renamed")  # in place, before it turns out that rows cannot be taken
     with db.transaction() as t:
         t.update("s.bag", {"n": 5}, {"renamed": 8})
-    bag.follow()
+    multiset_lake.follow()
     assert _said(caplog)[-1].startswith("rewritten: it has changeDataFeed")
-    _same(bag)
+    _same(multiset_lake)
 
 
 def test_a_round_that_does_not_look_again_knows_the_last_batch_of_a_table_that_is_written_batch_by_batch(

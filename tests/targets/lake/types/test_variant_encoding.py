@@ -26,7 +26,7 @@ AMBIGUOUS = re.compile(r'"\$date": \{"\$number(Int|Long)": "-?\d+"\}')
 
 
 @pytest.fixture(scope="module")
-def recorded() -> list[dict[str, str]]:
+def recorded_values() -> list[dict[str, str]]:
     """``strict`` is what the change log has, ``canonical`` says the type of every value."""
     data = zstandard.ZstdDecompressor().stream_reader(RECORDED.read_bytes()).read()
     found = [json.loads(line) for line in data.decode().split("\n")]
@@ -39,17 +39,19 @@ def recorded() -> list[dict[str, str]]:
     return clear
 
 
-def test_every_value_is_read_back_by_pyspark(recorded: list[dict[str, str]]) -> None:
+def test_every_value_is_read_back_by_pyspark(recorded_values: list[dict[str, str]]) -> None:
     encode = VariantEncoder().encode
-    for one in recorded:
+    for one in recorded_values:
         found = read(VariantVal(*encode(one["strict"])))
         assert same(found, wanted(one["canonical"], one["strict"])), one["strict"]
 
 
 @pytest.mark.spark
-def test_every_value_is_read_back_by_the_jvm_and_as_text(spark: SparkSession, recorded: list[dict[str, str]]) -> None:
-    recorded = recorded[::4]
-    texts = [one["strict"] for one in recorded]
+def test_every_value_is_read_back_by_the_jvm_and_as_text(
+    spark: SparkSession, recorded_values: list[dict[str, str]]
+) -> None:
+    recorded_values = recorded_values[::4]
+    texts = [one["strict"] for one in recorded_values]
     frame = spark.createDataFrame(list(enumerate(texts)), "i int, t string").select(
         "i", as_variant(F.col("t")).alias("v")
     )
@@ -57,7 +59,7 @@ def test_every_value_is_read_back_by_the_jvm_and_as_text(spark: SparkSession, re
         frame.select("i", "v", F.to_json("v").alias("json"), as_text(F.col("v")).alias("text")).orderBy("i").collect()
     )
     encode = VariantEncoder().encode
-    for row, one in zip(rows, recorded, strict=True):
+    for row, one in zip(rows, recorded_values, strict=True):
         ours = encode(one["strict"])
         assert (bytes(row.v.value), bytes(row.v.metadata)) == ours
         assert row.text == decode_variant(*ours)

@@ -32,7 +32,7 @@ class Ended(BaseException):
 
 
 @pytest.fixture
-def prepared(lake: Lake) -> Lake:
+def prepared_lake(lake: Lake) -> Lake:
     """Tables that are applied, and two batches after them: changes of rows, keys and columns, and a truncate."""
     shards = f"{lake.folder}/{lake.name}/s/shards"
     lake.tables = TableRules(r.model_copy(update={"location": shards}) if r.shard else r for r in RULES.rules)
@@ -91,59 +91,59 @@ class Stopping:
         return write()
 
 
-def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared: Lake, sampled: Sampled) -> None:
-    prepared.hook = count = Stopping(0)
-    prepared.apply(threads=1)
-    wanted = _all(prepared)
+def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared_lake: Lake, sampled: Sampled) -> None:
+    prepared_lake.hook = count = Stopping(0)
+    prepared_lake.apply(threads=1)
+    wanted = _all(prepared_lake)
     assert {"upsert_arrays", "merge"} <= {name for names in count.names.values() for name in names}
     ops = sorted(row["_op"] for row in wanted["log"])
     assert ops == sorted("rrrrr" + "udc" + "dcd")
     for number in range(1, max(map(len, count.names.values())) + 1):
         if not sampled.of(number, every=3):
             continue
-        _restore(prepared)
-        prepared.hook = Stopping(number)
+        _restore(prepared_lake)
+        prepared_lake.hook = Stopping(number)
         with pytest.raises(Ended):
-            prepared.apply(threads=1)
-        prepared.hook = None
-        prepared.apply()
-        assert _all(prepared) == wanted, number
+            prepared_lake.apply(threads=1)
+        prepared_lake.hook = None
+        prepared_lake.apply()
+        assert _all(prepared_lake) == wanted, number
 
 
 @pytest.mark.long
-def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothing(prepared: Lake) -> None:
+def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothing(prepared_lake: Lake) -> None:
     """The other run applies the first of two batches between this one's look at the marker and its first write to each table."""
-    prepared.apply()
-    wanted = _all(prepared)
-    _restore(prepared)
-    changelog, overtaken = prepared.connector.changelog, set[str]()
-    topics = {prepared.path(f"s.{name}"): f"p.s.{name}" for name in MODES}
+    prepared_lake.apply()
+    wanted = _all(prepared_lake)
+    _restore(prepared_lake)
+    changelog, overtaken = prepared_lake.connector.changelog, set[str]()
+    topics = {prepared_lake.path(f"s.{name}"): f"p.s.{name}" for name in MODES}
 
     def meanwhile(location: str, name: str, write: Callable[[], Any]) -> Any:
         if location not in overtaken and location in topics:
             overtaken.add(location)
             batches = BatchesByTopic(changelog, [one.batch_contents for one in changelog.read_manifests("test")][:-1])
-            replace(prepared, hook=None).job()._catch_up.apply_batches(
-                prepared.owner(topics[location]), location, [batches], []
+            replace(prepared_lake, hook=None).job()._catch_up.apply_batches(
+                prepared_lake.owner(topics[location]), location, [batches], []
             )
         return write()
 
-    prepared.hook = meanwhile
-    prepared.apply(threads=1)
+    prepared_lake.hook = meanwhile
+    prepared_lake.apply(threads=1)
     assert overtaken == set(topics)
-    assert _all(prepared) == wanted
+    assert _all(prepared_lake) == wanted
 
 
 @pytest.mark.long
 def test_after_kill_9_the_next_run_makes_the_tables_what_they_would_have_been(
-    prepared: Lake, child: Callable[[], Child]
+    prepared_lake: Lake, child: Callable[[], Child]
 ) -> None:
-    prepared.apply()
-    wanted = _all(prepared)
-    _restore(prepared)
+    prepared_lake.apply()
+    wanted = _all(prepared_lake)
+    _restore(prepared_lake)
     killed = child()
-    killed.begin(prepared, "during", 3)
+    killed.begin(prepared_lake, "during", 3)
     assert killed.answer() == ""
     assert killed.wait() == -signal.SIGKILL, killed.said()
-    prepared.apply()
-    assert _all(prepared) == wanted
+    prepared_lake.apply()
+    assert _all(prepared_lake) == wanted

@@ -30,7 +30,7 @@ def db(schema: Oracle) -> Oracle:
 
 
 @pytest.fixture
-def made(db: Oracle, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(db: Oracle, tmp_path: Path) -> Callable[..., Connector]:
     return lambda **properties: oracle_connector(db, tmp_path, **{"schema_include_list": "APP", **properties})
 
 
@@ -41,10 +41,12 @@ def _ids(found: list[Record]) -> list[int]:
 # records
 
 
-def test_transactions_begin_and_end_with_what_was_emitted_of_them(db: Oracle, made: Callable[..., Connector]) -> None:
+def test_transactions_begin_and_end_with_what_was_emitted_of_them(
+    db: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
     db.sql("INSERT INTO T VALUES (0)")
     options = {"skipped_operations": "d", "table_exclude_list": r"APP\.HIDDEN"}
-    connector = made(provide_transaction_metadata=True, **options)
+    connector = connector_factory(provide_transaction_metadata=True, **options)
     (read,) = of_table(captured(connector), "T")
     assert read["value"]["transaction"] is None
     before = int(time.time())
@@ -79,8 +81,8 @@ def test_transactions_begin_and_end_with_what_was_emitted_of_them(db: Oracle, ma
         assert before * 1000 <= boundary["value"]["ts_ms"] <= time.time() * 1000
 
 
-def test_transactions_are_not_told_unless_asked_for(db: Oracle, made: Callable[..., Connector]) -> None:
-    connector = made()
+def test_transactions_are_not_told_unless_asked_for(db: Oracle, connector_factory: Callable[..., Connector]) -> None:
+    connector = connector_factory()
     captured(connector)
     db.sql("INSERT INTO T VALUES (1)")
     (record,) = captured(connector)
@@ -88,18 +90,22 @@ def test_transactions_are_not_told_unless_asked_for(db: Oracle, made: Callable[.
     assert record["value"]["source"]["txId"]
 
 
-def test_transactions_of_before_the_first_run_are_not_told(db: Oracle, made: Callable[..., Connector]) -> None:
+def test_transactions_of_before_the_first_run_are_not_told(
+    db: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
     db.sql("INSERT INTO T VALUES (1)")
-    found = captured(made(provide_transaction_metadata=True))
+    found = captured(connector_factory(provide_transaction_metadata=True))
     assert [r["topic"] for r in found if r["topic"] != "test"] == ["test.APP.T"]
 
 
 # order
 
 
-def test_events_come_by_commit_whatever_the_order_of_the_changes(db: Oracle, made: Callable[..., Connector]) -> None:
+def test_events_come_by_commit_whatever_the_order_of_the_changes(
+    db: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
     """So the SCN of a change may be lower than that of the event before; that of its commit never is."""
-    connector = made()
+    connector = connector_factory()
     captured(connector)
     with closing(db.connect()) as one, closing(db.connect()) as two, closing(db.connect()) as three:
         for number in range(3):
@@ -124,10 +130,10 @@ def test_events_come_by_commit_whatever_the_order_of_the_changes(db: Oracle, mad
 
 @pytest.mark.usefixtures("redo_at_once")
 def test_a_transaction_that_is_open_for_longer_than_its_retention_is_given_up_and_told(
-    db: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
+    db: Oracle, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whole, its later changes too; after that its redo is not needed any more."""
-    connector = made()
+    connector = connector_factory()
     captured(connector)
     with closing(db.connect()) as owner:
         run(owner, "INSERT INTO T VALUES (1)")
@@ -158,9 +164,9 @@ def test_a_transaction_that_is_open_for_longer_than_its_retention_is_given_up_an
 
 
 def test_without_a_retention_a_transaction_is_waited_for(
-    db: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
+    db: Oracle, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
-    connector = made()
+    connector = connector_factory()
     captured(connector)
     with closing(db.connect()) as owner:
         run(owner, "INSERT INTO T VALUES (1)")
@@ -172,9 +178,9 @@ def test_without_a_retention_a_transaction_is_waited_for(
 
 @pytest.mark.usefixtures("redo_at_once")
 def test_a_waiting_transaction_with_too_many_events_is_given_up_and_told(
-    db: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
+    db: Oracle, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
-    connector = made(log_mining_buffer_transaction_events_threshold=5)
+    connector = connector_factory(log_mining_buffer_transaction_events_threshold=5)
     captured(connector)
     with closing(db.connect()) as large, closing(db.connect()) as small:
         for number in range(6):

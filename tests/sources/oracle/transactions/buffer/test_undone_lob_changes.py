@@ -84,7 +84,7 @@ SCENARIOS: dict[str, list[Step | str]] = {
 
 
 @pytest.fixture(params=["19c", "23ai", "23ai_basicfile"])
-def shape(request: pytest.FixtureRequest, schema: Oracle) -> Iterator[str]:
+def lob_shape(request: pytest.FixtureRequest, schema: Oracle) -> Iterator[str]:
     schema.configure(lob_shape=request.param)
     schema.sql(
         "CREATE TABLE LOB (ID NUMBER(9) PRIMARY KEY, NAME VARCHAR2(50), C CLOB, NC NCLOB, B BLOB, T VARCHAR2(32767))",
@@ -101,7 +101,7 @@ def shape(request: pytest.FixtureRequest, schema: Oracle) -> Iterator[str]:
 
 
 @pytest.fixture
-def made(schema: Oracle, shape: str, tmp_path: Path) -> Callable[..., Connector]:
+def connector_factory(schema: Oracle, lob_shape: str, tmp_path: Path) -> Callable[..., Connector]:
     return lambda **properties: oracle_connector(schema, tmp_path, **{"schema_include_list": "APP", **properties})
 
 
@@ -126,9 +126,13 @@ def _captured(connector: Connector) -> dict[int, Any]:
 @pytest.mark.parametrize("inferred", [False, True], ids=["read", "inferred"])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_what_is_undone_is_not_captured_and_what_is_not_is(
-    schema: Oracle, made: Callable[..., Connector], name: str, inferred: bool, caplog: pytest.LogCaptureFixture
+    schema: Oracle,
+    connector_factory: Callable[..., Connector],
+    name: str,
+    inferred: bool,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    connector = made(lob_enabled=True)
+    connector = connector_factory(lob_enabled=True)
     connector.capture()
     _run(schema, *SCENARIOS[name])
     with patch.object(net_changes, "MOST_ROWS", 0 if inferred else net_changes.MOST_ROWS):
@@ -140,9 +144,9 @@ def test_what_is_undone_is_not_captured_and_what_is_not_is(
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_without_long_values_the_other_columns_are_those_of_the_table(
-    schema: Oracle, made: Callable[..., Connector], name: str, caplog: pytest.LogCaptureFixture
+    schema: Oracle, connector_factory: Callable[..., Connector], name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    connector = made()
+    connector = connector_factory()
     connector.capture()
     _run(schema, *SCENARIOS[name])
     connector.capture()
@@ -154,7 +158,7 @@ def test_without_long_values_the_other_columns_are_those_of_the_table(
 @pytest.mark.parametrize(("seed", "enabled", "block_rows"), [(14, True, None), (19, True, 8), (21, False, None)])
 def test_random_transactions_with_savepoints_end_in_the_rows_of_the_table(
     schema: Oracle,
-    made: Callable[..., Connector],
+    connector_factory: Callable[..., Connector],
     seed: int,
     enabled: bool,
     block_rows: int | None,
@@ -163,7 +167,7 @@ def test_random_transactions_with_savepoints_end_in_the_rows_of_the_table(
     """With these seeds, what the log says of undone changes is not enough."""
     monkeypatch.setattr(transaction_buffer, "BLOCK_ROWS", block_rows or transaction_buffer.BLOCK_ROWS)
     r = random.Random(seed)
-    connector = made(lob_enabled=enabled)
+    connector = connector_factory(lob_enabled=enabled)
     connector.capture()
     for _ in range(12):
         for _ in range(6):
@@ -177,9 +181,9 @@ def test_random_transactions_with_savepoints_end_in_the_rows_of_the_table(
 
 
 def test_rows_of_a_transaction_with_a_savepoint_are_events_with_both_images(
-    schema: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
+    schema: Oracle, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
-    connector = made(lob_enabled=True)
+    connector = connector_factory(lob_enabled=True)
     connector.capture()
     _run(
         schema, _set("1, 2, 3", C=BIG2), SAVE, _set("1, 2", C=BIG), ("DELETE FROM LOB WHERE ID = 3", []), BACK,
@@ -199,10 +203,10 @@ def test_rows_of_a_transaction_with_a_savepoint_are_events_with_both_images(
 
 
 def test_undo_rows_that_are_older_than_a_change_of_their_table_stop_nothing(
-    schema: Oracle, made: Callable[..., Connector]
+    schema: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     """They do not have all columns, and need no names."""
-    connector = made(log_mining_strategy="hybrid")
+    connector = connector_factory(log_mining_strategy="hybrid")
     connector.capture()
     _run(schema, SAVE, _set(1, NAME="undone", C=BIG), BACK, _set(1, NAME="kept"))
     schema.sql("ALTER TABLE LOB ADD (Z NUMBER(9))")
