@@ -109,7 +109,7 @@ def describe_requirement(id_: str, said: list[Entry], texts: Mapping[str, str]) 
     return f"{id_}  {texts.get(id_, 'unknown')}\n{' ' * len(id_)}  {found}"
 
 
-def repeated(said: list[Entry]) -> Iterator[str]:
+def find_repeated(said: list[Entry]) -> Iterator[str]:
     """Requirements that stand twice."""
     seen: set[str] = set()
     for entry in said:
@@ -118,7 +118,7 @@ def repeated(said: list[Entry]) -> Iterator[str]:
         seen.add(entry.id)
 
 
-def collected() -> set[str]:
+def collect_test_names() -> set[str]:
     """Names of all tests that pytest collects, without the parts in brackets."""
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "--long", "tests"]
     plain = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}  # they may print otherwise
@@ -178,7 +178,7 @@ def wrong_properties(said: list[Entry]) -> Iterator[str]:
                 yield f"{entry.id}: {name} is refused, and is said to be done by {entry.text}"
             elif entry is not None and verdict == "honoured" and entry.section == "not-applicable":
                 yield f"{entry.id}: {name} is honoured, and is said to be not applicable: {entry.text}"
-            elif entry is not None and entry.section != "done" and _contradicts(verdict, entry.text):
+            elif entry is not None and entry.section != "done" and _contradicts_verdict(verdict, entry.text):
                 yield f"{entry.id}: {name} is {verdict}, and is said to be otherwise: {entry.text}"
     for name, by_kind in verdicts.items():
         if len(set(by_kind.values())) > 1:
@@ -218,7 +218,7 @@ _CLAIM = re.compile(
 )
 
 
-def _contradicts(verdict: str, text: str) -> bool:
+def _contradicts_verdict(verdict: str, text: str) -> bool:
     """Whether a reason says of a property that it is refused, or accepted without effect, where it is not.
 
     >>> _contradicts("refused", "there is no JDBC driver here; the property is accepted with a warning")
@@ -240,7 +240,12 @@ def main() -> int:
     if given.show:
         print("\n".join(describe_requirement(id_, said, texts) for id_ in given.show))
         return 0
-    wrong = [*repeated(said), *without_text(said, texts), *wrong_tests(said, collected()), *wrong_properties(said)]
+    wrong = [
+        *find_repeated(said),
+        *without_text(said, texts),
+        *wrong_tests(said, collect_test_names()),
+        *wrong_properties(said),
+    ]
     if given.run is not None and not wrong:
         wanted = [e for e in said if e.section == "done" and (not given.run or e.id in given.run)]
         print(f"{len(wanted)} requirements are shown by {len({e.text for e in wanted})} tests.", flush=True)

@@ -20,7 +20,7 @@ LOG = HOME / "log"
 
 
 @contextmanager
-def locked(name: str) -> Iterator[None]:
+def hold_lock(name: str) -> Iterator[None]:
     """Hold the lock ``name``, so that two set-ups or test runs never fetch or build the same thing at once."""
     HOME.mkdir(parents=True, exist_ok=True)
     with (HOME / f"{name}.lock").open("w") as lock:

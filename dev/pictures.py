@@ -21,7 +21,7 @@ _CHANNELS = {2: 3, 6: 4}
 """Type of colours → bytes of a point: those that browsers write."""
 
 
-def named() -> set[str]:
+def list_shown_pictures() -> set[str]:
     """Files that pages show."""
     return {name for page in DOCS.rglob("*.md") for name in re.findall(r"pictures/([\w.-]+\.png)\)", page.read_text())}
 
@@ -57,11 +57,11 @@ def _points(png: bytes) -> "np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]
     above = np.zeros((width, channels), np.uint8)
     found = np.empty((height, width, channels), np.uint8)
     for number, line in enumerate(lines):
-        above = found[number] = _unfiltered(int(line[0]), line[1:].reshape(width, channels), above)
+        above = found[number] = _unfilter_line(int(line[0]), line[1:].reshape(width, channels), above)
     return found[:, :, :3]
 
 
-def _unfiltered(how: int, line: np.ndarray, above: np.ndarray) -> np.ndarray:
+def _unfilter_line(how: int, line: np.ndarray, above: np.ndarray) -> np.ndarray:
     """A line as it was, from what is written of it (PNG specification, "Filtering")."""
     if how == 0:
         return line
@@ -101,7 +101,7 @@ def _chunk(name: bytes, body: bytes) -> bytes:
 def main(folder: Path) -> int:
     """Take what pages show; what none shows any more is removed."""
     PICTURES.mkdir(exist_ok=True)
-    wanted = named()
+    wanted = list_shown_pictures()
     for file in PICTURES.iterdir():
         if file.name not in wanted:
             file.unlink()

@@ -25,7 +25,7 @@ def free_port(host: str = "127.0.0.1") -> int:
     end, any_ = _end(), random.SystemRandom()
     for _ in range(TRIES if end > FIRST + 1000 else 0):
         port = any_.randrange(FIRST, end)
-        if port not in _taken and _locked(port) and _is_free(host, port):
+        if port not in _taken and _lock_port(port) and _is_free(host, port):
             _taken.add(port)
             return port
     with socket.socket() as probe:
@@ -45,7 +45,7 @@ def _is_free(host: str, port: int) -> bool:
     return False
 
 
-def _locked(port: int) -> bool:
+def _lock_port(port: int) -> bool:
     """A lock on one byte of a file: it ends with the process, however that ends, and a fork does not have it."""
     try:
         fcntl.lockf(_locks(os.getuid()), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)

@@ -20,7 +20,7 @@ if str(ROOT) not in sys.path:
 
 from dev import paths  # noqa: E402
 from dev.bootstrap.report import Problem  # noqa: E402
-from dev.compatibility import collected  # noqa: E402
+from dev.compatibility import collect_test_names  # noqa: E402
 from dev.servers import S3, Database, Db2, Kafka, MariaDb, MySql, Postgres, Server  # noqa: E402
 from tests.support.processes.fork import Forks  # noqa: E402
 from tests.support.pytest_runs import costs  # noqa: E402
@@ -159,11 +159,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         size[group] += 1
     turn = -1 if hasattr(config, "workerinput") else 1
 
-    def place(item: pytest.Item) -> tuple[int, int, str, str, int]:
+    def sort_key(item: pytest.Item) -> tuple[int, int, str, str, int]:
         group = group_of(item.nodeid)
         return turn * slowest[group], turn * size[group], group, item.nodeid.partition("::")[0], _slowness(item)
 
-    items.sort(key=place)
+    items.sort(key=sort_key)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -193,7 +193,7 @@ def _without_long(config: pytest.Config, items: list[pytest.Item]) -> None:
         mark = alike[0].get_closest_marker("sampled")
         numbers = Sampled(long=False).cases(name, len(alike), mark.args[0]) if mark else range(len(alike))
         tried.update(alike[number] for number in numbers)
-    if whole(config) and not config.getoption("--all") and not config.getoption("--costs"):
+    if is_whole_run(config) and not config.getoption("--all") and not config.getoption("--costs"):
         skipped = costs.left_out(
             {costs.name_of(item.nodeid) for item in items},
             Sampled(long=False),
@@ -205,7 +205,7 @@ def _without_long(config: pytest.Config, items: list[pytest.Item]) -> None:
         items[:] = [item for item in items if item in tried]
 
 
-def whole(config: pytest.Config) -> bool:
+def is_whole_run(config: pytest.Config) -> bool:
     """Whether this is a run of all tests."""
     return [Path(arg).resolve() for arg in config.args] == [ROOT / "tests"]
 
@@ -224,9 +224,9 @@ def _slowness(item: pytest.Item) -> int:
 @pytest.fixture(scope="session")
 def every_test(request: pytest.FixtureRequest) -> set[str]:
     """Names of all tests of the project, without the parts in brackets. A run of all of them has collected them already."""
-    if whole(request.config):
+    if is_whole_run(request.config):
         return request.config.stash[COLLECTED]
-    return collected()
+    return collect_test_names()
 
 
 # servers
@@ -235,7 +235,7 @@ def every_test(request: pytest.FixtureRequest) -> set[str]:
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaDb]:
     """The MariaDB that all tests share. Tests that stop it or change its settings take ``mariadb_factory`` instead."""
-    with _started(MariaDb()) as server:
+    with _start_server(MariaDb()) as server:
         yield server
 
 
@@ -252,14 +252,14 @@ def mariadb_factory() -> Iterator[Callable[..., MariaDb]]:
 @pytest.fixture(scope="session")
 def mysql97() -> Iterator[MySql]:
     """The MySQL 9.7 that all tests share."""
-    with _started(MySql(edition="9.7")) as server:
+    with _start_server(MySql(edition="9.7")) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def mysql80() -> Iterator[MySql]:
     """The MySQL 8.0 that all tests share."""
-    with _started(MySql(edition="8.0")) as server:
+    with _start_server(MySql(edition="8.0")) as server:
         yield server
 
 
@@ -273,28 +273,28 @@ def mysql_factory() -> Iterator[Callable[..., MySql]]:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     """The PostgreSQL that all tests share."""
-    with _started(Postgres()) as server:
+    with _start_server(Postgres()) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[S3]:
     """The S3 server that all tests share."""
-    with _started(S3()) as server:
+    with _start_server(S3()) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[Kafka]:
     """The Kafka broker that all tests share."""
-    with _started(Kafka()) as server:
+    with _start_server(Kafka()) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def db2() -> Iterator[Db2]:
     """The Db2 test server that all tests share; it is ours, and no Db2."""
-    with _started(Db2()) as server:
+    with _start_server(Db2()) as server:
         yield server
 
 
@@ -324,7 +324,7 @@ def mysql_forks() -> Iterator[Forks]:
         yield forks
 
 
-def _started(server: AnyServer) -> AnyServer:
+def _start_server(server: AnyServer) -> AnyServer:
     """Fetch and start a server; the test is skipped when it cannot be had on this machine."""
     try:
         return server.start()
@@ -350,4 +350,4 @@ class _Started:
 
     def add(self, server: AnyServer) -> AnyServer:
         self._servers.append(server)
-        return _started(server)
+        return _start_server(server)

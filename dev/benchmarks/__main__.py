@@ -20,7 +20,7 @@ from dev.benchmarks.connector import fixed, fleet, freshness, tables, years
 from dev.benchmarks.database import jdbc
 from dev.benchmarks.engines import debezium
 from dev.benchmarks.engines.ours import Ours
-from dev.benchmarks.engines.runs import measured, measured_runs
+from dev.benchmarks.engines.runs import measure_run, measured_runs
 from dev.benchmarks.load.workload import DATABASE, Work
 from dev.benchmarks.measure import figures, machine, visible
 from dev.benchmarks.measure.figures import Bar
@@ -104,7 +104,7 @@ def _capture(options: argparse.Namespace, server: MySqlFamily, folder: Path) -> 
     theirs = None
     if rival:
         with report.step("Debezium captures") as step:
-            theirs = figures.summed_up([measured(other.run(options.rows, step.progress), step)], "events")
+            theirs = figures.summed_up([measure_run(other.run(options.rows, step.progress), step)], "events")
     return _document(options, runs, theirs, "events"), CAPTURE_BARS
 
 
@@ -128,7 +128,7 @@ def _snapshot(options: argparse.Namespace, server: MySqlFamily, folder: Path) ->
     if rival:
         other = debezium.Debezium(server, options.server, table, folder / "debezium")
         with report.step("Debezium reads the table") as step:
-            theirs = figures.summed_up([measured(other.run(options.rows, step.progress), step)], "rows")
+            theirs = figures.summed_up([measure_run(other.run(options.rows, step.progress), step)], "rows")
     return _document(options, runs, theirs, "rows"), SNAPSHOT_BARS
 
 
@@ -136,7 +136,7 @@ def _document(
     options: argparse.Namespace, runs: list[dict[str, Any]], theirs: dict[str, Any] | None, unit: str
 ) -> dict[str, Any]:
     ours = {**figures.summed_up(runs, unit), "stages": runs[0]["stages"]}
-    document = figures.compared(ours, theirs, unit)
+    document = figures.build_document(ours, theirs, unit)
     document |= {"server": options.server, "rows": options.rows, "load": machine.load()}
     print(f"\n{figures.table(document, unit)}\n\n{figures.shares_text(ours['stages'])}")
     print(f"\nLoad average at the end: {document['load']}. Figures count only from a machine that does nothing else.")

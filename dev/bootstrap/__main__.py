@@ -55,14 +55,14 @@ def _arguments() -> argparse.Namespace:
         "--jars", metavar="GROUP,…", default="", help="further groups of dev/jars.toml to fetch, such as kafka"
     )
     options = parser.parse_args()
-    options.servers = _merged(DEFAULT_SERVERS, options.servers)
-    options.jars = _merged(DEFAULT_JARS, options.jars)
+    options.servers = _merge_names(DEFAULT_SERVERS, options.servers)
+    options.jars = _merge_names(DEFAULT_JARS, options.jars)
     if unknown := [name for name in options.servers if name not in databases.SERVERS]:
         parser.error(f"unknown server {', '.join(unknown)}; there are {servers}")
     return options
 
 
-def _merged(defaults: tuple[str, ...], more: str) -> list[str]:
+def _merge_names(defaults: tuple[str, ...], more: str) -> list[str]:
     return list(dict.fromkeys([*defaults, *filter(None, (name.strip() for name in more.split(",")))]))
 
 

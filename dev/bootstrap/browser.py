@@ -17,14 +17,14 @@ ARGUMENTS = ("--no-sandbox", "--disable-dev-shm-usage")
 def find() -> Path | None:
     """A Chromium that runs: the one that ``CDC_DEV_CHROMIUM`` names, the system's, or one fetched before."""
     given = os.environ.get("CDC_DEV_CHROMIUM")
-    places = [given] if given else [*map(shutil.which, NAMES), str(_unpacked())]
+    places = [given] if given else [*map(shutil.which, NAMES), str(_chromium_path())]
     return next((Path(place) for place in places if place and _version(Path(place))), None)
 
 
 def ensure(step: Step | None = None) -> Path:
     """A Chromium, fetched now if there is none; a :class:`Problem` if that is impossible."""
     step = step or Step(quiet=True)
-    with paths.locked("chromium"):
+    with paths.hold_lock("chromium"):
         found = find()
         if found is None:
             _fetch(step)
@@ -42,7 +42,7 @@ def _fetch(step: Step) -> None:
     root = paths.OPT / "chromium"
     apt.unpack(["chromium"], root, step)
     libraries = sorted({str(path.parent) for path in root.rglob("*.so*")})
-    start = _unpacked()
+    start = _chromium_path()
     # Debian's own start script looks for itself below /usr
     start.write_text(
         f'#!/bin/sh\nexport LD_LIBRARY_PATH="{os.pathsep.join(libraries)}"\nexec "{root}/usr/lib/chromium/chromium" "$@"\n'
@@ -50,7 +50,7 @@ def _fetch(step: Step) -> None:
     start.chmod(0o755)
 
 
-def _unpacked() -> Path:
+def _chromium_path() -> Path:
     return paths.OPT / "chromium" / "start"
 
 

@@ -48,7 +48,7 @@ def find(name: str) -> Installation | None:
 def ensure(name: str, step: Step | None = None) -> Installation:
     """The server ``name``, fetched now if it is not there yet; a :class:`Problem` if that is impossible."""
     step = step or Step(quiet=True)
-    with paths.locked(name):
+    with paths.hold_lock(name):
         found = find(name)
         if not found:
             SERVERS[name].fetch(step)
@@ -220,7 +220,7 @@ def _fetch_postgres(step: Step) -> None:
 
 def _find_kafka() -> Installation | None:
     root = paths.OPT / "kafka"
-    needed = [root / jar.file_name for jar in jars.pinned("kafka")]
+    needed = [root / jar.file_name for jar in jars.list_jars("kafka")]
     if not all(jar.exists() for jar in needed):
         return None
     (broker,) = (jar for jar in needed if jar.name.startswith("kafka_"))

@@ -40,7 +40,7 @@ class Jar:
         return f"{base.rstrip('/')}/{organisation.replace('.', '/')}/{artifact}/{version}/{self.file_name}"
 
 
-def pinned(*groups: str) -> list[Jar]:
+def list_jars(*groups: str) -> list[Jar]:
     """The jars of these groups."""
     jars = [Jar(**entry) for entry in tomllib.loads((paths.ROOT / "dev" / "jars.toml").read_text())["jar"]]
     if unknown := set(groups) - {jar.group for jar in jars}:
@@ -51,8 +51,8 @@ def pinned(*groups: str) -> list[Jar]:
 def ensure(*groups: str, step: Step | None = None, folder: Path = paths.JARS) -> list[Path]:
     """Fetch what is missing of these groups; returns the files, ready for ``spark.jars``."""
     step = step or Step(quiet=True)
-    jars = pinned(*groups)
-    with paths.locked("jars"):
+    jars = list_jars(*groups)
+    with paths.hold_lock("jars"):
         fetched = sum(_ensure(jar, folder / jar.file_name, step) for jar in jars)
     files = [folder / jar.file_name for jar in jars]
     step.done(f"{len(files)} jars, {megabytes(fetched) if fetched else 'unchanged'}")

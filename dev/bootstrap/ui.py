@@ -23,7 +23,7 @@ OLDEST = (20, 19)
 def ensure(uv_binary: Path, step: Step | None = None) -> Path:
     """The folder of the built pages; does nothing when a stamp says that they are of these sources."""
     step = step or Step(quiet=True)
-    with paths.locked("ui"):
+    with paths.hold_lock("ui"):
         stamp = _stamp()
         if not STAMP.exists() or STAMP.read_text() != stamp:
             _build(uv_binary, step)
@@ -37,7 +37,7 @@ def ensure(uv_binary: Path, step: Step | None = None) -> Path:
 def packages(uv_binary: Path, step: Step | None = None) -> Path:
     """The folder with the sources and npm's packages, for checks of types and tests in a browser."""
     step = step or Step(quiet=True)
-    with paths.locked("ui"):
+    with paths.hold_lock("ui"):
         _install(_npm(uv_binary, step), step)
     return FOLDER
 

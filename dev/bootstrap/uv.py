@@ -106,7 +106,9 @@ class _Anchors(HTMLParser):
 def _choose(links: dict[str, tuple[str, str]]) -> tuple[str, str]:
     prefix = f"uv-{VERSION}-py3-none-"
     matching = [
-        name for name in links if name.startswith(prefix) and _fits(name.removeprefix(prefix).removesuffix(".whl"))
+        name
+        for name in links
+        if name.startswith(prefix) and _fits_machine(name.removeprefix(prefix).removesuffix(".whl"))
     ]
     if not matching:
         raise Problem(
@@ -123,7 +125,7 @@ def _choose(links: dict[str, tuple[str, str]]) -> tuple[str, str]:
     return url, sha256
 
 
-def _fits(tags: str) -> bool:
+def _fits_machine(tags: str) -> bool:
     """Whether a wheel's platform tags are for this machine."""
     machine = platform.machine().lower()
     if sys.platform == "darwin":

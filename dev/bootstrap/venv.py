@@ -20,7 +20,7 @@ def ensure(uv_binary: Path, step: Step) -> None:
     """Make ``.venv`` agree with ``uv.lock``; does nothing when a stamp says that it already does."""
     existing = _existing_version()
     if existing and STAMP.exists() and STAMP.read_text() == _stamp(existing):
-        step.done(f"Python {_dotted(existing)}, unchanged")
+        step.done(f"Python {_format_version(existing)}, unchanged")
         return
     interpreter = PYTHON if existing else _interpreter(uv_binary, step)
     STAMP.unlink(missing_ok=True)
@@ -30,10 +30,10 @@ def ensure(uv_binary: Path, step: Step) -> None:
         raise Problem(f"{paths.VENV} was made, but its Python does not run. Delete the folder and run dev/setup again.")
     STAMP.write_text(_stamp(version))
     count = len(list(paths.VENV.glob("lib/python*/site-packages/*.dist-info")))
-    step.done(f"Python {_dotted(version)}, {count} packages")
+    step.done(f"Python {_format_version(version)}, {count} packages")
 
 
-def supported() -> tuple[tuple[int, int], tuple[int, int]]:
+def read_supported_versions() -> tuple[tuple[int, int], tuple[int, int]]:
     """The first supported Python and the first one that is too new, from ``requires-python``."""
     text = tomllib.loads((paths.ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
     match = re.fullmatch(r">=(\d+)\.(\d+),\s*<(\d+)\.(\d+)", text)
@@ -47,7 +47,7 @@ def _stamp(version: tuple[int, int, int]) -> str:
     digest = hashlib.sha256()
     for name in ("uv.lock", "pyproject.toml"):
         digest.update((paths.ROOT / name).read_bytes())
-    digest.update(_dotted(version).encode())
+    digest.update(_format_version(version).encode())
     digest.update(str(paths.ROOT).encode())  # a moved working copy has wrong paths inside its environment
     return digest.hexdigest()
 
@@ -62,13 +62,13 @@ def _existing_version() -> tuple[int, int, int] | None:
     if not match or not PYTHON.exists():
         return None
     version = (int(match[1]), int(match[2]), int(match[3]))
-    low, high = supported()
+    low, high = read_supported_versions()
     return version if low <= version[:2] < high else None
 
 
 def _interpreter(uv_binary: Path, step: Step) -> Path:
     """The Python to make the environment from: the one that runs this, else another supported one."""
-    low, high = supported()
+    low, high = read_supported_versions()
     if low <= sys.version_info[:2] < high:
         return Path(getattr(sys, "_base_executable", None) or sys.executable)
     for minor in range(high[1] - 1, low[1] - 1, -1):
@@ -127,5 +127,5 @@ def _environment() -> dict[str, str]:
     return env
 
 
-def _dotted(version: tuple[int, int, int]) -> str:
+def _format_version(version: tuple[int, int, int]) -> str:
     return ".".join(map(str, version))

@@ -30,7 +30,7 @@ from dev import paths
 from dev.airflow import Airflow, Services, example
 from dev.bootstrap.report import Problem, Report, Step
 from dev.demonstration.db2 import Db2Kit
-from dev.demonstration.freshness import Lags, lags
+from dev.demonstration.freshness import Lags, compute_lags
 from dev.demonstration.kit import CUSTOMERS, ORDERS, PRODUCTS, Kit
 from dev.demonstration.mariadb import MariaDbKit
 from dev.demonstration.mongodb import MongoDbKit
@@ -71,18 +71,18 @@ class Demo:
             )
             self.services.json("PATCH", path, {"is_paused": False})
 
-            def reached(batch: int) -> bool:
+            def has_applied(batch: int) -> bool:
                 step.progress(self.tasks())
                 return self.applied_batch() >= batch
 
-            self.services.until(lambda: reached(1), QUIET_SECONDS, "the tables are made")
+            self.services.until(lambda: has_applied(1), QUIET_SECONDS, "the tables are made")
             # what was committed while Spark was starting is captured, and then in the tables
             end = self.end()
             self.services.until(
                 lambda: self.captured(end), QUIET_SECONDS, "the capture is up to date", tell=step.progress
             )
             waiting = self.captured_batch()
-            self.services.until(lambda: reached(waiting), QUIET_SECONDS, f"batch {waiting} is in the tables")
+            self.services.until(lambda: has_applied(waiting), QUIET_SECONDS, f"batch {waiting} is in the tables")
             step.done(f"{sum(self.events().values()):,} events are in {len(self.events())} tables")
 
     def tasks(self) -> str:
@@ -97,7 +97,7 @@ class Demo:
         tasks = self.services.json("GET", f"{path}/taskInstances")["task_instances"]
         if any(task["state"] in ("failed", "up_for_retry") for task in tasks):
             raise Problem(f"A task of {self.kit.dag} failed:\n{self._failure(tasks)}")
-        states = {t["task_id"].rpartition(".")[2]: f"{t['state'] or 'queued'}{_since(t)}" for t in tasks}
+        states = {t["task_id"].rpartition(".")[2]: f"{t['state'] or 'queued'}{_format_duration(t)}" for t in tasks}
         return ", ".join(f"{task} {states[task]}" for task in ("capture", "apply") if task in states) + machine()
 
     def finish(self) -> None:
@@ -175,7 +175,7 @@ class Demo:
         """Topic → how long changes took from their commit to the table, in the batches from ``first`` on."""
         changelog = ChangeLog(str(self.changelog))
         return {
-            one["topic"]: lags(changelog, self.kit.connector, one["topic"], Path(one["location"]), first)
+            one["topic"]: compute_lags(changelog, self.kit.connector, one["topic"], Path(one["location"]), first)
             for one in verified["tables"]
         }
 
@@ -231,7 +231,7 @@ class Demo:
         return verified
 
 
-def _since(task: Mapping[str, Any]) -> str:
+def _format_duration(task: Mapping[str, Any]) -> str:
     """For how long a task has been at work, once it is long."""
     if task["state"] != "running" or not task["start_date"]:
         return ""
@@ -260,7 +260,7 @@ def table(verified: dict[str, Any], events: dict[str, int], fresh: dict[str, Lag
     return "\n".join(["", rows[0], rule, *rows[1:], ""])
 
 
-def prepared(report: Report, kit: Kit) -> Airflow:
+def prepare_airflow(report: Report, kit: Kit) -> Airflow:
     """An Airflow home with the provider in it, its tables and its connections."""
     with report.step("Airflow: metadata DB, connector tables, connections") as step:
         step.progress("building and installing the provider's wheel")
@@ -284,15 +284,15 @@ def main() -> int:
     if kit.note:
         print(f"\n{kit.note}\n", flush=True)
     with contextlib.ExitStack() as stack:
-        _started(stack, report, kit)
-        airflow = prepared(report, kit)
+        _start_source(stack, report, kit)
+        airflow = prepare_airflow(report, kit)
         with report.step("Airflow: scheduler, DAG processor, triggerer, API server") as step:
             services = Services(airflow)
             with _ticking(step, "starting"):
                 stack.enter_context(services)
             step.done(services.url)
         demo = Demo(report, kit, airflow, services)
-        warm = _worked(demo, stack.enter_context(LiveWriter(kit)))
+        warm = _run_dag_until_applied(demo, stack.enter_context(LiveWriter(kit)))
         verified = demo.verify()
         print(table(verified, demo.events(), demo.freshness(verified, warm)))
         print(f"{'Equal' if verified['equal'] else 'NOT EQUAL'} at {kit.position(verified['position'])}.", end=" ")
@@ -318,7 +318,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _started(stack: contextlib.ExitStack, report: Report, kit: Kit) -> None:
+def _start_source(stack: contextlib.ExitStack, report: Report, kit: Kit) -> None:
     """The source, with its tables."""
     with report.step(kit.title) as step:
         stack.enter_context(kit.server)
@@ -328,7 +328,7 @@ def _started(stack: contextlib.ExitStack, report: Report, kit: Kit) -> None:
         step.done(f"{CUSTOMERS:,} customers, {PRODUCTS:,} products, {ORDERS:,} orders")
 
 
-def _worked(demo: Demo, writer: LiveWriter) -> int:
+def _run_dag_until_applied(demo: Demo, writer: LiveWriter) -> int:
     """One run of the DAG while the application writes, until all of it is applied.
 
     :return: the batch from which on the apply had nothing to catch up with

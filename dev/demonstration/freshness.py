@@ -31,7 +31,7 @@ class Lags:
         return f"{half:.1f} s", f"{most:.1f} s"
 
 
-def lags(changelog: ChangeLog, connector: str, topic: str, table: Path, first: int) -> Lags:
+def compute_lags(changelog: ChangeLog, connector: str, topic: str, table: Path, first: int) -> Lags:
     """The events of a topic, in the batches from ``first`` on."""
     visible = _visible(table, f":{topic}")
     found = [np.empty(0)]

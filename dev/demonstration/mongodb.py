@@ -160,7 +160,7 @@ class _Connection:
             self._database[old].rename(new)
         else:
             collection, field = name.split(".")
-            self._database[collection].update_many({}, {"$set": {field: {"points": 7, "since": _at(0)}}})
+            self._database[collection].update_many({}, {"$set": {field: {"points": 7, "since": _make_datetime(0)}}})
 
     def insert(self, name: str, document: dict[str, Any]) -> None:
         self._database[name].insert_one(document, session=self._begun())
@@ -247,7 +247,7 @@ def _order(chance: random.Random, number: int | None = None) -> dict[str, Any]:
             {"product": chance.randrange(PRODUCTS), "quantity": chance.randint(1, 9), "price": _money(chance)}
             for _ in range(chance.randint(1, 4))
         ],
-        "ordered": _at(chance.randrange(10**9)),
+        "ordered": _make_datetime(chance.randrange(10**9)),
         "logged": Timestamp(chance.randrange(2**31), chance.randint(1, 9)),
         "status": "open",
         "note": chance.choice((None, "ring twice", "leave at the door ✉")),
@@ -259,14 +259,18 @@ def _cart(chance: random.Random, number: int) -> dict[str, Any]:
 
 
 def _parcel(chance: random.Random, number: int) -> dict[str, Any]:
-    return {"_id": f"P-{number}", "weight": Decimal128("1.50"), "events": [{"at": _at(number), "what": "packed"}]}
+    return {
+        "_id": f"P-{number}",
+        "weight": Decimal128("1.50"),
+        "events": [{"at": _make_datetime(number), "what": "packed"}],
+    }
 
 
 def _money(chance: random.Random) -> Decimal128:
     return Decimal128(Decimal(chance.randint(100, 999_999)).scaleb(-2))
 
 
-def _at(seconds: int) -> datetime:
+def _make_datetime(seconds: int) -> datetime:
     return datetime(1969, 12, 31, tzinfo=UTC) + timedelta(seconds=seconds, milliseconds=seconds % 1000)
 
 

@@ -103,7 +103,7 @@ def document(random: Random, depth: int = 4, *, odd: bool = True) -> bytes:
     names = NAMES if odd else CLEAR_NAMES
     fields = {random.choice(names): value(random, depth, odd=odd) for _ in range(random.randint(0, 5))}
     fields["v"] = value(random, depth, odd=odd)
-    return written(fields)
+    return encode_document(fields)
 
 
 def value(random: Random, depth: int = 4, *, odd: bool = True) -> tuple[int, bytes]:
@@ -111,15 +111,17 @@ def value(random: Random, depth: int = 4, *, odd: bool = True) -> tuple[int, byt
     if depth and random.random() < 0.3:
         inside = [value(random, depth - 1, odd=odd) for _ in range(random.randint(0, 4))]
         if random.random() < 0.5:
-            return 0x04, written({str(i): v for i, v in enumerate(inside)})
-        return 0x03, written(dict(zip(random.sample(NAMES if odd else CLEAR_NAMES, len(inside)), inside, strict=True)))
+            return 0x04, encode_document({str(i): v for i, v in enumerate(inside)})
+        return 0x03, encode_document(
+            dict(zip(random.sample(NAMES if odd else CLEAR_NAMES, len(inside)), inside, strict=True))
+        )
     kind = random.choice(KINDS)
     if not odd and kind in (0x01, 0x13):
         return kind, _usual_double(random) if kind == 0x01 else usual_decimal(random)
     return kind, _WRITERS[kind](random) if kind in _WRITERS else b""
 
 
-def written(fields: dict[str, tuple[int, bytes]]) -> bytes:
+def encode_document(fields: dict[str, tuple[int, bytes]]) -> bytes:
     """The bytes of a document or array."""
     body = b"".join(bytes([kind]) + name.encode() + b"\0" + raw for name, (kind, raw) in fields.items())
     return struct.pack("<i", len(body) + 5) + body + b"\0"
@@ -180,7 +182,7 @@ def _regex(random: Random) -> bytes:
     return text(random).replace("\0", "").encode() + b"\0" + options.encode() + b"\0"
 
 
-def _scoped(random: Random) -> bytes:
+def _encode_scoped_code(random: Random) -> bytes:
     body = _string(text(random)) + document(random, 1, odd=False)
     return struct.pack("<i", len(body) + 4) + body
 
@@ -191,20 +193,20 @@ _WRITERS: dict[int, Callable[[Random], bytes]] = {
     0x05: _binary,
     0x07: lambda random: random.randbytes(12),
     0x08: lambda random: bytes([random.getrandbits(1)]),
-    0x09: lambda random: struct.pack("<q", _whole(random, 64)),
+    0x09: lambda random: struct.pack("<q", _draw_integer(random, 64)),
     0x0B: _regex,
     0x0C: lambda random: _string(text(random)) + random.randbytes(12),
     0x0D: lambda random: _string(text(random)),
     0x0E: lambda random: _string(text(random)),
-    0x0F: _scoped,
-    0x10: lambda random: struct.pack("<i", _whole(random, 32)),
+    0x0F: _encode_scoped_code,
+    0x10: lambda random: struct.pack("<i", _draw_integer(random, 32)),
     0x11: lambda random: random.randbytes(8),
-    0x12: lambda random: struct.pack("<q", _whole(random, 64)),
+    0x12: lambda random: struct.pack("<q", _draw_integer(random, 64)),
     0x13: decimal,
 }
 
 
-def _whole(random: Random, bits: int) -> int:
+def _draw_integer(random: Random, bits: int) -> int:
     limit = 2 ** (bits - 1)
     number = random.choice((*WHOLES, random.randrange(-limit, limit)))
     return number if -limit <= number < limit else random.randrange(-limit, limit)

@@ -46,8 +46,8 @@ def documents() -> list[bytes]:
     strings = [(0x02, struct.pack("<i", len(t.encode()) + 1) + t.encode() + b"\0") for t in texts]
     for values in (numbers, strings):
         for i in range(0, len(values), 100):
-            array = random_bson.written({str(n): v for n, v in enumerate(values[i : i + 100])})
-            found.append(random_bson.written({"v": (0x04, array)}))
+            array = random_bson.encode_document({str(n): v for n, v in enumerate(values[i : i + 100])})
+            found.append(random_bson.encode_document({"v": (0x04, array)}))
     return found
 
 

@@ -33,13 +33,13 @@ from dev.servers.process import GUARD, command_line
 Started = Server | ReplicaSet | ShardedCluster
 
 
-def _parsed(options: dict[str, Any]) -> dict[str, Any]:
+def _parse_options(options: dict[str, Any]) -> dict[str, Any]:
     return {name: json.loads(value) for name, value in options.items()}
 
 
 def _mongodb(options: dict[str, Any], port: int | None) -> Started:
     """One member, or as many as ``members`` says, of one set or of each of so many ``shards``."""
-    given = _parsed(options)
+    given = _parse_options(options)
     members, shards = given.pop("members", 1), given.pop("shards", 0)
     if shards:
         return ShardedCluster(given, count=shards, members=members, port=port)
@@ -52,7 +52,7 @@ KINDS: dict[str, Callable[[dict[str, Any], int | None], Started]] = {
     "mysql97": lambda options, port: MySql(options, edition="9.7", port=port),
     "mysql80": lambda options, port: MySql(options, edition="8.0", port=port),
     "postgres": lambda options, port: Postgres(options, port=port),
-    "db2": lambda options, port: Db2(_parsed(options), port=port),
+    "db2": lambda options, port: Db2(_parse_options(options), port=port),
     "mongodb": _mongodb,
     "kafka": lambda options, port: Kafka(options, port=port),
     "s3": lambda options, port: S3(options, port=port),
@@ -63,7 +63,7 @@ def main() -> int:
     """Start one server, or show or stop those that were left running."""
     arguments = _arguments()
     if arguments.what == "list":
-        for name, entry in _kept().items():
+        for name, entry in _list_kept_servers().items():
             print(f"{name}  port {entry['port']}  log {entry['log']}")
         return 0
     if arguments.what == "stop":
@@ -76,7 +76,7 @@ def main() -> int:
     print("\n".join(_how_to_connect(server)), flush=True)
     if arguments.keep:
         for one in _processes(server):
-            _keep(arguments.what, one)
+            _record_server(arguments.what, one)
         print("It keeps running. dev/server stop ends it and deletes its data.")
     else:
         print("Ctrl-C ends it and deletes its data.", flush=True)
@@ -162,13 +162,13 @@ def _wait_for_signal(server: Started) -> None:
         pass
 
 
-def _keep(name: str, server: Server) -> None:
+def _record_server(name: str, server: Server) -> None:
     entry = {"port": server.port, "log": str(server.log), "folder": str(server.folder), "guard": server.detach()}
     paths.RUN.mkdir(parents=True, exist_ok=True)
     (paths.RUN / f"{name}-{entry['port']}.json").write_text(json.dumps(entry))
 
 
-def _kept() -> dict[str, dict[str, Any]]:
+def _list_kept_servers() -> dict[str, dict[str, Any]]:
     """The servers left running; entries of those that have ended are removed."""
     entries = {}
     for file in sorted(paths.RUN.glob("*.json")):
@@ -185,7 +185,7 @@ def _is_guard(pid: int) -> bool:
 
 
 def _stop_kept() -> int:
-    for name, entry in _kept().items():
+    for name, entry in _list_kept_servers().items():
         with contextlib.suppress(ProcessLookupError):
             os.kill(entry["guard"], signal.SIGTERM)
             while _is_guard(entry["guard"]):

@@ -19,7 +19,7 @@ def copy(name: str, ingredients: Any, make: Callable[[Path], Path], target: Path
     """
     digest = hashlib.sha256(json.dumps(ingredients, sort_keys=True, default=str).encode()).hexdigest()[:12]
     template = paths.TEMPLATES / f"{name}-{digest}"
-    with paths.locked(f"template-{name}"):
+    with paths.hold_lock(f"template-{name}"):
         if not template.exists():
             _make(template, make)
     shutil.copytree(template, target, symlinks=True)

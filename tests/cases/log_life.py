@@ -133,7 +133,7 @@ class Life:
             return
         backup = self.folder / f"backup{self.r.randint(1, self.backups)}"
 
-        def restored() -> None:
+        def restore_folders() -> None:
             if log:
                 shutil.rmtree(self.folder / "c/changelog", ignore_errors=True)  # it may be lost
                 if (backup / "changelog").exists():
@@ -144,7 +144,7 @@ class Life:
                     if (backup / name).exists():
                         shutil.copy(backup / name, self.folder / "c" / name)
 
-        self._reopened(restored)
+        self._reopened(restore_folders)
 
     def lose_log(self) -> None:
         """Somebody deletes its folder."""

@@ -28,10 +28,10 @@ def test_a_source_that_refuses_its_account_while_a_sensor_is_deferred_fails_the_
     connect(monkeypatch, "shop", conn_type="cdc_memory", host="a database that nothing may enter")
     trigger = ChangesAvailableTrigger(**json.loads(json.dumps(deferred.value.trigger.serialize()[1])))
 
-    async def fired() -> Any:
+    async def first_event() -> Any:
         return await anext(trigger.run())  # type: ignore[arg-type]
 
-    event = asyncio.run(fired()).payload
+    event = asyncio.run(first_event()).payload
     with pytest.raises(AirflowFailException, match="a database that nothing may enter"):
         wait.resume_execution(deferred.value.method_name, {"event": event}, context())
     shop.store.close()

@@ -51,12 +51,12 @@ def _life(servers: Any, folder: Path, kind: str) -> Life:
     return Life(servers(kind), folder, "mariadb" if kind in ("10.11", "11.8") else "mysql")
 
 
-def _drawn(sampled: Sampled, name: str) -> random.Random:
+def _draw_random(sampled: Sampled, name: str) -> random.Random:
     """Draw other lives in each run with ``--long``, and the same ones otherwise."""
     return sampled.random(name) if sampled.all else random.Random(name)
 
 
-def _flushed(life: Life, times: int = 3) -> None:
+def _flush_times(life: Life, times: int = 3) -> None:
     for _ in range(times):
         life.flush()
 
@@ -66,13 +66,13 @@ def test_a_replica_that_is_made_again_in_place_is_read_by_its_gtids(servers: Any
     """H3a. Its uuid and the names of its files are the same, the files are others, and its GTIDs are those of before."""
     life = _life(servers, tmp_path, kind)
     life.write_for_another(f"{OTHER}:1", 1)
-    _flushed(life)
+    _flush_times(life)
     life.write_for_another(f"{OTHER}:3", 10)
     assert life.capture() == ""
     life.provision()
     life.write_for_another(f"{OTHER}:23", 5)
     assert life.capture() == ""
-    _flushed(life, 4)
+    _flush_times(life, 4)
     life.write_for_another(f"{OTHER}:33", 2)
     assert life.capture() == ""
 
@@ -82,13 +82,13 @@ def test_a_mariadb_replica_that_is_made_again_is_read_by_its_gtids(servers: Any,
     """H3b. The new one has the same rows, ``gtid_slave_pos``, server id and address, and a log that begins after them."""
     life = _life(servers, tmp_path, kind)
     life.begin()
-    _flushed(life)
+    _flush_times(life)
     life.write_for_another("0-99-1", 10)
     assert life.capture() == ""
     life.server.sql("RESET MASTER", "SET GLOBAL gtid_slave_pos = '0-99-20'")
     life.write_for_another("0-99-21", 5)
     assert life.capture() == ""
-    _flushed(life, 4)
+    _flush_times(life, 4)
     life.write_for_another("0-99-31", 2)
     assert life.capture() == ""
 
@@ -96,7 +96,7 @@ def test_a_mariadb_replica_that_is_made_again_is_read_by_its_gtids(servers: Any,
 def test_a_log_that_goes_on_under_another_name_is_read_by_its_gtids(servers: Any, tmp_path: Path) -> None:
     """H3c. The numbers of its files begin again."""
     life = _life(servers, tmp_path, "9.7")
-    _flushed(life)
+    _flush_times(life)
     life.write(3)
     assert life.capture() == ""
     life.server.restart(log_bin="newbin")
@@ -116,7 +116,7 @@ def test_a_log_that_was_reset_is_an_error_however_far_it_is(
     """H3d. New transactions have the GTIDs of captured ones, and there are more of them."""
     life = _life(servers, tmp_path, kind)
     life.begin()
-    _flushed(life)
+    _flush_times(life)
     life.write(5)
     if streamed:
         assert life.capture() == ""
@@ -126,7 +126,7 @@ def test_a_log_that_was_reset_is_an_error_however_far_it_is(
     life.reset()
     life.write(60)
     assert "reset" in life.capture()
-    _flushed(life, 4)
+    _flush_times(life, 4)
     life.write(1)
     assert "reset" in life.capture()
     life.read_again()
@@ -141,12 +141,12 @@ def test_a_log_that_was_reset_and_has_come_past_the_position_is_an_error(
     """H3d2. The position's file was purged under its name, and the GTIDs of captured transactions are those of new ones."""
     life = _life(servers, tmp_path, kind)
     life.begin()
-    _flushed(life)
+    _flush_times(life)
     life.write(20)
     assert life.capture() == ""
     life.reset()
     life.write(purged)
-    _flushed(life, 5)
+    _flush_times(life, 5)
     life.purge()
     life.write(60)
     assert life.capture()
@@ -247,7 +247,7 @@ def test_no_life_of_a_server_loses_a_transaction_silently(
 ) -> None:
     """H3, H4: writes, rotations, purges, resets, replicas made again in place, GTIDs switched on and off, domains."""
     life = _life(servers, tmp_path, kind)
-    life.live(_drawn(sampled, f"{kind} {seed}"), 25, modes=kind.endswith("off"))
+    life.live(_draw_random(sampled, f"{kind} {seed}"), 25, modes=kind.endswith("off"))
 
 
 @pytest.mark.sampled(4)
@@ -260,7 +260,7 @@ def test_no_life_of_a_primary_and_its_replica_loses_a_transaction_silently(
     factory = mariadb_factory if kind == "10.11" else mysql_factory
     with factory(**({"log_slave_updates": "ON"} if kind == "10.11" else {}), server_id=72) as replica:
         life = TwoLives(servers(kind), replica, tmp_path, "mariadb" if kind == "10.11" else "mysql")
-        life.live(_drawn(sampled, f"{kind} {seed}"), 25)
+        life.live(_draw_random(sampled, f"{kind} {seed}"), 25)
 
 
 @pytest.mark.parametrize(

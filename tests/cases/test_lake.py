@@ -57,7 +57,7 @@ def _values(type_: str, rows: list[Any]) -> list[Any]:
     return [None if v is None else str(v) for v in rows]
 
 
-def _plain(table: pa.Table) -> list[tuple[Any, ...]]:
+def _plain_rows(table: pa.Table) -> list[tuple[Any, ...]]:
     columns = []
     for name in table.column_names:
         values = table[name]
@@ -158,7 +158,7 @@ def test_values_at_the_edges_of_types_are_kept_in_partitions_keys_and_columns(
             lake.connector.capture()
             lake.apply(profile=profile, writes=writes)
             for one in drawn:
-                found = _plain(lake.frame(one.name).select("id", "p", "v").toArrow())
+                found = _plain_rows(lake.frame(one.name).select("id", "p", "v").toArrow())
                 assert found == one.wanted(), (seed, one.name, one.type, one.way, one.key)
 
 

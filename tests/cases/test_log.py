@@ -55,10 +55,10 @@ def _connector(db: Any, folder: Path, **properties: Any) -> Connector:
 
 def _equal(connector: Connector, db: Any, table: str = "t") -> None:
     found, right = connector.rows(f"{db.name}.{table}"), source_rows(db.server, db.name, table)
-    assert [_short(row) for row in found] == [_short(row) for row in right]
+    assert [_shorten_row(row) for row in found] == [_shorten_row(row) for row in right]
 
 
-def _short(row: dict[str, Any]) -> dict[str, Any]:
+def _shorten_row(row: dict[str, Any]) -> dict[str, Any]:
     return {c: (len(v), hash(v)) if isinstance(v, bytes) and len(v) > 100 else v for c, v in row.items()}
 
 

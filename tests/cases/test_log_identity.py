@@ -24,7 +24,7 @@ def _rows(life: Life, *rows: tuple[int, int], table: str = "s.small") -> None:
             t.insert(table, {"id": id_, "v": v})
 
 
-def _green(life: Life) -> None:
+def _check_equal(life: Life) -> None:
     assert life.capture()
     assert life.apply() == ""
     assert {t: life.made.rows().get(t, []) for t in life.made.TABLES} == life.wanted()
@@ -34,14 +34,14 @@ def test_a_log_that_was_deleted_and_begun_again_is_refused_from_its_first_batch_
     """# A4 (1): all tables stand at batch 1, and so does the new log."""
     life = _life(tmp_path)
     _rows(life, (1, 1), (2, 2))
-    _green(life)
+    _check_equal(life)
     life.delete(with_changelog=True)
     _rows(life, (2, 20), (3, 3))
     assert life.capture()
     assert "built from another change log" in life.apply()
     life.mended()
     _rows(life, (4, 4))
-    _green(life)
+    _check_equal(life)
 
 
 def test_a_log_that_was_begun_again_is_refused_when_it_has_come_to_the_numbers_of_the_tables(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_log_that_was_begun_again_is_refused_when_it_has_come_to_the_numbers_o
     life = _life(tmp_path)
     for n in range(3):
         _rows(life, (n, n))
-        _green(life)
+        _check_equal(life)
     life.delete(with_changelog=True)
     for n in range(5):
         _rows(life, (n, n + 50))
@@ -65,11 +65,11 @@ def test_a_log_that_was_put_back_is_refused_when_it_has_come_to_the_numbers_of_t
     """# A4 (3): the batches between the backup and the restore are others now."""
     life = _life(tmp_path)
     _rows(life, (1, 1))
-    _green(life)
+    _check_equal(life)
     life.back_up()
     for n in range(3):
         _rows(life, (n, n))
-        _green(life)
+        _check_equal(life)
     life.restore(log=True, state=state)
     if not state:
         assert not life.capture()
@@ -86,7 +86,7 @@ def test_tables_that_stand_before_what_was_put_back_go_on(tmp_path: Path) -> Non
     """# A4: nothing is lost, and nothing is refused."""
     life = _life(tmp_path)
     _rows(life, (1, 1))
-    _green(life)
+    _check_equal(life)
     _rows(life, (2, 2))
     assert life.capture()
     life.back_up()
@@ -94,7 +94,7 @@ def test_tables_that_stand_before_what_was_put_back_go_on(tmp_path: Path) -> Non
     assert life.capture()
     life.restore(log=True, state=True)
     _rows(life, (4, 4))
-    _green(life)
+    _check_equal(life)
 
 
 @pytest.mark.parametrize("what", ["log", "state"])
@@ -102,7 +102,7 @@ def test_a_capture_does_not_go_on_in_a_log_that_is_not_its_own(tmp_path: Path, w
     """# A4: state and change log are of each other, whichever of them was put back; the command that is named helps."""
     life = _life(tmp_path)
     _rows(life, (1, 1))
-    _green(life)
+    _check_equal(life)
     life.back_up()
     life.delete(with_changelog=True)
     _rows(life, (2, 2))
@@ -120,7 +120,7 @@ def test_a_log_that_is_replaced_below_a_run_is_found_by_readers(tmp_path: Path) 
     life, other = _life(tmp_path / "a"), _life(tmp_path / "b")
     for one in (life, other):
         _rows(one, (1, 1))
-        _green(one)
+        _check_equal(one)
         _rows(one, (2, 2))
         assert one.capture()
     mine, theirs = (one.connector.changelog.path_of("test", 2) for one in (life, other))

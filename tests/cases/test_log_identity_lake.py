@@ -81,7 +81,7 @@ def _rows(life: Life, v: int, *tables: str) -> None:
                 t.insert(table, {"id": id_, "v": v})
 
 
-def _green(life: Life) -> None:
+def _check_equal(life: Life) -> None:
     assert life.capture()
     assert life.apply() == ""
     assert life.made.rows() == life.wanted()
@@ -96,7 +96,7 @@ def test_another_log_and_one_that_was_put_back_are_refused_and_the_ways_out_work
     """# A4 (1) (2) (3), and the table that is adopted in the place of being moved away."""
     one = simulation_factory(kind)
     _rows(one, 1)
-    _green(one)
+    _check_equal(one)
     one.delete(with_changelog=True)
     for v in (2, 3):  # at the number of the tables, and after it
         _rows(one, v)
@@ -112,7 +112,7 @@ def test_another_log_and_one_that_was_put_back_are_refused_and_the_ways_out_work
     one.mended()
     one.back_up()
     _rows(one, 5, "s.busy", "s.bag")
-    _green(one)
+    _check_equal(one)
     one.restore(log=True, state=True)
     _rows(one, 7)
     assert one.capture()
@@ -121,7 +121,7 @@ def test_another_log_and_one_that_was_put_back_are_refused_and_the_ways_out_work
     assert one.made.rows()["s.small"] == [(7, 7), (8, 7)]  # it had nothing of what was lost
     one.mended()
     _rows(one, 9)
-    _green(one)
+    _check_equal(one)
 
 
 def _refuses_to_rebuild(one: Life) -> None:
@@ -142,7 +142,7 @@ def test_a_log_comes_back_to_tables_that_were_adopted_for_another(
     """# A4: which log a table's rows are of says the table, not the highest number."""
     one = simulation_factory(kind, tables=("s.busy",))
     _rows(one, 1)
-    _green(one)
+    _check_equal(one)
     old = one.folder / "old"
     one._reopened(lambda: shutil.copytree(one.folder / "c", old))
     one.delete(with_changelog=True)
@@ -151,11 +151,11 @@ def test_a_log_comes_back_to_tables_that_were_adopted_for_another(
     one.made.job(one.connector, adopt=["p.s.busy"]).run()  # type: ignore[attr-defined]
     assert one.made.rows() == one.wanted()
 
-    def back() -> None:
+    def restore_log() -> None:
         shutil.rmtree(one.folder / "c")
         shutil.copytree(old, one.folder / "c")
 
-    one._reopened(back)
+    one._reopened(restore_log)
     assert "p.s.busy: The table was built from another change log" in one.apply()
 
 

@@ -55,7 +55,7 @@ def connector(source: MemoryDatabase, tmp_path: Path) -> Connector:
     return memory_connector(source, tmp_path, topic_prefix="p")
 
 
-def put(source: MemoryDatabase, table: str, *found: dict[str, Any]) -> None:
+def insert_rows(source: MemoryDatabase, table: str, *found: dict[str, Any]) -> None:
     with source.transaction() as t:
         for row in found:
             t.insert(table, row)
@@ -67,25 +67,25 @@ def execute(engine: sa.Engine, *statements: str) -> None:
             connection.exec_driver_sql(statement)
 
 
-def _stopped(engine: sa.Engine, source: MemoryDatabase, connector: Connector) -> None:
+def _stop_tables(engine: sa.Engine, source: MemoryDatabase, connector: Connector) -> None:
     """``s.Orders`` and ``s.orders`` whose targets cannot take row 2, and of which both want it."""
     for name in ("s.Orders", "s.orders"):
         source.create_table(name, COLUMNS, key=("id",))
-        put(source, name, {"id": 1, "k": name})
+        insert_rows(source, name, {"id": 1, "k": name})
     connector.capture()
     sink(engine, connector).apply()
     execute(engine, *(f"ALTER TABLE {name} MODIFY k VARCHAR(8)" for name in ("p_s_Orders", "p_s_orders")))
     for name in ("s.Orders", "s.orders"):
-        put(source, name, {"id": 2, "k": "is too long"})
+        insert_rows(source, name, {"id": 2, "k": "is too long"})
     connector.capture()
     with pytest.raises(TargetError, match="2 tables of"):
         sink(engine, connector).apply()
     for name in ("s.Orders", "s.orders"):
-        put(source, name, {"id": 3, "k": "fits"})
+        insert_rows(source, name, {"id": 3, "k": "fits"})
     connector.capture()
 
 
-def _mended(engine: sa.Engine, source: MemoryDatabase, connector: Connector) -> None:
+def _repair_tables(engine: sa.Engine, source: MemoryDatabase, connector: Connector) -> None:
     execute(engine, *(f"ALTER TABLE {name} MODIFY k LONGTEXT" for name in ("p_s_Orders", "p_s_orders")))
     sink(engine, connector).apply()
     for name in ("s.Orders", "s.orders"):
@@ -96,11 +96,11 @@ def test_topics_that_differ_in_case_have_markers_of_their_own(
     folding_engine: sa.Engine, source: MemoryDatabase, connector: Connector
 ) -> None:
     """R37"""
-    _stopped(folding_engine, source, connector)
+    _stop_tables(folding_engine, source, connector)
     with pytest.raises(TargetError):
         sink(folding_engine, connector).apply()
     assert {row["topic"] for row in rows(folding_engine, "cdc_applied")} == {"*", "p.s.Orders", "p.s.orders"}
-    _mended(folding_engine, source, connector)
+    _repair_tables(folding_engine, source, connector)
 
 
 def test_connectors_that_differ_in_case_have_markers_of_their_own(folding_engine: sa.Engine, tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_connectors_that_differ_in_case_have_markers_of_their_own(folding_engine
     for name, folder in (("Shop", "x"), ("shop", "y")):
         own = MemoryDatabase(str(tmp_path / folder))
         own.create_table("s.t", COLUMNS, key=("id",))
-        put(own, "s.t", {"id": 1, "k": name})
+        insert_rows(own, "s.t", {"id": 1, "k": name})
         one = memory_connector(own, tmp_path / folder, topic_prefix=folder)
         one.name = name
         one.capture()
@@ -124,14 +124,14 @@ def tables(source: MemoryDatabase, **found: list[dict[str, Any]]) -> None:
     """Tables with two columns, by their names with ``__`` for a dot, and their rows."""
     for name, some in found.items():
         source.create_table(name.replace("__", "."), COLUMNS, key=("id",))
-        put(source, name.replace("__", "."), *some)
+        insert_rows(source, name.replace("__", "."), *some)
 
 
 def row(id_: int, k: str) -> dict[str, Any]:
     return {"id": id_, "k": k}
 
 
-def refused(engine: sa.Engine, connector: Connector, **properties: Any) -> dict[str, str]:
+def apply_changes(engine: sa.Engine, connector: Connector, **properties: Any) -> dict[str, str]:
     """Apply what there is, and what it says of the topics that stay behind."""
     connector.capture()
     one = sink(engine, connector, **properties)
@@ -179,7 +179,7 @@ def test_a_second_topic_for_a_table_is_refused_and_nothing_of_the_first_is_lost(
         **{one: [row(1, "one"), row(2, "one")], other: [row(1, "other"), row(3, "other")], "s.third": [row(1, "x")]},
     )
     properties = {"collection__name__format": form}
-    said = refused(engine, connector, **properties)
+    said = apply_changes(engine, connector, **properties)
     (topic,) = said
     assert topic in (f"p.{one}", f"p.{other}")
     assert f"p.{one}" in said[topic]
@@ -188,10 +188,10 @@ def test_a_second_topic_for_a_table_is_refused_and_nothing_of_the_first_is_lost(
     first = one if topic == f"p.{other}" else other
     second = other if first == one else one
     source.truncate_table(second)
-    put(source, first, row(7, "later"))
-    put(source, second, row(8, "later"))
-    put(source, "s.third", row(2, "x"))
-    assert set(refused(engine, connector, **properties)) == {f"p.{second}"}
+    insert_rows(source, first, row(7, "later"))
+    insert_rows(source, second, row(8, "later"))
+    insert_rows(source, "s.third", row(2, "x"))
+    assert set(apply_changes(engine, connector, **properties)) == {f"p.{second}"}
     name = (
         form.replace("${topic}", f"p_{first}".replace(".", "_"))
         .replace("${source.table}", first.partition(".")[2])
@@ -208,15 +208,15 @@ def test_the_remedies_of_a_refused_topic_work(
 ) -> None:
     """A5, R10: names that keep their case; a topic that is left out; a topic that is given up."""
     tables(source, s__Orders=[row(1, "large")], s__orders=[row(1, "small"), row(2, "small")])
-    assert set(refused(postgresql, connector)) == {"p.s.orders"}
-    assert not refused(postgresql, connector, topics__regex=r"p\.s\.Orders")
-    statement = refused(postgresql, connector, name="again")["p.s.orders"].partition(
+    assert set(apply_changes(postgresql, connector)) == {"p.s.orders"}
+    assert not apply_changes(postgresql, connector, topics__regex=r"p\.s\.Orders")
+    statement = apply_changes(postgresql, connector, name="again")["p.s.orders"].partition(
         "if p.s.Orders is no longer applied, run "
     )[2]
     with postgresql.begin() as connection:
         connection.exec_driver_sql(statement.splitlines()[0].rstrip("."))
         connection.exec_driver_sql("DROP TABLE p_s_orders")
-    assert not refused(postgresql, connector, name="third", topics__regex=r"p\.s\.orders")
+    assert not apply_changes(postgresql, connector, name="third", topics__regex=r"p\.s\.orders")
     assert in_order(rows(postgresql, "p_s_orders")) == source.copy_rows("s.orders")
 
 
@@ -225,7 +225,7 @@ def test_names_that_keep_their_case_are_two_tables(
 ) -> None:
     """R10"""
     tables(source, s__Orders=[row(1, "large")], s__orders=[row(1, "small"), row(2, "small")])
-    assert not refused(postgresql, connector, quote__identifiers=True)
+    assert not apply_changes(postgresql, connector, quote__identifiers=True)
     for name in ("Orders", "orders"):
         assert in_order(rows(postgresql, f"p_s_{name}")) == source.copy_rows(f"s.{name}")
 
@@ -235,12 +235,12 @@ def test_another_connector_does_not_get_the_table_either(
 ) -> None:
     """A5, by two connectors into one database."""
     tables(source, s__t=[row(1, "one")])
-    assert not refused(sqlite, connector, collection__name__format="${source.table}")
+    assert not apply_changes(sqlite, connector, collection__name__format="${source.table}")
     own = MemoryDatabase(str(tmp_path / "other"))
     tables(own, s2__T=[row(1, "other")])
     other = memory_connector(own, tmp_path / "other", topic_prefix="q")
     other.name = "other"
-    said = refused(sqlite, other, collection__name__format="${source.table}")
+    said = apply_changes(sqlite, other, collection__name__format="${source.table}")
     assert "p.s.t of the connector test and q.s2.T" in said["q.s2.T"]
     assert rows(sqlite, "t") == [row(1, "one")]
 
@@ -251,19 +251,19 @@ def test_shards_may_share_a_table_which_is_not_emptied_for_one_of_them(
     """R09: what people of Debezium do with ``collection.name.format=${source.table}``."""
     shared = {"collection__name__format": "${source.table}", "collection__name__shared": True}
     tables(source, e1__t=[row(1, "one")], e2__t=[row(2, "two")])
-    assert not refused(sqlite, connector, **shared)
-    put(source, "e1.t", row(3, "one"))
-    assert not refused(sqlite, connector, **shared)
+    assert not apply_changes(sqlite, connector, **shared)
+    insert_rows(source, "e1.t", row(3, "one"))
+    assert not apply_changes(sqlite, connector, **shared)
     assert [one["id"] for one in in_order(rows(sqlite, "t"))] == [1, 2, 3]
     source.truncate_table("e2.t")
-    assert "also contains rows of p.e1.t" in refused(sqlite, connector, **shared)["p.e2.t"]
+    assert "also contains rows of p.e1.t" in apply_changes(sqlite, connector, **shared)["p.e2.t"]
     assert [one["id"] for one in in_order(rows(sqlite, "t"))] == [1, 2, 3]
     properties = {**EQUAL, "collection.name.format": "${source.table}", "collection.name.shared": True}
     rebuild = RebuildDatabase(sqlite, DatabaseTargetConfig.parse(properties), connector.changelog, connector.name)
     with pytest.raises(TargetError, match="also contains rows of p"):
         rebuild.run(["p.e1.t"])
     assert [one["id"] for one in in_order(rows(sqlite, "t"))] == [1, 2, 3]
-    assert not refused(sqlite, connector, **shared, truncate__enabled=False)
+    assert not apply_changes(sqlite, connector, **shared, truncate__enabled=False)
 
 
 def test_a_table_that_is_renamed_at_the_source_keeps_its_target(
@@ -272,10 +272,10 @@ def test_a_table_that_is_renamed_at_the_source_keeps_its_target(
     """R09: under a format that gives both names the same table."""
     form = {"collection__name__format": "${source.table}"}
     tables(source, a__t=[row(1, "x")])
-    assert not refused(sqlite, connector, **form)
+    assert not apply_changes(sqlite, connector, **form)
     source.rename_tables(("a.t", "b.t"))
-    put(source, "b.t", row(2, "x"))
-    assert not refused(sqlite, connector, **form)
+    insert_rows(source, "b.t", row(2, "x"))
+    assert not apply_changes(sqlite, connector, **form)
     assert in_order(rows(sqlite, "t")) == source.copy_rows("b.t")
 
 
@@ -286,7 +286,7 @@ def test_a_table_of_our_own_is_no_target(
     sqlite: sa.Engine, source: MemoryDatabase, connector: Connector, name: str
 ) -> None:
     tables(source, **{f"s.{name}": [row(1, "x")], "s.t": [row(1, "x")]})
-    said = refused(sqlite, connector, collection__name__format="${source.table}")
+    said = apply_changes(sqlite, connector, collection__name__format="${source.table}")
     assert "the sink reserves for its own tables" in said[f"p.s.{name}"]
     assert rows(sqlite, "t") == [row(1, "x")]
 
@@ -309,18 +309,18 @@ def test_names_that_are_too_long_are_refused_before_the_first_row(
         engine = open_engine(DatabaseTargetConfig.parse({"connection.url": url}))
     tables(source, **{f"shop.{LONG}": [row(1, "x")], f"shop.{LONG[:-1]}_": [row(2, "x")], "shop.t": [row(1, "x")]})
     source.create_table("shop.wide", {"id": "int64!", "c" * 65: "string", "v": "string"}, key=("id",))
-    put(source, "shop.wide", {"id": 1, "c" * 65: "x", "v": "x"})
+    insert_rows(source, "shop.wide", {"id": 1, "c" * 65: "x", "v": "x"})
     for _ in range(2):
-        said = refused(engine, connector)
+        said = apply_changes(engine, connector)
         assert set(said) == {f"p.shop.{LONG}", f"p.shop.{LONG[:-1]}_", "p.shop.wide"}
         assert all(most in why for why in said.values())
         assert "collection.name.format" in said[f"p.shop.{LONG}"]
-        put(source, "shop.t", row(len(source.copy_rows("shop.t")) + 1, "x"))
+        insert_rows(source, "shop.t", row(len(source.copy_rows("shop.t")) + 1, "x"))
     assert not sa.inspect(engine).has_table("p_shop_wide")
     excluded = said["p.shop.wide"].partition("field.exclude.list=")[2].partition(",")[0]
     with engine.begin() as connection:  # with another name format, a table that exists is looked for under its new name
         connection.execute(sa.text("ALTER TABLE p_shop_t RENAME TO t"))
-    said = refused(engine, connector, collection__name__format="${source.table}", field__exclude__list=excluded)
+    said = apply_changes(engine, connector, collection__name__format="${source.table}", field__exclude__list=excluded)
     assert not said
     assert rows(engine, LONG) == [row(1, "x")]
     assert rows(engine, f"{LONG[:-1]}_") == [row(2, "x")]
@@ -363,14 +363,14 @@ def test_columns_that_the_database_has_itself_are_named_all_at_once(
     """R31"""
     box = {"id": "int64!", "xmin": "double", "ymin": "double", "xmax": "double", "ymax": "double"}
     source.create_table("s.tiles", box, key=("id",))
-    put(source, "s.tiles", {"id": 1, "xmin": 1.0, "ymin": 2.0, "xmax": 3.0, "ymax": 4.0})
+    insert_rows(source, "s.tiles", {"id": 1, "xmin": 1.0, "ymin": 2.0, "xmax": 3.0, "ymax": 4.0})
     source.create_table("s.keyed", {"ctid": "int64!", "v": "string"}, key=("ctid",))
     tables(source, s__t=[row(1, "x")])
-    said = refused(postgresql, connector)
+    said = apply_changes(postgresql, connector)
     assert "cannot have the columns xmin, xmax" in said["p.s.tiles"]
     assert "part of the key" in said["p.s.keyed"]
     excluded = said["p.s.tiles"].partition("leave them out with ")[2].partition(", or rename")[0].partition("=")[2]
-    said = refused(postgresql, connector, field__exclude__list=excluded)
+    said = apply_changes(postgresql, connector, field__exclude__list=excluded)
     assert set(said) == {"p.s.keyed"}
     assert rows(postgresql, "p_s_tiles") == [{"id": 1, "ymin": 2.0, "ymax": 4.0}]
 
@@ -417,8 +417,8 @@ def test_a_table_of_db2_has_columns_whose_names_are_beyond_sixteen_bits(
             assert connection.exec_driver_sql("VALUES ('😀😀', 12)").one() == ("😀😀", 12)
         source.create_table("s.t", {"id": "int64!", "😀": "string", "ж": "string"}, key=("id",))
         for number in range(2):
-            put(source, "s.t", {"id": number, "😀": "😀", "ж": "ж"})
-            assert not refused(engine, connector, quote__identifiers=True)
+            insert_rows(source, "s.t", {"id": number, "😀": "😀", "ж": "ж"})
+            assert not apply_changes(engine, connector, quote__identifiers=True)
         with engine.connect() as connection:
             found = connection.exec_driver_sql('SELECT "id", "😀", "ж" FROM "p_s_t" ORDER BY "id"').all()
         assert found == [(0, "😀", "ж"), (1, "😀", "ж")]
@@ -464,14 +464,14 @@ def test_tables_of_random_names_equal_the_source_or_are_refused(
         with contextlib.suppress(Exception):
             source.create_table(f"s.{name}", {"id": "int64!", **dict.fromkeys(own, "string")}, key=("id",))
             columns[name] = own
-            put(source, f"s.{name}", {"id": 1, **{c: f"{number} {at}" for at, c in enumerate(own)}})
+            insert_rows(source, f"s.{name}", {"id": 1, **{c: f"{number} {at}" for at, c in enumerate(own)}})
     tables(source, s__plain=[row(1, "x")])
     for again in range(2):
-        said = refused(engine, connector, **properties)
+        said = apply_changes(engine, connector, **properties)
         for name in columns:
-            put(source, f"s.{name}", {"id": 2 + again, **dict.fromkeys(columns[name], f"{name} {again}")})
-        put(source, "s.plain", row(2 + again, "x"))
-    said = refused(engine, connector, **properties)
+            insert_rows(source, f"s.{name}", {"id": 2 + again, **dict.fromkeys(columns[name], f"{name} {again}")})
+        insert_rows(source, "s.plain", row(2 + again, "x"))
+    said = apply_changes(engine, connector, **properties)
     topics = {
         topic: schema
         for manifest in connector.changelog.read_manifests("test")

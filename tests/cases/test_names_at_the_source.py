@@ -103,10 +103,10 @@ class World:
     def there(self, table: str) -> list[tuple[Any, ...]]:
         with self.connection.cursor(pymysql.cursors.DictCursor) as cursor:
             cursor.execute(f"SELECT * FROM `{table}`")
-            return _sorted(cursor.fetchall())
+            return _sort_rows(cursor.fetchall())
 
     def captured(self, table: str) -> list[tuple[Any, ...]]:
-        return _sorted(self.connector.rows(sanitize_name(f"{self.name}.{table}")))
+        return _sort_rows(self.connector.rows(sanitize_name(f"{self.name}.{table}")))
 
     def changes(self) -> list[tuple[str, str]]:
         manifests = self.connector.changelog.read_manifests(self.connector.name)
@@ -118,7 +118,7 @@ class World:
             assert self.captured(table) == self.there(table), table
 
 
-def _sorted(rows: Any) -> list[tuple[Any, ...]]:
+def _sort_rows(rows: Any) -> list[tuple[Any, ...]]:
     return sorted((tuple(sorted(row.items())) for row in rows), key=repr)
 
 
@@ -177,7 +177,7 @@ def test_a_table_whose_name_is_in_other_letters_is_not_read_again(world: World, 
     assert read == 0
 
 
-def _spelled(random: Random, name: str) -> str:
+def _respell_name(random: Random, name: str) -> str:
     return "".join(random.choice((letter.lower(), letter.upper())) for letter in name)
 
 
@@ -189,14 +189,14 @@ def _statement(random: Random, names: list[str], database: str, spelled: Any, ma
         return f"`{spelled(database)}`.{name}" if random.random() < 0.3 else name
 
     def column() -> str:
-        return _spelled(random, random.choice(["v", "w", "x"]))
+        return _respell_name(random, random.choice(["v", "w", "x"]))
 
     t, c, number = table(), column(), random.randrange(50)
     rows = [
-        f"INSERT IGNORE INTO {t} ({_spelled(random, 'id')}) VALUES ({number}), ({random.randrange(50)})",
-        f"UPDATE {t} SET {c} = {number} WHERE {_spelled(random, 'id')} % 3 = 0",
-        f"DELETE FROM {t} WHERE {_spelled(random, 'id')} > 40",
-        f"UPDATE IGNORE {t} SET {_spelled(random, 'id')} = {number} LIMIT 1",
+        f"INSERT IGNORE INTO {t} ({_respell_name(random, 'id')}) VALUES ({number}), ({random.randrange(50)})",
+        f"UPDATE {t} SET {c} = {number} WHERE {_respell_name(random, 'id')} % 3 = 0",
+        f"DELETE FROM {t} WHERE {_respell_name(random, 'id')} > 40",
+        f"UPDATE IGNORE {t} SET {_respell_name(random, 'id')} = {number} LIMIT 1",
     ]
     new = random.choice(["INT", "INT DEFAULT 5", "VARCHAR(9)", "VARCHAR(9) NOT NULL DEFAULT 'a'", "TIMESTAMP NULL"])
     ddl = [
@@ -212,7 +212,7 @@ def _statement(random: Random, names: list[str], database: str, spelled: Any, ma
         f"RENAME TABLE {t} TO `{spelled('between')}`, {table()} TO {t}, `{spelled('between')}` TO {table()}",
         f"TRUNCATE {t}",
         f"TRUNCATE TABLE {t}",
-        f"ALTER TABLE {t} TRUNCATE PARTITION {_spelled(random, 'b')}",
+        f"ALTER TABLE {t} TRUNCATE PARTITION {_respell_name(random, 'b')}",
         f"ALTER TABLE {t} EXCHANGE PARTITION a WITH TABLE {table()} WITHOUT VALIDATION",
         f"ALTER TABLE {t} RENAME {table()}",
         f"ALTER TABLE {t} RENAME TO {table()}, ADD COLUMN {c} INT",
@@ -222,15 +222,15 @@ def _statement(random: Random, names: list[str], database: str, spelled: Any, ma
         f"ALTER TABLE {t} DROP COLUMN {c}, ADD COLUMN {c} INT DEFAULT 9",
         f"ALTER TABLE {t} CHANGE {c} {column()} {new}",
         f"ALTER TABLE {t} RENAME COLUMN {c} TO {column()}",
-        f"ALTER TABLE {t} RENAME COLUMN {_spelled(random, 'v')} TO {_spelled(random, 'v')}",
+        f"ALTER TABLE {t} RENAME COLUMN {_respell_name(random, 'v')} TO {_respell_name(random, 'v')}",
         f"ALTER TABLE {t} MODIFY {c} {random.choice(['INT', 'BIGINT', 'TINYINT', 'VARCHAR(20)'])}",
         f"ALTER TABLE {t} ALTER COLUMN {c} SET DEFAULT 3",
-        f"ALTER TABLE {t} ADD UNIQUE INDEX {_spelled(random, 'idx')} ({c})",
-        f"CREATE UNIQUE INDEX {_spelled(random, 'idx')} ON {t} ({c})",
-        f"DROP INDEX {_spelled(random, 'idx')} ON {t}",
+        f"ALTER TABLE {t} ADD UNIQUE INDEX {_respell_name(random, 'idx')} ({c})",
+        f"CREATE UNIQUE INDEX {_respell_name(random, 'idx')} ON {t} ({c})",
+        f"DROP INDEX {_respell_name(random, 'idx')} ON {t}",
         f"ALTER TABLE {t} COMMENT 'x', ENGINE = InnoDB",
         f"ALTER TABLE {t} CONVERT TO CHARACTER SET utf8mb4",
-        f"ALTER TABLE {t} DROP PRIMARY KEY, ADD PRIMARY KEY ({_spelled(random, 'id')})",
+        f"ALTER TABLE {t} DROP PRIMARY KEY, ADD PRIMARY KEY ({_respell_name(random, 'id')})",
     ]
     return random.choices(rows, k=3) if random.random() < 0.6 else [random.choice(ddl)]
 
@@ -264,7 +264,9 @@ def test_random_statements_in_random_letters(small_letters: Any, tmp_path: Path,
     """H9, R03: every form of DDL, every name in letters of any case."""
     rounds = 12 if sampled.all else 3
     random = Random(sampled._seed)
-    assert _random_work(small_letters, tmp_path, ["orders", "items", "parts"], _spelled, random, rounds) > 10 * rounds
+    assert (
+        _random_work(small_letters, tmp_path, ["orders", "items", "parts"], _respell_name, random, rounds) > 10 * rounds
+    )
 
 
 @pytest.mark.parametrize("kind", ["mariadb", "mysql97"])

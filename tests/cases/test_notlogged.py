@@ -77,7 +77,7 @@ FAMILY = (
 )
 
 
-def _said(connector: Connector) -> list[str]:
+def _list_findings(connector: Connector) -> list[str]:
     with open_source(connector.definition(), connector.secrets) as source:
         return [f"{f.what} {f.fix}" for f in source.check_prerequisites() if not f.fatal and "TLS" not in f.fix]
 
@@ -89,12 +89,12 @@ def test_cascades_that_are_not_logged_are_said_before_and_at_each_run(
     with mariadb.database("nl") as db:
         db.sql(*FAMILY)
         connector = mysql_connector(mariadb, tmp_path, database_include_list=db.name)
-        (said,) = _said(connector)
+        (said,) = _list_findings(connector)
         assert f"{db.name}.c (c_of_p to {db.name}.p, ON DELETE CASCADE, ON UPDATE SET NULL)" in said
         assert "k_of_p" not in said
         connector.capture()
         assert "c_of_p" in caplog.text
-        assert not _said(mysql_connector(mariadb, tmp_path / "2", table_include_list=f"{db.name}.p"))
+        assert not _list_findings(mysql_connector(mariadb, tmp_path / "2", table_include_list=f"{db.name}.p"))
 
 
 def test_mysql_logs_cascades_unless_the_engine_runs_them(mysql_factory: Any, mysql97: Any, tmp_path: Path) -> None:
@@ -102,14 +102,14 @@ def test_mysql_logs_cascades_unless_the_engine_runs_them(mysql_factory: Any, mys
     with mysql97.database("nl") as db:
         db.sql(*FAMILY)
         connector = mysql_connector(mysql97, tmp_path / "off", "mysql", database_include_list=db.name)
-        assert _said(connector) == []
+        assert _list_findings(connector) == []
         connector.capture()
         db.sql("DELETE FROM p")
         connector.capture()
         _equal(connector, db, "p", "c")
     with mysql_factory(innodb_native_foreign_keys="ON") as server, server.database("nl") as db:
         db.sql(*FAMILY)
-        (said,) = _said(mysql_connector(server, tmp_path / "on", "mysql", database_include_list=db.name))
+        (said,) = _list_findings(mysql_connector(server, tmp_path / "on", "mysql", database_include_list=db.name))
         assert "c_of_p" in said
         assert "innodb_native_foreign_keys=OFF" in said
 
@@ -511,7 +511,7 @@ def test_generated_columns_are_read_again_when_their_expression_or_its_input_cha
 def run_before_first_row(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
     """Has something done once: after the snapshot's locks are gone, and before the first row is read."""
 
-    def arrange(action: Callable[[], object]) -> None:
+    def arrange_action(action: Callable[[], object]) -> None:
         todo, chunks = [action], MySqlSnapshot.split_table
 
         def acting(self: MySqlSnapshot, table: TableId) -> list[SnapshotChunk]:
@@ -521,7 +521,7 @@ def run_before_first_row(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[
 
         monkeypatch.setattr(MySqlSnapshot, "split_table", acting)
 
-    return arrange
+    return arrange_action
 
 
 MEANWHILE = {
@@ -599,7 +599,7 @@ def test_readers_that_have_begun_a_table_read_it_to_its_end_while_a_statement_wa
     read, alters = MySqlSnapshot.read, []
     begun = threading.Event()
 
-    def watched(self: MySqlSnapshot, chunk: SnapshotChunk) -> Iterator[Any]:
+    def read_and_act(self: MySqlSnapshot, chunk: SnapshotChunk) -> Iterator[Any]:
         if not alters:
             alters.append(
                 threading.Thread(target=db.sql, args=("ALTER TABLE t FORCE", "UPDATE t SET a = 0 WHERE id = 39"))
@@ -610,7 +610,7 @@ def test_readers_that_have_begun_a_table_read_it_to_its_end_while_a_statement_wa
         begun.wait(5)
         yield from read(self, chunk)
 
-    monkeypatch.setattr(MySqlSnapshot, "read", watched)
+    monkeypatch.setattr(MySqlSnapshot, "read", read_and_act)
     db.sql("ALTER TABLE t MODIFY a VARCHAR(9)")
     connector.capture({"snapshot.max.threads": 3})
     alters[0].join(20)
@@ -638,13 +638,13 @@ def test_a_table_that_is_dropped_before_it_is_locked_is_gone(
                 db.sql(todo.pop(0))
             return found
 
-        def shown(self: MySqlCatalog, table: TableId) -> str:
+        def alter_and_show(self: MySqlCatalog, table: TableId) -> str:
             if len(todo) == 1:
                 db.sql(todo.pop())
             return create(self, table)
 
         monkeypatch.setattr(MySqlCatalog, "read_engines", dropping)
-        monkeypatch.setattr(MySqlCatalog, "create_statement", shown)
+        monkeypatch.setattr(MySqlCatalog, "create_statement", alter_and_show)
         connector.capture()
         assert todo == []
         _equal(connector, db, "keep")
@@ -672,7 +672,7 @@ def test_tables_without_transactions_are_locked_until_they_are_read(
                 cursor.execute(f"INSERT INTO z_bag VALUES ({1000 + i})")
                 cursor.execute(f"DELETE FROM z_bag WHERE v = {i}")
 
-    def watched(self: MySqlSnapshot, chunk: SnapshotChunk) -> Iterator[Any]:
+    def read_and_act(self: MySqlSnapshot, chunk: SnapshotChunk) -> Iterator[Any]:
         order.append(chunk.table.name)
         if not writers:
             writers.append(threading.Thread(target=writing))
@@ -683,7 +683,7 @@ def test_tables_without_transactions_are_locked_until_they_are_read(
             writers[0].join(20)
             assert not writers[0].is_alive()
 
-    monkeypatch.setattr(MySqlSnapshot, "read", watched)
+    monkeypatch.setattr(MySqlSnapshot, "read", read_and_act)
     connector.capture({"snapshot.max.threads": 1})
     assert order == ["z_bag", "a_big"]
     connector.capture()

@@ -77,7 +77,7 @@ def test_keys_that_one_statement_moves_over_each_other_are_moved_in_the_target(s
     _run(source, [statement.format(_name(source, table)) for table, what in tables.items() for statement in what])
     target.follow()
     assert {table: target.rows(source.namespace, table) for table in tables} == {
-        table: _plain(source.rows(table)) for table in tables
+        table: _plain_rows(source.rows(table)) for table in tables
     }
 
 
@@ -103,7 +103,7 @@ def test_keys_that_are_unique_at_the_commit_alone(oracle: Oracle, tmp_path: Path
             'UPDATE "t" SET "id" = 9 WHERE "note" = \'n1\'',
         ])  # fmt: skip
         target.follow()
-        assert target.rows(source.namespace, "t") == _plain(source.rows("t"))
+        assert target.rows(source.namespace, "t") == _plain_rows(source.rows("t"))
         assert {row["id"]: row["note"] for row in source.rows("t")} == {1: "n2", 3: "new", 4: "n4", 9: "n1"}
 
 
@@ -125,7 +125,7 @@ def test_values_that_the_log_leaves_out_travel_with_the_rows(oracle: Oracle, tmp
             connector.capture()
             assert connector.rows(f"{source.namespace}.t") == source.rows("t")
             target.follow()
-            assert target.rows(source.namespace, "t") == _plain(source.rows("t"))
+            assert target.rows(source.namespace, "t") == _plain_rows(source.rows("t"))
 
 
 def test_a_key_that_only_the_connector_names_is_moved(mariadb: Any, tmp_path: Path) -> None:
@@ -189,11 +189,11 @@ def test_keys_that_move_over_each_other_in_events_of_other_databases(tmp_path: P
     target = _Target(connector, tmp_path)
     file, changes = tmp_path / "in" / "1.json", itertools.count(100)
 
-    def told(record: dict[str, Any], transaction: int, change: int) -> dict[str, Any]:
+    def relabel_source(record: dict[str, Any], transaction: int, change: int) -> dict[str, Any]:
         record["value"]["source"] |= {"connector": of, **PLACES[of](transaction, change)}
         return record
 
-    def moved(transaction: int, old: int, new: int, v: str) -> None:
+    def move_key(transaction: int, old: int, new: int, v: str) -> None:
         change = next(changes)
         more: list[dict[str, Any]] = [{}, {}]
         if headers:
@@ -202,15 +202,25 @@ def test_keys_that_move_over_each_other_in_events_of_other_databases(tmp_path: P
             events.event("d", {"id": old, "v": v}, None, **more[0]),
             events.event("c", None, {"id": new, "v": v}, **more[1]),
         )
-        write(file, [told(gone, transaction, change), events.end({"id": old}), told(come, transaction, change)])
+        write(
+            file,
+            [
+                relabel_source(gone, transaction, change),
+                events.end({"id": old}),
+                relabel_source(come, transaction, change),
+            ],
+        )
 
-    write(file, [told(events.event("r", None, {"id": i, "v": v}), 1, i) for i, v in ((1, "a"), (2, "b"), (3, "b"))])
+    write(
+        file,
+        [relabel_source(events.event("r", None, {"id": i, "v": v}), 1, i) for i, v in ((1, "a"), (2, "b"), (3, "b"))],
+    )
     target.follow()
     for i, v in ((1, "a"), (2, "b"), (3, "b")):
-        moved(2, i, i + 1, v)
-    write(file, [told(events.event("c", None, {"id": 9, "v": "n"}), 3, next(changes))])
-    moved(3, 2, 9, "a")
-    moved(3, 9, 2, "n")
+        move_key(2, i, i + 1, v)
+    write(file, [relabel_source(events.event("c", None, {"id": 9, "v": "n"}), 3, next(changes))])
+    move_key(3, 2, 9, "a")
+    move_key(3, 9, 2, "n")
     target.follow()
     found = [(row["id"], row["v"]) for row in target.rows("public", "t")]
     assert found == [(2, "n"), (3, "b"), (4, "b"), (9, "a")]
@@ -226,7 +236,7 @@ def test_events_without_whole_images_before_keep_the_order_of_the_log(tmp_path: 
     write(file, [_of_postgresql(events.event("r", None, {"id": i, "v": v}), 1, i) for i, v in ((1, "a"), (2, "b"))])
     target.follow()
 
-    def told(at: int, old: int | None, new: int | None, v: str) -> None:
+    def write_move(at: int, old: int | None, new: int | None, v: str) -> None:
         if old is not None:
             write(
                 file, [_of_postgresql(events.event("d", {"id": old, **blank}, None), 700, at), events.end({"id": old})]
@@ -240,7 +250,7 @@ def test_events_without_whole_images_before_keep_the_order_of_the_log(tmp_path: 
         (None, 7, "g"), (7, None, "g"),
         (6, 8, "h"), (8, None, "h"),
     ]):  # fmt: skip
-        told(at, old, new, v)
+        write_move(at, old, new, v)
     target.follow()
     assert [(row["id"], row["v"]) for row in target.rows("public", "t")] == [(1, "b"), (2, "a")]
 
@@ -289,7 +299,7 @@ class _Target:
 
     def rows(self, namespace: str, table: str) -> list[dict[str, Any]]:
         prefix = self._connector.properties.get("topic.prefix", self._connector.name)
-        return _plain(rows_of(self._engine, f"{prefix}_{namespace}_{table}"))
+        return _plain_rows(rows_of(self._engine, f"{prefix}_{namespace}_{table}"))
 
 
 def _run(source: Adapter, statements: list[str]) -> None:
@@ -312,6 +322,6 @@ def _name(source: Adapter, table: str) -> str:
     return source.name(table) if isinstance(source, Db2Adapter) else f'"{table}"'
 
 
-def _plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _plain_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows by their keys, whatever kind of number those are."""
     return sorted(({**row, "id": int(row["id"])} for row in rows), key=lambda row: row["id"])

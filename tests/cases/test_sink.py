@@ -47,15 +47,15 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[sa.Engine
 
 def _engine(request: pytest.FixtureRequest, folder: Path, kind: str) -> Iterator[sa.Engine]:
     if kind == "sqlite":
-        yield from _opened(f"sqlite:///{folder}/target.db")
+        yield from _open_target(f"sqlite:///{folder}/target.db")
         return
     server = request.getfixturevalue(_FIXTURES[kind])
     with server.database("cases") as database:
         name = database if kind == "postgresql" else f"{database.name}?charset=utf8mb4"
-        yield from _opened(server.url(name))
+        yield from _open_target(server.url(name))
 
 
-def _opened(url: str) -> Iterator[sa.Engine]:
+def _open_target(url: str) -> Iterator[sa.Engine]:
     engine = open_engine(DatabaseTargetConfig.parse({"connection.url": url}))
     yield engine
     engine.dispose()
@@ -68,7 +68,7 @@ V = Column(name="v", type="int32")
 KEYS = [("id",), ("code",), ("id", "code")]
 
 
-def same(table: Table) -> None:
+def assert_equal_rows(table: Table) -> None:
     names = table.source._schemas[table.source.resolve_table_id("s.t")].column_names
     there = [tuple(row[name] for name in names) for row in rows(table.engine, "p_s_t")]
     assert sorted(there) == sorted(tuple(row[name] for name in names) for row in table.source.copy_rows("s.t"))
@@ -95,18 +95,18 @@ def test_a_key_that_changes_leaves_no_row_of_the_one_before(
     table.alter(ID, CODE, V, key=new)
     table.insert({"id": 3, "code": "D", "v": 3}, {"id": 5 if new == ("code",) else 4, "code": "F", "v": 5})
     table.apply()
-    same(table)
+    assert_equal_rows(table)
     assert key_of(engine) == set(new)
     with table.source.transaction() as t:
         t.update("s.t", {"code": "D"}, {"id": 30, "v": 31})
         t.delete("s.t", {"code": "C"})
     table.apply()
-    same(table)
+    assert_equal_rows(table)
     if applies == "rebuild":
         config = DatabaseTargetConfig.parse(EQUAL)
         report = RebuildDatabase(engine, config, table.connector.changelog, table.connector.name).run(["s.t"])
         assert not report["problem"]
-        same(table)
+        assert_equal_rows(table)
 
 
 def test_a_key_that_is_changed_by_hand_loses_nothing_from_before(engine: sa.Engine, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_key_that_is_changed_by_hand_loses_nothing_from_before(engine: sa.Engi
     table.insert({"id": 3, "code": "E", "v": 4})
     table.connector.capture()
     sink(engine, table.connector, schema__evolution="none").apply()
-    same(table)
+    assert_equal_rows(table)
 
 
 def test_a_key_column_that_is_renamed_is_renamed_by_hand(engine: sa.Engine, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_key_column_that_is_renamed_is_renamed_by_hand(engine: sa.Engine, tmp_
     with engine.begin() as connection:
         connection.exec_driver_sql(said[1])
     table.apply()
-    same(table)
+    assert_equal_rows(table)
 
 
 def test_a_key_that_a_table_gets_helps_once_the_table_is_read_again(engine: sa.Engine, tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_key_that_a_table_gets_helps_once_the_table_is_read_again(engine: sa.E
     with contextlib.suppress(TargetError):
         table.apply()  # it comes to where the others are
     table.apply()
-    same(table)
+    assert_equal_rows(table)
 
 
 @pytest.mark.parametrize("applies", ["one", "each", "rebuild"])
@@ -189,14 +189,14 @@ def test_rows_from_before_a_table_was_emptied_need_no_value_of_a_later_column(
     table.source.truncate_table("s.t")
     table.insert({"id": 2, "v": 3, "n": 7})
     table.apply()
-    same(table)
+    assert_equal_rows(table)
     table.insert({"id": 3, "v": 4, "n": 8})
     table.apply()
     if applies == "rebuild":
         config = DatabaseTargetConfig.parse(EQUAL)
         report = RebuildDatabase(engine, config, table.connector.changelog, table.connector.name).run(["s.t"])
         assert not report["problem"]
-    same(table)
+    assert_equal_rows(table)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_what_somebody_has_taken_away_is_not_made_again_without_its_values(
         report = RebuildDatabase(engine, config, table.connector.changelog, table.connector.name).run(["s.t"])
         assert not report["problem"]
     table.apply()
-    same(table)
+    assert_equal_rows(table)
 
 
 def test_a_table_that_is_gone_is_made_with_rows_that_are_all_read_again(engine: sa.Engine, tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_a_table_that_is_gone_is_made_with_rows_that_are_all_read_again(engine: 
         t.delete("s.t", {"id": 1})
     snapshot(table.connector, "s.t", type="blocking")
     table.apply()
-    same(table)
+    assert_equal_rows(table)
 
 
 def test_a_table_that_is_made_again_with_another_key_loses_the_one_before(engine: sa.Engine, tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_table_that_is_made_again_with_another_key_loses_the_one_before(engine
     table.apply()
     table.insert({"code": 8, "v": 6})
     table.apply()
-    same(table)
+    assert_equal_rows(table)
 
 
 def test_columns_have_any_letters_in_their_names(engine: sa.Engine, tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_columns_have_any_letters_in_their_names(engine: sa.Engine, tmp_path: Pa
     table.alter(key, *columns, Column(name="later`", type="int32"), key=("k`",), added={"later`": None})
     table.insert({"k`": 3, **dict.fromkeys(names, 4), "later`": 5})
     table.apply()
-    same(table)
+    assert_equal_rows(table)
 
 
 @pytest.mark.parametrize("what", ["dropped", "made"])
@@ -292,7 +292,7 @@ def test_a_key_whose_columns_come_and_go(engine: sa.Engine, tmp_path: Path, what
         table.source.truncate_table("s.t")
         table.insert({"id": 2, "code": "B", "v": 2, "uid": 7}, {"id": 2, "code": "B", "v": 2, "uid": 8})
     table.apply()
-    same(table)
+    assert_equal_rows(table)
 
 
 def test_a_rebuild_empties_no_table_that_would_not_take_its_rows(
@@ -309,7 +309,7 @@ def test_a_rebuild_empties_no_table_that_would_not_take_its_rows(
         config = DatabaseTargetConfig.parse(EQUAL)
         with pytest.raises(TargetError, match="may treat two keys of the source as equal"):
             RebuildDatabase(engine, config, table.connector.changelog, table.connector.name).run(["s.t"])
-        same(table)
+        assert_equal_rows(table)
 
 
 class KeyWork:
@@ -377,11 +377,11 @@ def test_random_work_with_keys_that_change(
             work.step()
             if (what := random.random()) < 0.08:
                 table.apply()
-                same(table)
+                assert_equal_rows(table)
             elif what < 0.2:
                 table.connector.capture()
         table.apply()
-        same(table)
+        assert_equal_rows(table)
         with engine.begin() as connection:
             connection.exec_driver_sql("DROP TABLE p_s_t")
             connection.exec_driver_sql("DROP TABLE cdc_applied")
@@ -572,10 +572,10 @@ def test_what_is_refused_of_one_table_stops_that_table_and_no_other(
         opened = contextlib.contextmanager(_engine)(request, folder, kind)
         with opened as engine, pytest.MonkeyPatch.context() as patch:
             shop = Shop(folder, engine, "abcd"[: 1 + max("abcd".index(bad), number % 4)])
-            _refused(shop, way, bad, place, refusal(shop, bad, patch))
+            _check_refused(shop, way, bad, place, refusal(shop, bad, patch))
 
 
-def _refused(shop: Shop, way: Any, bad: str, place: int, refusal: Refusal) -> None:
+def _check_refused(shop: Shop, way: Any, bad: str, place: int, refusal: Refusal) -> None:
     good, topic = shop.names.replace(bad, ""), f"p.s.{bad}"
     shop.put(shop.names, 1, 2)
     shop.connector.capture()
@@ -612,7 +612,7 @@ def test_a_continuous_apply_goes_on_with_the_others_while_one_table_fails(
     refusal.begin()
     looks = 0
 
-    def over(seconds: float) -> bool:
+    def act_and_check(seconds: float) -> bool:
         nonlocal looks
         looks += 1
         if looks == 1:
@@ -623,13 +623,13 @@ def test_a_continuous_apply_goes_on_with_the_others_while_one_table_fails(
         elif looks == 5:
             shop.same("ac")
             refusal.mend()
-        elif looks > 5 and not behind(shop):
+        elif looks > 5 and not has_several_markers(shop):
             return True
         shop.connector.capture()
         time.sleep(0.2)
         return False
 
-    done = sink(engine, shop.connector).apply_continuously(over)
+    done = sink(engine, shop.connector).apply_continuously(act_and_check)
     assert not done.failed
     shop.same("abc")
     refusal.begin() if engine.dialect.name == "sqlite" else None
@@ -642,7 +642,7 @@ def test_a_continuous_apply_goes_on_with_the_others_while_one_table_fails(
         shop.same("ac")
 
 
-def behind(shop: Shop) -> bool:
+def has_several_markers(shop: Shop) -> bool:
     return len(rows(shop.engine, "cdc_applied")) > 1
 
 
@@ -652,7 +652,7 @@ def test_a_lock_that_somebody_holds_for_a_while_is_waited_for(
 ) -> None:
     """The number of an error says that it passes (1205), whatever SQLSTATE the driver has of it."""
     with contextlib.contextmanager(_engine)(request, tmp_path, kind) as engine:
-        sa.event.listen(engine, "connect", _impatient)
+        sa.event.listen(engine, "connect", _shorten_lock_wait)
         shop = Shop(tmp_path, engine, "ab")
         shop.put("ab", 1)
         shop.connector.capture()
@@ -703,7 +703,7 @@ def test_a_table_that_somebody_keeps_locked_stops_and_no_other(
         shop.same("abc")
 
 
-def _impatient(connection: Any, _: Any) -> None:
+def _shorten_lock_wait(connection: Any, _: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET SESSION innodb_lock_wait_timeout = 1")
 
@@ -732,7 +732,7 @@ def test_a_row_for_which_the_server_has_no_packet_is_refused_by_name(mariadb_fac
     """R26: MariaDB with its own default, 16 MB; 9 MB of bytes fit, 17 MB do not."""
     with mariadb_factory(max_allowed_packet="16M") as server, server.database("cases") as database:
         url = server.url(f"{database.name}?charset=utf8mb4")
-        with contextlib.contextmanager(_opened)(url) as engine:
+        with contextlib.contextmanager(_open_target)(url) as engine:
             _without_a_packet(engine, tmp_path)
 
 
@@ -862,7 +862,7 @@ def test_a_table_that_was_behind_goes_on_only_where_the_others_are(
     refusal.mend()
     go_on, once = DatabaseApply._go_on, iter([True])
 
-    def between(self: DatabaseApply, topic: str, batch: int, **more: Any) -> None:
+    def act_between(self: DatabaseApply, topic: str, batch: int, **more: Any) -> None:
         if next(once, False):
             shop.put("ab", 3)
             shop.connector.capture()
@@ -871,7 +871,7 @@ def test_a_table_that_was_behind_goes_on_only_where_the_others_are(
                 sink(engine, shop.connector).apply()
         go_on(self, topic, batch, **more)
 
-    monkeypatch.setattr(DatabaseApply, "_go_on", between)
+    monkeypatch.setattr(DatabaseApply, "_go_on", act_between)
     sink(engine, shop.connector).apply()
     shop.same("ab")
 
@@ -879,7 +879,7 @@ def test_a_table_that_was_behind_goes_on_only_where_the_others_are(
 # -- R23, R24, R34, C6, A6: tables that a database makes otherwise, or refuses ------------------------------------------
 
 
-def wide(name: str, length: int, type_: str = "VARCHAR") -> Column:
+def wide_column(name: str, length: int, type_: str = "VARCHAR") -> Column:
     return column(name, "string", type_, length)
 
 
@@ -894,17 +894,18 @@ def test_a_table_whose_rows_a_page_may_not_hold_is_made(
     with contextlib.contextmanager(_engine)(request, tmp_path, kind) as engine:
         more = {"parameters": {"__debezium.source.column.length": str(length)}}
         found = [
-            wide(f"c{n}", length) if told else column(f"c{n}", "string", "", length, **more) for n in range(columns)
+            wide_column(f"c{n}", length) if told else column(f"c{n}", "string", "", length, **more)
+            for n in range(columns)
         ]
         table = Table(tmp_path, engine, *found)
         table.insert({"id": 1, **{f"c{n}": "x" * (length // 2) for n in range(columns)}})
         table.apply()
-        same(table)
-        added = [wide(f"d{n}", 20) for n in range(60)]
+        assert_equal_rows(table)
+        added = [wide_column(f"d{n}", 20) for n in range(60)]
         table.alter(ID, *found, *added, added={one.name: None for one in added})
         table.insert({"id": 2, **{f"d{n}": "y" for n in range(60)}})
         table.apply()
-        same(table)
+        assert_equal_rows(table)
 
 
 @pytest.mark.parametrize("kind", ["mariadb", "mysql"])
@@ -913,7 +914,7 @@ def test_a_row_that_a_page_does_not_hold_is_refused_by_name(
 ) -> None:
     """R23: a table may be made, and a row of it be too long all the same."""
     with contextlib.contextmanager(_engine)(request, tmp_path, kind) as engine:
-        table = Table(tmp_path, engine, *(wide(f"c{n}", 15) for n in range(450)))
+        table = Table(tmp_path, engine, *(wide_column(f"c{n}", 15) for n in range(450)))
         table.insert({"id": 1, "c0": "x"}, {"id": 2, **{f"c{n}": "€" * 13 for n in range(450)}})
         table.connector.capture()
         with pytest.raises(TargetError, match=r"(?s)[Rr]ow size too large.*row with id=2"):

@@ -303,7 +303,7 @@ def test_types_of_no_length_have_empty_values(request: pytest.FixtureRequest, na
 # -- times ----------------------------------------------------------------------------------------------------------------------
 
 
-def _moments(rng: random.Random, digits: int) -> dict[str, list[str]]:
+def _draw_moments(rng: random.Random, digits: int) -> dict[str, list[str]]:
     fraction = f".{rng.randrange(10**6):06}"
     times = [
         "-838:59:59",
@@ -333,7 +333,7 @@ def test_times_with_fractions_in_both_forms_of_mariadb(
     server, rng = request.getfixturevalue(name), sampled.random("times " + name)
     tables = {}
     for digits in range(7):
-        for base, values in _moments(rng, digits).items():
+        for base, values in _draw_moments(rng, digits).items():
             null = " NULL" if base == "TIMESTAMP" else ""
             tables[f"{base}{digits}".lower()] = (f"{base}({digits}){null}", [f"'{v}'" for v in values])
     server.sql(f"SET GLOBAL mysql56_temporal_format = {form}")
@@ -353,7 +353,7 @@ HALVES = {"mariadb": ("VARCHAR(9)", "x'61eda080'"), "mysql97": ("VARCHAR(9) CHAR
 """Half a character, which the server takes and nothing behind it could read."""
 
 
-def _stopped(connector: Connector, **properties: Any) -> str:
+def _run_until_stopped(connector: Connector, **properties: Any) -> str:
     """Run once; returns the error of a run with stopped tables, or nothing."""
     try:
         connector.capture({name.replace("_", "."): value for name, value in properties.items()})
@@ -380,7 +380,7 @@ def test_a_value_that_cannot_be_read_stops_its_table_alone(
             cursor.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, v {declared})")
             cursor.execute(f"INSERT INTO {table} VALUES (1, 'x')")
         connector = mysql_connector(server, tmp_path / "log", kind_of(name), database_include_list=db)
-        assert _stopped(connector) == ""
+        assert _run_until_stopped(connector) == ""
         for statement in (
             "BEGIN",
             "INSERT INTO a VALUES (2, 'y')",
@@ -390,12 +390,12 @@ def test_a_value_that_cannot_be_read_stops_its_table_alone(
         ):
             cursor.execute(statement)
         cursor.execute("INSERT INTO b VALUES (3, 'z')")
-        error = _stopped(connector)
+        error = _run_until_stopped(connector)
         assert f"airflow cdc snapshot test {db}.a --type blocking --replace" in error
         assert f"{db}.a.v" in error
         assert (_ids(connector, f"{db}.a"), _ids(connector, f"{db}.b")) == ([1], [1, 2, 3])
         cursor.execute("INSERT INTO b VALUES (4, 'z')")
-        assert _stopped(connector) == error  # each run says so, and the others go on
+        assert _run_until_stopped(connector) == error  # each run says so, and the others go on
         assert _ids(connector, f"{db}.b") == [1, 2, 3, 4]
         record = connector.store.find_connector(connector.name)
         assert record is not None
@@ -403,31 +403,31 @@ def test_a_value_that_cannot_be_read_stops_its_table_alone(
 
         in_chunks = snapshot(connector, f"{db}.a", id_="chunks")
         too_early = snapshot(connector, f"{db}.a", id_="whole", type="blocking")
-        assert _stopped(connector) == error
+        assert _run_until_stopped(connector) == error
         assert signal_state(connector, in_chunks)[0] == "refused"
         assert "blocking" in signal_state(connector, in_chunks)[1]
         assert signal_state(connector, too_early)[0] == "failed"
 
         excluded = {"column_exclude_list": f"{db}.a.v"}
         again = snapshot(connector, f"{db}.a", id_="again", type="blocking")
-        assert _stopped(connector, **excluded) == ""
+        assert _run_until_stopped(connector, **excluded) == ""
         assert signal_state(connector, again)[0] == "done"
         cursor.execute(f"INSERT INTO a VALUES (4, {bad})")
-        assert _stopped(connector, **excluded) == ""
+        assert _run_until_stopped(connector, **excluded) == ""
         assert _ids(connector, f"{db}.a") == [1, 2, 3, 4]
 
         first = mysql_connector(server, tmp_path / "snapshot", kind_of(name), database_include_list=db)
-        assert f"{db}.a.v" in _stopped(first)
+        assert f"{db}.a.v" in _run_until_stopped(first)
         assert (_ids(first, f"{db}.a"), _ids(first, f"{db}.b")) == ([], [1, 2, 3, 4])
         cursor.execute("INSERT INTO b VALUES (5, 'z')")
-        assert f"{db}.a.v" in _stopped(first)
+        assert f"{db}.a.v" in _run_until_stopped(first)
         assert _ids(first, f"{db}.b") == [1, 2, 3, 4, 5]
         cursor.execute("UPDATE a SET v = 'm' WHERE id > 2")
         again = snapshot(first, f"{db}.a", type="blocking")
-        assert _stopped(first) == ""
+        assert _run_until_stopped(first) == ""
         assert signal_state(first, again)[0] == "done"
         cursor.execute("DELETE FROM a WHERE id = 3")
-        assert _stopped(first) == ""
+        assert _run_until_stopped(first) == ""
         assert _ids(first, f"{db}.a") == [1, 2, 4]
 
 
@@ -445,7 +445,7 @@ def test_a_date_in_a_key_that_the_calendar_does_not_have_is_refused(
             cursor.execute(f"CREATE TABLE {table} (k {type_} NOT NULL, n INT, PRIMARY KEY (k, n))")
         connector = mysql_connector(server, tmp_path, kind_of(name), database_include_list=db)
         if how == "log":
-            assert _stopped(connector) == ""
+            assert _run_until_stopped(connector) == ""
         for table, zero, one in (
             ("d", "0000-00-00", "1970-01-01"),
             ("t", "2024-00-10", "1970-01-01"),
@@ -453,7 +453,7 @@ def test_a_date_in_a_key_that_the_calendar_does_not_have_is_refused(
         ):
             cursor.execute(f"INSERT INTO {table} VALUES (%s, 1), (%s, 1)", (zero, one))
         cursor.execute("INSERT INTO v VALUES (1, '0000-00-00', 1)")
-        error = _stopped(connector)
+        error = _run_until_stopped(connector)
         assert f"{db}.d.k" in error
         assert f"{db}.t.k" in error
         assert "message.key.columns" in error
@@ -463,7 +463,7 @@ def test_a_date_in_a_key_that_the_calendar_does_not_have_is_refused(
         cursor.execute("DELETE FROM d WHERE k = 0")
         cursor.execute("DELETE FROM t WHERE k <> '1970-01-01'")
         snapshot(connector, f"{db}.[dt]", type="blocking")
-        assert _stopped(connector) == ""
+        assert _run_until_stopped(connector) == ""
         assert len(connector.rows(f"{db}.d")) == len(connector.rows(f"{db}.t")) == 1
 
 
@@ -485,20 +485,20 @@ def test_a_moment_beyond_nanoseconds_stops_its_table_and_each_remedy_helps(how: 
 
         plain, without = connector("plain"), connector("without", column_exclude_list=r"APP\.A\.VALID_TO")
         if how == "log":
-            assert _stopped(plain) == _stopped(without) == ""
+            assert _run_until_stopped(plain) == _run_until_stopped(without) == ""
         server.sql(
             "INSERT INTO A VALUES (1, TIMESTAMP '9999-12-31 23:59:59.999999999', 1)", "INSERT INTO B VALUES (1, 1)"
         )
         server.sql("UPDATE A SET V = 2", "INSERT INTO B VALUES (2, 1)")
-        assert _stopped(without) == ""
+        assert _run_until_stopped(without) == ""
         assert (rows(without, "A"), rows(without, "B")) == ([1], [1, 2])
-        error = _stopped(plain)
+        error = _run_until_stopped(plain)
         assert "APP.A" in error
         assert "time.precision.mode=connect, set together with snapshot.mode=always for one run" in error
         assert (rows(plain, "A"), rows(plain, "B")) == ([], [1, 2])
-        assert _stopped(plain, time_precision_mode="connect", snapshot_mode="always") == ""
+        assert _run_until_stopped(plain, time_precision_mode="connect", snapshot_mode="always") == ""
         server.sql("UPDATE A SET V = 3")
-        assert _stopped(plain, time_precision_mode="connect") == ""
+        assert _run_until_stopped(plain, time_precision_mode="connect") == ""
         assert (rows(plain, "A"), rows(plain, "B")) == ([1], [1, 2])
 
 
@@ -512,7 +512,7 @@ def test_a_value_that_db2_has_and_the_change_log_has_not_stops_its_table_alone(d
         named = {"table_include_list": rf"{schema}\.[AB]", "topic_prefix": "d"}
         plain = db2_connector(db2, tmp_path / "plain", **named)
         without = db2_connector(db2, tmp_path / "without", **named, column_exclude_list=rf"{schema}\.A\.T")
-        assert _stopped(plain) == _stopped(without) == ""
+        assert _run_until_stopped(plain) == _run_until_stopped(without) == ""
         adapter.sql(
             f"INSERT INTO {adapter.name('A')} VALUES (1, '3000-01-01 00:00:00', 1)",
             f"INSERT INTO {adapter.name('B')} VALUES (1, '2000-01-01 00:00:00', 1)",
@@ -522,13 +522,13 @@ def test_a_value_that_db2_has_and_the_change_log_has_not_stops_its_table_alone(d
         def ids(connector: Connector, table: str) -> list[int]:
             return sorted(row["ID"] for row in connector.replay.advance().rows(f"d.{schema}.{table}"))
 
-        assert _stopped(without) == ""
+        assert _run_until_stopped(without) == ""
         assert (ids(without, "A"), ids(without, "B")) == ([1], [1])
-        assert f"{schema}.A.T" in _stopped(plain)
+        assert f"{schema}.A.T" in _run_until_stopped(plain)
         assert (ids(plain, "A"), ids(plain, "B")) == ([], [1])
         adapter.sql(f"UPDATE {adapter.name('A')} SET T = '2000-01-01 00:00:00'")
         db2.catch_up()
         again = snapshot(plain, f"{schema}.A", type="blocking")
-        assert _stopped(plain) == ""
+        assert _run_until_stopped(plain) == ""
         assert signal_state(plain, again)[0] == "done"
         assert ids(plain, "A") == [1]

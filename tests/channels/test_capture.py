@@ -46,7 +46,7 @@ def _states(connector: Connector) -> dict[str, tuple[str, str, str]]:
     return {row.id: (row.type, row.channel, row.state) for row in rows}
 
 
-def _reads(connector: Connector) -> int:
+def _count_reads(connector: Connector) -> int:
     manifests = list(connector.changelog.read_manifests("test"))
     return sum(f.counts.get("r", 0) for m in manifests for f in m.files)
 
@@ -65,7 +65,7 @@ def test_lines_of_a_file_are_carried_out_once_and_answered(
         "signals.txt line 2": ("", "file", "refused"),
         "3": ("execute-snapshot", "file", "done"),
     }
-    assert _reads(connector) == 2, "the initial snapshot, and the one that was asked for"
+    assert _count_reads(connector) == 2, "the initial snapshot, and the one that was asked for"
     told = [n for n in connector.store.list_notifications("test") if n.notification.type == "REFUSED"]
     assert len(told) == 1
     assert "signals.txt line 2" in told[0].notification.additional_data["message"]
@@ -87,13 +87,13 @@ def test_messages_of_a_topic_are_carried_out_once_and_answered(connector: Connec
         f"{topic} partition 0 offset 1": ("", "kafka", "refused"),
         "3": ("execute-snapshot", "kafka", "done"),
     }
-    assert _reads(connector) == 2
+    assert _count_reads(connector) == 2
 
 
 # the documentation
 
 
-def _documented() -> list[tuple[str, Any]]:
+def _documented_examples() -> list[tuple[str, Any]]:
     """Type and data of every example."""
     text = (paths.ROOT / "docs" / "signals.md").read_text()
     found = [(type_, data.strip("'")) for type_, data in re.findall(r"\('[^']+', '([^']+)', (NULL|'[^']*')\)", text)]
@@ -108,7 +108,7 @@ def _documented() -> list[tuple[str, Any]]:
 
 
 def test_every_documented_example_is_understood() -> None:
-    examples = _documented()
+    examples = _documented_examples()
     assert len(examples) == 15
     for type_, data in examples:
         assert not isinstance(parse_request(Signal(1, "", type_, data)), OtherRequest), (type_, data)

@@ -59,13 +59,13 @@ def _append(path: Path, *signals: Any) -> None:
         f.writelines((s if isinstance(s, str) else json.dumps(s)) + "\n" for s in signals)
 
 
-def _asked(signal: SentSignal) -> Any:
+def _parse_signal(signal: SentSignal) -> Any:
     return parse_request(Signal(1, signal.id, signal.type, signal.data, signal.channel))
 
 
 def _refusal(signal: SentSignal) -> str:
     with pytest.raises(SignalRejected) as caught:
-        _asked(signal)
+        _parse_signal(signal)
     return f"{signal.id}: {caught.value}"
 
 
@@ -74,7 +74,7 @@ def test_lines_are_signals_and_are_read_once(path: Path) -> None:
     assert channel.poll() == []
     _append(path, EXECUTE, "", LOG)
     first, second = channel.poll()
-    assert _asked(first) == ExecuteSnapshotRequest(("shop.orders",))
+    assert _parse_signal(first) == ExecuteSnapshotRequest(("shop.orders",))
     assert (second.id, second.type, json.loads(second.data or ""), second.channel) == ("2", "log", LOG["data"], "file")
     assert not path.exists()
     channel.acknowledge([first, second])

@@ -14,7 +14,7 @@ from airflow_provider_cdc.channels.kafka_signals import KafkaChannel
 from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.errors import ConfigError, TransientError
 from dev.servers import Kafka
-from tests.conftest import _started
+from tests.conftest import _start_server
 from tests.support.servers.certificates import Authority
 
 PASSWORD = "the-password-of-signals"
@@ -35,7 +35,7 @@ def broker(authority: Authority) -> Iterator[Kafka]:
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.sasl_ssl.plain.sasl.jaas.config": JAAS,
     }
-    with _started(Kafka(options, protocols=("SSL", "SASL_SSL"))) as server:
+    with _start_server(Kafka(options, protocols=("SSL", "SASL_SSL"))) as server:
         yield server
 
 
@@ -75,7 +75,7 @@ def _signals(channel: KafkaChannel, seconds: float = 60) -> list[str]:
         channel.close()
 
 
-def _unreachable(channel: KafkaChannel) -> None:
+def _assert_unreachable(channel: KafkaChannel) -> None:
     try:
         with pytest.raises(TransientError, match="cannot be read"):
             channel.poll()
@@ -101,7 +101,7 @@ def test_a_wrong_password_reads_nothing_and_is_not_shown(
 ) -> None:
     with caplog.at_level(logging.DEBUG):
         wrong = {**LOGIN, "sasl_password": "not-the-password"}
-        _unreachable(_channel(broker, topic, "SASL_SSL", ssl_ca_location=str(authority.file), **wrong))
+        _assert_unreachable(_channel(broker, topic, "SASL_SSL", ssl_ca_location=str(authority.file), **wrong))
     assert "not-the-password" not in caplog.text
 
 
@@ -109,7 +109,7 @@ def test_a_broker_whose_certificate_nobody_known_has_signed_is_not_talked_to(
     broker: Kafka, topic: str, tmp_path: Path
 ) -> None:
     other = Authority.made(tmp_path, "other")
-    _unreachable(_channel(broker, topic, "SSL", security_protocol="SSL", ssl_ca_location=str(other.file)))
+    _assert_unreachable(_channel(broker, topic, "SSL", security_protocol="SSL", ssl_ca_location=str(other.file)))
 
 
 def test_a_broker_of_another_name_is_not_talked_to(broker: Kafka, topic: str, authority: Authority) -> None:
@@ -118,7 +118,7 @@ def test_a_broker_of_another_name_is_not_talked_to(broker: Kafka, topic: str, au
         "signal.kafka.bootstrap.servers": broker.secure("SSL").replace("127.0.0.1", "localhost"),
         "signal.consumer.security.protocol": "SSL", "signal.consumer.ssl.ca.location": str(authority.file),
     }  # fmt: skip
-    _unreachable(KafkaChannel(TableConfig.parse(properties), "shop"))
+    _assert_unreachable(KafkaChannel(TableConfig.parse(properties), "shop"))
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def channel_factory(kafka: Kafka, topic: str) -> Iterator[ChannelFactory]:
         channel.close()
 
 
-def _some(channel: SignalChannel, count: int = 1, seconds: float = LONGEST_S) -> list[SentSignal]:
+def _receive_signals(channel: SignalChannel, count: int = 1, seconds: float = LONGEST_S) -> list[SentSignal]:
     """Signals as they come, acknowledged, until there are so many; with 0, whatever comes in that time."""
     found: list[SentSignal] = []
     end = time.monotonic() + seconds
@@ -79,22 +79,22 @@ def _some(channel: SignalChannel, count: int = 1, seconds: float = LONGEST_S) ->
     return found
 
 
-def _asked(signal: SentSignal) -> Any:
+def _parse_signal(signal: SentSignal) -> Any:
     return parse_request(Signal(1, signal.id, signal.type, signal.data, signal.channel))
 
 
 def test_messages_are_signals_and_are_read_once(kafka: Kafka, topic: str, channel_factory: ChannelFactory) -> None:
     kafka.send(topic, EXECUTE, STOP, LOG, key="shop")
     channel = channel_factory()
-    first, second, third = _some(channel, 3)
-    assert _asked(first) == ExecuteSnapshotRequest(("db.t1", "db.t2"))
-    assert _asked(second) == StopSnapshotRequest(("db.t1",))
+    first, second, third = _receive_signals(channel, 3)
+    assert _parse_signal(first) == ExecuteSnapshotRequest(("db.t1", "db.t2"))
+    assert _parse_signal(second) == StopSnapshotRequest(("db.t1",))
     assert (third.id, third.data, third.channel) == ("ad-hoc-1", '{"message": "hello"}', "kafka")
     assert first.id == f"{topic} partition 0 offset 0"
     assert (first.origin or "").startswith(f"kafka:{topic}:0:0@")
-    assert _some(channel, 0, 0.5) == []
+    assert _receive_signals(channel, 0, 0.5) == []
     kafka.send(topic, LOG, key="shop")
-    assert len(_some(channel)) == 1
+    assert len(_receive_signals(channel)) == 1
 
 
 def test_a_short_run_reads_what_is_there_with_its_first_look(kafka: Kafka, topic: str) -> None:
@@ -113,7 +113,7 @@ def test_other_keys_are_ignored(
     kafka.send(topic, LOG, key="shop")
     channel = channel_factory()
     with caplog.at_level(logging.INFO):
-        assert [s.id for s in _some(channel)] == ["ad-hoc-1"]
+        assert [s.id for s in _receive_signals(channel)] == ["ad-hoc-1"]
     assert f"{topic} partition 0 offset 0: its key is 'another', not 'shop'" in caplog.text
     assert "offset 1: its key is None" in caplog.text
 
@@ -124,11 +124,11 @@ def test_ignored_messages_are_not_read_by_the_next_run(
     kafka.send(topic, EXECUTE, EXECUTE, key="another")
     channel = channel_factory()
     with caplog.at_level(logging.INFO):
-        until(lambda: _some(channel, 0, 0.2) or "offset 1" in caplog.text, "both messages are passed over")
+        until(lambda: _receive_signals(channel, 0, 0.2) or "offset 1" in caplog.text, "both messages are passed over")
         channel.close()
         assert caplog.text.count("Ignoring the message") == 2
         caplog.clear()
-        assert _some(channel_factory(), 0, 1) == []
+        assert _receive_signals(channel_factory(), 0, 1) == []
     assert "Ignoring the message" not in caplog.text
 
 
@@ -146,10 +146,10 @@ def test_a_message_that_is_no_signal_is_refused_with_its_place(
     kafka: Kafka, topic: str, channel_factory: ChannelFactory, value: str | bytes, told: str
 ) -> None:
     kafka.send(topic, value, LOG, key="shop")
-    wrong, fine = _some(channel_factory(), 2)
+    wrong, fine = _receive_signals(channel_factory(), 2)
     assert wrong.id == f"{topic} partition 0 offset 0"
     with pytest.raises(SignalRejected, match=told):
-        _asked(wrong)
+        _parse_signal(wrong)
     assert fine.id == "ad-hoc-1"
 
 
@@ -158,13 +158,13 @@ def test_what_is_recorded_is_not_read_by_the_next_run(
 ) -> None:
     kafka.send(topic, EXECUTE, STOP, key="shop")
     channel = channel_factory()
-    assert len(_some(channel, 2)) == 2
+    assert len(_receive_signals(channel, 2)) == 2
     channel.close()
     kafka.send(topic, LOG, key="shop")
     again = channel_factory()
-    assert [s.id for s in _some(again) + _some(again, 0, 0.5)] == ["ad-hoc-1"]
+    assert [s.id for s in _receive_signals(again) + _receive_signals(again, 0, 0.5)] == ["ad-hoc-1"]
     other = channel_factory(**{"signal.kafka.groupId": f"another-{topic}"})
-    assert len(_some(other, 3)) == 3, "what a consumer group has read is its own"
+    assert len(_receive_signals(other, 3)) == 3, "what a consumer group has read is its own"
     assert TableConfig.parse({"topic.prefix": "shop"}).signal_kafka_group_id == "kafka-signal"
 
 
@@ -178,7 +178,7 @@ def test_what_is_recorded_last_is_committed_when_the_run_ends(
     channel.acknowledge(signals)
     channel.close()
     channel.close()
-    assert _some(channel_factory(), 0, 1) == []
+    assert _receive_signals(channel_factory(), 0, 1) == []
 
 
 def test_what_is_not_recorded_is_read_again_and_is_the_same(
@@ -192,7 +192,7 @@ def test_what_is_not_recorded_is_read_again_and_is_the_same(
     assert channel.poll() == signals
     numbers = [store.send("shop", s) for s in signals]
     channel.close()  # and so it ends before it acknowledges
-    again = _some(channel_factory(), 2)
+    again = _receive_signals(channel_factory(), 2)
     assert again[: len(signals)] == list(signals)
     assert [store.send("shop", s) for s in again][: len(signals)] == numbers
     assert len(store.list_signals("shop", 0)) == 2
@@ -205,10 +205,10 @@ def test_what_was_sent_before_the_first_run_is_read_unless_that_is_not_wanted(
     latest = channel_factory(
         **{"signal.consumer.auto.offset.reset": "latest", "signal.kafka.groupId": f"other-{topic}"}
     )
-    assert _some(latest, 0, 3) == []
+    assert _receive_signals(latest, 0, 3) == []
     kafka.send(topic, EXECUTE, key="shop")
-    assert [s.type for s in _some(latest)] == ["execute-snapshot"]
-    assert [s.type for s in _some(channel_factory(), 2)] == ["log", "execute-snapshot"]
+    assert [s.type for s in _receive_signals(latest)] == ["execute-snapshot"]
+    assert [s.type for s in _receive_signals(channel_factory(), 2)] == ["log", "execute-snapshot"]
 
 
 def test_a_topic_that_does_not_exist_yet_is_waited_for_and_not_created(
@@ -224,7 +224,7 @@ def test_a_topic_that_does_not_exist_yet_is_waited_for_and_not_created(
         assert f"{prefix}-signal" not in kafka.connect().list_topics(timeout=10).topics
         kafka.create_topic(f"{prefix}-signal")
         kafka.send(f"{prefix}-signal", LOG, key=prefix)
-        assert [s.id for s in _some(channel, seconds=60)] == ["ad-hoc-1"]
+        assert [s.id for s in _receive_signals(channel, seconds=60)] == ["ad-hoc-1"]
         channel.close()
     finally:
         kafka.restart(**{"auto.create.topics.enable": "false"})
@@ -232,11 +232,11 @@ def test_a_topic_that_does_not_exist_yet_is_waited_for_and_not_created(
 
 def test_a_topic_that_is_made_again_has_new_signals(kafka: Kafka, topic: str, channel_factory: ChannelFactory) -> None:
     kafka.send(topic, LOG, key="shop")
-    (first,) = _some(channel_factory())
+    (first,) = _receive_signals(channel_factory())
     kafka.delete_topic(topic)
     kafka.create_topic(topic)
     kafka.send(topic, LOG, key="shop")
-    (second,) = _some(channel_factory())
+    (second,) = _receive_signals(channel_factory())
     assert (first.origin or "").split("@")[0] == (second.origin or "").split("@")[0]
     assert first.origin != second.origin
 
@@ -244,12 +244,12 @@ def test_a_topic_that_is_made_again_has_new_signals(kafka: Kafka, topic: str, ch
 def test_a_topic_that_is_made_again_during_a_run_goes_on_being_read(kafka: Kafka, topic: str) -> None:
     (channel,) = open_channels(_config(kafka, topic), "shop")
     kafka.send(topic, LOG, LOG, key="shop")
-    assert len(_some(channel, 2)) == 2
+    assert len(_receive_signals(channel, 2)) == 2
     kafka.delete_topic(topic)
-    assert _some(channel, 0, 3) == []
+    assert _receive_signals(channel, 0, 3) == []
     kafka.create_topic(topic)
     kafka.send(topic, EXECUTE, key="shop")
-    assert [s.type for s in _some(channel, seconds=60)] == ["execute-snapshot"]
+    assert [s.type for s in _receive_signals(channel, seconds=60)] == ["execute-snapshot"]
     channel.close()
 
 
@@ -258,7 +258,7 @@ def test_several_partitions_are_all_read_with_a_warning(kafka: Kafka, caplog: py
         for partition in range(3):
             kafka.send(topic, LOG, key="shop", partition=partition)
         channel = KafkaChannel(_config(kafka, topic), "shop")
-        assert len({s.origin for s in _some(channel, 3)}) == 3
+        assert len({s.origin for s in _receive_signals(channel, 3)}) == 3
         channel.close()
     assert f"The topic {topic} has 3 partitions" in caplog.text
 
@@ -270,13 +270,13 @@ def test_signals_that_the_broker_deleted_before_they_were_read_are_told(
 
     kafka.send(topic, LOG, key="shop")
     channel = channel_factory()
-    assert len(_some(channel)) == 1
+    assert len(_receive_signals(channel)) == 1
     channel.close()
     kafka.send(topic, LOG, LOG, EXECUTE, key="shop")
     client = kafka.connect()
     for deleted in client.delete_records([TopicPartition(topic, 0, 3)]).values():
         deleted.result(30)
-    assert [s.type for s in _some(channel_factory())] == ["execute-snapshot"]
+    assert [s.type for s in _receive_signals(channel_factory())] == ["execute-snapshot"]
     assert f"the broker has deleted the offsets from 1 to 2 of {topic}" in caplog.text
 
 
@@ -285,7 +285,7 @@ def test_a_broker_that_is_gone_does_no_harm_and_signals_go_on_when_it_is_back(
 ) -> None:
     (channel,) = open_channels(_config(kafka, topic), "shop")
     kafka.send(topic, LOG, key="shop")
-    assert len(_some(channel)) == 1
+    assert len(_receive_signals(channel)) == 1
     kafka.kill()
     try:
         until(lambda: channel.poll() or "cannot be read" in caplog.text, "the broker is missed", every_s=0.05)
@@ -296,7 +296,7 @@ def test_a_broker_that_is_gone_does_no_harm_and_signals_go_on_when_it_is_back(
     finally:
         kafka.start()
     kafka.send(topic, EXECUTE, key="shop")
-    assert [s.type for s in _some(channel)] == ["execute-snapshot"]
+    assert [s.type for s in _receive_signals(channel)] == ["execute-snapshot"]
     channel.close()
 
 
@@ -336,7 +336,7 @@ def test_connectors_share_a_topic_by_their_keys(kafka: Kafka, topic: str) -> Non
     for prefix in ("shop", "store"):
         config = _config(kafka, topic, **{"topic.prefix": prefix, "signal.kafka.groupId": f"{topic}-{prefix}"})
         channel = KafkaChannel(config, prefix)
-        found[prefix] = [s.type for s in _some(channel) + _some(channel, 0, 0.5)]
+        found[prefix] = [s.type for s in _receive_signals(channel) + _receive_signals(channel, 0, 0.5)]
         channel.close()
     assert found == {"shop": ["execute-snapshot"], "store": ["log"]}
 
@@ -378,7 +378,7 @@ def test_messages_that_the_documents_show_are_understood(
     for more in ({"additional-condition": condition}, {"additional-conditions": several}):
         kafka.send(topic, json.dumps({"type": "execute-snapshot", "data": {**data, **more}}), key="shop")
     kafka.send(topic, json.dumps({"type": "stop-snapshot", "data": data}), key="shop")
-    first, second, third = (_asked(s) for s in _some(channel_factory(), 3))
+    first, second, third = (_parse_signal(s) for s in _receive_signals(channel_factory(), 3))
     assert first == ExecuteSnapshotRequest(("schema1.products",), conditions={"": condition})
     assert second == ExecuteSnapshotRequest(("schema1.products",), conditions={"db.t1": condition})
     assert third == StopSnapshotRequest(("schema1.products",))

@@ -128,7 +128,7 @@ def test_a_run_goes_on_whatever_is_looked_at_beside_it(
             db.sql("INSERT INTO t VALUES (1)")
             live.wait(replay, table, 2)
             for n, (command, arguments) in enumerate(_lines(store, server), 2):
-                assert _look([*command.split(), *arguments]) == 0, f"{command}: {capfd.readouterr()}"
+                assert _run_command([*command.split(), *arguments]) == 0, f"{command}: {capfd.readouterr()}"
                 db.sql(f"INSERT INTO t VALUES ({n})")
                 live.wait(replay, table, n + 1)
             live.alive()
@@ -154,7 +154,7 @@ def _lines(store: StateStore, server: Any) -> Iterator[tuple[str, list[str]]]:
             yield command, [json.dumps(form) if a == "{place}" else a for a in arguments]
 
 
-def _look(line: list[str]) -> object:
+def _run_command(line: list[str]) -> object:
     try:
         run(*line)
     except SystemExit as e:

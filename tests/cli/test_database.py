@@ -136,14 +136,14 @@ def test_a_database_that_there_is_no_more_holds_nothing_back(
 ) -> None:
     place = f"sqlite:///{tmp_path}/warehouse.db/cdc_applied"
     run("targets", "shop")
-    assert place in _joined(capsys.readouterr().out)
+    assert place in _join_cells(capsys.readouterr().out)
     run("forget-target", "shop", "--target", "database", "--location", place, "--confirm", "shop")
     capsys.readouterr()
     run("targets", "shop")
-    assert place not in _joined(capsys.readouterr().out)
+    assert place not in _join_cells(capsys.readouterr().out)
 
 
-def _joined(table: str) -> str:
+def _join_cells(table: str) -> str:
     """The cells of a table's second column, one after the other: long ones are wrapped."""
     return "".join(line.split("|")[1].strip() for line in table.splitlines() if line.count("|") > 1)
 

@@ -46,7 +46,7 @@ def keys(shop: ShopConnector) -> list[Any]:
     return [e["key"] and e["key"]["id"] for f in files for e in pq.read_table(log.open_file("shop", f)).to_pylist()]
 
 
-def refused(*line: str) -> str:
+def run_rejected(*line: str) -> str:
     with pytest.raises(SystemExit) as ended:
         run(*line)
     return str(ended.value)
@@ -139,7 +139,7 @@ def test_status_of_a_failed_connector_shows_the_error_and_ends_with_1(
     captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
 ) -> None:
     captured_connector.store.record_run_end("shop", "The log is gone.\n  Repair: look")
-    assert refused("status", "shop") == "1"
+    assert run_rejected("status", "shop") == "1"
     told = capsys.readouterr().out
     assert told.startswith("shop (memory): failed for ")
     assert "ago: The log is gone.\n                Repair: look\n" in told
@@ -219,7 +219,7 @@ def test_an_unknown_connector_is_not_steered(captured_connector: ShopConnector) 
         ["offset", "reset", "--confirm", "shpo"],
         ["gap"],
     ):
-        assert "No connector 'shpo' has run yet." in refused(*line, "shpo")
+        assert "No connector 'shpo' has run yet." in run_rejected(*line, "shpo")
     assert captured_connector.store.load_control("shpo").since is None
     assert captured_connector.store.load_offset("shop").version > 0
 
@@ -260,7 +260,7 @@ def test_without_a_confirmation_a_change_is_only_told(
     told = capsys.readouterr().out
     assert words in told
     assert told.endswith("Nothing was changed. To make the change, add --confirm shop\n")
-    assert "Nothing was changed." in refused(*line, "--confirm", "yes")
+    assert "Nothing was changed." in run_rejected(*line, "--confirm", "yes")
     assert captured_connector.store.load_offset("shop") == before
 
 
@@ -291,15 +291,15 @@ def test_places_that_cannot_be_used_are_refused(captured_connector: ShopConnecto
         ("here", "--to is not JSON"), ("[1]", "--to is not a JSON object"), ("{}", "--to is not a JSON object"),
         ('{"pos": 3}', "is not a position"), ('{"entry": 99}', "The change is not possible; nothing was changed."),
     ):  # fmt: skip
-        assert words in refused("offset", "set", "--to", to, "shop", "--confirm", "shop")
-    assert "no offset of version 77" in refused("offset", "restore", "77", "shop", "--confirm", "shop")
+        assert words in run_rejected("offset", "set", "--to", to, "shop", "--confirm", "shop")
+    assert "no offset of version 77" in run_rejected("offset", "restore", "77", "shop", "--confirm", "shop")
     assert captured_connector.store.load_offset("shop") == before
 
 
 def test_while_a_run_is_alive_the_offset_stays(captured_connector: ShopConnector) -> None:
     before = captured_connector.store.load_offset("shop")
     with captured_connector.store.acquire_lease("shop", "worker-1", wait_s=0):
-        told = refused("offset", "reset", "shop", "--confirm", "shop")
+        told = run_rejected("offset", "reset", "shop", "--confirm", "shop")
     assert "being captured by worker-1" in told
     assert "airflow cdc pause shop" in told
     assert captured_connector.store.load_offset("shop") == before
@@ -328,13 +328,13 @@ def test_no_gap_ends_with_0(captured_connector: ShopConnector, capsys: pytest.Ca
 def test_a_gap_is_told_exactly_with_the_ways_out_and_ends_with_1(
     connector_with_gap: ShopConnector, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert refused("gap", "shop") == "1"
+    assert run_rejected("gap", "shop") == "1"
     told = capsys.readouterr().out
     assert told.startswith("Lost: all changes committed after entry 4 (")
     assert " and before entry 5, the oldest position that can be read.\n" in told
     for how in ("snapshot", "incremental", "skip"):
         assert f"airflow cdc gap shop --repair {how}" in told
-    assert refused("gap", "shop", "-o", "json") == "1"
+    assert run_rejected("gap", "shop", "-o", "json") == "1"
     assert json.loads(capsys.readouterr().out)["gap"]["oldest"] == {"entry": 5}
 
 
@@ -345,7 +345,7 @@ def test_a_gap_is_not_repaired_without_a_confirmation(
     before = connector_with_gap.store.load_offset("shop")
     run("gap", "shop", "--repair", how)
     assert capsys.readouterr().out.endswith("Nothing was changed. To make the change, add --confirm shop\n")
-    assert "Nothing was changed." in refused("gap", "shop", "--repair", how, "--confirm", "no")
+    assert "Nothing was changed." in run_rejected("gap", "shop", "--repair", how, "--confirm", "no")
     assert connector_with_gap.store.load_offset("shop") == before
     assert connector_with_gap.store.list_signals("shop", 0) == []
 
@@ -371,7 +371,7 @@ def chunkable_table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_table_whose_key_may_be_null_is_not_repaired_beside_the_stream(connector_with_gap: ShopConnector) -> None:
-    assert "id is nullable" in refused("gap", "shop", "--repair", "incremental", "--confirm", "shop")
+    assert "id is nullable" in run_rejected("gap", "shop", "--repair", "incremental", "--confirm", "shop")
     assert connector_with_gap.store.list_signals("shop", 0) == []
 
 
@@ -393,7 +393,7 @@ def test_nothing_is_deleted_without_the_connectors_name(
     captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for more in ([], ["--with-changelog"], ["--yes-delete", "yes"], ["--yes-delete", "yes", "--with-changelog"]):
-        assert "Nothing was" in refused("delete", "shop", *more)
+        assert "Nothing was" in run_rejected("delete", "shop", *more)
     told = capsys.readouterr().out
     assert "3 batches" in told
     assert f"Change log: {captured_connector.definition.changelog}" in told
@@ -415,6 +415,6 @@ def test_a_connector_is_deleted_with_its_change_log_only_if_that_is_said(
 
 def test_a_connector_that_is_alive_is_not_deleted(captured_connector: ShopConnector) -> None:
     with captured_connector.store.acquire_lease("shop", "worker-1", wait_s=0):
-        assert "worker-1" in refused("delete", "shop", "--yes-delete", "shop", "--with-changelog")
+        assert "worker-1" in run_rejected("delete", "shop", "--yes-delete", "shop", "--with-changelog")
     assert captured_connector.store.find_connector("shop")
     assert keys(captured_connector) == [1, 2, 3]

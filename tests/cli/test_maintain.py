@@ -37,13 +37,13 @@ def change_log(shop_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
     return ChangeLog(shop_connector.definition.changelog)
 
 
-def _applied(log: ChangeLog, last: int, of: tuple[str, str] = HERE, **more: Any) -> None:
+def _record_applied(log: ChangeLog, last: int, of: tuple[str, str] = HERE, **more: Any) -> None:
     reports = ApplyReports(log.storage, "shop")
     reports.write({**reports.register_target(*of), "last_batch": last, **more})
 
 
 def test_the_log_is_maintained_alone_or_only_planned(change_log: ChangeLog, capsys: pytest.CaptureFixture[str]) -> None:
-    _applied(change_log, 3)
+    _record_applied(change_log, 3)
     run("maintain", "shop", "--dry-run")
     said = capsys.readouterr().out
     assert (
@@ -92,8 +92,8 @@ def test_what_fails_of_log_or_tables_keeps_nothing_of_the_other_from_being_done_
     tables = [{"topic": "shop.a", "location": "/here/a", "steps": steps, "problem": "vacuum: the disk is full"}]
     report = {"run": "command/known", "target": HERE[0], "location": HERE[1], "tables": tables, "seconds": 1.0}
     MaintenanceReports(change_log.storage, "shop").write({"connector": "shop", **report})
-    _applied(change_log, 4)
-    _applied(change_log, 3, THERE)
+    _record_applied(change_log, 4)
+    _record_applied(change_log, 3, THERE)
     with pytest.raises(SystemExit) as ended:
         run("maintain", "shop", "-o", form)
     assert len((tmp_path / "calls").read_text().splitlines()) == 2
@@ -113,7 +113,7 @@ def test_what_fails_of_log_or_tables_keeps_nothing_of_the_other_from_being_done_
         ("delta", 1, True), ("iceberg", 0, True),
     ]  # fmt: skip
     clean(capsys)
-    monkeypatch.setattr(ChangeLog, "find_first_batch", _unreadable)
+    monkeypatch.setattr(ChangeLog, "find_first_batch", _refuse_access)
     with pytest.raises(SystemExit, match=r"Old batches of shop could not be removed: nobody may read it\ndelta at"):
         run("maintain", "shop", "-o", form)
     assert len((tmp_path / "calls").read_text().splitlines()) == 4
@@ -126,15 +126,15 @@ def test_what_fails_of_log_or_tables_keeps_nothing_of_the_other_from_being_done_
     assert found["changelog"] is found["state"] is None
 
 
-def _unreadable(*_: Any) -> None:
+def _refuse_access(*_: Any) -> None:
     raise OSError("nobody may read it")
 
 
 def test_targets_are_listed_with_what_they_hold_back(change_log: ChangeLog, capsys: pytest.CaptureFixture[str]) -> None:
     run("targets", "shop")
     assert "No target has applied changes of shop: no batch of its change log is removed." in capsys.readouterr().out
-    _applied(change_log, 4)
-    _applied(change_log, 4, THERE, failed={"shop.t": "no room"}, lagging={"shop.t": 2}, seconds=1)
+    _record_applied(change_log, 4)
+    _record_applied(change_log, 4, THERE, failed={"shop.t": "no room"}, lagging={"shop.t": 2}, seconds=1)
     run("targets", "shop", "-o", "json")
     found = json.loads(capsys.readouterr().out)
     assert (found["first"], found["last"]) == (1, 4)
@@ -153,8 +153,8 @@ def test_targets_are_listed_with_what_they_hold_back(change_log: ChangeLog, caps
 def test_a_target_is_forgotten_when_its_name_is_confirmed(
     change_log: ChangeLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _applied(change_log, 4)
-    _applied(change_log, 1, THERE)
+    _record_applied(change_log, 4)
+    _record_applied(change_log, 1, THERE)
     line = ("forget-target", "shop", "--target", THERE[0], "--location", THERE[1])
     run("maintain", "shop", "--only", "retention")
     assert change_log.list_batches("shop") == [2, 3, 4]
@@ -184,7 +184,7 @@ def test_a_target_is_forgotten_when_its_name_is_confirmed(
 def test_events_begin_with_the_first_batch_that_is_kept(
     change_log: ChangeLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _applied(change_log, 3)
+    _record_applied(change_log, 3)
     run("maintain", "shop", "--only", "retention")
     capsys.readouterr()
     run("events", "shop")

@@ -56,7 +56,7 @@ def connector_definition(
     return definition
 
 
-def registered(db: Db2Adapter) -> list[Any]:
+def list_registered(db: Db2Adapter) -> list[Any]:
     sql = (
         f"SELECT SOURCE_TABLE FROM ASNCDC.IBMSNAP_REGISTER WHERE SOURCE_OWNER = '{db.namespace}' ORDER BY SOURCE_TABLE"
     )
@@ -82,11 +82,11 @@ def test_a_plan_is_printed_and_nothing_is_done_until_it_is_confirmed(
     assert json.loads(capsys.readouterr().out)["problems"] == []
     with pytest.raises(SystemExit, match="not confirmed"):
         run("db2", "add-table", "shop", table, "--confirm", "yes")
-    assert registered(db) == ["a"]
+    assert list_registered(db) == ["a"]
 
     run("db2", "add-table", "shop", table, "--confirm", "shop")
     assert capsys.readouterr().out.endswith("Done.\n")
-    assert registered(db) == ["a", "b"]
+    assert list_registered(db) == ["a", "b"]
     db.server.remove_table(db.namespace, "b")
 
 
@@ -95,7 +95,7 @@ def test_what_cannot_be_done_is_said_with_what_can(db: Db2Adapter, connector_def
         run("db2", "remove-table", "shop", db.collection("a"), "--confirm", "shop")
     assert "The change is not possible; nothing was changed." in str(ended.value)
     assert "table.exclude.list" in str(ended.value)
-    assert registered(db) == ["a"]
+    assert list_registered(db) == ["a"]
 
 
 def test_a_table_gets_a_new_change_table_and_is_read_again(
@@ -119,9 +119,9 @@ def test_the_task_does_the_same(db: Db2Adapter, connector_definition: ConnectorD
     assert task(plan_only=True)["plan_only"] is True
     with pytest.raises(AirflowFailException, match="not confirmed"):
         task()
-    assert registered(db) == ["a"]
+    assert list_registered(db) == ["a"]
     assert task(confirm="shop")["signal"] is None
-    assert registered(db) == ["a", "b"]
+    assert list_registered(db) == ["a", "b"]
     with pytest.raises(AirflowFailException, match="already in capture mode"):
         task(confirm="shop")
     db.server.remove_table(db.namespace, "b")

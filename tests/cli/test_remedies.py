@@ -70,7 +70,7 @@ def remedies(connector: str, table: TableId) -> Iterator[str]:
     registry, position = ConnectorRegistrations(Tables(table), '"ASNCDC"', connector), Db2Position(b"\1")
     yield str(registry.taken_out(table, position))
     registry.registered = {table: registration}
-    yield told(lambda: registry.check_registrations(position))
+    yield catch_message(lambda: registry.check_registrations(position))
     yield str(change_table_gone(registration, "there", connector))
     yield format_switch_commands(Db2Config.parse(DB2).of_connector(connector), [table])
 
@@ -103,7 +103,7 @@ class Tables:
         return [self.table]
 
 
-def told(act: Callable[[], object]) -> str:
+def catch_message(act: Callable[[], object]) -> str:
     with pytest.raises(CdcError) as caught:
         act()
     return str(caught.value)

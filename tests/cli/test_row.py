@@ -26,13 +26,13 @@ def row_access(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__CDC__SHOW_ROWS_OF", "other, shop")
 
 
-def _story(capfd: Any, *line: str) -> RowHistory:
+def _read_row_history(capfd: Any, *line: str) -> RowHistory:
     clean(capfd)
     run("row", *line, "--json")
     return RowHistory.model_validate_json(capfd.readouterr().out)
 
 
-def _work(shop: ShopConnector) -> None:
+def _write_orders(shop: ShopConnector) -> None:
     shop.order(1, "one")
     capture(shop)
     with shop.database.transaction() as t:
@@ -43,7 +43,7 @@ def _work(shop: ShopConnector) -> None:
 
 
 def test_the_story_as_text(shop_connector: ShopConnector, capfd: Any) -> None:
-    _work(shop_connector)
+    _write_orders(shop_connector)
     clean(capfd)
     run("row", "inventory.orders", "7")
     said = capfd.readouterr().out.splitlines()
@@ -56,42 +56,42 @@ def test_the_story_as_text(shop_connector: ShopConnector, capfd: Any) -> None:
 
 
 def test_the_story_as_json(shop_connector: ShopConnector, capfd: Any) -> None:
-    _work(shop_connector)
-    story = _story(capfd, "inventory.orders", '{"id": 7}')
+    _write_orders(shop_connector)
+    story = _read_row_history(capfd, "inventory.orders", '{"id": 7}')
     assert [change.operation for change in story.changes] == ["key change", "update", "read"]
     assert [change.changed for change in story.changes] == [["id"], ["note"], []]
     assert story.row.row == {"id": 7, "note": "two"}
     assert story.changes[0].previous_key == {"id": 1}
     assert story.changes[-1].snapshot is not None
-    gone = _story(capfd, "inventory.orders", "1")
+    gone = _read_row_history(capfd, "inventory.orders", "1")
     assert gone.row.state == "no row"
     assert gone.changes[0].next_key == {"id": 7}
 
 
 def test_as_of_a_time(shop_connector: ShopConnector, capfd: Any) -> None:
-    _work(shop_connector)
-    times = [change.committed_at for change in _story(capfd, "inventory.orders", "7").changes]
-    story = _story(capfd, "inventory.orders", "1", "--as-of", times[1])
+    _write_orders(shop_connector)
+    times = [change.committed_at for change in _read_row_history(capfd, "inventory.orders", "7").changes]
+    story = _read_row_history(capfd, "inventory.orders", "1", "--as-of", times[1])
     assert story.row.row == {"id": 1, "note": "two"}
-    assert _story(capfd, "inventory.orders", "1", "--as-of", times[2]).row.row == {"id": 1, "note": "one"}
-    assert _story(capfd, "inventory.orders", "7", "--as-of", times[1]).row.row is None
+    assert _read_row_history(capfd, "inventory.orders", "1", "--as-of", times[2]).row.row == {"id": 1, "note": "one"}
+    assert _read_row_history(capfd, "inventory.orders", "7", "--as-of", times[1]).row.row is None
     with pytest.raises(SystemExit, match="not a time"):
         run("row", "inventory.orders", "1", "--as-of", "yesterday")
 
 
 def test_compared_with_the_source(shop_connector: ShopConnector, capfd: Any) -> None:
-    _work(shop_connector)
-    equal = _story(capfd, "inventory.orders", "7", "--compare").source
+    _write_orders(shop_connector)
+    equal = _read_row_history(capfd, "inventory.orders", "7", "--compare").source
     assert equal is not None
     assert (equal.equal, equal.row) == (True, {"id": 7, "note": "two"})
     with shop_connector.database.transaction() as t:
         t.update("inventory.orders", {"id": 7}, {"note": "three"})
-    later = _story(capfd, "inventory.orders", "7", "--compare").source
+    later = _read_row_history(capfd, "inventory.orders", "7", "--compare").source
     assert later is not None
     assert (later.equal, later.different) == (False, ["note"])
     with shop_connector.database.transaction() as t:
         t.delete("inventory.orders", {"id": 7})
-    gone = _story(capfd, "inventory.orders", "7", "--compare").source
+    gone = _read_row_history(capfd, "inventory.orders", "7", "--compare").source
     assert gone is not None
     assert (gone.equal, gone.row) == (False, None)
 
@@ -100,7 +100,7 @@ def test_masked_columns_stay_masked(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "")
     masked = {"column.mask.with.3.chars": r"inventory\.orders\.note"}
     shop = make_shop(monkeypatch, tmp_path, "cli-masked", **masked)
-    _work(shop)
+    _write_orders(shop)
     clean(capfd)
     run("row", "inventory.orders", "7", "--compare")
     said = capfd.readouterr().out
@@ -115,7 +115,7 @@ def test_a_mask_holds_for_what_was_captured_before_it(
     shop_connector: ShopConnector, capfd: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     connect(monkeypatch, "warehouse", conn_type="sqlite", host=f"{tmp_path}/warehouse.db")
-    _work(shop_connector)
+    _write_orders(shop_connector)
     ApplyToDatabaseOperator(task_id="apply", definition=shop_connector.definition, conn_id="warehouse").execute(
         context()
     )
@@ -134,11 +134,11 @@ def test_a_mask_holds_for_what_was_captured_before_it(
 
 
 def test_what_a_snapshot_empties_is_no_truncate_of_somebody(shop_connector: ShopConnector, capfd: Any) -> None:
-    _work(shop_connector)
+    _write_orders(shop_connector)
     data = {"data-collections": [r"inventory\.orders"], "type": "blocking"}
     shop_connector.store.send("shop", SentSignal("again", "execute-snapshot", json.dumps(data)))
     capture(shop_connector)
-    changes = _story(capfd, "inventory.orders", "7").changes
+    changes = _read_row_history(capfd, "inventory.orders", "7").changes
     assert [(one.operation, one.snapshot is not None) for one in changes[:3]] == [
         ("read", True), ("truncate", True), ("key change", False),
     ]  # fmt: skip
@@ -149,14 +149,14 @@ def test_what_a_snapshot_empties_is_no_truncate_of_somebody(shop_connector: Shop
     assert "truncate" not in said
     shop_connector.database.truncate_table("inventory.orders")
     capture(shop_connector)
-    newest = _story(capfd, "inventory.orders", "7").changes[0]
+    newest = _read_row_history(capfd, "inventory.orders", "7").changes[0]
     assert (newest.operation, newest.snapshot) == ("truncate", None)
 
 
 def test_rows_are_not_shown_unless_somebody_has_allowed_it(
     shop_connector: ShopConnector, capfd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _work(shop_connector)
+    _write_orders(shop_connector)
     for value in ("", "other", "sho"):
         monkeypatch.setenv("AIRFLOW__CDC__SHOW_ROWS_OF", value)
         clean(capfd)
@@ -167,13 +167,13 @@ def test_rows_are_not_shown_unless_somebody_has_allowed_it(
         one for one in shop_connector.store.list_notifications("shop") if one.notification.aggregate_type == "Row"
     ]
     monkeypatch.setenv("AIRFLOW__CDC__SHOW_ROWS_OF", "*")
-    assert _story(capfd, "inventory.orders", "7").changes
+    assert _read_row_history(capfd, "inventory.orders", "7").changes
 
 
 def test_each_look_is_recorded_for_good(shop_connector: ShopConnector, capfd: Any) -> None:
-    _work(shop_connector)
-    _story(capfd, "inventory.orders", "7")
-    _story(capfd, "inventory.orders", "12345", "--compare")
+    _write_orders(shop_connector)
+    _read_row_history(capfd, "inventory.orders", "7")
+    _read_row_history(capfd, "inventory.orders", "12345", "--compare")
     with pytest.raises(SystemExit, match="int64"):
         run("row", "inventory.orders", "x")
     looks = [
@@ -191,7 +191,7 @@ def test_each_look_is_recorded_for_good(shop_connector: ShopConnector, capfd: An
 
 
 def test_nothing_is_shown_if_the_look_cannot_be_recorded(shop_connector: ShopConnector, capfd: Any) -> None:
-    _work(shop_connector)
+    _write_orders(shop_connector)
     with shop_connector.store.database.engine.begin() as c:
         c.execute(sa.text("CREATE TRIGGER t BEFORE INSERT ON cdc_notification BEGIN SELECT RAISE(ABORT, 'full'); END"))
     clean(capfd)
@@ -201,7 +201,7 @@ def test_nothing_is_shown_if_the_look_cannot_be_recorded(shop_connector: ShopCon
 
 
 def test_errors_say_what_a_key_is(shop_connector: ShopConnector) -> None:
-    _work(shop_connector)
+    _write_orders(shop_connector)
     for texts, said in {
         ("x",): "a whole JSON number",
         ("1", "2"): "2 values are given",
@@ -222,19 +222,19 @@ def test_errors_say_what_a_key_is(shop_connector: ShopConnector) -> None:
 
 def test_targets(shop_connector: ShopConnector, capfd: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     connect(monkeypatch, "warehouse", conn_type="sqlite", host=f"{tmp_path}/warehouse.db")
-    _work(shop_connector)
+    _write_orders(shop_connector)
     ApplyToDatabaseOperator(task_id="apply", definition=shop_connector.definition, conn_id="warehouse").execute(
         context()
     )
     with shop_connector.database.transaction() as t:
         t.update("inventory.orders", {"id": 7}, {"note": "three"})
     capture(shop_connector)
-    story = _story(capfd, "inventory.orders", "7", "--database-conn-id", "warehouse")
+    story = _read_row_history(capfd, "inventory.orders", "7", "--database-conn-id", "warehouse")
     assert [change.applied[0].state for change in story.changes] == ["waits", "applied", "applied", "applied"]
     assert story.changes[1].applied[0].at is not None
     (held,) = story.targets
     assert (held.state, held.row) == ("row", {"id": 7, "note": "two"})
-    (unseen,) = _story(capfd, "inventory.orders", "7").targets
+    (unseen,) = _read_row_history(capfd, "inventory.orders", "7").targets
     assert (unseen.state, unseen.row) == ("not looked at", None)
     assert "--database-conn-id" in unseen.why
     assert json.loads(story.model_dump_json())["targets"][0]["batch"] == held.batch
@@ -272,6 +272,6 @@ def test_every_type_of_key_is_found_in_a_target_database(
     found = {}
     for number, (type_, values) in enumerate(KEYS.items()):
         for n, (_, given) in enumerate(values):
-            (held,) = _story(capfd, f"inventory.k{number}", given, "--database-conn-id", "warehouse").targets
+            (held,) = _read_row_history(capfd, f"inventory.k{number}", given, "--database-conn-id", "warehouse").targets
             found[type_, n] = (held.state, (held.row or {}).get("n"), held.why)
     assert found == {(type_, n): ("row", n, "") for type_, values in KEYS.items() for n in range(len(values))}

@@ -29,13 +29,13 @@ def captured_connector(shop_connector: ShopConnector, capsys: pytest.CaptureFixt
     return shop_connector
 
 
-def refused(*line: str) -> str:
+def run_rejected(*line: str) -> str:
     with pytest.raises(SystemExit) as ended:
         run(*line)
     return str(ended.value)
 
 
-def tell(shop: ShopConnector, *notifications: Notification) -> None:
+def notify(shop: ShopConnector, *notifications: Notification) -> None:
     with shop.store.acquire_lease("shop", "a test", wait_s=0) as lease:
         stored = shop.store.load_offset("shop")
         shop.store.advance_offset(lease, stored, stored.offset or Offset(), notifications)
@@ -57,7 +57,7 @@ def test_data_can_be_in_a_file(captured_connector: ShopConnector, tmp_path: Path
     (tmp_path / "data.json").write_text('{"message": "ä"}', encoding="utf-8")
     run("signal", "shop", "log", "--data", f"@{tmp_path}/data.json")
     assert captured_connector.store.list_signals("shop", 0)[0].data == '{"message": "ä"}'
-    assert "cannot be read" in refused("signal", "shop", "log", "--data", f"@{tmp_path}/nothing.json")
+    assert "cannot be read" in run_rejected("signal", "shop", "log", "--data", f"@{tmp_path}/nothing.json")
 
 
 def test_each_signal_has_an_id_of_its_own(captured_connector: ShopConnector) -> None:
@@ -79,7 +79,7 @@ def test_what_would_be_refused_is_not_sent(captured_connector: ShopConnector) ->
         ),
         (["signal", "shpo", "pause-snapshot"], "No connector 'shpo' has run yet"),
     ):
-        assert words in refused(*line)
+        assert words in run_rejected(*line)
     assert captured_connector.store.list_signals("shop", 0) == []
     assert captured_connector.store.list_signals("shpo", 0) == []
 
@@ -107,7 +107,7 @@ def test_a_snapshot_is_asked_for_in_the_documented_form(captured_connector: Shop
     }  # fmt: skip
 
 
-def _play(shop: ShopConnector, monkeypatch: pytest.MonkeyPatch, *steps: Callable[[int], None]) -> None:
+def _play_steps(shop: ShopConnector, monkeypatch: pytest.MonkeyPatch, *steps: Callable[[int], None]) -> None:
     """What a run does with the signal, a step between any two looks of whoever waits for it."""
     left = iter(steps)
 
@@ -122,7 +122,7 @@ def test_waiting_shows_how_it_comes_on_and_ends_with_its_state(
 ) -> None:
     store = captured_connector.store
     progress = {"tables": 2, "left": 1, "table": "inventory.orders", "rows": 120000, "rows_per_s": 81000}
-    _play(
+    _play_steps(
         captured_connector,
         monkeypatch,
         lambda n: store.set_signal_state("shop", n, SignalState.RUNNING, progress=progress),
@@ -144,12 +144,12 @@ def test_waiting_for_what_is_not_done_ends_with_1(
     monkeypatch: pytest.MonkeyPatch,
     state: SignalState,
 ) -> None:
-    _play(
+    _play_steps(
         captured_connector,
         monkeypatch,
         lambda n: captured_connector.store.set_signal_state("shop", n, state, "there is no table x"),
     )
-    assert refused("snapshot", "shop", "x", "--wait") == "1"
+    assert run_rejected("snapshot", "shop", "x", "--wait") == "1"
     assert capsys.readouterr().out.splitlines()[-1] == f"{state.value}: there is no table x"
 
 
@@ -158,7 +158,7 @@ def test_waiting_says_why_nothing_moves(
 ) -> None:
     run("pause", "shop", "--reason", "upgrade")
     clean(capsys)
-    _play(
+    _play_steps(
         captured_connector,
         monkeypatch,
         lambda n: captured_connector.store.set_signal_state("shop", n, SignalState.DONE),
@@ -196,8 +196,8 @@ def test_notifications_are_printed_oldest_first_and_followed(
     run("notifications", "shop")
     assert capsys.readouterr().out == "Connector shop has sent no notification yet.\n"
     data = {"connector_name": "shop", "scanned_collection": "inventory.orders"}
-    tell(shop_connector, Notification(aggregate_type="Initial Snapshot", type="STARTED"))
-    tell(
+    notify(shop_connector, Notification(aggregate_type="Initial Snapshot", type="STARTED"))
+    notify(
         shop_connector,
         Notification(aggregate_type="Initial Snapshot", type="IN_PROGRESS", additional_data=data, ts_ms=0),
     )
@@ -227,6 +227,6 @@ def test_notifications_are_printed_oldest_first_and_followed(
     following.start()
     while not shown and following.is_alive():
         time.sleep(0.05)
-    tell(shop_connector, Notification(aggregate_type="Initial Snapshot", type="COMPLETED"))
+    notify(shop_connector, Notification(aggregate_type="Initial Snapshot", type="COMPLETED"))
     following.join(30)
     assert [json.loads(line)["type"] for line in shown] == ["IN_PROGRESS", "COMPLETED"]

@@ -13,7 +13,7 @@ from airflow_provider_cdc.core import errors
 from airflow_provider_cdc.core.errors import CdcError, PositionLost, TerminalError, TransientError
 
 
-def _drawn() -> dict[str, str]:
+def _read_drawn_tree() -> dict[str, str]:
     """Class → parent, as the drawing in the module's docstring has it."""
     parents: dict[str, str] = {}
     above: dict[int, str] = {}
@@ -27,17 +27,17 @@ def _drawn() -> dict[str, str]:
     return parents
 
 
-def _below(cls: type[CdcError]) -> Iterator[type[CdcError]]:
+def _list_subclasses(cls: type[CdcError]) -> Iterator[type[CdcError]]:
     for child in cls.__subclasses__():
         yield child
-        yield from _below(child)
+        yield from _list_subclasses(child)
 
 
-OURS = [cls for cls in _below(CdcError) if cls.__module__ == errors.__name__]
+OURS = [cls for cls in _list_subclasses(CdcError) if cls.__module__ == errors.__name__]
 
 
 def test_the_drawn_tree_is_the_tree_of_classes() -> None:
-    assert _drawn() == {cls.__name__: cls.__base__.__name__ for cls in OURS if cls.__base__}
+    assert _read_drawn_tree() == {cls.__name__: cls.__base__.__name__ for cls in OURS if cls.__base__}
 
 
 def test_every_error_is_exported() -> None:

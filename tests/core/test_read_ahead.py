@@ -21,12 +21,12 @@ def _threads() -> list[threading.Thread]:
 def test_the_next_item_is_made_while_the_caller_works_on_one() -> None:
     second = threading.Event()
 
-    def made() -> Iterator[int]:
+    def yield_items() -> Iterator[int]:
         yield 1
         second.set()
         yield 2
 
-    with read_ahead(made()) as items:
+    with read_ahead(yield_items()) as items:
         assert next(items) == 1
         assert second.wait(LONGEST_S)
         assert list(items) == [2]
@@ -34,12 +34,12 @@ def test_the_next_item_is_made_while_the_caller_works_on_one() -> None:
 
 
 def test_an_error_is_raised_after_the_items_before_it() -> None:
-    def failing() -> Iterator[int]:
+    def yield_and_fail() -> Iterator[int]:
         yield 1
         raise ValueError("two")
 
     found = list[int]()
-    with pytest.raises(ValueError, match="two"), read_ahead(failing()) as items:
+    with pytest.raises(ValueError, match="two"), read_ahead(yield_and_fail()) as items:
         found.extend(items)
     assert (found, _threads()) == ([1], [])
 
@@ -82,13 +82,13 @@ def test_nothing_is_cancelled_after_the_last_item(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(threading, "Thread", SlowToEnd)
     cancels = list[int]()
 
-    def made() -> Iterator[int]:
+    def yield_items() -> Iterator[int]:
         yield 1
         if error is not None:
             raise error
 
     expected = contextlib.nullcontext() if error is None else pytest.raises(ValueError, match="two")
-    with expected, read_ahead(made(), lambda: cancels.append(1)) as items:
+    with expected, read_ahead(yield_items(), lambda: cancels.append(1)) as items:
         list(items)
     assert (cancels, _threads()) == ([], [])
 
@@ -105,12 +105,12 @@ def test_a_call_that_begins_after_the_cancel_is_cancelled_too(monkeypatch: pytes
         else:
             cancelled.set()
 
-    def busy() -> Iterator[int]:
+    def yield_and_wait() -> Iterator[int]:
         yield 1
         assert leaving.wait(LONGEST_S)
         assert cancelled.wait(LONGEST_S)
 
-    with read_ahead(busy(), cancel) as items:
+    with read_ahead(yield_and_wait(), cancel) as items:
         assert next(items) == 1
     assert (len(cancels) >= 2, _threads()) == (True, [])
 

@@ -143,20 +143,20 @@ class Bench:
                 return
             self.died[f"in {SWITCH}"] += 1
 
-        def tell(line: str) -> None:
+        def report_line(line: str) -> None:
             if not flags and not self.writer.is_registered(table):
                 self.writer.write_to(table)
 
-        def done() -> bool:
+        def is_done() -> bool:
             definition = self.connector.definition()
             opened = open_lifecycle(definition, self.connector.state_url, secrets=self.connector.secrets)
             with contextlib.suppress(LeaseHeld), opened as lifecycle:
                 plan = lifecycle.plan_procedure(SWITCH, self.writer.name(table), flags)
-                lifecycle.carry_out(plan, "test", "tests", tell)
+                lifecycle.carry_out(plan, "test", "tests", report_line)
                 return True
             return False
 
-        until(done, "the lease of the run that died is over")
+        until(is_done, "the lease of the run that died is over")
 
     def equal(self) -> Db2History:
         """All that the server remembers is what the change log says."""

@@ -53,7 +53,7 @@ def _one_more(db: MemoryDatabase) -> None:
         t.insert(table, {"id": 10_000 + len(db.log)})
 
 
-def _recovers(folder: Path, steps: int, *, at_once: bool = False) -> None:
+def _check_recovery(folder: Path, steps: int, *, at_once: bool = False) -> None:
     """What a run finds after deaths it makes good, here and now, in this process.
 
     :param at_once: the run that makes good also makes the batch that follows
@@ -89,7 +89,7 @@ def test_a_run_killed_at_any_step_loses_and_repeats_nothing(
         assert ended.signal == signal.SIGKILL
         kind = (place / "died").read_text()
         if kind not in died or sampled.of(n, every=4):
-            _recovers(place, steps, at_once=sampled.of(n // 4, every=2))
+            _check_recovery(place, steps, at_once=sampled.of(n // 4, every=2))
         died[kind] += 1
         shutil.rmtree(place)
     assert len(ended.result["batches"]) >= 2
@@ -109,7 +109,7 @@ def test_runs_that_die_while_they_make_good_a_death_lose_nothing(forks: Forks, f
             ended = forks.run(CAPTURE, folder=str(place), seed=SEED, steps=steps, at=r.randrange(1, 60))
             assert ended.error == "", ended.text
             died.append(ended.signal)
-        _recovers(place, LATER)
+        _check_recovery(place, LATER)
     assert died.count(signal.SIGKILL) > 40
 
 
@@ -133,7 +133,7 @@ def test_snapshots_on_demand_outlive_a_death_at_any_step(forks: Forks, folder: P
         assert ended.error == "", ended.text
         if ended.signal:
             died[(place / "died").read_text()] += 1
-        _recovers(place, STREAM)
+        _check_recovery(place, STREAM)
         after = _connector(place)
         assert [signal_state(after, number)[0] for number in asked] == ["done", "done", "failed"]
         assert after.store.load_offset("test").offset.incremental.scans == []  # type: ignore[union-attr]

@@ -61,7 +61,7 @@ def is_broken(dag: DAG) -> bool:
     return [type(task) for task in dag.tasks] == [BrokenDefinitionOperator]
 
 
-def told(dag: DAG) -> str:
+def fail_message(dag: DAG) -> str:
     """What the only task of a broken definition fails with."""
     (task,) = dag.tasks
     with pytest.raises(AirflowFailException) as e:
@@ -75,12 +75,12 @@ def only_broken(folder: Path) -> str:
     assert not is_broken(fleet.dags["cdc_good"])
     assert [one.name for one in fleet.connectors] == ["good"]
     (name, error), (dag,) = *fleet.broken.items(), [dag for dag in fleet.dags.values() if is_broken(dag)]
-    assert told(dag) == str(error)
-    assert name in told(dag)
+    assert fail_message(dag) == str(error)
+    assert name in fail_message(dag)
     assert "cdc-broken" in dag.tags
     for one in fleet.dags.values():
         DagSerialization.to_dict(one)  # Airflow stores the DAGs of a file together
-    return told(dag)
+    return fail_message(dag)
 
 
 # -- what a file may say ------------------------------------------------------------------------------------------------
@@ -497,7 +497,7 @@ def test_two_files_with_one_connector_are_both_refused_and_each_names_both(folde
     assert is_broken(fleet.dags["two"])
     assert not is_broken(fleet.dags["cdc_good"])
     for name in ("one", "two"):
-        assert "the connector shop is defined more than once: in fleet/a.yaml and fleet/b/c.json" in told(
+        assert "the connector shop is defined more than once: in fleet/a.yaml and fleet/b/c.json" in fail_message(
             fleet.dags[name]
         )
 
@@ -507,7 +507,9 @@ def test_two_files_with_one_dag_id_have_one_dag_that_names_both(folder: Path) ->
     write(folder, "b.yaml", SHOP.replace("shop", "b"))
     fleet = cdc_dags(folder)
     assert sorted(fleet.dags) == ["cdc_b", "cdc_good"]
-    assert "the DAG cdc_b is defined more than once: in fleet/a.yaml and fleet/b.yaml" in told(fleet.dags["cdc_b"])
+    assert "the DAG cdc_b is defined more than once: in fleet/a.yaml and fleet/b.yaml" in fail_message(
+        fleet.dags["cdc_b"]
+    )
     assert sorted(fleet.broken) == ["fleet/a.yaml", "fleet/b.yaml"]
 
 
@@ -526,7 +528,7 @@ def test_a_file_that_cannot_be_read_takes_the_dag_of_no_other_one(folder: Path) 
 def test_a_definition_that_was_broken_keeps_its_dag_where_people_look_for_it(folder: Path) -> None:
     write(folder, "file.yaml", f"{SHOP}dag_id: orders\nscheduel: x\n")
     dag = cdc_dags(folder).dags["orders"]
-    assert "scheduel" in told(dag)
+    assert "scheduel" in fail_message(dag)
     assert "scheduel" in str(dag.doc_md)
     assert (dag.schedule, dag.catchup, dag.max_active_runs) == (timedelta(hours=1), False, 1)
     assert dag.dag_display_name == "orders (broken definition)"
@@ -551,7 +553,7 @@ print("FOUND " + json.dumps({
 """
 
 
-def processed(folder: Path, file: str) -> dict[str, Any]:
+def process_dag_file(folder: Path, file: str) -> dict[str, Any]:
     """What Airflow's DAG processor makes of a Python file."""
     result = subprocess.run(
         [sys.executable, "-c", PROCESSED, str(folder), file], capture_output=True, text=True, cwd=folder
@@ -565,7 +567,7 @@ def test_airflow_finds_all_dags_of_a_fleet_and_no_half_ones_without_a_variable(f
     write(folder, "bad.yaml", "[")
     write(folder.parent, "connectors.py", "from pathlib import Path\nfrom airflow_provider_cdc.dag import cdc_dags\n"
           'cdc_dags(Path(__file__).parent / "fleet")\n')  # fmt: skip
-    found = processed(folder.parent, "connectors.py")
+    found = process_dag_file(folder.parent, "connectors.py")
     assert found["dags"] == {"cdc_good": ["capture", "wait"], "cdc_shop": ["definition"], "cdc_bad": ["definition"]}
     assert found["stored"] == sorted(found["dags"])
     assert found["errors"] == {}
@@ -575,7 +577,7 @@ def test_an_error_of_the_import_takes_all_dags_of_a_file_with_it(folder: Path) -
     """Why a broken definition is a DAG, and not raised when the others are made: if Airflow does better one day, so can we."""
     write(folder.parent, "connectors.py", "from pathlib import Path\nfrom airflow_provider_cdc.dag import cdc_dags\n"
           'cdc_dags(Path(__file__).parent / "fleet")\nraise ValueError("one is broken")\n')  # fmt: skip
-    found = processed(folder.parent, "connectors.py")
+    found = process_dag_file(folder.parent, "connectors.py")
     assert (found["dags"], list(found["errors"])) == ({}, ["connectors.py"])
 
 
@@ -608,7 +610,7 @@ def many(folder: Path, number: int) -> None:
         )  # fmt: skip
 
 
-def parsed(folder: Path, number: int) -> tuple[Any, float]:
+def parse_folder(folder: Path, number: int) -> tuple[Any, float]:
     """The DAGs of a folder, and the CPU seconds of this thread for each definition: the least of several times, without what a garbage collection of
     a process takes that has run thousands of tests."""
     cdc_dags(folder)
@@ -630,7 +632,7 @@ def test_200_definitions_take_milliseconds_each_and_no_more_than_20_take(tmp_pat
     took = {}
     for number in (20, 200):
         many(tmp_path / str(number), number)
-        fleet, took[number] = parsed(tmp_path / str(number), number)
+        fleet, took[number] = parse_folder(tmp_path / str(number), number)
         assert (len(fleet.dags), fleet.broken) == (number, {})
     assert took[200] < 0.01
     assert took[200] < 3 * took[20]
@@ -640,7 +642,7 @@ def test_200_broken_definitions_take_no_longer(tmp_path: Path) -> None:
     many(tmp_path / "f", 200)
     for n in range(200):
         write(tmp_path / "f", f"c{n}.yaml", f"name: same\nconn_id: db\nchangelog: /l{n}\n")
-    fleet, took = parsed(tmp_path / "f", 200)
+    fleet, took = parse_folder(tmp_path / "f", 200)
     assert (len(fleet.broken), len(fleet.dags)) == (200, 1)
     assert took < 0.01
 
@@ -651,7 +653,7 @@ def test_the_process_of_a_task_reads_the_other_definitions_and_no_more(
     """Each task of 200 connectors reads 200 files: measured 0.6 ms each."""
     many(tmp_path / "f", 200)
     monkeypatch.setenv(PARSING, "cdc_c7")
-    fleet, took = parsed(tmp_path / "f", 200)
+    fleet, took = parse_folder(tmp_path / "f", 200)
     assert list(fleet.dags) == ["cdc_c7"]
     assert took < 0.003
 

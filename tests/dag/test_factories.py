@@ -49,7 +49,7 @@ def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
     shop.store.close()
 
 
-def entered(dag: DAG, **values: Any) -> dict[str, Any]:
+def filled_params(dag: DAG, **values: Any) -> dict[str, Any]:
     """What a run of the DAG has for parameters, when a form was filled in."""
     params = ParamsDict({name: dag.params.get_param(name) for name in dag.params})
     params.update(values)
@@ -58,10 +58,10 @@ def entered(dag: DAG, **values: Any) -> dict[str, Any]:
 
 def test_a_form_that_nobody_filled_in_is_valid_and_asks_for_nothing() -> None:
     for made in (ad_hoc_snapshot_dag([SHOP]), signal_dag([SHOP]), lifecycle_dag([SHOP]), tables_dag([SHOP])):
-        assert entered(made)["connector"] == "shop"
-    assert entered(lifecycle_dag([SHOP]))["action"] == "status"
-    assert entered(lifecycle_dag([SHOP]))["plan_only"] is True
-    assert entered(tables_dag([SHOP]))["work"] == "verify"
+        assert filled_params(made)["connector"] == "shop"
+    assert filled_params(lifecycle_dag([SHOP]))["action"] == "status"
+    assert filled_params(lifecycle_dag([SHOP]))["plan_only"] is True
+    assert filled_params(tables_dag([SHOP]))["work"] == "verify"
 
 
 def test_a_form_takes_what_people_enter(shop_connector: ShopConnector) -> None:
@@ -69,12 +69,12 @@ def test_a_form_takes_what_people_enter(shop_connector: ShopConnector) -> None:
     tables = dag.params.get_param("tables").schema
     assert tables["examples"] == ["billing.invoices", "inventory.lines", "inventory.orders"]
     assert tables["values_display"]["billing.invoices"] == "billing.invoices (billing)"
-    params = entered(
+    params = filled_params(
         dag, tables=["inventory.orders"], more_tables=["inventory.o.*"], filters={"inventory.orders": "id > 1"},
         changed_since="2025-01-01T00:00:00Z", changed_since_column="at", type="blocking", replace=True,
     )  # fmt: skip
     assert params["tables"] == ["inventory.orders"]
-    assert (params["chunk_size"], entered(dag, chunk_size=500)["chunk_size"]) == (None, 500)
+    assert (params["chunk_size"], filled_params(dag, chunk_size=500)["chunk_size"]) == (None, 500)
     assert dag.params.get_param("chunk_size").schema["section"] == "How to read"
 
 
@@ -88,14 +88,14 @@ def test_a_form_takes_what_people_enter(shop_connector: ShopConnector) -> None:
 )  # fmt: skip
 def test_a_form_refuses_what_has_the_wrong_type(wrong: dict[str, Any]) -> None:
     with pytest.raises(ParamValidationError):
-        entered(ad_hoc_snapshot_dag([SHOP]), **wrong)
+        filled_params(ad_hoc_snapshot_dag([SHOP]), **wrong)
 
 
 @pytest.mark.parametrize("make", [ad_hoc_snapshot_dag, signal_dag, lifecycle_dag, tables_dag])
 def test_a_control_dag_takes_no_connector_that_it_was_not_given(make: Any) -> None:
     """Airflow checks this too when a run is triggered by REST: who may trigger the DAG reaches its connectors and no others."""
     with pytest.raises(ParamValidationError):
-        entered(make([SHOP]), connector="billing")
+        filled_params(make([SHOP]), connector="billing")
 
 
 def test_the_check_refuses_tables_that_were_never_captured_by_name(shop_connector: ShopConnector) -> None:

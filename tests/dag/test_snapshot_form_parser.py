@@ -16,7 +16,7 @@ from airflow_provider_cdc.dag.snapshot_form_parser import snapshot_request
 CAPTURED = {name: f"ORCLPDB1.{name}" for name in ("shop.orders", "shop.order_lines", "shop.customers", "shop.a+b")}
 
 
-def asked(**params: Any) -> ExecuteSnapshotRequest:
+def parse_request_of(**params: Any) -> ExecuteSnapshotRequest:
     """What the engine is asked for."""
     request = parse_request(Signal(1, "", "execute-snapshot", json.dumps(snapshot_request(params, CAPTURED))))
     assert isinstance(request, ExecuteSnapshotRequest)
@@ -24,13 +24,13 @@ def asked(**params: Any) -> ExecuteSnapshotRequest:
 
 
 def test_chosen_tables_are_asked_for_by_patterns_that_match_nothing_else() -> None:
-    request = asked(tables=["shop.orders", "shop.a+b"], type="incremental")
+    request = parse_request_of(tables=["shop.orders", "shop.a+b"], type="incremental")
     assert request.collections == ("shop.orders", r"shop\.a\+b")
     assert (request.blocking, request.conditions, request.replace) == (False, {}, False)
 
 
 def test_typed_tables_may_be_names_or_patterns_with_or_without_the_level_above() -> None:
-    request = asked(more_tables=[" shop.order.* ", "", "ORCLPDB1.shop.customers"])
+    request = parse_request_of(more_tables=[" shop.order.* ", "", "ORCLPDB1.shop.customers"])
     assert request.collections == ("shop.orders", "shop.order_lines", "shop.customers")
 
 
@@ -51,11 +51,11 @@ def test_no_table_is_no_snapshot(params: dict[str, Any]) -> None:
 
 
 def test_a_filter_belongs_to_its_table() -> None:
-    request = asked(
+    request = parse_request_of(
         tables=["shop.orders", "shop.customers"], filters={"shop.orders": " region = 'north' ", "shop.customers": ""}
     )
     assert request.conditions == {"shop.orders": "region = 'north'"}
-    assert asked(tables=["shop.a+b"], filters={"shop.a+b": "x"}).conditions == {r"shop\.a\+b": "x"}
+    assert parse_request_of(tables=["shop.a+b"], filters={"shop.a+b": "x"}).conditions == {r"shop\.a\+b": "x"}
     with pytest.raises(ConfigError, match="which is not one of the tables"):
         snapshot_request({"tables": ["shop.orders"], "filters": {"shop.customers": "x"}}, CAPTURED)
     with pytest.raises(ConfigError, match=r"no captured table matches 'shop\.nothing'"):
@@ -66,11 +66,11 @@ def test_a_filter_belongs_to_its_table() -> None:
 
 def test_changed_since_becomes_a_condition_in_utc() -> None:
     since = {"changed_since_column": "changed_at", "changed_since": "2025-02-01T01:00:00+01:00"}
-    request = asked(tables=["shop.orders"], **since)
+    request = parse_request_of(tables=["shop.orders"], **since)
     assert request.conditions == {"shop.orders": "changed_at >= TIMESTAMP '2025-02-01 00:00:00'"}
-    both = asked(tables=["shop.orders"], filters={"shop.orders": "a OR b"}, **since)
+    both = parse_request_of(tables=["shop.orders"], filters={"shop.orders": "a OR b"}, **since)
     assert both.conditions["shop.orders"] == "(a OR b) AND changed_at >= TIMESTAMP '2025-02-01 00:00:00'"
-    blocking = asked(tables=["shop.orders"], type="blocking", **since)
+    blocking = parse_request_of(tables=["shop.orders"], type="blocking", **since)
     assert blocking.conditions["shop.orders"].startswith(
         "SELECT * FROM shop.orders WHERE changed_at >= TIMESTAMP '2025"
     )
@@ -109,7 +109,7 @@ def test_a_name_that_needs_quotes_is_not_guessed_into_a_select() -> None:
 
 
 def test_conditions_are_in_the_words_of_the_source() -> None:
-    request = asked(tables=["shop.orders"], filters={"shop.orders": {"kind": "ödd"}})
+    request = parse_request_of(tables=["shop.orders"], filters={"shop.orders": {"kind": "ödd"}})
     assert request.conditions == {"shop.orders": '{"kind": "ödd"}'}
     since = {"tables": ["shop.orders"], "changed_since_column": "at", "changed_since": "2025-02-01T00:00:00Z"}
     with pytest.raises(ConfigError, match="This source does not support the condition 'changed since'"):
@@ -117,7 +117,9 @@ def test_conditions_are_in_the_words_of_the_source() -> None:
 
 
 def test_how_to_read_is_passed_on() -> None:
-    request = asked(tables=["shop.orders"], type="incremental", surrogate_key=" n ", chunk_size=500, replace=True)
+    request = parse_request_of(
+        tables=["shop.orders"], type="incremental", surrogate_key=" n ", chunk_size=500, replace=True
+    )
     assert (request.surrogate, request.chunk_rows, request.replace) == ("n", 500, True)
-    assert asked(tables=["shop.orders"], type="incremental", chunk_size=None).chunk_rows is None
-    assert asked(tables=["shop.orders"], type="blocking", chunk_size=None).blocking
+    assert parse_request_of(tables=["shop.orders"], type="incremental", chunk_size=None).chunk_rows is None
+    assert parse_request_of(tables=["shop.orders"], type="blocking", chunk_size=None).blocking

@@ -52,7 +52,7 @@ def test_a_station_of_a_walk_exists(file: str, name: str) -> None:
     found = resolve(ARCHITECTURE, file)
     assert found is not None
     assert name or file.startswith("spark_jobs/"), "a station names a function"
-    assert not name or has(found, name)
+    assert not name or defines_name(found, name)
 
 
 @pytest.mark.parametrize("page", [ARCHITECTURE, PLACES], ids=lambda p: p.stem)
@@ -60,18 +60,18 @@ def test_paths_and_names_of_a_page_exist(page: Path) -> None:
     missing = []
     for file, name in NAMED.findall(page.read_text()):
         found = resolve(page, file)
-        if file != BUILT and (found is None or (name and not has(found, name))):
+        if file != BUILT and (found is None or (name and not defines_name(found, name))):
             missing.append((file, name))
     assert missing == []
 
 
 def test_a_name_that_no_module_defines_is_found() -> None:
     file = paths.ROOT / "airflow_provider_cdc" / "core" / "errors.py"
-    assert has(file, "CdcError")
-    assert has(file, "CdcError.__str__")
-    assert has(file, "__all__")
-    assert not has(file, "CdcError.no_method")
-    assert not has(file, "NoError")
+    assert defines_name(file, "CdcError")
+    assert defines_name(file, "CdcError.__str__")
+    assert defines_name(file, "__all__")
+    assert not defines_name(file, "CdcError.no_method")
+    assert not defines_name(file, "NoError")
     assert resolve(ARCHITECTURE, "core/no_module.py") is None
 
 
@@ -80,15 +80,15 @@ def resolve(page: Path, name: str) -> Path | None:
     return next((root / name for root in ROOTS[page] if (root / name).exists()), None)
 
 
-def has(file: Path, name: str) -> bool:
+def defines_name(file: Path, name: str) -> bool:
     """Check whether a module defines a name, as its syntax tree has it. Of TypeScript, only functions count."""
     if file.suffix == ".py":
-        return name in defined(file)
+        return name in defined_names(file)
     return re.search(rf"\bfunction {re.escape(name)}\b", file.read_text()) is not None
 
 
 @cache
-def defined(file: Path) -> frozenset[str]:
+def defined_names(file: Path) -> frozenset[str]:
     return frozenset(_names(ast.parse(file.read_text()).body))
 
 

@@ -15,7 +15,7 @@ from dev import paths
 from dev.benchmarks.capture import incremental
 from dev.benchmarks.engines.streaming import Streaming
 from dev.benchmarks.measure import machine
-from dev.benchmarks.measure.figures import Bar, compared, summed_up, verdicts
+from dev.benchmarks.measure.figures import Bar, build_document, summed_up, verdicts
 from dev.benchmarks.measure.stages import Stages
 from dev.bootstrap.report import Problem
 from tests.support.patience import until
@@ -50,7 +50,7 @@ def test_ours_is_measured_with_the_shares_of_its_stages(tmp_path: Path, what: st
 
 def test_a_core_is_kept_busy_meanwhile_and_not_longer() -> None:
     before = _children()
-    with machine.busy(1):
+    with machine.load_cores(1):
         (other,) = _children() - before
         assert until(lambda: _cpu_ticks(other) > 10, "it does something")
     assert other not in _children()
@@ -97,7 +97,7 @@ def test_capture_of_logminer_rows_is_measured_beside_the_driver_and_the_parser_a
 def test_the_document_has_both_sides_and_their_ratio() -> None:
     run = {"events": 1000, "seconds": 1.0, "cpu_s": 2.0, "cpu_s_total": 3.0, "peak_rss_mb": 100.0}
     ours = summed_up([run, {**run, "seconds": 0.5, "peak_rss_mb": 200.0}, {**run, "seconds": 4.0}], "events")
-    document = compared(ours, summed_up([{**run, "seconds": 10.0, "cpu_s": 20.0}], "events"), "events")
+    document = build_document(ours, summed_up([{**run, "seconds": 10.0, "cpu_s": 20.0}], "events"), "events")
     assert (ours["events_per_s"], ours["peak_rss_mb"]) == (1000, 200.0)
     assert document["ratio"] == {"events_per_s": 10.0, "events_per_cpu_s": 10.0}
 
@@ -127,7 +127,7 @@ def test_the_table_of_an_incremental_snapshot_has_a_line_for_each_side_and_one_f
 
 def test_the_lag_is_summed_up_by_when_rows_were_written() -> None:
     before, during = [[at, at + 2000, at + 9000] for at in (100, 200)], [[300, 5300, None], [400, 11_400, 12_400]]
-    lags = incremental._lags([*before, *during, [900, 999_900, None]], began=100, asked=300, ended=900)
+    lags = incremental._measure_lags([*before, *during, [900, 999_900, None]], began=100, asked=300, ended=900)
     assert lags["lag_before_ms"] == {"p50": 2.0, "p95": 2.0, "max": 2.0}
     assert lags["durable_before_ms"]["p50"] == 9.0
     assert (lags["lag_ms"]["p50"], lags["lag_ms"]["max"]) == (8.0, 11.0)

@@ -127,7 +127,7 @@ def test_the_wheel_for_this_machine_is_chosen(
 
 
 def test_an_index_without_checksums_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uv, "_fits", lambda tags: True)
+    monkeypatch.setattr(uv, "_fits_machine", lambda tags: True)
     with pytest.raises(Problem, match="no sha256"):
         uv._choose({WHEEL: ("https://host/file", "")})
 
@@ -143,14 +143,14 @@ def test_the_index_of_the_environment_wins(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_every_pinned_jar_has_an_address_and_a_checksum() -> None:
-    pinned = jars.pinned("delta", "iceberg", "mysql80", "kafka", "iceberg-rest", "sqlite")
+    pinned = jars.list_jars("delta", "iceberg", "mysql80", "kafka", "iceberg-rest", "sqlite")
     assert all(len(jar.sha256) == 64 and jar.url.endswith(f"/{jar.file_name}") for jar in pinned)
     with pytest.raises(Problem, match="hudi"):
-        jars.pinned("hudi")
+        jars.list_jars("hudi")
 
 
 def test_the_supported_pythons_come_from_pyproject() -> None:
-    low, high = venv.supported()
+    low, high = venv.read_supported_versions()
     assert (3, 11) <= low < high
 
 
@@ -165,7 +165,7 @@ def test_an_unsupported_python_is_explained(monkeypatch: pytest.MonkeyPatch, ste
     def fail(*_: object, **__: object) -> str:
         raise Problem("no network")
 
-    monkeypatch.setattr(venv, "supported", lambda: ((3, 8), (3, 9)))
+    monkeypatch.setattr(venv, "read_supported_versions", lambda: ((3, 8), (3, 9)))
     monkeypatch.setattr("shutil.which", lambda _: None)
     monkeypatch.setattr(step, "run", fail)
     with pytest.raises(Problem, match=r"needs Python 3\.8 to 3\.8; this is 3\.1"):

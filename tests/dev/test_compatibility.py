@@ -16,8 +16,8 @@ from dev import compatibility, paths
 from dev.compatibility import (
     Entry,
     entries,
+    find_repeated,
     ids,
-    repeated,
     requirement_texts,
     without_text,
     wrong_properties,
@@ -40,7 +40,7 @@ def test_who_opens_the_file_of_a_named_test_finds_it_there() -> None:
 
 
 def test_no_requirement_stands_twice() -> None:
-    assert list(repeated(entries())) == []
+    assert list(find_repeated(entries())) == []
 
 
 def test_each_requirement_has_a_text_and_each_text_is_in_the_account() -> None:
@@ -82,7 +82,7 @@ def test_a_file_and_a_test_that_is_not_there_are_told() -> None:
     told = list(wrong_tests(said, {"tests/a.py::test_b"}))
     assert [line.partition(":")[0] for line in told] == ["X-001", "X-003"]
     assert "whole file" in told[0]
-    assert list(repeated([*said, said[0]])) == ["X-001 stands twice"]
+    assert list(find_repeated([*said, said[0]])) == ["X-001 stands twice"]
 
 
 class _Config(TableConfig):

@@ -17,7 +17,7 @@ from dev.benchmarks.load.lake_changes import Changes, SourceTable
 from dev.demonstration import db2, mongodb, oracle
 from dev.demonstration.__main__ import KITS
 from dev.demonstration.db2 import Db2Kit
-from dev.demonstration.freshness import lags
+from dev.demonstration.freshness import compute_lags
 from dev.demonstration.kit import Kit
 from dev.demonstration.mongodb import MongoDbKit
 from dev.demonstration.oracle import OracleKit
@@ -98,10 +98,10 @@ def test_the_lag_of_each_change_is_from_its_commit_to_the_commit_of_the_table(tm
         commit = log / f"{version:020d}.json"
         commit.write_text(json.dumps({"txn": {"appId": f"cdc:shop:{source.topic}", "version": batch}}) + "\n")
         os.utime(commit, (now + 10 * batch, now + 10 * batch))
-    found = lags(changes.changelog, "shop", source.topic, log.parent, 2)
+    found = compute_lags(changes.changelog, "shop", source.topic, log.parent, 2)
     assert found.seconds.tolist() == pytest.approx([30.0] * 7 + [40.0] * 2, abs=2)
     assert found.texts() == (f"{found.seconds[0]:.1f} s", f"{found.seconds[-1]:.1f} s")
-    assert lags(changes.changelog, "shop", source.topic, log.parent, 5).texts() == ("–", "–")
+    assert compute_lags(changes.changelog, "shop", source.topic, log.parent, 5).texts() == ("–", "–")
 
 
 def test_a_demonstration_on_a_stand_in_says_that_it_is_one() -> None:

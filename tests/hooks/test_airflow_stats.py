@@ -104,7 +104,7 @@ def test_statsd_gets_those_of_a_run_that_fails(
 ) -> None:
     capture(shop_connector)
     statsd.received()
-    monkeypatch.setattr(MemorySource, "current_position", gone)
+    monkeypatch.setattr(MemorySource, "current_position", raise_gone)
     with pytest.raises(AirflowException, match="it is gone"):
         capture(shop_connector)
     found = statsd.received()
@@ -112,7 +112,7 @@ def test_statsd_gets_those_of_a_run_that_fails(
     assert found["airflow.cdc.run.TotalNumberOfFailedRuns,connector=shop"] == "1|c"
 
 
-def gone(source: MemorySource) -> Any:
+def raise_gone(source: MemorySource) -> Any:
     raise SourceUnavailable("it is gone")
 
 

@@ -16,7 +16,9 @@ from airflow_provider_cdc.sources import SOURCES
 from tests.support.airflow.airflow_connector import connect
 
 
-def on(server: Any, monkeypatch: pytest.MonkeyPatch, conn_type: str = "cdc_mariadb", **fields: Any) -> CdcSourceHook:
+def open_hook(
+    server: Any, monkeypatch: pytest.MonkeyPatch, conn_type: str = "cdc_mariadb", **fields: Any
+) -> CdcSourceHook:
     usual = {"host": server.host, "port": server.port, "login": server.user, "password": server.password}
     connect(monkeypatch, "shop", conn_type=conn_type, **{**usual, **fields})
     return CdcSourceHook("shop")
@@ -55,14 +57,14 @@ def test_an_extra_that_is_no_json_object_is_refused_and_not_shown(monkeypatch: p
 
 def test_a_database_that_is_ready_passes_the_test(mariadb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = {"database.ssl.mode": "disabled"}  # the server has no certificate, which would be told
-    assert on(mariadb, monkeypatch, extra=plain).test_connection() == (True, "Ready for capture.")
-    told = on(mariadb, monkeypatch).test_connection()
+    assert open_hook(mariadb, monkeypatch, extra=plain).test_connection() == (True, "Ready for capture.")
+    told = open_hook(mariadb, monkeypatch).test_connection()
     assert told[0]
     assert "The connection is not encrypted" in told[1]
 
 
 def test_a_wrong_password_is_told_without_being_shown(mariadb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    ok, text = on(mariadb, monkeypatch, password="hunter2hunter2").test_connection()
+    ok, text = open_hook(mariadb, monkeypatch, password="hunter2hunter2").test_connection()
     assert not ok
     assert "Access denied" in text
     assert "hunter2" not in text
@@ -72,7 +74,7 @@ def test_a_missing_privilege_is_told_with_the_statement_that_grants_it(
     mariadb: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mariadb.sql("CREATE OR REPLACE USER few@'%' IDENTIFIED BY 'fewfew'", "GRANT SELECT ON *.* TO few@'%'")
-    ok, text = on(mariadb, monkeypatch, login="few", password="fewfew").test_connection()
+    ok, text = open_hook(mariadb, monkeypatch, login="few", password="fewfew").test_connection()
     assert not ok
     assert "Repair: GRANT REPLICATION SLAVE ON *.* TO 'few'@'%'" in text
 

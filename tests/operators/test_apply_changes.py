@@ -600,22 +600,22 @@ def test_a_jvm_for_little_work_is_a_lean_one(tmp_path: Path, spark: Spark) -> No
             topic=topic, schema_version=1, path="p", rows=1, bytes=size, crc32=0, first_seq=1, last_seq=1, counts={"c": 1}
         )  # fmt: skip
 
-    def stood(**tables: dict[str, Any]) -> None:
+    def report_standing(**tables: dict[str, Any]) -> None:
         last = changelog.list_batches("shop")[-1]
         ApplyReports(changelog.storage, "shop").write({**report(last_batch=last), "table_states": tables})
 
     changelog = apply(tmp_path).connector_access.open_change_log()
     lean = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     assert lean in java(file("shop.a", 4711))
-    stood(a={"bytes": 1 << 20}, b={"bytes": 1 << 40}, c={})
+    report_standing(a={"bytes": 1 << 20}, b={"bytes": 1 << 40}, c={})
     assert lean in java(file("a", 4711))
-    stood(a={"bytes": 1 << 20}, b={"bytes": 1 << 40}, c={})
+    report_standing(a={"bytes": 1 << 20}, b={"bytes": 1 << 40}, c={})
     assert lean not in java(file("a", 4711), file("b", 4711))  # a large table
-    stood(a={"bytes": 1 << 20}, b={"bytes": 1 << 40}, c={})
+    report_standing(a={"bytes": 1 << 20}, b={"bytes": 1 << 40}, c={})
     assert lean not in java(file("a", 4711), file("c", 4711))  # one of an unknown size
-    stood(a={"bytes": 1 << 20})
+    report_standing(a={"bytes": 1 << 20})
     assert lean not in java(file("a", 100 << 20))  # a large batch
-    stood(a={"bytes": 1 << 20})
+    report_standing(a={"bytes": 1 << 20})
     with pytest.raises(AirflowException, match="wrote nothing to"):
         java(file("a", 4711), run_for=60)
     assert lean not in spark.java

@@ -27,7 +27,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOperator, ConnectorApplyOptions
 from airflow_provider_cdc.operators.base.connector_apply_report import build_connector_alias
 from airflow_provider_cdc.operators.base.spark_job_operator import job_path
-from tests.operators.base.test_continuous_job_control import Meanwhile, until
+from tests.operators.base.test_continuous_job_control import Meanwhile, wait_until
 from tests.operators.test_apply_changes import LOCATION, table
 from tests.support.airflow.airflow_connector import TaskState, connect, context
 
@@ -244,7 +244,7 @@ def test_the_tables_of_each_connector_get_their_events(tmp_path: Path, spark: Sp
     assert {name: one["events"] for name, one in result["connectors"].items()} == {"shop": 2, NAMES[1]: 6}
 
 
-def _stands(folder: Path, name: str) -> None:
+def _prepare_applied_connector(folder: Path, name: str) -> None:
     """A connector with nothing to apply: its table stands at the last batch."""
     from airflow_provider_cdc.changelog.files.change_log import ChangeLog
     from airflow_provider_cdc.targets.lake.apply.up_to_date_check import read_table_stamp
@@ -267,7 +267,7 @@ def test_only_connectors_with_something_new_are_submitted_and_without_any_no_job
     tmp_path: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect(monkeypatch, "lake", conn_type="generic", extra={"auto_mkdir": True})
-    _stands(tmp_path, "shop")
+    _prepare_applied_connector(tmp_path, "shop")
     spark.will(report(NAMES[1], table("s.a", c=1)))
     given = context()
     result = apply(tmp_path, storage_conn_id="lake").execute(given)
@@ -277,7 +277,7 @@ def test_only_connectors_with_something_new_are_submitted_and_without_any_no_job
     assert events(given) == {f"cdc://{NAMES[1]}/s.a": {"c": 1}}
     assert [one["last_batch"] for one in result["connectors"].values()] == [1, 4]
     (tmp_path / "call.json").unlink()
-    _stands(tmp_path, NAMES[1])
+    _prepare_applied_connector(tmp_path, NAMES[1])
     assert apply(tmp_path).execute(context())["events"] == 0
     assert not spark.called
 
@@ -347,7 +347,7 @@ def test_a_task_that_is_killed_ends_all_turns_and_keeps_the_events_for_the_next_
     operator, remembered = apply(tmp_path, run_for=3600), TaskState()
 
     def kill() -> None:
-        until(lambda: all(turns(tmp_path, name).list_numbers() for name in NAMES))
+        wait_until(lambda: all(turns(tmp_path, name).list_numbers() for name in NAMES))
         operator.on_kill()
 
     killer = Meanwhile(tmp_path, kill)
@@ -370,12 +370,12 @@ def test_what_has_failed_is_tried_again_unless_another_one_goes_on_with_it(
     reports = [report(name, table("s.a", c=2), **{"s.b": f"no room for {name}"}) for name in NAMES]
     spark.will(*reports, status=1)
 
-    def take(name: str) -> None:
-        until(lambda: turns(tmp_path, name).list_numbers())
+    def take_turn_late(name: str) -> None:
+        wait_until(lambda: turns(tmp_path, name).list_numbers())
         with turns(tmp_path, name).take_turn("the next one"):
             pass
 
-    threads = [threading.Thread(target=take, args=(name,)) for name in taken_over]
+    threads = [threading.Thread(target=take_turn_late, args=(name,)) for name in taken_over]
     for thread in threads:
         thread.start()
     remembered = TaskState()

@@ -103,7 +103,7 @@ def test_one_that_goes_on_applies_what_comes_and_ends_when_it_is_killed(
             for n in range(2, 5):
                 shop_connector.order(n, "more")
                 capture(shop_connector)
-                until(lambda n=n: (tmp_path / "warehouse.db").exists() and len(rows(tmp_path)) == n)
+                wait_until(lambda n=n: (tmp_path / "warehouse.db").exists() and len(rows(tmp_path)) == n)
             assert not any(one.done() for one in running)
         finally:
             for operator in operators:
@@ -123,7 +123,7 @@ def test_one_that_goes_on_ends_when_its_time_is_over(shop_connector: ShopConnect
     assert time.monotonic() - began >= 1.5
 
 
-def until(true: Callable[[], bool]) -> None:
+def wait_until(true: Callable[[], bool]) -> None:
     end = time.monotonic() + LONGEST_S
     while True:
         with contextlib.suppress(sqlite3.OperationalError):  # the table is not there yet
@@ -239,7 +239,7 @@ def test_what_a_run_has_changed_that_is_ended_is_told_by_the_next_one_too(
     shop_connector.order(1, "first")
     capture(shop_connector)
     with goes_on(shop_connector) as running:
-        until(lambda: (tmp_path / "warehouse.db").exists() and rows(tmp_path) == [(1, "first")])
+        wait_until(lambda: (tmp_path / "warehouse.db").exists() and rows(tmp_path) == [(1, "first")])
     assert running.result(LONGEST_S)["events"] == 1
     shop_connector.order(2, "second")
     capture(shop_connector)
@@ -261,7 +261,7 @@ def test_one_that_goes_on_tells_what_it_measures_while_it_does(
     shop_connector.order(1, "first")
     capture(shop_connector)
     with goes_on(shop_connector) as running:
-        until(lambda: "shop.inventory.orders" in _series(shop_connector))
+        wait_until(lambda: "shop.inventory.orders" in _series(shop_connector))
         assert "apply.TotalNumberOfRuns" not in _series(shop_connector)[""].counters  # it goes on
     assert running.result(LONGEST_S)["events"] == 1
     found = _series(shop_connector)

@@ -61,18 +61,18 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         login="cdc",
         password="sesame",
     )
-    will(tmp_path, DONE)
+    set_outcome(tmp_path, DONE)
     return tmp_path
 
 
-def will(folder: Path, result: dict[str, Any] | None, status: int = 0) -> None:
+def set_outcome(folder: Path, result: dict[str, Any] | None, status: int = 0) -> None:
     (folder / "status").write_text(str(status))
     (folder / "result.json").unlink(missing_ok=True)
     if result is not None:
         (folder / "result.json").write_text(json.dumps(result))
 
 
-def called(folder: Path) -> dict[str, Any]:
+def load_call(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / "call.json").read_text()))
 
 
@@ -93,7 +93,7 @@ def test_it_submits_the_job_and_announces_what_that_has_changed(spark: Path) -> 
     (event,) = given["outlet_events"][build_connector_alias("shop")].asset_alias_events
     assert event.dest_asset_key.uri == "cdc://shop/shop.inventory.orders"
     assert event.extra == {"rows": {"c": 2, "d": 1}, "last_batch": 7, "location": "shop_inventory_orders"}
-    arguments = called(spark)["arguments"]
+    arguments = load_call(spark)["arguments"]
     assert arguments[arguments.index(job_path("apply_to_database.py")) :][:5] == [
         job_path("apply_to_database.py"), "--changelog", f"{spark}/changelog", "--connector", "shop",
     ]  # fmt: skip
@@ -103,7 +103,7 @@ def test_it_submits_the_job_and_announces_what_that_has_changed(spark: Path) -> 
 
 def test_the_login_of_the_database_reaches_the_job_by_its_environment_and_nothing_else(spark: Path) -> None:
     apply(spark, sink={"name": "second"}, options={"auto_mkdir": True})
-    call = called(spark)
+    call = load_call(spark)
     assert "sesame" not in " ".join(call["arguments"])
     assert PROPERTIES == apply_to_database.PROPERTIES
     assert json.loads(call["environment"][PROPERTIES]) == {
@@ -123,7 +123,7 @@ def test_the_login_of_the_database_is_not_handed_to_a_cluster(spark: Path, monke
 
 @pytest.mark.parametrize(("terminal", "kind"), [(True, AirflowFailException), (False, AirflowException)])
 def test_what_the_job_has_failed_with_is_the_error_of_the_task(spark: Path, terminal: bool, kind: type) -> None:
-    will(spark, {"error": "p_s_t rejects a row", "terminal": terminal, "ended": True}, status=1)
+    set_outcome(spark, {"error": "p_s_t rejects a row", "terminal": terminal, "ended": True}, status=1)
     with pytest.raises(AirflowException, match="p_s_t rejects a row") as caught:
         apply(spark)
     assert type(caught.value) is kind
@@ -131,7 +131,7 @@ def test_what_the_job_has_failed_with_is_the_error_of_the_task(spark: Path, term
 
 @pytest.mark.parametrize(("status", "told"), [(1, "Cannot execute"), (0, "reported no result")])
 def test_a_job_that_says_nothing_is_an_error(spark: Path, status: int, told: str) -> None:
-    will(spark, None, status=status)
+    set_outcome(spark, None, status=status)
     with pytest.raises(AirflowException, match=told):
         apply(spark)
 
@@ -157,18 +157,18 @@ def test_what_the_job_has_measured_is_kept_also_if_it_fails_or_is_killed(
     gauges = series()[""].gauges
     assert (gauges["apply.LastRunFailed"], gauges["apply.FailedTables"], gauges["apply.LastBatch"]) == (0, 0, 7)
     given, behind = context(), {"failed": {"shop.inventory.lines": "no room"}, "batch": 8}
-    will(spark, {**DONE, **behind, "error": "1 of the tables stay behind", "terminal": False}, status=1)
+    set_outcome(spark, {**DONE, **behind, "error": "1 of the tables stay behind", "terminal": False}, status=1)
     with pytest.raises(AirflowException, match="stay behind"):
         apply(spark, given)
     gauges = series()[""].gauges
     assert (gauges["apply.LastRunFailed"], gauges["apply.FailedTables"], gauges["apply.LastBatch"]) == (1, 1, 8)
-    will(spark, {**DONE, "ended": False}, status=137)
+    set_outcome(spark, {**DONE, "ended": False}, status=137)
     with pytest.raises(AirflowException, match="Cannot execute"):
         apply(spark, given)
     assert series()["shop.inventory.orders"].counters["apply.TotalNumberOfEventsApplied"] == 9
     assert series()[""].counters["apply.TotalNumberOfFailedRuns"] == 2
     assert not given["outlet_events"][build_connector_alias("shop")].asset_alias_events
-    will(spark, {**DONE, "tables": {}, "batch": 9})  # the next run tells of what those have changed
+    set_outcome(spark, {**DONE, "tables": {}, "batch": 9})  # the next run tells of what those have changed
     assert apply(spark, given)["events"] == 6
     (event,) = given["outlet_events"][build_connector_alias("shop")].asset_alias_events
     assert event.extra == {"rows": {"c": 4, "d": 2}, "last_batch": 9, "location": "shop_inventory_orders"}
@@ -178,7 +178,7 @@ def test_what_the_job_has_measured_is_kept_also_if_it_fails_or_is_killed(
 
 def test_reports_of_the_job_say_how_commands_come_to_the_database(spark: Path) -> None:
     apply(spark, sink={"name": "second", "connection.password": "sesame"})
-    arguments = called(spark)["arguments"]
+    arguments = load_call(spark)["arguments"]
     given = apply_to_database._arguments(arguments[arguments.index(job_path("apply_to_database.py")) + 1 :])
     assert given.noted == {"database": {"conn_id": "warehouse", "sink": {"name": "second"}}}
 

@@ -267,24 +267,24 @@ def test_a_connector_that_is_restarted_or_paused_goes_on_in_the_same_run(
     monkeypatch.setattr(module, "_PAUSED_S", 1)
     operator = capture(shop_connector, run_for=3600, hand_over=True)
 
-    def reached(events: int) -> bool:
+    def has_reached(events: int) -> bool:
         offset = shop_connector.store.load_offset("shop").offset
         return offset is not None and offset.seq >= 1 + events
 
-    def people() -> None:
+    def write_orders() -> None:
         shop_connector.order(1)
-        until(lambda: reached(1), "the first order is captured")
+        until(lambda: has_reached(1), "the first order is captured")
         shop_connector.store.request_restart("shop", "ann")
         shop_connector.order(2)
-        until(lambda: reached(2), "the second order is captured")
+        until(lambda: has_reached(2), "the second order is captured")
         shop_connector.store.set_control("shop", DesiredState.PAUSED, "ann")
         until(lambda: operator._capture is None, "the run has ended")
         shop_connector.order(3)
         shop_connector.store.set_control("shop", DesiredState.RUNNING, "ann")
-        until(lambda: reached(3), "the third order is captured")
+        until(lambda: has_reached(3), "the third order is captured")
         operator.on_kill()
 
-    thread = threading.Thread(target=people)
+    thread = threading.Thread(target=write_orders)
     thread.start()
     with pytest.raises(AirflowException, match="the next try continues"):
         operator.execute(context())

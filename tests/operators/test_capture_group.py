@@ -141,11 +141,11 @@ def test_a_look_asks_each_source_once_however_many_connectors_it_has(
     asked: list[int] = []
     ask = MemorySource.current_position
 
-    def counted(self: MemorySource) -> Any:
+    def count_and_ask(self: MemorySource) -> Any:
         asked.append(1)
         return ask(self)
 
-    monkeypatch.setattr(MemorySource, "current_position", counted)
+    monkeypatch.setattr(MemorySource, "current_position", count_and_ask)
     assert [looked.reason for looked in look_at(capture(one).connector_accesses)] == [None] * 6
     assert asked == [1]
     connector_group.change("c0", key=2)
@@ -306,7 +306,7 @@ def sensor(group: Group, **more: Any) -> AnyChangesSensor:
     return AnyChangesSensor(**{"task_id": "wait", "connectors": group.of(), "poll_interval": 0.1, **more})
 
 
-def deferred(group: Group) -> Any:
+def defer_sensor(group: Group) -> Any:
     with pytest.raises(TaskDeferred) as e:
         sensor(group).execute(context())
     return revived(e.value.trigger)
@@ -315,8 +315,8 @@ def deferred(group: Group) -> Any:
 def test_the_sensor_waits_in_the_triggerer_until_any_of_them_has_changes(connector_group: Group) -> None:
     run(connector_group.of())
 
-    async def story() -> None:
-        waiting = asyncio.create_task(first(deferred(connector_group), within=LONGEST_S))
+    async def run_story() -> None:
+        waiting = asyncio.create_task(first(defer_sensor(connector_group), within=LONGEST_S))
         await asyncio.sleep(1)
         assert not waiting.done()
         connector_group.change("c3", key=2)
@@ -324,7 +324,7 @@ def test_the_sensor_waits_in_the_triggerer_until_any_of_them_has_changes(connect
         assert event == {"connector": "c3", "reason": "the log has advanced to entry 3"}
         sensor(connector_group).execute_complete(context(), event)
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_one_that_is_down_does_not_end_the_waiting_for_the_others(
@@ -332,22 +332,22 @@ def test_one_that_is_down_does_not_end_the_waiting_for_the_others(
 ) -> None:
     run(connector_group.of())
     with pytest.raises(TaskDeferred) as e:
-        sensor(connector_group, connectors=[*connector_group.of(), far(connector_group, monkeypatch)]).execute(
-            context()
-        )
+        sensor(
+            connector_group, connectors=[*connector_group.of(), connect_unreachable(connector_group, monkeypatch)]
+        ).execute(context())
     trigger = revived(e.value.trigger)
 
-    async def story() -> None:
+    async def run_story() -> None:
         waiting = asyncio.create_task(first(trigger, within=LONGEST_S))
         await asyncio.sleep(1)
         assert not waiting.done()
         connector_group.change("c0", key=2)
         assert (await waiting)["connector"] == "c0"
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
-def unexpected(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+def break_source(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mistake in a source."""
     ask = MemorySource.current_position
 
@@ -363,16 +363,16 @@ def no_connection(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AIRFLOW_CONN_C2")
 
 
-def unreadable(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+def spoil_state(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a later release may have written it."""
     with group.store.database.engine.begin() as c:
         c.execute(sa.update(OffsetRow).where(OffsetRow.connector == "c2").values(offset={"seq": "a later release"}))
 
 
 BROKEN = [
-    (unexpected, "a mistake"),
+    (break_source, "a mistake"),
     (no_connection, "Connection c2, with"),
-    (unreadable, "a later release"),
+    (spoil_state, "a later release"),
 ]
 
 
@@ -383,24 +383,24 @@ def test_one_that_is_broken_does_not_end_the_waiting_for_the_others_and_is_told_
     run(connector_group.of())
     broken(connector_group, monkeypatch)
 
-    async def story() -> None:
-        waiting = asyncio.create_task(first(deferred(connector_group), within=LONGEST_S))
+    async def run_story() -> None:
+        waiting = asyncio.create_task(first(defer_sensor(connector_group), within=LONGEST_S))
         await asyncio.sleep(1)
         assert not waiting.done()
         connector_group.change("c1", key=2)
         assert (await waiting)["connector"] == "c1"
         monkeypatch.setattr(any_changes, "PAUSE_S", 0.1)
         await asyncio.to_thread(run, connector_group.of("c1"))
-        event = await first(deferred(connector_group), within=LONGEST_S)
+        event = await first(defer_sensor(connector_group), within=LONGEST_S)
         assert event["connector"] == "c2"
         assert told in event["reason"]
 
-    asyncio.run(story())
+    asyncio.run(run_story())
     with pytest.raises(AirflowException, match=rf"1 of 6 connectors failed[\s\S]*c2: [\s\S]*{told}"):
         run(connector_group.of())
 
 
-@pytest.mark.parametrize("broken", [unexpected, no_connection])
+@pytest.mark.parametrize("broken", [break_source, no_connection])
 def test_a_look_in_a_worker_tells_one_that_is_broken_apart(
     connector_group: Group, monkeypatch: pytest.MonkeyPatch, broken: Any
 ) -> None:
@@ -422,14 +422,14 @@ def test_one_that_was_mended_in_the_pause_is_waited_for_again(
     monkeypatch.delenv("AIRFLOW_CONN_C2")
     looked = Counted(monkeypatch, ConnectorAccess, "resolve_properties")
 
-    async def story() -> None:
-        waiting = asyncio.create_task(first(deferred(connector_group), within=LONGEST_S))
+    async def run_story() -> None:
+        waiting = asyncio.create_task(first(defer_sensor(connector_group), within=LONGEST_S))
         await asyncio.to_thread(until, lambda: looked.calls >= len(NAMES), "all were looked up")
         connect(monkeypatch, "c2", conn_type="cdc_memory", host="group-c2")
         connector_group.change("c2", key=2)
         assert await waiting == {"connector": "c2", "reason": "the log has advanced to entry 3"}
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_one_that_has_failed_begins_no_further_run_until_the_pause_is_over(
@@ -442,17 +442,17 @@ def test_one_that_has_failed_begins_no_further_run_until_the_pause_is_over(
     with pytest.raises(AirflowFailException):
         run(connector_group.of())
 
-    async def story() -> None:
-        waiting = asyncio.create_task(first(deferred(connector_group), within=LONGEST_S))
+    async def run_story() -> None:
+        waiting = asyncio.create_task(first(defer_sensor(connector_group), within=LONGEST_S))
         await asyncio.sleep(1)
         assert not waiting.done()
         connector_group.change("c1", key=2)
         assert (await waiting)["connector"] == "c1"
         await asyncio.to_thread(run, connector_group.of("c1"))
         monkeypatch.setattr(any_changes, "PAUSE_S", 0.1)
-        assert (await first(deferred(connector_group), within=LONGEST_S))["connector"] == "c2"
+        assert (await first(defer_sensor(connector_group), within=LONGEST_S))["connector"] == "c2"
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_one_that_fails_before_its_capture_can_begin_has_failed_for_the_sensor_too(
@@ -461,11 +461,11 @@ def test_one_that_fails_before_its_capture_can_begin_has_failed_for_the_sensor_t
     run(connector_group.of())
     connector_group.change("c2", key=2)
 
-    def closed(*_: Any) -> Any:
+    def raise_closed(*_: Any) -> Any:
         raise ConfigError("no such folder")
 
     with monkeypatch.context() as only_now:
-        only_now.setattr("airflow_provider_cdc.channels.open_notifications", closed)
+        only_now.setattr("airflow_provider_cdc.channels.open_notifications", raise_closed)
         with pytest.raises(AirflowFailException, match="no such folder"):
             run(connector_group.of())
     row = connector_group.store.find_connector("c2")
@@ -478,7 +478,7 @@ def test_one_that_fails_before_its_capture_can_begin_has_failed_for_the_sensor_t
     assert row.failed_at is None
 
 
-def far(group: Group, monkeypatch: pytest.MonkeyPatch) -> GroupedConnector:
+def connect_unreachable(group: Group, monkeypatch: pytest.MonkeyPatch) -> GroupedConnector:
     """A connector to a source where nobody listens."""
     connect(monkeypatch, "far", conn_type="cdc_mariadb", host="127.0.0.1", port=1, login="u", password="p")
     definition = ConnectorDefinition("far", "mariadb", f"{group.folder}/changelog", {"database.server.id": 7})
@@ -492,7 +492,7 @@ def far(group: Group, monkeypatch: pytest.MonkeyPatch) -> GroupedConnector:
 def test_behind_a_sensor_a_source_that_is_down_is_left_out_and_without_one_it_is_a_failure(
     connector_group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connectors = [far(connector_group, monkeypatch), *connector_group.of()]
+    connectors = [connect_unreachable(connector_group, monkeypatch), *connector_group.of()]
     found = run(connectors, skip_unreachable=True)
     assert (found["unreachable"], found["quiet"], sorted(found["connectors"])) == (["far"], 0, NAMES)
     # nothing else is captured: a sensor that reaches what this worker does not would begin one run after the other

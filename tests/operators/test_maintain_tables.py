@@ -66,7 +66,7 @@ def _task(folder: Path, *, properties: dict[str, Any] | None = None, **more: Any
     return MaintainTablesOperator(task_id="maintain", definition=definition, location=LOCATION, **more)
 
 
-def _will(folder: Path, status: int, *tables: dict[str, Any], **more: Any) -> None:
+def _set_outcome(folder: Path, status: int, *tables: dict[str, Any], **more: Any) -> None:
     report = {"connector": "shop", "target": "delta", "location": LOCATION, "tables": tables, "seconds": 2.5, **more}
     if tables:
         (folder / "report.json").write_text(json.dumps(report))
@@ -81,7 +81,7 @@ def _table(topic: str, problem: str = "", **steps: bool) -> dict[str, Any]:
 def test_it_submits_the_job_and_tells_what_was_done_and_what_was_not(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _will(folder, 0, _table("a", compact=True, vacuum=False), _table("b", compact=False))
+    _set_outcome(folder, 0, _table("a", compact=True, vacuum=False), _table("b", compact=False))
     done = _task(folder, keep=timedelta(days=2), threads=3).execute(context())
     assert {**done, "changelog": None} == {
         "connector": "shop", "target": "delta", "tables": {"a": ["compact"]}, "seconds": 2.5, "changelog": None,
@@ -102,12 +102,12 @@ def test_it_submits_the_job_and_tells_what_was_done_and_what_was_not(
 
 
 def test_a_table_that_could_not_be_maintained_fails_the_task_and_is_named(folder: Path) -> None:
-    _will(folder, 1, _table("a", compact=True), _table("b", "compact: the disk is full"))
+    _set_outcome(folder, 1, _table("a", compact=True), _table("b", "compact: the disk is full"))
     with pytest.raises(AirflowException, match=r"1 tables of shop could not be maintained:\n  b: compact: the disk"):
         _task(folder).execute(context())
 
 
-def _applied(folder: Path, batches: int) -> ChangeLog:
+def _applied_change_log(folder: Path, batches: int) -> ChangeLog:
     """A change log of which a target has everything."""
     changelog = ChangeLog(f"{folder}/changelog")
     for n in range(1, batches + 1):
@@ -125,14 +125,14 @@ AT_ONCE = {"changelog.retention.ms": 0}
 def test_batches_that_no_target_needs_are_removed_whatever_becomes_of_the_tables(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    changelog = _applied(folder, 3)
-    _will(folder, 0, _table("a", compact=True))
+    changelog = _applied_change_log(folder, 3)
+    _set_outcome(folder, 0, _table("a", compact=True))
     done = _task(folder).execute(context())
     assert done["changelog"]["removed"] == 0  # they stay for a week
     done = _task(folder, properties=AT_ONCE, retention=False).execute(context())
     assert done["changelog"] is done["state"] is None
     assert changelog.list_batches("shop") == [1, 2, 3]
-    _will(folder, 1, _table("b", "compact: the disk is full"))
+    _set_outcome(folder, 1, _table("b", "compact: the disk is full"))
     with pytest.raises(AirflowException, match="compact: the disk is full") as caught:
         _task(folder, properties=AT_ONCE).execute(context())
     assert "Old batches" not in str(caught.value)
@@ -144,9 +144,9 @@ def test_batches_that_no_target_needs_are_removed_whatever_becomes_of_the_tables
 
 
 def test_what_holds_batches_back_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    changelog = _applied(folder, 3)
+    changelog = _applied_change_log(folder, 3)
     ApplyReports(changelog.storage, "shop").register_target("iceberg", LOCATION)
-    _will(folder, 0, _table("a", compact=True))
+    _set_outcome(folder, 0, _table("a", compact=True))
     done = _task(folder, properties=AT_ONCE).execute(context())
     assert [(hold["target"], hold["after"]) for hold in done["changelog"]["holds"]] == [("iceberg", 0)]
     said = capsys.readouterr().out
@@ -155,8 +155,8 @@ def test_what_holds_batches_back_is_told(folder: Path, capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize("failing", [False, True])
 def test_a_change_log_that_cannot_be_maintained_keeps_no_table_from_it(folder: Path, *, failing: bool) -> None:
-    _applied(folder, 3)
-    _will(folder, int(failing), _table("a", "compact: the disk is full" if failing else "", compact=True))
+    _applied_change_log(folder, 3)
+    _set_outcome(folder, int(failing), _table("a", "compact: the disk is full" if failing else "", compact=True))
     with pytest.raises(AirflowException, match=r"changelog\.retention\.ms is 'soon'") as caught:
         _task(folder, properties={"changelog.retention.ms": "soon"}).execute(context())
     assert ("the disk is full" in str(caught.value)) == failing
@@ -164,7 +164,7 @@ def test_a_change_log_that_cannot_be_maintained_keeps_no_table_from_it(folder: P
 
 
 def test_change_log_and_state_are_maintained_without_spark(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    changelog = _applied(folder, 3)
+    changelog = _applied_change_log(folder, 3)
     definition = ConnectorDefinition("shop", "mariadb", f"{folder}/changelog", AT_ONCE, {})
     planned = RetentionOperator(task_id="retention", definition=definition, dry_run=True).execute(context())
     plan = planned["changelog"]
@@ -183,13 +183,13 @@ def test_change_log_and_state_are_maintained_without_spark(folder: Path, capsys:
 
 
 def test_a_job_without_a_report_of_its_own_is_a_failure(folder: Path) -> None:
-    _will(folder, 0)
+    _set_outcome(folder, 0)
     with pytest.raises(AirflowException, match="wrote no report"):
         _task(folder).execute(context())
-    _will(folder, 0, _table("a", compact=True), run="another one")
+    _set_outcome(folder, 0, _table("a", compact=True), run="another one")
     with pytest.raises(AirflowException, match="wrote no report"):
         _task(folder).execute(context())
-    _will(folder, 2)
+    _set_outcome(folder, 2)
     with pytest.raises(AirflowException, match="Cannot execute"):
         _task(folder).execute(context())
 
@@ -207,7 +207,7 @@ def test_what_cannot_be_meant_is_refused_when_the_dag_is_parsed(folder: Path, gi
 
 
 def test_a_secret_is_refused_before_anything_is_submitted(folder: Path) -> None:
-    _will(folder, 0)
+    _set_outcome(folder, 0)
     task = _task(folder, conf={"spark.hadoop.fs.s3a.secret.key": "hunter2"})
     with pytest.raises(AirflowException, match="A secret would be on the command line"):
         task.execute(context())
@@ -223,7 +223,7 @@ def test_a_secret_is_refused_before_anything_is_submitted(folder: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_secret_within_a_setting_or_an_address_is_refused_too(folder: Path, given: dict[str, Any], told: str) -> None:
-    _will(folder, 0)
+    _set_outcome(folder, 0)
     task = _task(folder, conf=given.get("conf"))
     task.changelog = given.get("changelog", task.changelog)  # as a template may have put it there
     with pytest.raises(AirflowException, match=f"A secret would be on the command line of spark-submit: {told}") as e:
@@ -235,7 +235,7 @@ def test_a_secret_within_a_setting_or_an_address_is_refused_too(folder: Path, gi
 def test_secrets_in_the_environment_are_refused_where_they_would_be_settings(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _will(folder, 0, _table("a", compact=True))
+    _set_outcome(folder, 0, _table("a", compact=True))
     _task(folder, env_vars={"AWS_SECRET_ACCESS_KEY": "sesame"}).execute(context())
     assert "sesame" not in (folder / "call.json").read_text()
     (folder / "call.json").unlink()
@@ -246,7 +246,7 @@ def test_secrets_in_the_environment_are_refused_where_they_would_be_settings(
 
 
 def test_settings_without_a_secret_in_them_are_taken(folder: Path) -> None:
-    _will(folder, 0, _table("a", compact=True))
+    _set_outcome(folder, 0, _table("a", compact=True))
     java = "-XX:+UseG1GC -Dlog4j2.x=file:///a:b@c -Dcom.amazonaws.credentials.provider=x.Y"
     conf = {"spark.sql.catalog.lake.uri": "https://catalog.example.com:8181/v1", "spark.driver.extraJavaOptions": java}
     _task(folder, conf=conf).execute(context())
@@ -282,7 +282,7 @@ def store(folder: Path) -> Iterator[StateStore]:
 def test_old_rows_of_the_state_tables_are_removed_whatever_becomes_of_the_tables(
     folder: Path, store: StateStore
 ) -> None:
-    _will(folder, 1, _table("a", "compact: the disk is full"))
+    _set_outcome(folder, 1, _table("a", "compact: the disk is full"))
     with pytest.raises(AirflowException, match="1 tables of shop could not be maintained"):
         _task(folder, properties=HOUR, retention=False).execute(context())
     assert [r.version for r in store.offset_history("shop")] == [4, 3, 2, 1]
@@ -294,9 +294,9 @@ def test_old_rows_of_the_state_tables_are_removed_whatever_becomes_of_the_tables
 def test_state_tables_that_cannot_be_reached_keep_neither_log_nor_tables_from_maintenance(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changelog = _applied(folder, 3)
+    changelog = _applied_change_log(folder, 3)
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password="")
-    _will(folder, 0, _table("a", compact=True))
+    _set_outcome(folder, 0, _table("a", compact=True))
     with pytest.raises(AirflowException, match=r"Connection cdc_state_default has no URL"):
         _task(folder, properties=AT_ONCE).execute(context())
     assert changelog.list_batches("shop") == [3]

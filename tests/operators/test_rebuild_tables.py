@@ -52,7 +52,7 @@ def _task(folder: Path, **more: Any) -> RebuildTablesOperator:
     return RebuildTablesOperator(task_id="rebuild", definition=definition, location=LOCATION, **given)
 
 
-def _will(folder: Path, status: int, *built: str, problem: str = "") -> None:
+def _set_outcome(folder: Path, status: int, *built: str, problem: str = "") -> None:
     tables = [{"topic": topic, "location": f"/lake/{topic}", "batch": 7, "seconds": 1.0} for topic in built]
     report = {"connector": "shop", "target": "delta", "location": LOCATION, "tables": tables, "problem": problem}
     if built or problem:
@@ -61,7 +61,7 @@ def _will(folder: Path, status: int, *built: str, problem: str = "") -> None:
 
 
 def test_it_submits_the_job_and_tells_what_was_built(folder: Path) -> None:
-    _will(folder, 0, "shop.s.a", "shop.s.it_s")
+    _set_outcome(folder, 0, "shop.s.a", "shop.s.it_s")
     done = _task(folder, to="/beside/{table}", batch=7).execute(context())
     built = {"shop.s.a": 7, "shop.s.it_s": 7}
     assert done == {"connector": "shop", "target": "delta", "tables": built, "seconds": 2.5}
@@ -74,7 +74,7 @@ def test_it_submits_the_job_and_tells_what_was_built(folder: Path) -> None:
 
 
 def test_tables_of_a_route_are_told_by_their_names_and_a_time_reaches_the_job(folder: Path) -> None:
-    _will(folder, 0, "shop.s.a", "shop.s.a")
+    _set_outcome(folder, 0, "shop.s.a", "shop.s.a")
     written = json.loads((folder / "report.json").read_text())
     for number, one in enumerate(written["tables"]):
         one |= {"name": f"shop.s.a → /lake/{number}", "batch": number}
@@ -87,7 +87,7 @@ def test_tables_of_a_route_are_told_by_their_names_and_a_time_reaches_the_job(fo
 
 
 def test_a_table_that_cannot_be_built_fails_the_task_which_names_those_that_are(folder: Path) -> None:
-    _will(folder, 1, "shop.s.a", problem="The table of shop.s.it_s does not exist.\n  Repair: run the apply")
+    _set_outcome(folder, 1, "shop.s.a", problem="The table of shop.s.it_s does not exist.\n  Repair: run the apply")
     with pytest.raises(
         AirflowException,
         match=r"table of shop.s.it_s does not exist.\n  Repair: run the apply\n  Rebuilt before the error: shop.s.a",
@@ -96,7 +96,7 @@ def test_a_table_that_cannot_be_built_fails_the_task_which_names_those_that_are(
 
 
 def test_a_job_without_a_report_and_no_table_at_all_are_failures(folder: Path) -> None:
-    _will(folder, 0)
+    _set_outcome(folder, 0)
     with pytest.raises(AirflowException, match="wrote no report"):
         _task(folder).execute(context())
     (folder / "call.json").unlink()
@@ -108,7 +108,7 @@ def test_a_job_without_a_report_and_no_table_at_all_are_failures(folder: Path) -
 
 
 def test_a_secret_in_the_place_to_build_at_is_refused(folder: Path) -> None:
-    _will(folder, 0, "shop.s.a")
+    _set_outcome(folder, 0, "shop.s.a")
     with pytest.raises(AirflowFailException, match="command line of spark-submit: to") as e:
         _task(folder, to="s3a://key:sesame@lake/{table}").execute(context())
     assert "sesame" not in str(e.value)

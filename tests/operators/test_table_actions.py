@@ -39,7 +39,7 @@ def captured_and_applied(shop: ShopConnector) -> None:
     ApplyToDatabaseOperator(task_id="apply", definition=shop.definition, conn_id="warehouse").execute(context())
 
 
-def work(what: str, *tables: str, confirm: str | None = None) -> Any:
+def run_work(what: str, *tables: str, confirm: str | None = None) -> Any:
     task = WorkOnTablesOperator(
         task_id="work", connector="shop", work=what, tables=json.dumps(tables) if tables else "", confirm=confirm, wait=timedelta(0)
     )  # fmt: skip
@@ -53,17 +53,17 @@ def change(folder: Path, statement: str) -> None:
 
 
 def test_tables_are_compared_repaired_and_built_again(shop_connector: ShopConnector, tmp_path: Path) -> None:
-    assert work("verify")["tables"] == {"shop.inventory.orders": 3}
+    assert run_work("verify")["tables"] == {"shop.inventory.orders": 3}
     change(tmp_path, "UPDATE shop_inventory_orders SET note = 'else' WHERE id = 1")
     with pytest.raises(AirflowFailException, match="1 different"):
-        work("verify", r"inventory\.orders")
+        run_work("verify", r"inventory\.orders")
     with pytest.raises(AirflowFailException, match="signal 1 was sent"):
-        work("repair", confirm="shop")
+        run_work("repair", confirm="shop")
     captured_and_applied(shop_connector)
-    assert work("verify")["tables"] == {"shop.inventory.orders": 3}
+    assert run_work("verify")["tables"] == {"shop.inventory.orders": 3}
     change(tmp_path, "DELETE FROM shop_inventory_orders")
-    assert work("rebuild", "inventory.orders", confirm="shop")["tables"].keys() == {"shop.inventory.orders"}
-    assert work("verify")["tables"] == {"shop.inventory.orders": 3}
+    assert run_work("rebuild", "inventory.orders", confirm="shop")["tables"].keys() == {"shop.inventory.orders"}
+    assert run_work("verify")["tables"] == {"shop.inventory.orders": 3}
     equal = "Equal to the source: shop.inventory.orders (3 rows)."
     assert [(what, type_, text.partition("\n")[0]) for what, type_, text in outcomes(shop_connector)] == [
         ("verify", "COMPLETED", equal), ("verify", "FAILED", "1 tables of shop are not equal to the source:"),
@@ -90,9 +90,9 @@ def test_a_run_about_a_connector_that_there_is_not_leaves_no_record(shop_connect
 def test_what_changes_tables_wants_the_connectors_name(shop_connector: ShopConnector, what: str) -> None:
     for confirm in (None, "", "shopp"):
         with pytest.raises(AirflowFailException, match="is not confirmed"):
-            work(what, "inventory.orders", confirm=confirm)
+            run_work(what, "inventory.orders", confirm=confirm)
     with pytest.raises(AirflowFailException, match="give one of verify, repair, rebuild"):
-        work("drop", confirm="shop")
+        run_work("drop", confirm="shop")
     assert shop_connector.store.signals_of("shop") == []
 
 

@@ -51,7 +51,7 @@ def shop_connector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     shop.store.close()
 
 
-def _will(folder: Path, status: int, *tables: TableVerification, named: bool = False) -> None:
+def _set_outcome(folder: Path, status: int, *tables: TableVerification, named: bool = False) -> None:
     if tables:
         verified = VerificationReport("shop", {"entry": 3}, list(tables), 2.5, named)
         assert verified.exit_status == status
@@ -66,7 +66,7 @@ def _task(shop: ShopConnector, **more: Any) -> VerifyTablesOperator:
 
 
 def test_it_reads_the_source_submits_the_job_and_leaves_nothing(shop_connector: ShopConnector, tmp_path: Path) -> None:
-    _will(tmp_path, 0, TableVerification("shop.inventory.orders", "/lake/inventory/orders", source=1, target=1))
+    _set_outcome(tmp_path, 0, TableVerification("shop.inventory.orders", "/lake/inventory/orders", source=1, target=1))
     done = _task(shop_connector, values=True, keys="/keys", threads=3).execute(context())
     assert done == {
         "connector": "shop", "target": "delta", "position": {"entry": 3}, "tables": {"shop.inventory.orders": 1},
@@ -91,7 +91,7 @@ def test_tables_that_differ_fail_the_task_for_good_and_those_not_compared_have_i
 ) -> None:
     wrong = TableVerification("shop.a", "/lake/a", missing=2, different=1, source=10, target=8)
     unsure = TableVerification("shop.b", "/lake/b", not_compared="an incremental snapshot of it was running")
-    _will(tmp_path, 1, wrong, unsure)
+    _set_outcome(tmp_path, 1, wrong, unsure)
     with pytest.raises(
         AirflowFailException, match=r"1 tables of shop are not equal.*\n  shop.a: 2 rows missing, 0"
     ) as e:
@@ -109,7 +109,7 @@ def test_tables_that_can_never_be_compared_fail_the_task_only_if_somebody_has_na
 ) -> None:
     events = TableVerification("shop.log", "/lake/log", not_compared="its rows are events", never=True)
     equal = TableVerification("shop.a", "/lake/eu", source=1, target=1, name="shop.a → /lake/eu")
-    _will(tmp_path, 0, events, equal)
+    _set_outcome(tmp_path, 0, events, equal)
     done = _task(shop_connector).execute(context())
     assert (done["tables"], done["not_compared"]) == ({"shop.a → /lake/eu": 1}, {"shop.log": "its rows are events"})
     assert "shop.log: not verified, because its rows are events" in capsys.readouterr().out
@@ -129,11 +129,11 @@ def _will_again(folder: Path, status: int, *tables: TableVerification, named: bo
     import shutil
 
     shutil.rmtree(folder / "seen")
-    _will(folder, status, *tables, named=named)
+    _set_outcome(folder, status, *tables, named=named)
 
 
 def test_a_job_without_a_report_is_a_failure(shop_connector: ShopConnector, tmp_path: Path) -> None:
-    _will(tmp_path, 0)
+    _set_outcome(tmp_path, 0)
     with pytest.raises(AirflowException, match="wrote no report"):
         _task(shop_connector).execute(context())
     _will_again(tmp_path, 2)
@@ -142,7 +142,7 @@ def test_a_job_without_a_report_is_a_failure(shop_connector: ShopConnector, tmp_
 
 
 def test_nothing_is_submitted_if_the_capture_does_not_come_there(shop_connector: ShopConnector, tmp_path: Path) -> None:
-    _will(tmp_path, 0)
+    _set_outcome(tmp_path, 0)
     shop_connector.order(2)
     with pytest.raises(AirflowException, match="has not reached entry"):
         _task(shop_connector, wait=timedelta(0)).execute(context())
@@ -153,7 +153,7 @@ def test_nothing_is_submitted_if_the_capture_does_not_come_there(shop_connector:
 
 
 def test_what_cannot_be_meant_is_refused(shop_connector: ShopConnector, tmp_path: Path) -> None:
-    _will(tmp_path, 0)
+    _set_outcome(tmp_path, 0)
     with pytest.raises(ConfigError, match="Valid values are"):
         _task(shop_connector, target="hudi")
     with pytest.raises(AirflowFailException, match="No captured table of connector shop matches other"):

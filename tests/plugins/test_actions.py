@@ -20,7 +20,7 @@ from tests.support.airflow.airflow_connector import SHOP, ShopConnector
 API = "/api/v1/connectors/shop/actions"
 
 
-def act(asked: ClientFactory, action: str, body: dict[str, Any], status: int = 200, **query: Any) -> Any:
+def post_action(asked: ClientFactory, action: str, body: dict[str, Any], status: int = 200, **query: Any) -> Any:
     answer = asked("ann", "OP").post(f"{API}/{action}", json=body, params=query)
     assert answer.status_code == status, answer.text
     return answer.json()
@@ -38,18 +38,18 @@ def audit(shop: ShopConnector) -> list[dict[str, str]]:
 def test_pausing_says_what_it_does_does_it_and_is_recorded(
     shop_connector: ShopConnector, client_factory: ClientFactory
 ) -> None:
-    plan = act(client_factory, "pause", {"reason": "upgrade <b>"})
+    plan = post_action(client_factory, "pause", {"reason": "upgrade <b>"})
     assert (plan["done"], plan["confirm"]) == (False, False)
     assert "No run is active; new runs are skipped." in plan["lines"]
     assert (shop_connector.store.load_control("shop").wanted, audit(shop_connector)) == ("running", [])
     with shop_connector.store.acquire_lease("shop", "the run", wait_s=0):
-        assert "The run the run ends at the next boundary" in act(client_factory, "pause", {})["lines"][0]
-    assert act(client_factory, "pause", {"reason": "upgrade <b>"}, plan=False)["done"] is True
+        assert "The run the run ends at the next boundary" in post_action(client_factory, "pause", {})["lines"][0]
+    assert post_action(client_factory, "pause", {"reason": "upgrade <b>"}, plan=False)["done"] is True
     control = shop_connector.store.load_control("shop")
     assert (control.wanted, control.by, control.reason) == ("paused", "ann", "upgrade <b>")
-    assert "paused by ann" in act(client_factory, "resume", {})["lines"][0]
-    act(client_factory, "resume", {"reason": "done"}, plan=False)
-    act(client_factory, "stop", {}, plan=False)
+    assert "paused by ann" in post_action(client_factory, "resume", {})["lines"][0]
+    post_action(client_factory, "resume", {"reason": "done"}, plan=False)
+    post_action(client_factory, "stop", {}, plan=False)
     assert shop_connector.store.load_control("shop").wanted == "stopped"
     assert audit(shop_connector) == [
         {"type": "ASKED_FOR", "connector_name": "shop", "by": "ann", "action": "pause", "reason": "upgrade <b>"},
@@ -62,15 +62,15 @@ def test_a_snapshot_names_its_tables_and_wants_the_connectors_name(
     shop_connector: ShopConnector, client_factory: ClientFactory
 ) -> None:
     body = {"tables": ["inventory.ord.*"], "replace": True, "reason": "rows differ"}
-    plan = act(client_factory, "snapshot", body)
+    plan = post_action(client_factory, "snapshot", body)
     assert plan["confirm"] is True
     assert "1 table is snapshotted again, in chunks beside the stream: inventory.orders." in plan["lines"]
     assert any("EMPTIED" in text for text in plan["lines"])
     for confirm in ({}, {"confirm": "shopp"}):
-        refused = act(client_factory, "snapshot", body, 409, plan=False, **confirm)
+        refused = post_action(client_factory, "snapshot", body, 409, plan=False, **confirm)
         assert refused["error"]["safe"] == "Nothing was changed."
     assert (shop_connector.store.signals_of("shop"), audit(shop_connector)) == ([], [])
-    done = act(client_factory, "snapshot", body, plan=False, confirm="shop")
+    done = post_action(client_factory, "snapshot", body, plan=False, confirm="shop")
     (signal,) = shop_connector.store.signals_of("shop")
     assert (signal.number, signal.sent_by, signal.type) == (done["signal"], "ann", "execute-snapshot")
     assert json.loads(signal.data or "") == {
@@ -79,8 +79,8 @@ def test_a_snapshot_names_its_tables_and_wants_the_connectors_name(
         "replace": True,
     }
     assert [(one["by"], one["reason"]) for one in audit(shop_connector)] == [("ann", "rows differ")]
-    assert "is received" in act(client_factory, "stop-snapshot", {})["lines"][0]
-    stopped = act(client_factory, "stop-snapshot", {}, plan=False, confirm="shop")
+    assert "is received" in post_action(client_factory, "stop-snapshot", {})["lines"][0]
+    stopped = post_action(client_factory, "stop-snapshot", {}, plan=False, confirm="shop")
     capture(shop_connector)
     assert {s.number: s.state for s in shop_connector.store.signals_of("shop")}[stopped["signal"]] == "done"
 
@@ -97,8 +97,8 @@ def test_a_snapshot_of_a_name_that_a_page_shows_reads_that_table_alone(
     capture(shop_connector)
     before = shop_connector.store.load_offset("shop").offset
     body = {"tables": [table], "type": "blocking"}
-    assert act(client_factory, "snapshot", body)["lines"][0].endswith(f": {table}.")
-    act(client_factory, "snapshot", body, plan=False, confirm="shop")
+    assert post_action(client_factory, "snapshot", body)["lines"][0].endswith(f": {table}.")
+    post_action(client_factory, "snapshot", body, plan=False, confirm="shop")
     capture(shop_connector)
     ((signal,), after) = shop_connector.store.signals_of("shop"), shop_connector.store.load_offset("shop").offset
     assert signal.state == SignalState.DONE
@@ -121,7 +121,7 @@ def test_a_snapshot_of_a_name_that_a_page_shows_reads_that_table_alone(
 def test_what_cannot_be_read_is_refused_before_anything_is_sent(
     shop_connector: ShopConnector, client_factory: ClientFactory, body: dict[str, Any], status: int, text: str
 ) -> None:
-    assert text in json.dumps(act(client_factory, "snapshot", body, status, plan=False, confirm="shop"))
+    assert text in json.dumps(post_action(client_factory, "snapshot", body, status, plan=False, confirm="shop"))
     assert shop_connector.store.signals_of("shop") == []
 
 
@@ -130,32 +130,32 @@ def test_nothing_is_done_by_a_plan_that_is_about_something_else_by_now(
 ) -> None:
     """Of all that a plan says, what it is about counts: a run that ends meanwhile, or more rows that were read, do not matter."""
     snapshot = {"tables": ["inventory.*"]}
-    plan = act(client_factory, "snapshot", snapshot)
-    act(client_factory, "snapshot", snapshot, plan=False, confirm="shop", about=plan["about"])
+    plan = post_action(client_factory, "snapshot", snapshot)
+    post_action(client_factory, "snapshot", snapshot, plan=False, confirm="shop", about=plan["about"])
     shop_connector.database.create_table("inventory.lines", {"id": "int64"}, key=("id",))
     capture(shop_connector)
-    refused = act(client_factory, "snapshot", snapshot, 409, plan=False, confirm="shop", about=plan["about"])
+    refused = post_action(client_factory, "snapshot", snapshot, 409, plan=False, confirm="shop", about=plan["about"])
     assert "have changed since the plan was made. Now: 2 tables" in refused["error"]["what"]
     assert refused["error"]["repair"] == "check the new plan"
     assert len(shop_connector.store.signals_of("shop")) == 1
-    stop = act(client_factory, "stop-snapshot", {})
+    stop = post_action(client_factory, "stop-snapshot", {})
     assert "no snapshot is stopped" in stop["lines"][0]
-    act(
+    post_action(
         client_factory,
         "snapshot",
         snapshot,
         plan=False,
         confirm="shop",
-        about=act(client_factory, "snapshot", snapshot)["about"],
+        about=post_action(client_factory, "snapshot", snapshot)["about"],
     )
-    act(client_factory, "stop-snapshot", {}, 409, plan=False, confirm="shop", about=stop["about"])
-    pause = act(client_factory, "pause", {})
+    post_action(client_factory, "stop-snapshot", {}, 409, plan=False, confirm="shop", about=stop["about"])
+    pause = post_action(client_factory, "pause", {})
     with shop_connector.store.acquire_lease("shop", "the run", wait_s=0):
-        assert act(client_factory, "pause", {})["about"] == pause["about"]
+        assert post_action(client_factory, "pause", {})["about"] == pause["about"]
     shop_connector.store.set_control("shop", DesiredState.STOPPED, "bob")
-    act(client_factory, "pause", {}, 409, plan=False, about=pause["about"])
+    post_action(client_factory, "pause", {}, 409, plan=False, about=pause["about"])
     assert shop_connector.store.load_control("shop").by == "bob"
-    act(client_factory, "pause", {}, plan=False, about=act(client_factory, "pause", {})["about"])
+    post_action(client_factory, "pause", {}, plan=False, about=post_action(client_factory, "pause", {})["about"])
     assert shop_connector.store.load_control("shop").by == "ann"
 
 
@@ -167,20 +167,20 @@ def test_what_a_target_holds_back_is_released(shop_connector: ShopConnector, cli
     reports = ApplyReports(access.open_change_log().storage, "shop")
     reports.register_target("delta", "/lake")
     body = {"target": "delta", "location": "/lake"}
-    assert "has applied batches up to 0" in act(client_factory, "forget-target", body)["lines"][0]
+    assert "has applied batches up to 0" in post_action(client_factory, "forget-target", body)["lines"][0]
     assert len(reports.list_reports()) == 1
-    act(client_factory, "forget-target", body, 409, plan=False)
-    act(client_factory, "forget-target", body, plan=False, confirm="shop")
+    post_action(client_factory, "forget-target", body, 409, plan=False)
+    post_action(client_factory, "forget-target", body, plan=False, confirm="shop")
     assert reports.list_reports() == []
     (kept,) = audit(shop_connector)
     assert json.loads(kept["what"]) == body
-    act(client_factory, "forget-target", body, 409)
+    post_action(client_factory, "forget-target", body, 409)
 
 
 def test_the_record_of_actions_outlives_other_notifications(
     shop_connector: ShopConnector, client_factory: ClientFactory
 ) -> None:
-    act(client_factory, "pause", {}, plan=False)
+    post_action(client_factory, "pause", {}, plan=False)
     retention = StateRetention(None, None, timedelta(0), None)
     shop_connector.store.prune_rows("shop", retention, datetime.now(UTC) + timedelta(days=1))
     assert [one.notification.aggregate_type for one in shop_connector.store.list_notifications("shop")] == ["Action"]
@@ -196,7 +196,7 @@ def test_what_was_asked_for_is_there_however_many_runs_have_come_to_their_ends_s
     shop_connector: ShopConnector, client_factory: ClientFactory
 ) -> None:
     """Runs that nobody has asked for on a page, such as a comparison of every night, record what they have come to as well."""
-    act(client_factory, "pause", {"reason": "upgrade"}, plan=False)
+    post_action(client_factory, "pause", {"reason": "upgrade"}, plan=False)
     data = {"connector_name": "shop", "by": "airflow", "action": "verify", "dag": "nightly"}
     for n in range(100):
         shop_connector.store.add_notification("shop", Notification(aggregate_type=ACTION, type=NotificationType.COMPLETED, additional_data={**data, "run": f"run {n}"}))  # fmt: skip
@@ -207,7 +207,7 @@ def test_more_than_a_record_can_hold_is_told_by_its_beginning(
     shop_connector: ShopConnector, client_factory: ClientFactory
 ) -> None:
     tables = [rf"inventory\.orders|{'x' * 700}{n}" for n in range(150)]
-    act(client_factory, "snapshot", {"tables": tables}, plan=False, confirm="shop")
+    post_action(client_factory, "snapshot", {"tables": tables}, plan=False, confirm="shop")
     ((_, beginning),) = asked_for(client_factory)[0]["what"].items()
     assert beginning.startswith('{"tables": ["inventory')
 
@@ -216,8 +216,10 @@ def test_what_has_become_of_a_signal_is_told_of_what_has_sent_it(
     shop_connector: ShopConnector, client_factory: ClientFactory
 ) -> None:
     """That it was sent is not the end of it."""
-    act(client_factory, "stop-snapshot", {}, plan=False, confirm="shop")
-    number = act(client_factory, "snapshot", {"tables": ["inventory.orders"]}, plan=False, confirm="shop")["signal"]
+    post_action(client_factory, "stop-snapshot", {}, plan=False, confirm="shop")
+    number = post_action(client_factory, "snapshot", {"tables": ["inventory.orders"]}, plan=False, confirm="shop")[
+        "signal"
+    ]
 
     def newest() -> tuple[str, str, bool]:
         found = asked_for(client_factory)[0]

@@ -53,7 +53,7 @@ def test_every_request_is_answered(
 
     @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(cases, st.booleans())
-    def answered(case: Any, known: bool) -> None:
+    def answer_request(case: Any, known: bool) -> None:
         if known and "connector" in (case.path_parameters or {}):
             case.path_parameters["connector"] = "shop"
         sent = case.as_transport_kwargs(base_url="http://testserver")
@@ -66,7 +66,7 @@ def test_every_request_is_answered(
         if answer.status_code not in (400, 405):  # of a server that has not found the route
             case.validate_response(answer, checks=[response_schema_conformance])
 
-    answered()
+    answer_request()
 
 
 @pytest.mark.sampled(6)
@@ -77,7 +77,7 @@ def test_awkward_names_and_values_are_answered(
     method, _, path = name.partition(" ")
     client, kept = client_factory(), shop_connector.store.load_control("shop")
 
-    def answered(url: str, content: str | None) -> None:
+    def answer_request(url: str, content: str | None) -> None:
         headers = {} if content is None else {"content-type": "application/json"}
         answer = client.request(method, url, content=content, headers=headers, follow_redirects=False)
         late = {503} if path.endswith("/check") else set()  # a source that does not answer in time, on a busy machine
@@ -97,9 +97,9 @@ def test_awkward_names_and_values_are_answered(
         other, shorter = quote(text), quote(text[:1000])
         for url in {re.sub(r"{[a-z]+}", other, found) for found in (path, path.replace("{connector}", "shop"))}:
             query = "&".join(f"{key}={shorter}" for key in ("limit", "text", "table", "span", "confirm", "state"))
-            answered(f"{url}?{query}&plan=true", None if reads else json.dumps(_with(body, text)))
+            answer_request(f"{url}?{query}&plan=true", None if reads else json.dumps(_replace_texts(body, text)))
     for content in () if reads else UNUSUAL:
-        answered(re.sub(r"{[a-z]+}", "shop", path), content)
+        answer_request(re.sub(r"{[a-z]+}", "shop", path), content)
     assert shop_connector.store.load_control("shop") == kept
 
 
@@ -108,13 +108,13 @@ def quote(text: str) -> str:
     return quoted(text, safe="", errors="surrogatepass")
 
 
-def _with(body: Any, text: str) -> Any:
+def _replace_texts(body: Any, text: str) -> Any:
     """Each text of a body is another one."""
     match body:
         case dict():
-            return {key: _with(value, text) for key, value in body.items()}
+            return {key: _replace_texts(value, text) for key, value in body.items()}
         case list():
-            return [_with(value, text) for value in body]
+            return [_replace_texts(value, text) for value in body]
         case str():
             return text
         case _:

@@ -102,13 +102,13 @@ def test_it_is_filtered_by_state_source_and_text(fleet: ShopConnector, client_fa
 def test_freshness_is_of_the_last_hour_and_names_the_worst_table(
     shop_connector: ShopConnector, client_factory: ClientFactory
 ) -> None:
-    def applied(seconds: float) -> MetricSeries:
+    def freshness_series(seconds: float) -> MetricSeries:
         return MetricSeries(observed={"apply.FreshnessInSeconds": [seconds]})
 
-    measure(shop_connector.store, "shop", "apply delta 1", ago_s=8000, old=applied(50_000))
+    measure(shop_connector.store, "shop", "apply delta 1", ago_s=8000, old=freshness_series(50_000))
     for _ in range(19):
-        measure(shop_connector.store, "shop", "apply delta 1", ago_s=60, orders=applied(1.5))
-    measure(shop_connector.store, "shop", "apply delta 1", ago_s=60, lines=applied(45))
+        measure(shop_connector.store, "shop", "apply delta 1", ago_s=60, orders=freshness_series(1.5))
+    measure(shop_connector.store, "shop", "apply delta 1", ago_s=60, lines=freshness_series(45))
     fresh = line(client_factory)["freshness"]
     assert (fresh["where"], fresh["commits"], fresh["worst_topic"], fresh["worst_s"]) == ("tables", 20, "lines", 45)
     assert 1 < fresh["p50_s"] <= 2 < fresh["p95_s"] + 0.1 < 60

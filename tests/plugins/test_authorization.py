@@ -65,7 +65,7 @@ DOCUMENT = {
 }
 
 
-def called(client: TestClient, method: str, path: str, connector: str = "shop") -> int:
+def request_status(client: TestClient, method: str, path: str, connector: str = "shop") -> int:
     """The status of an answer to a request that is well-formed."""
     url = path.replace("{connector}", connector).replace("{batch}", "1").replace("{connection}", "shop")
     body = BODIES.get(path.rpartition("/")[2], {}) if method == "POST" else None
@@ -95,7 +95,7 @@ def test_each_route_is_allowed_or_refused_as_the_table_says(
     monkeypatch.setenv("AIRFLOW__CDC__SHOW_ROWS_OF", "shop")
     client = client_factory(role=role)
     for method, path, right in ROUTES:
-        status = called(client, method, path)
+        status = request_status(client, method, path)
         if role is None:
             assert status == 401, (path, status)
         elif role in ALLOWED[right]:
@@ -110,7 +110,7 @@ def test_who_has_a_login_and_no_role_is_refused_everywhere(
 ) -> None:
     client = client_factory(role="")
     for method, path, _ in ROUTES:
-        assert called(client, method, path) == 403, path
+        assert request_status(client, method, path) == 403, path
     assert client.get("/metrics").status_code == 403
 
 
@@ -200,7 +200,7 @@ def test_everybody_sees_the_connectors_of_the_dags_that_they_may_read(
     for connector in ("shop", "billing", "script"):
         for method, path, _ in ROUTES:
             if "{connector}" in path and connector not in seen:
-                assert called(client, method, path, connector) == 404, path
+                assert request_status(client, method, path, connector) == 404, path
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def post(asked: ClientFactory, path: str, body: dict[str, Any], status: int = 20
     return answer.json()
 
 
-def looks(shop: ShopConnector) -> int:
+def list_looks(shop: ShopConnector) -> int:
     return [e.notification.type for e in shop.store.list_notifications("shop")].count("LOOKED_AT")
 
 
@@ -38,7 +38,7 @@ def test_the_columns_of_a_key_are_told_and_nothing_is_recorded(
     assert (column["name"], column["type"]) == ("id", "int64")
     assert column["form"]
     assert "No connector has captured" in post(client_factory, "/key", {"table": "inventory.oders"}, 409)["detail"]
-    assert looks(shop_connector) == 0
+    assert list_looks(shop_connector) == 0
 
 
 def test_which_row_somebody_has_seen_is_told_to_those_who_may_see_rows(
@@ -47,14 +47,14 @@ def test_which_row_somebody_has_seen_is_told_to_those_who_may_see_rows(
     """The key of a row is a part of it."""
     post(client_factory, "", {"table": "inventory.orders", "key": ["1"]})
 
-    def told(name: str, role: str) -> dict[str, str]:
+    def shown_values(name: str, role: str) -> dict[str, str]:
         events = client_factory(name, role).get("/api/v1/connectors/shop/events").json()
         (found,) = [one["additional_data"] for one in events if one["type"] == "LOOKED_AT"]
         return dict(found)
 
     seen = {"connector_name": "shop", "by": "ada", "table": "inventory.orders"}
-    assert told("ada", "ADMIN") == {**seen, "key": "1"}
-    assert told("eve", "VIEWER") == {**seen, "key": "not shown"}
+    assert shown_values("ada", "ADMIN") == {**seen, "key": "1"}
+    assert shown_values("eve", "VIEWER") == {**seen, "key": "not shown"}
 
 
 def test_the_row_as_of_a_time_and_beside_the_source(
@@ -65,7 +65,7 @@ def test_the_row_as_of_a_time_and_beside_the_source(
     assert found["as_of"].startswith("2020-01-01T00:00:00")
     assert found["changes"] == []
     assert found["source"]["row"] is not None or found["source"]["equal"] is not None
-    assert looks(shop_connector) == 1
+    assert list_looks(shop_connector) == 1
 
 
 def test_a_connection_to_a_target_database_is_for_those_who_may_edit_it(
@@ -74,7 +74,7 @@ def test_a_connection_to_a_target_database_is_for_those_who_may_edit_it(
     row = {"table": "inventory.orders", "key": ["1"], "connections": ["warehouse"]}
     monkeypatch.setattr(authorization, "may_connect", lambda user, conn_id, team, *, edit: not edit)
     assert "warehouse" in post(client_factory, "", row, 403)["detail"]
-    assert looks(shop_connector) == 0
+    assert list_looks(shop_connector) == 0
     monkeypatch.setattr(authorization, "may_connect", lambda user, conn_id, team, *, edit: True)
     post(client_factory, "", row)
-    assert looks(shop_connector) == 1
+    assert list_looks(shop_connector) == 1

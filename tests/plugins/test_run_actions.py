@@ -38,18 +38,18 @@ def dags(metadata: None) -> Iterator[None]:
     known_to_airflow()
 
 
-def act(asked: ClientFactory, action: str, body: dict[str, Any], status: int = 200, **query: Any) -> Any:
+def post_action(asked: ClientFactory, action: str, body: dict[str, Any], status: int = 200, **query: Any) -> Any:
     answer = asked("eve", "OP").post(f"{API}/{action}", json=body, params=query)
     assert answer.status_code == status, answer.text
     return answer.json()
 
 
-def begun() -> list[tuple[str, str, str, Any]]:
+def list_begun_runs() -> list[tuple[str, str, str, Any]]:
     with create_session() as session:
         return [(r.dag_id, r.run_id, r.triggering_user_name or "", r.conf) for r in session.scalars(sa.select(DagRun))]
 
 
-def applied(shop: ShopConnector, *locations: str) -> None:
+def record_applied(shop: ShopConnector, *locations: str) -> None:
     record = shop.store.find_connector("shop")
     assert record is not None
     access = access_of(record)
@@ -62,10 +62,16 @@ def applied(shop: ShopConnector, *locations: str) -> None:
 def test_a_run_of_the_connectors_dag_begins_and_is_recorded(
     shop_connector: ShopConnector, client_factory: ClientFactory
 ) -> None:
-    plan = act(client_factory, "run", {"reason": "now"})
-    assert (plan["dag"], plan["run"], plan["obstacle"], plan["confirm"], begun()) == ("shop_dag", None, None, False, [])
-    done = act(client_factory, "run", {"reason": "now"}, plan=False)
-    assert begun() == [("shop_dag", done["run"], "eve", {})]
+    plan = post_action(client_factory, "run", {"reason": "now"})
+    assert (plan["dag"], plan["run"], plan["obstacle"], plan["confirm"], list_begun_runs()) == (
+        "shop_dag",
+        None,
+        None,
+        False,
+        [],
+    )
+    done = post_action(client_factory, "run", {"reason": "now"}, plan=False)
+    assert list_begun_runs() == [("shop_dag", done["run"], "eve", {})]
     (kept,) = audit(shop_connector)
     assert (kept["action"], kept["by"], kept["dag"], kept["run"]) == ("run", "eve", "shop_dag", done["run"])
 
@@ -74,11 +80,11 @@ def test_a_dag_that_is_paused_or_gone_is_said_before_and_begins_nothing(
     shop_connector: ShopConnector, client_factory: ClientFactory
 ) -> None:
     known_to_airflow(lifecycle_dag(["shop"]), paused=True)
-    assert "does not have the DAG shop_dag" in act(client_factory, "run", {})["obstacle"]
-    assert "cdc_lifecycle is paused" in act(client_factory, "restore-offset", {"version": 1})["obstacle"]
-    refused = act(client_factory, "restore-offset", {"version": 1}, 409, plan=False, confirm="shop")
+    assert "does not have the DAG shop_dag" in post_action(client_factory, "run", {})["obstacle"]
+    assert "cdc_lifecycle is paused" in post_action(client_factory, "restore-offset", {"version": 1})["obstacle"]
+    refused = post_action(client_factory, "restore-offset", {"version": 1}, 409, plan=False, confirm="shop")
     assert "unpause it first" in refused["detail"]
-    assert (begun(), audit(shop_connector)) == ([], [])
+    assert (list_begun_runs(), audit(shop_connector)) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -88,18 +94,18 @@ def test_tables_are_worked_on_by_a_run_of_the_form(
     shop_connector: ShopConnector, client_factory: ClientFactory, action: str, confirm: dict[str, str]
 ) -> None:
     body = {"tables": ["inventory.ord.*"]}
-    assert "No changes of shop were applied" in act(client_factory, action, body, 409)["detail"]
-    applied(shop_connector, "/a", "/b")
-    assert "select one" in act(client_factory, action, body, 409)["detail"]
+    assert "No changes of shop were applied" in post_action(client_factory, action, body, 409)["detail"]
+    record_applied(shop_connector, "/a", "/b")
+    assert "select one" in post_action(client_factory, action, body, 409)["detail"]
     body["location"] = "/b"
-    plan = act(client_factory, action, body)
+    plan = post_action(client_factory, action, body)
     assert (plan["dag"], plan["confirm"]) == ("cdc_tables", bool(confirm))
     assert "inventory.orders" in plan["lines"][0]
     assert "delta at /b" in plan["lines"][0]
     if confirm:
-        act(client_factory, action, body, 409, plan=False)
-    act(client_factory, action, body, 409, plan=False, about="0" * 32, **confirm)
-    done = act(client_factory, action, body, plan=False, about=plan["about"], **confirm)
+        post_action(client_factory, action, body, 409, plan=False)
+    post_action(client_factory, action, body, 409, plan=False, about="0" * 32, **confirm)
+    done = post_action(client_factory, action, body, plan=False, about=plan["about"], **confirm)
     names = ["inventory.orders"]
     expected = {
         "connector": "shop",
@@ -109,7 +115,7 @@ def test_tables_are_worked_on_by_a_run_of_the_form(
         "location": "/b",
         "confirm": confirm.get("confirm"),
     }
-    assert begun() == [("cdc_tables", done["run"], "eve", expected)]
+    assert list_begun_runs() == [("cdc_tables", done["run"], "eve", expected)]
     assert [(one["action"], one["run"]) for one in audit(shop_connector)] == [(action, done["run"])]
 
 
@@ -118,19 +124,19 @@ def test_an_offset_is_restored_by_the_run_that_was_begun(
 ) -> None:
     shop_connector.order(1)
     capture(shop_connector)
-    plan = act(client_factory, "restore-offset", {"version": 1})
+    plan = post_action(client_factory, "restore-offset", {"version": 1})
     assert (plan["dag"], plan["confirm"], plan["obstacle"]) == ("cdc_lifecycle", True, None)
     assert any(line.startswith("REPEATED") for line in plan["lines"])
     body = {"version": 1, "at_version": plan["version"], "reason": "once more"}
-    act(client_factory, "restore-offset", body, 409, plan=False, confirm="shopp")
+    post_action(client_factory, "restore-offset", body, 409, plan=False, confirm="shopp")
     with shop_connector.store.acquire_lease("shop", "the run", wait_s=0):
         assert (
             "pause the connector first"
-            in act(client_factory, "restore-offset", body, 409, plan=False, confirm="shop")["detail"]
+            in post_action(client_factory, "restore-offset", body, 409, plan=False, confirm="shop")["detail"]
         )
-    assert begun() == []
-    act(client_factory, "restore-offset", body, plan=False, confirm="shop")
-    ((dag, _, _, conf),) = begun()
+    assert list_begun_runs() == []
+    post_action(client_factory, "restore-offset", body, plan=False, confirm="shop")
+    ((dag, _, _, conf),) = list_begun_runs()
     given = {
         name: conf[name] for name in ("connector", "action", "version", "at_version", "plan_only", "confirm", "reason")
     }
@@ -144,12 +150,12 @@ def test_an_offset_is_restored_by_the_run_that_was_begun(
         restore.execute(context())
     assert (
         f"its version was {plan['version']}, and is now {plan['version'] + 1}"
-        in act(client_factory, "restore-offset", body, 409, plan=False, confirm="shop")["detail"]
+        in post_action(client_factory, "restore-offset", body, 409, plan=False, confirm="shop")["detail"]
     )
-    assert "has no offset of version 9" in act(client_factory, "restore-offset", {"version": 9}, 409)["detail"]
+    assert "has no offset of version 9" in post_action(client_factory, "restore-offset", {"version": 9}, 409)["detail"]
 
 
-def steered(conf: dict[str, Any]) -> dict[str, Any]:
+def run_lifecycle(conf: dict[str, Any]) -> dict[str, Any]:
     """What the task of a run of ``lifecycle_dag`` does with its parameters."""
     given = {name: value for name, value in conf.items() if name != "reason"} | {"reason": conf["reason"] or ""}
     return ConnectorLifecycleOperator(task_id="steer", **given).execute(context())
@@ -165,11 +171,11 @@ def test_an_offset_is_set_to_what_somebody_writes(shop_connector: ShopConnector,
         ({"file": "x"}, "is not a position"),
         ({"entry": 1, "x": 2}, "is not a position"),
     ):
-        assert why in act(client_factory, "set-offset", {"position": position}, 409)["detail"]
-    beyond = act(client_factory, "set-offset", {"position": {"entry": 100}})
+        assert why in post_action(client_factory, "set-offset", {"position": position}, 409)["detail"]
+    beyond = post_action(client_factory, "set-offset", {"position": {"entry": 100}})
     assert "The log cannot be read from entry 100" in beyond["obstacle"]
     body = {"position": first.offset.position, "reason": "once more"}
-    plan = act(client_factory, "set-offset", body)
+    plan = post_action(client_factory, "set-offset", body)
     assert (plan["dag"], plan["confirm"], plan["obstacle"], plan["version"]) == (
         "cdc_lifecycle",
         True,
@@ -178,15 +184,15 @@ def test_an_offset_is_set_to_what_somebody_writes(shop_connector: ShopConnector,
     )
     assert "continues from" in plan["lines"][0]
     assert any(line.startswith("REPEATED") for line in plan["lines"])
-    act(client_factory, "set-offset", body, 409, plan=False, confirm="shopp")
-    assert begun() == []
-    act(client_factory, "set-offset", body | {"at_version": plan["version"]}, plan=False, confirm="shop")
-    ((_, _, _, conf),) = begun()
+    post_action(client_factory, "set-offset", body, 409, plan=False, confirm="shopp")
+    assert list_begun_runs() == []
+    post_action(client_factory, "set-offset", body | {"at_version": plan["version"]}, plan=False, confirm="shop")
+    ((_, _, _, conf),) = list_begun_runs()
     assert (conf["action"], conf["position"]) == ("offset-set", first.offset.position)
-    steered(conf)
+    run_lifecycle(conf)
     assert shop_connector.store.load_offset("shop").offset.position == first.offset.position  # type: ignore[union-attr]
     with pytest.raises(Exception, match="The offset has moved since the plan was made"):
-        steered(conf)
+        run_lifecycle(conf)
     capture(shop_connector)
     assert [json.loads(one["what"])["position"] for one in audit(shop_connector) if one["type"] == "ASKED_FOR"] == [
         body["position"]
@@ -194,12 +200,12 @@ def test_an_offset_is_set_to_what_somebody_writes(shop_connector: ShopConnector,
 
 
 def test_an_offset_is_forgotten(shop_connector: ShopConnector, client_factory: ClientFactory) -> None:
-    plan = act(client_factory, "reset-offset", {})
+    plan = post_action(client_factory, "reset-offset", {})
     assert "discards its position" in plan["lines"][0]
     assert "snapshot of every captured table again" in plan["lines"][1]
-    act(client_factory, "reset-offset", {"at_version": plan["version"]}, plan=False, confirm="shop")
-    ((_, _, _, conf),) = begun()
-    steered(conf)
+    post_action(client_factory, "reset-offset", {"at_version": plan["version"]}, plan=False, confirm="shop")
+    ((_, _, _, conf),) = list_begun_runs()
+    run_lifecycle(conf)
     assert shop_connector.store.load_offset("shop").offset.position is None  # type: ignore[union-attr]
 
 
@@ -213,26 +219,26 @@ def chunkable_table(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_gap_is_repaired_in_the_way_that_was_chosen(
     chunkable_table: None, shop_connector: ShopConnector, client_factory: ClientFactory, repair: str
 ) -> None:
-    assert "No gap: " in act(client_factory, "repair-gap", {"repair": repair}, 409)["detail"]
+    assert "No gap: " in post_action(client_factory, "repair-gap", {"repair": repair}, 409)["detail"]
     shop_connector.order(1)
     shop_connector.database.purge_log()
     shop_connector.order(2)
     body = {"repair": repair, "reason": "the log was purged"}
-    plan = act(client_factory, "repair-gap", body)
+    plan = post_action(client_factory, "repair-gap", body)
     assert (plan["dag"], plan["confirm"], plan["obstacle"]) == ("cdc_lifecycle", True, None)
     assert plan["lines"][0].startswith("Lost: all changes committed after")
     assert ("LOST FOR GOOD" in plan["lines"][1]) == (repair == "skip")
     assert any("1 table is snapshotted again" in line for line in plan["lines"]) == (repair != "skip")
     with shop_connector.store.acquire_lease("shop", "the run", wait_s=0):
-        assert "pause the connector first" in act(client_factory, "repair-gap", body)["obstacle"]
-    act(client_factory, "repair-gap", body, 409, plan=False)
-    assert begun() == []
-    done = act(client_factory, "repair-gap", body | {"at_version": plan["version"]}, plan=False, confirm="shop")
-    ((dag, run, by, conf),) = begun()
+        assert "pause the connector first" in post_action(client_factory, "repair-gap", body)["obstacle"]
+    post_action(client_factory, "repair-gap", body, 409, plan=False)
+    assert list_begun_runs() == []
+    done = post_action(client_factory, "repair-gap", body | {"at_version": plan["version"]}, plan=False, confirm="shop")
+    ((dag, run, by, conf),) = list_begun_runs()
     assert (dag, run, by, conf["repair"]) == ("cdc_lifecycle", done["run"], "eve", repair)
-    steered(conf)
+    run_lifecycle(conf)
     assert "the log was purged" in shop_connector.store.offset_history("shop", 1)[0].reason
-    assert "No gap: " in act(client_factory, "repair-gap", body, 409)["detail"]
+    assert "No gap: " in post_action(client_factory, "repair-gap", body, 409)["detail"]
     capture(shop_connector)
     assert [s.state for s in shop_connector.store.signals_of("shop")] == (["done"] if repair == "incremental" else [])
 
@@ -243,11 +249,11 @@ def test_what_cannot_repair_a_gap_is_said_before(
     shop_connector.database.create_table("inventory.keyless", {"line": "string"})
     shop_connector.order(1)
     shop_connector.database.purge_log()
-    found = act(client_factory, "repair-gap", {"repair": "incremental"})
+    found = post_action(client_factory, "repair-gap", {"repair": "incremental"})
     assert "or with a nullable key: inventory.keyless has no key, inventory.orders: id is nullable" in found["obstacle"]
-    refused = act(client_factory, "repair-gap", {"repair": "incremental"}, 409, plan=False, confirm="shop")
+    refused = post_action(client_factory, "repair-gap", {"repair": "incremental"}, 409, plan=False, confirm="shop")
     assert "repair the gap with a snapshot" in refused["detail"]
-    assert (begun(), audit(shop_connector)) == ([], [])
+    assert (list_begun_runs(), audit(shop_connector)) == ([], [])
 
 
 def test_a_source_that_does_not_answer_is_not_waited_for_by_a_plan(
@@ -264,12 +270,12 @@ def test_a_source_that_does_not_answer_is_not_waited_for_by_a_plan(
     assert "has not answered within" in answer.json()["error"]["what"]
 
 
-def fate(asked: ClientFactory) -> list[tuple[str, str, str, str]]:
+def list_action_states(asked: ClientFactory) -> list[tuple[str, str, str, str]]:
     found = asked("ann", "VIEWER").get("/api/v1/connectors/shop/actions").json()
     return [(one["action"], one["by"], one["fate"], one["outcome"]) for one in found]
 
 
-def ended(run: str, state: str) -> None:
+def end_run(run: str, state: str) -> None:
     with create_session() as session:
         session.execute(sa.update(DagRun).where(DagRun.run_id == run).values(state=state, end_date=datetime.now(UTC)))
 
@@ -277,29 +283,29 @@ def ended(run: str, state: str) -> None:
 def test_what_was_asked_for_is_followed_to_its_end(
     shop_connector: ShopConnector, client_factory: ClientFactory
 ) -> None:
-    act(client_factory, "pause", {"reason": "upgrade"}, plan=False)
-    run = act(client_factory, "run", {}, plan=False)["run"]
-    assert fate(client_factory) == [("run", "eve", "queued", ""), ("pause", "eve", "done", "")]
+    post_action(client_factory, "pause", {"reason": "upgrade"}, plan=False)
+    run = post_action(client_factory, "run", {}, plan=False)["run"]
+    assert list_action_states(client_factory) == [("run", "eve", "queued", ""), ("pause", "eve", "done", "")]
     for state, told in (("running", "running"), ("failed", "failed"), ("success", "done")):
-        ended(run, state)
-        assert fate(client_factory)[0] == ("run", "eve", told, "")
-    plan = act(client_factory, "reset-offset", {"reason": "<b>"}, plan=False, confirm="shop")
-    conf = next(conf for _, id_, _, conf in begun() if id_ == plan["run"])
+        end_run(run, state)
+        assert list_action_states(client_factory)[0] == ("run", "eve", told, "")
+    plan = post_action(client_factory, "reset-offset", {"reason": "<b>"}, plan=False, confirm="shop")
+    conf = next(conf for _, id_, _, conf in list_begun_runs() if id_ == plan["run"])
     names = {"dag_id": "cdc_lifecycle", "run_id": plan["run"], "task_id": "steer", "try_number": 1, "max_tries": 0}
     task = ConnectorLifecycleOperator(task_id="steer", **{**conf, "confirm": "nobody"})
     with pytest.raises(Exception, match="not confirmed"):
         task.execute({"ti": SimpleNamespace(**names)})
-    ended(plan["run"], "failed")
-    (newest, *_) = fate(client_factory)
+    end_run(plan["run"], "failed")
+    (newest, *_) = list_action_states(client_factory)
     assert newest[:3] == ("reset-offset", "eve", "failed")
     assert "not confirmed" in newest[3]
     ConnectorLifecycleOperator(task_id="steer", **conf).execute({"ti": SimpleNamespace(**names)})
-    ended(plan["run"], "success")
-    (newest, *_) = fate(client_factory)
+    end_run(plan["run"], "success")
+    (newest, *_) = list_action_states(client_factory)
     assert newest == ("reset-offset", "eve", "done", "The offset was moved from entry 1 to none.")
     with create_session() as session:
         session.execute(sa.delete(DagRun))
-    assert [one[2] for one in fate(client_factory)] == ["done", "not known", "done"]
+    assert [one[2] for one in list_action_states(client_factory)] == ["done", "not known", "done"]
 
 
 def test_only_a_form_that_takes_the_connector_is_used(
@@ -311,9 +317,9 @@ def test_only_a_form_that_takes_the_connector_is_used(
         lifecycle_dag(["shop"], dag_id="mine", tags=["cdc", "x"]),
     )
     assert sorted(list_form_dags()) == ["its_lifecycle", "its_tables", "mine"]
-    assert act(client_factory, "restore-offset", {"version": 1})["dag"] == "mine"
-    applied(shop_connector, "/a")
-    refused = act(client_factory, "verify", {}, 409)["error"]
+    assert post_action(client_factory, "restore-offset", {"version": 1})["dag"] == "mine"
+    record_applied(shop_connector, "/a")
+    refused = post_action(client_factory, "verify", {}, 409)["error"]
     assert "no such DAG exists" in refused["what"]
     assert "tables_dag" in refused["repair"]
 
@@ -322,7 +328,7 @@ def test_a_form_that_the_user_may_not_trigger_is_not_used(
     shop_connector: ShopConnector, client_factory: ClientFactory
 ) -> None:
     """The user ``ann`` may operate the connector, by its own DAG, and has no right on the form."""
-    applied(shop_connector, "/a")
+    record_applied(shop_connector, "/a")
     answer = client_factory("ann", "USER").post("/api/v1/connectors/shop/actions/verify", json={})
     assert answer.status_code == 409
     assert "you may not start a run of cdc_tables" in answer.json()["detail"]

@@ -44,7 +44,7 @@ def _statements(fix: str) -> list[str]:
 
 
 def _mysql(fixture: str) -> Callable[[pytest.FixtureRequest, ExitStack], Lacking]:
-    def made(request: pytest.FixtureRequest, stack: ExitStack) -> Lacking:
+    def lacking_server(request: pytest.FixtureRequest, stack: ExitStack) -> Lacking:
         lacks = {"binlog_row_image": "MINIMAL", "binlog_row_metadata": "MINIMAL", "binlog_expire_logs_seconds": 3600}
         server = stack.enter_context(request.getfixturevalue(fixture)(**lacks))
         server.sql(
@@ -69,7 +69,7 @@ def _mysql(fixture: str) -> Callable[[pytest.FixtureRequest, ExitStack], Lacking
         ]  # fmt: skip
         return Lacking(fields, run, shown)
 
-    return made
+    return lacking_server
 
 
 def _oracle(request: pytest.FixtureRequest, stack: ExitStack) -> Lacking:
@@ -100,13 +100,13 @@ def _db2(request: pytest.FixtureRequest, stack: ExitStack) -> Lacking:
     server.add_table("LACKS", "U")
     server.sql("ALTER TABLE LACKS.U DATA CAPTURE NONE", "UPDATE ASNCDC.IBMSNAP_REGISTER SET STATE = 'S' WHERE SOURCE_OWNER = 'LACKS'")  # fmt: skip
 
-    def dropped() -> None:
+    def drop_tables() -> None:
         for name in ("t t", "U"):
             server.remove_table("LACKS", name)
             server.sql(f'DROP TABLE LACKS."{name}"')
         server.sql("DROP SCHEMA LACKS RESTRICT")
 
-    stack.callback(dropped)
+    stack.callback(drop_tables)
 
     def run(fix: str) -> None:
         server.sql(*_statements(fix))

@@ -34,7 +34,7 @@ def target(folder: Path, source: AnySource, name: str) -> Rows:
         return noted(source.kind, connection.execute(f'SELECT * FROM "{table}"').fetchall())
 
 
-def said(asked: ClientFactory, path: str, body: dict[str, Any]) -> dict[str, Any]:
+def wizard_answer(asked: ClientFactory, path: str, body: dict[str, Any]) -> dict[str, Any]:
     """What the wizard answers."""
     answer = asked().post(f"{API}/{path}", json=body)
     assert answer.status_code == 200, answer.text
@@ -59,24 +59,24 @@ def _version(file: Path) -> int:
     return int(file.name.removeprefix("v").partition(".")[0])
 
 
-def written(
+def write_definition(
     asked: ClientFactory, monkeypatch: pytest.MonkeyPatch, folder: Path, source: AnySource, **target: str
 ) -> tuple[str, str]:
     """Type into the wizard what a user would, and keep what it writes: the file of Python, and one that reads that of YAML."""
     connect(monkeypatch, "its-source", conn_type=f"cdc_{source.kind}", **source.fields)
     if source.kind != "debezium":
-        there = said(asked, "connections/its-source", {"seconds": 60})
+        there = wizard_answer(asked, "connections/its-source", {"seconds": 60})
         assert there["asked"] is True
         assert {*source.tables.values(), *source.left_out} <= set(there["tables"])
     # what tables of others lack, as those that another test has left there, does not matter
     chosen = [] if source.kind == "debezium" else list(source.tables.values())
-    found = said(asked, "connections/its-source", {"seconds": 60, "tables": chosen})
+    found = wizard_answer(asked, "connections/its-source", {"seconds": 60, "tables": chosen})
     assert found["ready"] is True, found
     body = {
         "source": source.kind, "name": "made", "conn_id": "its-source", "tables": list(source.tables.values()), "left_out": source.left_out,
         "changelog": f"{folder}/the log", "properties": source.properties, **target,
     }  # fmt: skip
-    text = said(asked, "definition", body)
+    text = wizard_answer(asked, "definition", body)
     assert text["lacks"] == []
     dags = folder / "dags"
     (dags / "fleet").mkdir(parents=True)
@@ -98,7 +98,9 @@ def test_the_definition_makes_the_target_equal_to_the_source(
 ) -> None:
     with any_source(kind, request) as source:
         connect(monkeypatch, "ware-house", conn_type="sqlite", host=f"{tmp_path}/warehouse.db")
-        files = written(client_factory, monkeypatch, tmp_path, source, target="database", database="ware-house")
+        files = write_definition(
+            client_factory, monkeypatch, tmp_path, source, target="database", database="ware-house"
+        )
         result = ran(parsed(tmp_path / "dags", files[0]))
         assert len(result["topics"]) == len(source.tables)
         for name in source.tables:
@@ -126,7 +128,7 @@ def test_the_definition_makes_the_lake_equal_to_the_source(
     place = tmp_path / "the lake"
     with any_source(kind, request) as source:
         connect(monkeypatch, "spark_default", conn_type="spark", host="local[1]")
-        files = written(
+        files = write_definition(
             client_factory, monkeypatch, tmp_path, source, target=lake, location=f"{place}/{{database}}/{{table}}"
         )
         ran(parsed(tmp_path / "dags", files[0]))

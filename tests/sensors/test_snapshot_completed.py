@@ -29,7 +29,7 @@ def sensor(**more: Any) -> SnapshotCompletedSensor:
     return SnapshotCompletedSensor(**{"task_id": "wait", "connector": "shop", "poll_interval": 0.05, **more})
 
 
-def sent(shop: ShopConnector, state: SignalState | None = None, message: str = "") -> int:
+def send_snapshot(shop: ShopConnector, state: SignalState | None = None, message: str = "") -> int:
     number = shop.store.send("shop", SentSignal("a", "execute-snapshot", "{}"))
     if state is not None:
         shop.store.set_signal_state("shop", number, state, message, {"left": 0, "rows": 7})
@@ -41,12 +41,12 @@ def capture(shop: ShopConnector) -> None:
 
 
 def test_a_signal_that_is_done_already_needs_no_waiting(shop_connector: ShopConnector) -> None:
-    result = sensor(number=sent(shop_connector, SignalState.DONE)).execute(context())
+    result = sensor(number=send_snapshot(shop_connector, SignalState.DONE)).execute(context())
     assert (result["state"], result["progress"]) == ("done", {"left": 0, "rows": 7})
 
 
 def test_otherwise_it_waits_in_the_triggerer(shop_connector: ShopConnector) -> None:
-    number = sent(shop_connector, SignalState.RUNNING)
+    number = send_snapshot(shop_connector, SignalState.RUNNING)
     with pytest.raises(TaskDeferred) as deferred:
         sensor(number=str(number), timeout=60).execute(context())
     trigger = deferred.value.trigger
@@ -60,7 +60,7 @@ def test_otherwise_it_waits_in_the_triggerer(shop_connector: ShopConnector) -> N
 def test_a_signal_that_is_not_carried_out_fails_the_task_for_good(
     shop_connector: ShopConnector, deferrable: bool
 ) -> None:
-    number = sent(shop_connector, SignalState.REFUSED, "no captured table has the name x")
+    number = send_snapshot(shop_connector, SignalState.REFUSED, "no captured table has the name x")
     with pytest.raises(AirflowFailException, match="was refused: no captured table has the name x"):
         sensor(number=number, deferrable=deferrable).execute(context())
     with pytest.raises(AirflowFailException, match="failed: disk is full"):
@@ -78,7 +78,7 @@ def test_without_a_number_it_waits_for_the_initial_snapshot(shop_connector: Shop
 
 
 def test_it_takes_what_the_sending_task_returned(shop_connector: ShopConnector) -> None:
-    number = sent(shop_connector, SignalState.DONE)
+    number = send_snapshot(shop_connector, SignalState.DONE)
     assert sensor(number={"number": number, "id": "a"}).execute(context())["number"] == number
 
 
@@ -103,7 +103,7 @@ def test_a_number_that_nobody_sent_fails_the_task(shop_connector: ShopConnector)
 def test_state_tables_that_are_missing_fail_the_task(
     shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    number = sent(shop_connector)
+    number = send_snapshot(shop_connector)
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=f"sqlite:///{tmp_path}/empty.db")
     with pytest.raises(AirflowFailException, match="airflow db migrate"):
         sensor(number=number).execute(context())

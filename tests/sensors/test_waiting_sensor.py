@@ -52,7 +52,7 @@ def _any_changes(shop: ShopConnector, **more: Any) -> WaitingSensor:
     return AnyChangesSensor(**{"task_id": "wait", "connectors": [one], **more})
 
 
-def _applied(shop: ShopConnector, **more: Any) -> WaitingSensor:
+def _applied_sensor(shop: ShopConnector, **more: Any) -> WaitingSensor:
     return AppliedSensor(**{"task_id": "wait", "connector": "shop", **more})
 
 
@@ -63,7 +63,7 @@ def _snapshot(shop: ShopConnector, **more: Any) -> WaitingSensor:
     return SnapshotCompletedSensor(**{"task_id": "wait", "connector": "shop", "number": number, **more})
 
 
-SENSORS = {"changes": _changes, "any-changes": _any_changes, "applied": _applied, "snapshot": _snapshot}
+SENSORS = {"changes": _changes, "any-changes": _any_changes, "applied": _applied_sensor, "snapshot": _snapshot}
 ASKED = {
     "changes": "airflow_provider_cdc.sensors.changes_available.ChangesAvailableSensor._look",
     "any-changes": "airflow_provider_cdc.sensors.any_changes.look_at",
@@ -74,7 +74,7 @@ ASKED = {
 every_sensor = pytest.mark.parametrize("name", SENSORS)
 
 
-def broken(monkeypatch: pytest.MonkeyPatch, name: str, error: Exception) -> None:
+def break_method(monkeypatch: pytest.MonkeyPatch, name: str, error: Exception) -> None:
     def fail(*_: Any) -> Any:
         raise error
 
@@ -131,7 +131,7 @@ def test_an_error_that_needs_a_person_fails_the_task_before_it_waits(
     shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch, name: str, deferrable: bool
 ) -> None:
     sensor = SENSORS[name](shop_connector, soft_fail=True, deferrable=deferrable)
-    broken(monkeypatch, name, DENIED)
+    break_method(monkeypatch, name, DENIED)
     if name == "any-changes" and deferrable:  # its trigger asks
         with pytest.raises(TaskDeferred):
             sensor.execute(context())
@@ -146,7 +146,7 @@ def test_no_answer_at_the_end_of_the_time_is_no_skip(
     shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch, name: str, error: CdcError
 ) -> None:
     sensor = SENSORS[name](shop_connector, soft_fail=True)
-    broken(monkeypatch, name, error)
+    break_method(monkeypatch, name, error)
     with pytest.raises(AirflowFailException, match=r"sensor timed out.*(Access denied|does not answer)"):
         trigger_failed(sensor, "Trigger timeout")
 
@@ -173,7 +173,7 @@ def test_a_connector_that_is_paused_skips_its_task(
 ) -> None:
     from airflow_provider_cdc.core.errors import ConnectorHalted
 
-    broken(monkeypatch, "changes", ConnectorHalted("shop is paused.", remedy="resume it"))
+    break_method(monkeypatch, "changes", ConnectorHalted("shop is paused.", remedy="resume it"))
     with pytest.raises(AirflowSkipException, match="paused"):
         _changes(shop_connector, deferrable=False, soft_fail=True).execute(context())
     with pytest.raises(AirflowSkipException, match="paused"):
@@ -184,7 +184,7 @@ def test_a_connector_that_is_paused_skips_its_task(
 def test_a_mistake_of_ours_is_an_error(
     shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    broken(monkeypatch, name, ZeroDivisionError("float modulo"))
+    break_method(monkeypatch, name, ZeroDivisionError("float modulo"))
     with pytest.raises((ZeroDivisionError, AirflowException), match="float modulo"):
         SENSORS[name](shop_connector, soft_fail=True, deferrable=False).execute(context())
     with pytest.raises((ZeroDivisionError, AirflowException), match="float modulo"):

@@ -65,7 +65,7 @@ class MongoAdapter(Adapter):
 
     def rows(self, table: str) -> list[Row]:
         found = self.database[table].find()
-        return sorted((flat({name: _plain(value) for name, value in d.items()}) for d in found), key=repr)
+        return sorted((flat({name: _plain_value(value) for name, value in d.items()}) for d in found), key=repr)
 
     def add_column(self, table: str, name: str, kind: str, value: Any = None) -> None:
         self.database[table].update_many({}, {"$set": {name: value}})
@@ -185,5 +185,5 @@ class _Changes(Changes):
         return {names.get(name, name): value for name, value in where.items()}
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     return {"$oid": str(value)} if type(value).__name__ == "ObjectId" else value

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], list
     document: dict[str, Any] = {"rows": options.rows, "cases": options.cases, "runs": options.repeat}
     for target, profile in forms:
         with report.step(f"{target}, profile {profile}") as step:
-            found = _measured(options, folder, target, profile, jars.ensure(target, step=step), step)
+            found = _measure_applies(options, folder, target, profile, jars.ensure(target, step=step), step)
             if {"b1", f"b{SIZES[-1]}"} <= set(found):
                 found["flat"] = round(found[f"b{SIZES[-1]}"]["ours_s"] / found["b1"]["ours_s"], 2)
             document[f"{target}-{profile}"] = found
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], list
     return document, [bar for bar in BARS if bar.name.split(".")[0] in document]
 
 
-def _measured(
+def _measure_applies(
     options: argparse.Namespace, folder: Path, target: str, profile: str, jars_: list[Path], step: Step
 ) -> dict[str, Any]:
     scratch, file = folder / "apply", folder / "apply.json"

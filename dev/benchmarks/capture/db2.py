@@ -46,7 +46,7 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], list
             )
             server.catch_up()
         with report.step("the driver fetches them, and that is all") as step:
-            fetches = [_fetched(server, served, folder) for _ in range(options.repeat)]
+            fetches = [_measure_fetch(server, served, folder) for _ in range(options.repeat)]
             fetch = min(fetches, key=lambda one: one["cpu_s"])
             step.done(f"{fetch['rows'] / fetch['seconds']:,.0f} rows a second, {fetch['cpu_s']:.1f} CPU s")
         runs = measured_runs(options, report, ours, folder)
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], list
     return document, BARS
 
 
-def _fetched(server: Db2, served: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _measure_fetch(server: Db2, served: dict[str, Any], folder: Path) -> dict[str, Any]:
     """CPU seconds of fetching the rows as capture asks for them, in a process of its own."""
     given = {
         "properties": {

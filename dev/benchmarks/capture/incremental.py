@@ -109,7 +109,7 @@ class Measured:
             "changes_per_s": round(changes / seconds),
             "cpu_share_before": round(share, 3),
             "load": machine.load(),
-            **_lags(found["probes"], began, asked, ended),
+            **_measure_lags(found["probes"], began, asked, ended),
         }
 
     def _ask(self, table: str) -> None:
@@ -136,7 +136,7 @@ def run(options: argparse.Namespace, server: MySqlFamily, folder: Path) -> tuple
         server.sql(*_DDL, f"GRANT SELECT, INSERT, DELETE ON {SIGNALS} TO '{server.user}'@'%'")
     address = {"unix_socket": str(server.socket), "user": "root", "password": ""}
     measured: dict[str, dict[str, Any]] = {}
-    with Writers(address, TABLE, options.rows, PROBE) as writers, machine.busy(1 if options.load else 0):
+    with Writers(address, TABLE, options.rows, PROBE) as writers, machine.load_cores(1 if options.load else 0):
         with report.step("ours, of a small table (compiles the kernels if need be)") as step:
             Measured(server, writers, _SMALL_ROWS, 0.5).run(
                 _stream("ours", options, server, folder, SMALL), SMALL, step
@@ -179,7 +179,7 @@ def _middle(runs: list[dict[str, Any]]) -> dict[str, Any]:
     return {**middle, "peak_rss_mb": max(one["peak_rss_mb"] for one in runs)}
 
 
-def _lags(probes: list[list[int | None]], began: int, asked: int, ended: int) -> dict[str, Any]:
+def _measure_lags(probes: list[list[int | None]], began: int, asked: int, ended: int) -> dict[str, Any]:
     """Milliseconds from before a row is written until its event is seen, and until that is durable."""
     whole = [probe for probe in probes if probe[0] is not None]
     lags = {}
@@ -203,7 +203,7 @@ def summary(values: list[float]) -> dict[str, float] | None:
 
 
 def _document(options: argparse.Namespace, measured: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    document = figures.compared(measured["ours"], measured.get("debezium"), "rows")
+    document = figures.build_document(measured["ours"], measured.get("debezium"), "rows")
     document |= {
         "variants": {name: one for name, one in measured.items() if name not in ("ours", "debezium")},
         "server": options.server,
@@ -236,11 +236,11 @@ def table(measured: dict[str, dict[str, Any]], ratio: dict[str, float]) -> str:
         lines.append(f"{'ratio':<24}" + "".join(f"{cell:>12}" for cell in cells).rstrip())
     lines += ["", f"{'lag in ms, p50/p95/max':<24}" + "".join(f"{title:>24}" for title, _ in _LAGS)]
     for side, one in measured.items():
-        lines.append(f"{side:<24}" + "".join(f"{_lag(one[name]):>24}" for _, name in _LAGS))
+        lines.append(f"{side:<24}" + "".join(f"{_format_lag(one[name]):>24}" for _, name in _LAGS))
     return "\n".join(lines)
 
 
-def _lag(found: dict[str, float] | None) -> str:
+def _format_lag(found: dict[str, float] | None) -> str:
     return "–" if found is None else " / ".join(f"{found[name]:,.0f}" for name in ("p50", "p95", "max"))
 
 

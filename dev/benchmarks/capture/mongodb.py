@@ -17,7 +17,7 @@ from typing import Any
 from dev import paths
 from dev.benchmarks.engines import debezium
 from dev.benchmarks.engines.ours import Ours
-from dev.benchmarks.engines.runs import measured, measured_runs
+from dev.benchmarks.engines.runs import measure_run, measured_runs
 from dev.benchmarks.load import mongodb_events
 from dev.benchmarks.load.mongodb_events import COLLECTION, DATABASE
 from dev.benchmarks.measure import figures, machine
@@ -44,13 +44,13 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], list
         ("wide", mongodb_events.WIDE, options.rows // WIDE_SHARE),
     ):
         copies = max(1, round(events / alike))
-        document[kind] = _measured(options, kind, copies, copies * alike, folder / kind)
+        document[kind] = _measure_kind(options, kind, copies, copies * alike, folder / kind)
     document["load"] = machine.load()
     print(f"\nLoad average at the end: {document['load']}. Figures count only from a machine that does nothing else.")
     return document, BARS
 
 
-def _measured(options: argparse.Namespace, kind: str, copies: int, events: int, folder: Path) -> dict[str, Any]:
+def _measure_kind(options: argparse.Namespace, kind: str, copies: int, events: int, folder: Path) -> dict[str, Any]:
     rival = not options.skip_debezium
     report = Report(5 + 2 * rival)
     with report.step(f"{kind} events, made once") as step:
@@ -67,7 +67,7 @@ def _measured(options: argparse.Namespace, kind: str, copies: int, events: int, 
             ours.run(step.progress)
             client.admin.command(RELEASE)
         with report.step("the driver fetches them, and that is all") as step:
-            fetch = min((_fetched(server) for _ in range(options.repeat)), key=lambda one: one["cpu_s"])
+            fetch = min((_measure_fetch(server) for _ in range(options.repeat)), key=lambda one: one["cpu_s"])
             step.done(f"{events / fetch['seconds']:,.0f} a second, {fetch['cpu_s']:.1f} CPU s")
         before = machine.cpu_s(server.pid or 0, children=False)
         runs = measured_runs(argparse.Namespace(rows=events, repeat=options.repeat), report, ours, folder)
@@ -79,16 +79,16 @@ def _measured(options: argparse.Namespace, kind: str, copies: int, events: int, 
             other = debezium.Debezium.mongodb(server.url(), collection, folder / "debezium", **{"capture.mode": MODE})
             before = machine.cpu_s(server.pid or 0, children=False)
             with report.step("Debezium captures") as step:
-                theirs = figures.summed_up([measured(other.run(events, step.progress), step)], "events")
+                theirs = figures.summed_up([measure_run(other.run(events, step.progress), step)], "events")
             theirs["server_cpu_s"] = round(machine.cpu_s(server.pid or 0, children=False) - before, 2)
-    document = figures.compared(summed, theirs, "events") | {"fetch": fetch}
+    document = figures.build_document(summed, theirs, "events") | {"fetch": fetch}
     print(f"\n{figures.table(document, 'events')}\n\n{figures.shares_text(summed['stages'])}")
     print(f"\n{'driver alone, CPU seconds':<34}{fetch['cpu_s']:>14.2f}")
     print(f"{'the server, CPU seconds':<34}{summed['server_cpu_s']:>14.2f}\n")
     return document
 
 
-def _fetched(server: MongoDb) -> dict[str, Any]:
+def _measure_fetch(server: MongoDb) -> dict[str, Any]:
     """What the driver takes to fetch the events raw, in a process of its own."""
     command = [sys.executable, "-m", "dev.benchmarks.programs.run_mongodb_fetch", server.url()]
     done = subprocess.run(command, cwd=paths.ROOT, text=True, capture_output=True, check=False)

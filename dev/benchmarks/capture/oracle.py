@@ -55,15 +55,15 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], list
             ours.run(step.progress)
         with report.step(f"{options.rows:,} LogMiner rows to serve"):
             served = server.serve_rows(options.rows, TABLE)
-            _fetched(server, served)  # the server encodes them when they are asked for first
+            _time_fetch(server, served)  # the server encodes them when they are asked for first
         runs = measured_runs(options, report, ours, folder)
         with report.step("the driver fetches them, and that is all") as step:
-            fetch = max(options.rows / _fetched(server, served) for _ in range(options.repeat))
+            fetch = max(options.rows / _time_fetch(server, served) for _ in range(options.repeat))
             step.done(f"{fetch:,.0f} a second")
-        paced = _paced(options, report, server, folder, properties)
+        paced = _measure_paced_capture(options, report, server, folder, properties)
         opened = _open(options, report, server, folder, properties)
     with report.step("the redo parser alone, on one core") as step:
-        parser = _parsed(options.rows, options.repeat)
+        parser = _measure_parser(options.rows, options.repeat)
         step.done(f"{parser:,.0f} a second")
     summed = figures.summed_up(runs, "rows")
     summed |= {"parser_rows_per_s": round(parser), "fetch_rows_per_s": round(fetch), "stages": runs[0]["stages"]}
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], list
     return document, BARS
 
 
-def _paced(
+def _measure_paced_capture(
     options: argparse.Namespace, report: Report, server: Oracle, folder: Path, properties: dict[str, Any]
 ) -> dict[str, Any]:
     """Measure a capture from a server that gives :data:`PACE` rows a second, beside the driver alone."""
@@ -94,8 +94,8 @@ def _paced(
         server.serve_rows(0)
         ours.run(step.progress)
         served = server.serve_rows(options.rows, table, pace=PACE)
-        _fetched(server, served)  # the server encodes them when they are asked for first
-        fetch = _fetched(server, served)
+        _time_fetch(server, served)  # the server encodes them when they are asked for first
+        fetch = _time_fetch(server, served)
         run = ours.run(step.progress)
         if run["events"] != options.rows:
             raise Problem(
@@ -121,7 +121,7 @@ def _open(
         ours.run(step.progress)
         count = max(1, int(options.rows * OPEN_SHARE))
         served = server.serve_rows(options.rows, table, open_rows=count, later=1)
-        _fetched(server, served)  # the server encodes them when they are asked for first
+        _time_fetch(server, served)  # the server encodes them when they are asked for first
         per_run = -(-(served["last"] + 10 - served["first"]) // OPEN_RUNS)
         runs = []
         for number in range(OPEN_RUNS):
@@ -140,7 +140,7 @@ def _open(
     }  # fmt: skip
 
 
-def _fetched(server: Oracle, served: dict[str, int]) -> float:
+def _time_fetch(server: Oracle, served: dict[str, int]) -> float:
     """Seconds of a fetch of all rows with the columns that capture asks for."""
     from airflow_provider_cdc.core.config.capture_filters import Filters
     from airflow_provider_cdc.sources.oracle.config import OracleConfig
@@ -162,7 +162,7 @@ def _fetched(server: Oracle, served: dict[str, int]) -> float:
     return seconds
 
 
-def _parsed(rows: int, repeat: int) -> float:
+def _measure_parser(rows: int, repeat: int) -> float:
     """Rows a second of one core, in the best run."""
     from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
     from airflow_provider_cdc.sources.oracle.config import OracleConfig

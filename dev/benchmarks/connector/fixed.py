@@ -80,13 +80,13 @@ def _empty_runs(ours: Ours, repeat: int, step: Step) -> dict[str, Any]:
     ours.folder.mkdir(parents=True, exist_ok=True)
     StateStore(f"sqlite:///{ours.folder}/state.db").create_tables()
     for _ in range(3):  # the first reads the table, the next one may find what that has left in the log
-        _one(command)
+        _run_once(command)
     return _median(command, repeat, step)
 
 
 def _median(command: list[str], repeat: int, step: Step) -> dict[str, Any]:
-    _one(command)
-    runs = [_one(command) for _ in range(repeat)]
+    _run_once(command)
+    runs = [_run_once(command) for _ in range(repeat)]
     found = {
         "seconds": round(statistics.median(run["seconds"] for run in runs), 3),
         "cpu_s": round(statistics.median(run["cpu_s"] for run in runs), 3),
@@ -101,7 +101,7 @@ def _median(command: list[str], repeat: int, step: Step) -> dict[str, Any]:
     return found
 
 
-def _one(command: list[str]) -> dict[str, Any]:
+def _run_once(command: list[str]) -> dict[str, Any]:
     """One process, from its start to its end.
 
     :raises Problem: it failed

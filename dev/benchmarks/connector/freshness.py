@@ -82,7 +82,7 @@ class Freshness:
         apply, capture = self._apply("--run-for", 86_400), self._ours.stream(f"bench.{TABLE}", f"bench.{PROBE}")
         with apply:
             step.progress("starting Spark")
-            _until(lambda: bool(self._visible.rows()), 300, apply)
+            _wait_until(lambda: bool(self._visible.rows()), 300, apply)
             with Writers(self._address, TABLE, self._rows, PROBE) as writers, capture:
                 capture.wait("streaming", 180)
                 step.progress("getting warm")
@@ -101,7 +101,7 @@ class Freshness:
                 if not writers.alive:
                     raise Problem("The process that writes to the table has died: the figures mean nothing.")
                 step.progress("applying the rest")
-                _until(lambda: max(self._visible.rows()) >= ended * 1e6, 120, apply)
+                _wait_until(lambda: max(self._visible.rows()) >= ended * 1e6, 120, apply)
             apply.end()
         return {
             "lag_s": self._lags(began, ended),
@@ -170,7 +170,7 @@ def table(document: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _until(condition: Callable[[], bool], seconds: float, apply: ApplyProcess) -> None:
+def _wait_until(condition: Callable[[], bool], seconds: float, apply: ApplyProcess) -> None:
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:

@@ -42,14 +42,14 @@ def run(options: argparse.Namespace, server: MySqlFamily, folder: Path) -> tuple
         with report.step(f"{tables:,} tables of {ROWS:,} rows") as step:
             names = _make(Work(connection, step.progress), connection, tables, step)
         with report.step("snapshot") as step:
-            document["snapshot"] = _captured(ours, tables * ROWS, step)
+            document["snapshot"] = _measure_capture(ours, tables * ROWS, step)
         with report.step("apply of the snapshot") as step:
-            document["load"] = _applied(ours, folder, target, found, tables * ROWS, step)
+            document["load"] = _measure_apply(ours, folder, target, found, tables * ROWS, step)
         with report.step(f"{tables * CHANGES:,} changes, captured") as step:
             _change(connection, names, step)
-            document["stream"] = _captured(ours, tables * CHANGES, step)
+            document["stream"] = _measure_capture(ours, tables * CHANGES, step)
     with report.step("apply of the changes") as step:
-        document["apply"] = _applied(ours, folder, target, found, tables * CHANGES, step)
+        document["apply"] = _measure_apply(ours, folder, target, found, tables * CHANGES, step)
     document |= {"server": options.server, "machine_load": machine.load()}
     print(f"\n{table(document)}")
     print(
@@ -109,7 +109,7 @@ def _change(connection: Any, names: list[str], step: Step) -> None:
         step.progress(f"round {number + 1} of {ROUNDS}")
 
 
-def _captured(ours: Ours, events: int, step: Step) -> dict[str, Any]:
+def _measure_capture(ours: Ours, events: int, step: Step) -> dict[str, Any]:
     found = ours.run(step.progress, files=OPEN_FILES)
     if found["events"] != events:
         raise Problem(f"{found['events']:,} events were captured instead of {events:,}: the figures mean nothing.")
@@ -117,7 +117,7 @@ def _captured(ours: Ours, events: int, step: Step) -> dict[str, Any]:
     return {name: found[name] for name in ("seconds", "cpu_s", "peak_rss_mb", "open_files", "batches")}
 
 
-def _applied(ours: Ours, folder: Path, target: str, jars_: list[Path], events: int, step: Step) -> dict[str, Any]:
+def _measure_apply(ours: Ours, folder: Path, target: str, jars_: list[Path], events: int, step: Step) -> dict[str, Any]:
     location = f"{folder}/lake/{{table}}"
     with ApplyProcess(ours.changelog, location, target, jars_, folder / "apply.log") as process:
         seconds = process.wait(longest_s=3600)

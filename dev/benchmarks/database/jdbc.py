@@ -26,7 +26,7 @@ import pyarrow.csv as pa_csv
 from dev import paths
 from dev.benchmarks.engines import debezium
 from dev.benchmarks.engines.ours import environment
-from dev.benchmarks.engines.runs import measured
+from dev.benchmarks.engines.runs import measure_run
 from dev.benchmarks.load.lake_changes import Changes, Events, SourceTable, images
 from dev.benchmarks.measure import figures, machine
 from dev.benchmarks.measure.figures import Bar
@@ -82,20 +82,20 @@ def _bars(chosen: list[str], *, at_once: bool) -> list[Bar]:
 
 def _database(one: _Measured, repeat: int, report: Report, *, rival: bool) -> dict[str, Any]:
     with report.step(f"{one.name}: ours") as step:
-        runs = [measured(one.ours(), step) for _ in range(repeat)]
+        runs = [measure_run(one.ours(), step) for _ in range(repeat)]
     found = {"ours": _summed_up(runs)}
     for form in FORMS if rival else ():
         with report.step(f"{one.name}: {form}") as step:
-            found[form] = _summed_up([measured(one.debezium(form, step.progress), step)])
+            found[form] = _summed_up([measure_run(one.debezium(form, step.progress), step)])
     if len(one.digests) != 1:
         raise Problem(
             f"The tables of {one.name} are not equal: {one.digests} (rows, digest). The figures mean nothing."
         )
-    document = figures.compared(found["ours"], found.get("debezium"), "events")
+    document = figures.build_document(found["ours"], found.get("debezium"), "events")
     if rival:
         document |= {
             "tuned": found["tuned"],
-            "ratio_to_tuned": figures.compared(found["ours"], found["tuned"], "events")["ratio"],
+            "ratio_to_tuned": figures.build_document(found["ours"], found["tuned"], "events")["ratio"],
         }
     return document
 
@@ -122,7 +122,7 @@ class _Log:
         for topic, file, events in (("warm", self.warm, rows // WARM_SHARE), ("stream", self.lines, rows)):
             table, changes = SourceTable(topic, 0), Changes(folder / "changelog", topic)
             parts = list(_stream(table, events, size))
-            for part in [_joined(parts)] if at_once else parts:
+            for part in [_join_events(parts)] if at_once else parts:
                 changes.commit([(table, part)])
             if texts:
                 _write(file, parts)
@@ -137,7 +137,7 @@ def _stream(table: SourceTable, rows: int, batch: int) -> Iterator[Events]:
             yield Events(whole.ops[part], whole.ids[part], whole.versions[part])
 
 
-def _joined(parts: list[Events]) -> Events:
+def _join_events(parts: list[Events]) -> Events:
     return Events(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("ops", "ids", "versions")))
 
 

@@ -31,7 +31,7 @@ def ensure(step: Step) -> None:
     sources = sorted(p for p in PEER.rglob("*") if p.is_file())
     digest = hashlib.sha256(b"".join(p.read_bytes() for p in sources)).hexdigest()
     stamp = BUILT / "built-from"
-    with paths.locked("bench-debezium"):
+    with paths.hold_lock("bench-debezium"):
         if stamp.exists() and stamp.read_text() == digest:
             step.done("Debezium 3.5.0.Final, ready")
             return

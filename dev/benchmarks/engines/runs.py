@@ -16,21 +16,21 @@ def measured_runs(options: argparse.Namespace, report: Report, ours: Ours, folde
     with report.step("ours, with stopwatches (compiles the kernels if need be)") as step:
         ours.at(folder / "warm").run(step.progress)
         watched = ours.at(folder / "watched").run(step.progress, stages=True)
-        measured(watched, step)
+        measure_run(watched, step)
     done = []
     with report.step("ours captures") as step:
         for _ in range(options.repeat):
             run = ours.at(folder / "run")
-            done.append(measured(run.run(step.progress), step))
+            done.append(measure_run(run.run(step.progress), step))
     for one in (watched, *done):
         if one["events"] != options.rows:
             raise Problem(
                 f"{one['events']:,} events were captured instead of {options.rows:,}: the figures mean nothing."
             )
-    done[0]["stages"] = figures.shares(watched["stages"], watched["cpu_s"])
+    done[0]["stages"] = figures.compute_shares(watched["stages"], watched["cpu_s"])
     return done
 
 
-def measured(run: dict[str, Any], step: Step) -> dict[str, Any]:
+def measure_run(run: dict[str, Any], step: Step) -> dict[str, Any]:
     step.done(f"{run['events'] / run['seconds']:,.0f} a second, {run['cpu_s']:.1f} CPU s, {run['peak_rss_mb']:,.0f} MB")
     return run

@@ -21,19 +21,21 @@ VERSION = 1
 def ensure(kind: str, progress: Callable[[str], None]) -> Path:
     """The file of one kind: ``small`` (40,000 inserts, updates, replacements and deletions with both images) or ``wide`` (1,000 inserts of 20 KB)."""
     file = KEPT / f"{kind}-{VERSION}.bson"
-    with paths.locked("bench-mongodb"):
+    with paths.hold_lock("bench-mongodb"):
         if not file.exists():
             KEPT.mkdir(parents=True, exist_ok=True)
             part = file.with_suffix(".part")
             with MongoDb() as server, part.open("wb") as out:
-                for count, data in _made(server, _small if kind == "small" else _wide):
+                for count, data in _record_events(
+                    server, _write_small_documents if kind == "small" else _write_wide_documents
+                ):
                     out.write(data)
                     progress(f"{count:,} change events")
             part.rename(file)
     return file
 
 
-def _made(server: MongoDb, work: Callable[[Any, random.Random], Iterator[int]]) -> Iterator[tuple[int, bytes]]:
+def _record_events(server: MongoDb, work: Callable[[Any, random.Random], Iterator[int]]) -> Iterator[tuple[int, bytes]]:
     """The raw events of some work, as they come."""
     from bson.codec_options import CodecOptions
     from bson.raw_bson import RawBSONDocument
@@ -50,7 +52,7 @@ def _made(server: MongoDb, work: Callable[[Any, random.Random], Iterator[int]]) 
                     yield seen, next(stream).raw
 
 
-def _small(orders: Any, dice: random.Random) -> Iterator[int]:
+def _write_small_documents(orders: Any, dice: random.Random) -> Iterator[int]:
     """Some work, and how many events there are after each part of it."""
     from pymongo import DeleteOne, InsertOne, ReplaceOne, UpdateOne
 
@@ -79,7 +81,7 @@ def _small(orders: Any, dice: random.Random) -> Iterator[int]:
         yield start + 1000
 
 
-def _wide(orders: Any, dice: random.Random) -> Iterator[int]:
+def _write_wide_documents(orders: Any, dice: random.Random) -> Iterator[int]:
     for start in range(0, WIDE, 100):
         orders.insert_many([{"_id": n, **_wide_order(dice, n)} for n in range(start, start + 100)])
         yield start + 100

@@ -66,7 +66,7 @@ def _change(ended: Event, address: dict[str, Any], table: str, rows: int, count:
     r, away = random.Random(7), deque[int]()
     updates = TRANSACTION_CHANGES - 2
     with pymysql.connect(**address, autocommit=False) as connection, connection.cursor() as cursor:
-        for _ in _paced(ended, TRANSACTION_CHANGES / CHANGES_PER_S):
+        for _ in _iterate_ticks(ended, TRANSACTION_CHANGES / CHANGES_PER_S):
             ids = ",".join(str(1 + r.randrange(rows)) for _ in range(updates))
             done = cursor.execute(f"UPDATE {table} SET qty = COALESCE(qty, 0) % 1000000 + 1 WHERE id IN ({ids})")
             away.append(1 + r.randrange(rows))
@@ -80,11 +80,11 @@ def _change(ended: Event, address: dict[str, Any], table: str, rows: int, count:
 def _probe(ended: Event, address: dict[str, Any], table: str) -> None:
     """A row now and then with the time before it was written, in microseconds since 1970."""
     with pymysql.connect(**address, autocommit=True) as connection, connection.cursor() as cursor:
-        for _ in _paced(ended, PROBE_S):
+        for _ in _iterate_ticks(ended, PROBE_S):
             cursor.execute(f"INSERT INTO {table} (at_us) VALUES ({time.time_ns() // 1000})")
 
 
-def _paced(ended: Event, seconds: float) -> Any:
+def _iterate_ticks(ended: Event, seconds: float) -> Any:
     """Come round so often; what was missed is made up for, up to a second."""
     due = time.monotonic()
     while not ended.is_set():

@@ -41,7 +41,7 @@ def summed_up(runs: list[dict[str, Any]], unit: str) -> dict[str, Any]:
     }
 
 
-def compared(ours: dict[str, Any], debezium: dict[str, Any] | None, unit: str) -> dict[str, Any]:
+def build_document(ours: dict[str, Any], debezium: dict[str, Any] | None, unit: str) -> dict[str, Any]:
     """The document that ``--json`` writes."""
     document: dict[str, Any] = {"ours": ours}
     if debezium is not None:
@@ -71,7 +71,7 @@ def table(document: dict[str, Any], unit: str) -> str:
     return "\n".join(lines)
 
 
-def shares(stages: dict[str, dict[str, float]], cpu_s: float) -> dict[str, dict[str, float]]:
+def compute_shares(stages: dict[str, dict[str, float]], cpu_s: float) -> dict[str, dict[str, float]]:
     """Stages with their share of the whole CPU time; what no stage covers is ``other``."""
     known = sum(stage["cpu_s"] for stage in stages.values())
     whole = {**stages, "other": {"cpu_s": round(max(cpu_s - known, 0.0), 3), "wall_s": 0.0}}

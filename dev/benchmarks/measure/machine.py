@@ -15,15 +15,15 @@ class Watch:
     """CPU seconds of the whole machine since the watch was made, against those that are accounted for."""
 
     def __init__(self) -> None:
-        self._busy, self._at = _busy(), time.monotonic()
+        self._busy, self._at = _read_busy_seconds(), time.monotonic()
 
     def others(self, own_s: float) -> float:
         """Cores that other processes, the database server among them, kept busy on average."""
-        return max(0.0, (_busy() - self._busy - own_s) / max(time.monotonic() - self._at, 0.001))
+        return max(0.0, (_read_busy_seconds() - self._busy - own_s) / max(time.monotonic() - self._at, 0.001))
 
 
 @contextlib.contextmanager
-def busy(cores: int) -> Iterator[None]:
+def load_cores(cores: int) -> Iterator[None]:
     """Meanwhile so many cores have somebody else's work to do, as far as there is room for it beside ours."""
     others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(cores)]
     try:
@@ -66,7 +66,7 @@ def rss_mb(pid: int, *, peak: bool = False) -> float:
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(name)) / 1024
 
 
-def _busy() -> float:
+def _read_busy_seconds() -> float:
     """CPU seconds of all processes since the machine was started."""
     user, nice, system, _, _, irq, soft, *_ = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:])
     return float(user + nice + system + irq + soft) / os.sysconf("SC_CLK_TCK")

@@ -23,21 +23,21 @@ class Stages:
         original = getattr(owner, name)
 
         @functools.wraps(original)
-        def watched(*args: Any, **kwargs: Any) -> Any:
+        def run_measured(*args: Any, **kwargs: Any) -> Any:
             self._enter(stage)
             try:
                 return original(*args, **kwargs)
             finally:
                 self._leave()
 
-        setattr(owner, name, watched)
+        setattr(owner, name, run_measured)
 
     def generator(self, owner: Any, name: str, stage: str) -> None:
         """Watch a generator function: the time that it takes to come to each of its items."""
         original: Callable[..., Iterator[Any]] = getattr(owner, name)
 
         @functools.wraps(original)
-        def watched(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        def run_measured(*args: Any, **kwargs: Any) -> Iterator[Any]:
             items = original(*args, **kwargs)
             try:
                 while True:
@@ -52,7 +52,7 @@ class Stages:
             finally:
                 items.close()  # type: ignore[attr-defined]
 
-        setattr(owner, name, watched)
+        setattr(owner, name, run_measured)
 
     def figures(self) -> dict[str, dict[str, float]]:
         """Stage → CPU and wall seconds."""

@@ -36,7 +36,7 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], list
     document: dict[str, Any] = {"connectors": connectors, "tables": tables}
     with report.step("requests") as step:
         step.progress("the overview")
-        document["overview"] = found = _asked("/api/v1/connectors")
+        document["overview"] = found = _time_requests("/api/v1/connectors")
     print(
         f"overview: p50 {found['p50_ms']} ms, p95 {found['p95_ms']} ms, {found['cpu_p50_ms']} ms of a core, {found['queries']} queries, {found['kb']} kB"
     )
@@ -99,7 +99,7 @@ def _fill(url: str, name: str, tables: int) -> None:
     store.close()
 
 
-def _asked(path: str) -> dict[str, Any]:
+def _time_requests(path: str) -> dict[str, Any]:
     """Milliseconds of requests after a first one, those of a core (of a busy machine they alone count), and the queries of one."""
     import numpy as np
     import sqlalchemy as sa

@@ -19,7 +19,7 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], list
     """A part of the document for each page that has a bar."""
     report = Report(1)
     with report.step("a row's story") as step:
-        found = row_story.measured(BATCHES, folder)
+        found = row_story.measure_history(BATCHES, folder)
         step.done(
             f"{found['p50_ms']:,.0f} ms, {found['p95_ms']:,.0f} ms at the 95th percentile; the command {found['command']['p50_ms']:,.0f} ms, "
             f"of which {found['command']['process_start_p50_ms']:,.0f} ms are the start of the process"

@@ -52,21 +52,21 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=1_000_000)
     batches = parser.parse_args().batches
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(measured(batches, Path(folder))))
+        print(json.dumps(measure_history(batches, Path(folder))))
 
 
-def measured(batches: int, folder: Path) -> dict[str, Any]:
+def measure_history(batches: int, folder: Path) -> dict[str, Any]:
     """Milliseconds of a look within a process that runs, as the page's API has it, and of the command, with the start of its process.
 
     :param folder: empty; the index takes 800 bytes a batch
     """
-    store, changelog, built_s = _captured(folder)
+    store, changelog, built_s = _prepare_change_log(folder)
     _years(changelog, batches)
     with store.database.engine.begin() as connection:
         text = "UPDATE cdc_offset SET batch = :batch, offset = json_set(offset, '$.batch', :batch)"
         connection.execute(sa.text(text), {"batch": batches})
-    _look(store, changelog, batches)  # what is imported and compiled, a server has before
-    seconds = sorted(_look(store, changelog, batches) for _ in range(TIMES))
+    _time_history(store, changelog, batches)  # what is imported and compiled, a server has before
+    seconds = sorted(_time_history(store, changelog, batches) for _ in range(TIMES))
     with _process(folder) as run:
         command = [run("row", TABLE, str(KEY), "--json") for _ in range(STARTS)]
         start = [run("row", "--help") for _ in range(STARTS)]
@@ -122,7 +122,7 @@ def _process(folder: Path) -> Iterator[Callable[..., tuple[float, float]]]:
     yield run
 
 
-def _captured(folder: Path) -> tuple[StateStore, ChangeLog, float]:
+def _prepare_change_log(folder: Path) -> tuple[StateStore, ChangeLog, float]:
     """A change log whose batches have a hundred events each; and the seconds that the index takes for each of them."""
     database = MemoryDatabase("row-story")
     database.create_table(TABLE, {"id": "int64!", "note": "string", "n": "int64"}, key=("id",))
@@ -176,7 +176,7 @@ def _years(changelog: ChangeLog, batches: int) -> None:
     assert not KeyIndex(changelog, NAME).open_view(1, batches).unknown
 
 
-def _look(store: StateStore, changelog: ChangeLog, batches: int) -> float:
+def _time_history(store: StateStore, changelog: ChangeLog, batches: int) -> float:
     began = time.perf_counter()
     events = KeyEventReader(changelog, NAME, time.monotonic() + 60, after=batches)
     story = RowHistoryReader(events, NAME, partial(store.schema_changes_of, NAME)).read_history(

@@ -239,31 +239,31 @@ def main() -> int:
     million, batches = given["million"], given["repeat"]
     found: dict[str, Any] = {}
 
-    def little(table: SourceTable) -> Events:
+    def change_few_rows(table: SourceTable) -> Events:
         return table.change(million // 100, inserts=0.1, deletes=0.1)
 
-    def much(table: SourceTable) -> Events:
+    def change_many_rows(table: SourceTable) -> Events:
         return table.change(million, inserts=0.3, deletes=0.3, again=0.015)
 
-    def least(table: SourceTable) -> Events:
+    def change_fewest_rows(table: SourceTable) -> Events:
         return table.change(min(100, million // 200), inserts=0.1, deletes=0.1)
 
     if "b" in given["cases"]:
         for times in given["sizes"]:
             found[f"b{times}"] = cases.alternate(
-                f"b{times}", [SourceTable(f"b{times}", times * million)], little, batches
+                f"b{times}", [SourceTable(f"b{times}", times * million)], change_few_rows, batches
             )
     if "a" in given["cases"]:
-        found["a"] = cases.alternate("a", [SourceTable("a", million)], much, batches)
+        found["a"] = cases.alternate("a", [SourceTable("a", million)], change_many_rows, batches)
     if "c" in given["cases"]:
         small = [SourceTable(f"c{number}", million // 100, number) for number in range(given["tables"])]
-        found["c"] = cases.alternate("c", small, least, batches)
+        found["c"] = cases.alternate("c", small, change_fewest_rows, batches)
     if "d" in given["cases"]:
         found["d"] = cases.in_a_row("d", million, million // 500, given["batches"])
     if "e" in given["cases"]:
         for rule in RULES:
             found[f"e {rule}"] = cases.alternate(
-                f"e_{rule}", [SourceTable(f"e_{rule}", million)], little, batches, rule
+                f"e_{rule}", [SourceTable(f"e_{rule}", million)], change_few_rows, batches, rule
             )
     print(json.dumps(found), flush=True)
     return 0

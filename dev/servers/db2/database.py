@@ -17,11 +17,11 @@ from dev.servers.db2.capture.agent import Agent
 from dev.servers.db2.catalog import catalog
 from dev.servers.db2.catalog.privileges import Privileges
 from dev.servers.db2.engine.derby import Derby
-from dev.servers.db2.engine.driver import Connection, again, connection_string, whole
-from dev.servers.db2.errors import Db2Error, undefined
+from dev.servers.db2.engine.driver import Connection, connection_string, retry_transaction, run_atomically
+from dev.servers.db2.errors import Db2Error, undefined_object_error
 from dev.servers.db2.log import history
 from dev.servers.db2.log.log import INSERT, Log, Table
-from dev.servers.db2.log.positions import literal, quoted
+from dev.servers.db2.log.positions import literal, quote_name
 from dev.servers.db2.settings import Settings
 from dev.servers.db2.statements.client_statements import Plan
 from dev.servers.db2.statements.declarations import declarations
@@ -101,7 +101,7 @@ class Database:
             return
         with self._busy:
             if not self._work.rows("SELECT 1 FROM SYS.SYSSCHEMAS WHERE SCHEMANAME = ?", (user,)):
-                self._work.execute(f"CREATE SCHEMA {quoted(user)}")
+                self._work.execute(f"CREATE SCHEMA {quote_name(user)}")
             self._work.commit()
             self._schemas.add(user)
 
@@ -115,7 +115,7 @@ class Database:
 
     def structure_changed(self, plans: list[Plan], *, committed: bool) -> None:
         """Statements that change structure were committed, or rolled back."""
-        again(lambda: self._follow(plans, committed=committed), patience_s=PATIENCE_S)
+        retry_transaction(lambda: self._follow(plans, committed=committed), patience_s=PATIENCE_S)
         self._log.written = True
 
     def _follow(self, plans: list[Plan], *, committed: bool) -> None:
@@ -212,16 +212,16 @@ class Database:
         """What ASN's procedures do in a transaction, while the agent is between two cycles: in one it has the locks of change tables first and those of
         the registrations last, the other way round. With whom else there is a deadlock, it is done again."""
 
-        def done() -> T:
-            with whole(self._work):
+        def run_transaction() -> T:
+            with run_atomically(self._work):
                 return work()
 
-        return again(done)
+        return retry_transaction(run_transaction)
 
     def data_capture(self, schema: str, table: str, *, changes: bool) -> None:
         """``ALTER TABLE … DATA CAPTURE CHANGES`` or ``NONE``."""
         if not self._is_there((schema, table)):
-            raise undefined(f"{schema}.{table}")
+            raise undefined_object_error(f"{schema}.{table}")
         (self._log.enable if changes else self._log.disable)((schema, table))
         self._catalog.refresh((schema, table))
 
@@ -282,7 +282,7 @@ class Database:
 
     def catch_up(self, timeout: float = 30.0) -> str:
         """Wait until all that is committed now is published; returns that LSN."""
-        end = again(self._log.look).end
+        end = retry_transaction(self._log.look).end
         deadline = time.monotonic() + timeout
         while self._agent.at < end:
             if time.monotonic() > deadline:
@@ -325,7 +325,7 @@ class Database:
                 continue
             count += max(
                 0,
-                self._work.execute(f"DELETE FROM {quoted(cd_owner, cd_table)} WHERE IBMSNAP_COMMITSEQ <= {limit}"),
+                self._work.execute(f"DELETE FROM {quote_name(cd_owner, cd_table)} WHERE IBMSNAP_COMMITSEQ <= {limit}"),
             )
             self._work.execute(
                 f"UPDATE ASNCDC.IBMSNAP_REGISTER SET CD_OLD_SYNCHPOINT = {limit} WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ? AND CD_OLD_SYNCHPOINT < {limit}",
@@ -341,7 +341,7 @@ class Database:
         given = [bytes.fromhex(lsn) if lsn else None for lsn in lsns]
         with self._busy:
             found = self._transaction(lambda: history.table_at(self._work, self._log, (schema, table), given))
-        return [[[_encoded(value) for value in row] for row in rows] for rows in found]
+        return [[[_encode_value(value) for value in row] for row in rows] for rows in found]
 
     def serve_changes(
         self, count: int, table: str = "BENCH", schema: str = "BENCH", transaction_rows: int = 1000
@@ -359,7 +359,7 @@ class Database:
         return sorted(self._sessions)
 
 
-def _encoded(value: Any) -> Any:
+def _encode_value(value: Any) -> Any:
     """A value as JSON has it."""
     if isinstance(value, bytes):
         return {"hex": value.hex()}

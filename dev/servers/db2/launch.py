@@ -171,7 +171,7 @@ class Db2(Server):
         """:meth:`table_at` of several LSNs, which ascend: the log is read once."""
         given = [lsn.hex() if lsn else None for lsn in lsns]
         found = self.control("table_at", schema=schema, table=table, lsns=given)
-        return [[tuple(_decoded(value) for value in row) for row in rows] for rows in found]
+        return [[tuple(_decode_value(value) for value in row) for row in rows] for rows in found]
 
     def run_stats(self, schema: str, table: str) -> None:
         """``RUNSTATS``: SYSCAT.TABLES.CARD is right until rows change."""
@@ -204,7 +204,7 @@ class Db2(Server):
             return False
 
 
-def _decoded(value: Any) -> Any:
+def _decode_value(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     ((kind, text),) = value.items()

@@ -156,7 +156,7 @@ class ReplicaSet:
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end:
             for member in self.members:
-                if member.running and _says(member, "isWritablePrimary"):
+                if member.running and _has_state(member, "isWritablePrimary"):
                     return member
             time.sleep(0.05)
         raise ServerError(f"no member became primary within {START_SECONDS:.0f} s")
@@ -196,7 +196,7 @@ class ReplicaSet:
 
     def secondaries(self) -> list[MongoDb]:
         """The members that follow."""
-        return [member for member in self.members if member.running and _says(member, "secondary")]
+        return [member for member in self.members if member.running and _has_state(member, "secondary")]
 
     @contextmanager
     def without(self, member: MongoDb) -> Iterator[None]:
@@ -302,7 +302,7 @@ class ShardedCluster:
         return self.router.connect(**options)
 
 
-def _says(member: MongoDb, what: str) -> bool:
+def _has_state(member: MongoDb, what: str) -> bool:
     from pymongo.errors import PyMongoError
 
     with member.direct(serverSelectionTimeoutMS=500) as client:

@@ -39,7 +39,7 @@ from dev.servers.mongodb.operation import write_concern
 from dev.servers.mongodb.operation.context import Connection as ClientConnection
 from dev.servers.mongodb.operation.context import Context
 from dev.servers.mongodb.operation.cursors import Cursors
-from dev.servers.mongodb.operation.registry import Command, found
+from dev.servers.mongodb.operation.registry import Command, find_command
 from dev.servers.mongodb.query import joins, queries
 from dev.servers.mongodb.replica_set import members, set_status
 from dev.servers.mongodb.storage import transactions, ttl
@@ -98,7 +98,7 @@ class Connection:
                 if not 16 <= length <= messages.LARGEST_MESSAGE + 16384:
                     return
                 data = await self.reader.readexactly(length - 16)
-                message = messages.parsed(header, data)
+                message = messages.parse_message(header, data)
                 reply = await self.server.answer(self, message.body)
                 if reply is None:
                     return
@@ -174,7 +174,7 @@ class Server:
 
     async def _run(self, context: Context) -> Document:
         body = context.body
-        wanted = found(context.name, body)
+        wanted = find_command(context.name, body)
         if wanted.admin_only and context.db != "admin":
             raise MongoError(13, f"{wanted.name} may only be run against the admin database.")
         authorization.check(context, wanted)
@@ -196,7 +196,7 @@ class Server:
             except Blocked:
                 await self.node.oplog.wait(0.1)
         if wrote:
-            reply = await write_concern.waited(self.replication, context, reply)
+            reply = await write_concern.wait_for_write_concern(self.replication, context, reply)
         return dict(reply)
 
     def _check_state(self, context: Context, wanted: Command) -> None:
@@ -304,7 +304,7 @@ class Server:
 
     def system_documents(self, db: str, name: str, query: Document) -> Iterable[Document]:
         """The documents of the collections that a server keeps itself."""
-        test = queries.compiled(query)
+        test = queries.compile_filter(query)
         documents: list[Document] = []
         if (db, name) == ("local", "system.replset"):
             documents = [set_status.config(self.replication)]

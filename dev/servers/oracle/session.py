@@ -164,7 +164,7 @@ class Session:
     def run(self, sql: str, rows: list[list[Any]], *, only_describe: bool = False) -> Outcome:
         """Run a statement once for each row of binds."""
         statement = Statement(sql)
-        rows = [[_plain(value) for value in row] for row in rows]
+        rows = [[_normalize_value(value) for value in row] for row in rows]
         word = statement.word
         if self.serializable and self.fixed_scn is None and word in READING:
             self.fixed_scn = self.engine.snapshot_scn()
@@ -305,7 +305,7 @@ class Session:
         columns = [
             _column(name, kind, first[index] if first else None) for index, (name, kind) in enumerate(compiled.columns)
         ]
-        return Outcome(columns, _with(first, rows))
+        return Outcome(columns, _chain_first(first, rows))
 
     def _stream(self, compiled: Compiled, binds: list[Any]) -> Iterator[Any]:
         return self.stream(compiled.sql, binds, self.miner.connection if self.miner.is_read_by(compiled) else None)
@@ -383,14 +383,14 @@ class Session:
 
     def keep(self, value: Any, column: Column, table: Table) -> Any:
         """A value as this column keeps it."""
-        name = datatypes.qualified(table.owner, table.name, column.name)
+        name = datatypes.qualify_names(table.owner, table.name, column.name)
         return datatypes.store(value, column.type, name, self.nls)
 
     def next_identity(self, table: Table, column: Column) -> int:
         return self.next_value(table.owner, f"ISEQ$$_{table.id}")
 
 
-def _plain(value: Any) -> Any:
+def _normalize_value(value: Any) -> Any:
     if isinstance(value, float) and value != value:
         return "nan"  # as it is kept; SQLite would make NULL of it
     return datatypes.number(value) if isinstance(value, Decimal | int) else value
@@ -403,7 +403,7 @@ def _column(name: str, kind: DataType | None, sample: Any) -> codecs.Column:
     return codecs.Column(name, kind)
 
 
-def _with(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
+def _chain_first(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
     if first is not None:
         yield first
     yield from rest

@@ -38,7 +38,7 @@ DEFAULTS = {
 SIZES = ((255, "TINY"), (65_535, ""), (16_777_215, "MEDIUM"), (1 << 32, "LONG"))
 
 
-def _recorded(kind: str) -> dict[str, Any]:
+def _load_recording(kind: str) -> dict[str, Any]:
     document: dict[str, Any] = json.loads((RECORDED / f"schema_changes_{kind}.json").read_text())
     for item in (*document["statements"], *document["snapshot"]):
         for change in item["tableChanges"]:
@@ -159,7 +159,7 @@ STALE_TABLES = ('"inv"."k2"', '"inv"."k4"', '"inv"."k5"', '"inv"."k6"')
 
 def test_schema_changes_in_the_log_are_debeziums(streamed_connectors: tuple[str, Connector, Connector]) -> None:
     kind, streamed, _ = streamed_connectors
-    recorded = _recorded(kind)
+    recorded = _load_recording(kind)
     payloads = [d["value"]["payload"] for d in _documents(streamed, "p")]
     ours = {p["ddl"]: p for p in payloads if p["source"]["snapshot"] == "false"}
     problems, compared, unread = [], 0, set()
@@ -212,7 +212,7 @@ def test_schema_changes_of_a_snapshot_are_debeziums(streamed_connectors: tuple[s
     kind, _, read = streamed_connectors
     ours = {d["value"]["payload"]["tableChanges"][0]["id"]: d["value"]["payload"] for d in _documents(read, "p")}
     problems = []
-    expected = _recorded(kind)["snapshot"]
+    expected = _load_recording(kind)["snapshot"]
     for item in expected:
         (theirs,) = item["tableChanges"]
         mine = ours[theirs["id"]]
@@ -231,17 +231,19 @@ def test_schemas_of_schema_changes_are_debeziums(streamed_connectors: tuple[str,
         value = document["value"]["schema"]
         table = value["fields"][-1]["items"]["fields"][-1]
         assert table["fields"].pop()["field"] == "attributes"  # documented; the engine has none
-        assert {"key": document["key"]["schema"], "value": value} == _recorded(kind)["schemas"]
+        assert {"key": document["key"]["schema"], "value": value} == _load_recording(kind)["schemas"]
 
 
 def test_transaction_records_are_debeziums(streamed_connectors: tuple[str, Connector, Connector]) -> None:
     kind, streamed, _ = streamed_connectors
     documents = _documents(streamed, "p.transaction")
     for document in documents:
-        assert {side: document[side]["schema"] for side in ("key", "value")} == _recorded(kind)["transaction_schemas"]
+        assert {side: document[side]["schema"] for side in ("key", "value")} == _load_recording(kind)[
+            "transaction_schemas"
+        ]
     payloads = [{k: v for k, v in d["value"]["payload"].items() if k not in ("id", "ts_ms")} for d in documents]
     # a TRUNCATE is a transaction of its own to us, and none to Debezium
     of_rows = [
         p for p in payloads if p["data_collections"] is None or p["data_collections"][0]["data_collection"] == "inv.k1"
     ]
-    assert of_rows[-4:] == _recorded(kind)["transactions"]
+    assert of_rows[-4:] == _load_recording(kind)["transactions"]

@@ -62,7 +62,7 @@ def _tables(db: MemoryDatabase, rows: dict[str, int]) -> None:
             insert(db, f"shop.{table}", *range(1, n + 1))
 
 
-def _checked(marks: list[tuple[str, int, str]], *, first: bool = True) -> None:
+def _check_marks(marks: list[tuple[str, int, str]], *, first: bool = True) -> None:
     """One ``last`` at the end, one ``first`` at the beginning, and each table between two of its own."""
     assert [mark for _, _, mark in marks].index("last") == len(marks) - 1
     assert (marks[0][2] in ("first", "last")) is first
@@ -102,7 +102,7 @@ def test_the_last_row_of_all_is_marked_however_tables_are_read(
     assert result.events == sum(rows.values())
     if group_rows == 1:
         assert len(result.batches) >= sum(1 for n in rows.values() if n)
-    _checked(_marks(connector))
+    _check_marks(_marks(connector))
 
 
 def test_no_row_has_no_mark(db: MemoryDatabase, tmp_path: Path) -> None:
@@ -121,12 +121,12 @@ def test_a_snapshot_that_goes_on_after_a_kill_has_its_last_row_marked(
     connector = memory_connector(db, tmp_path, batch_max_rows=1, snapshot_max_threads=1)
     read = _MemorySnapshot.read
 
-    def dies(self: Any, chunk: Any) -> Any:
+    def die_at_table(self: Any, chunk: Any) -> Any:
         if chunk.table.name == "b":
             raise KeyboardInterrupt
         yield from read(self, chunk)
 
-    monkeypatch.setattr(_MemorySnapshot, "read", dies)
+    monkeypatch.setattr(_MemorySnapshot, "read", die_at_table)
     with pytest.raises(KeyboardInterrupt):
         connector.capture()
     monkeypatch.undo()
@@ -145,18 +145,18 @@ def test_a_table_that_cannot_be_read_does_not_undo_the_one_before(
     connector = memory_connector(db, tmp_path, batch_max_rows=1, snapshot_max_threads=1)
     read = _MemorySnapshot.read
 
-    def fails(self: Any, chunk: Any) -> Any:
+    def fail_at_table(self: Any, chunk: Any) -> Any:
         if chunk.table.name == "b":
             raise RuntimeError("no")
         yield from read(self, chunk)
 
-    monkeypatch.setattr(_MemorySnapshot, "read", fails)
+    monkeypatch.setattr(_MemorySnapshot, "read", fail_at_table)
     with pytest.raises(RuntimeError, match="no"):
         connector.capture()
     monkeypatch.undo()
     assert _marks(connector) == [("a", 1, "first"), ("a", 2, "last_in_data_collection")]
     connector.capture()
-    _checked(_marks(connector, after=1))
+    _check_marks(_marks(connector, after=1))
 
 
 def test_tables_that_are_read_later_have_marks_of_their_own(db: MemoryDatabase, tmp_path: Path) -> None:

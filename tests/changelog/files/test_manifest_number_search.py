@@ -223,17 +223,17 @@ def test_batches_that_are_committed_while_the_end_is_looked_at_are_no_damage(
         changelog.commit_manifest(manifest(n))
     ahead, left = BatchNumbers.find_beyond_gap, [committed]
 
-    def late(self: BatchNumbers, number: int) -> int:
+    def commit_late(self: BatchNumbers, number: int) -> int:
         for n in range(number, number + left.pop() if left else 0):
             changelog.commit_manifest(manifest(n))
         return ahead(self, number)
 
-    monkeypatch.setattr(BatchNumbers, "find_beyond_gap", late)
+    monkeypatch.setattr(BatchNumbers, "find_beyond_gap", commit_late)
     found = [m.batch for m in changelog.read_manifests("c", after=1)]
     # one that came alone is found by the next look
     assert found == ([2] if committed == 1 else list(range(2, committed + 3)))
     left.append(committed)
-    monkeypatch.setattr(BatchNumbers, "find_beyond_gap", late)
+    monkeypatch.setattr(BatchNumbers, "find_beyond_gap", commit_late)
     last = changelog.find_last_batch("c", after=2)
     assert last == 2 + committed + (0 if committed == 1 else committed)
 

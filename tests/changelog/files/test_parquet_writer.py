@@ -183,13 +183,13 @@ def test_a_few_rows_of_many_tables_are_packed_and_not_written_in_pieces(
     writer = ParquetBatchWriter(storage, FOLDER, "w1")
     loose, seq, made = 0, 0, writer._make_room
 
-    def look() -> None:
+    def inspect_items() -> None:
         nonlocal loose
         made()
         items = [one for part in writer._parts.values() for one in part.waiting.items]
         loose = max(loose, sum(not isinstance(one, CompressedEvents) for one in items))
 
-    monkeypatch.setattr(writer, "_make_room", look)
+    monkeypatch.setattr(writer, "_make_room", inspect_items)
     for _ in range(50):
         for which in SCHEMAS:
             writer.write(_events(which, seq, 2))
@@ -284,12 +284,12 @@ class _Full(OSError):
 def _fail_after(monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
     write, count = DurableFile.write, iter(range(10**6))
 
-    def failing(self: DurableFile, data: bytes) -> int:
+    def fail_after(self: DurableFile, data: bytes) -> int:
         if not self._discarded and next(count) >= writes:
             raise StorageFull("No space is left.", remedy="free space")
         return write(self, data)
 
-    monkeypatch.setattr(DurableFile, "write", failing)
+    monkeypatch.setattr(DurableFile, "write", fail_after)
 
 
 @pytest.mark.parametrize("writes", [0, 1, 3])

@@ -169,13 +169,13 @@ def test_a_run_whose_probe_is_disturbed_tries_again(
     connector = memory_connector(db, tmp_path)
     create, disturbed = Storage.create, []
 
-    def slow(self: Storage, path: str, data: bytes, *, scratch: str | None = None) -> None:
+    def create_slowly(self: Storage, path: str, data: bytes, *, scratch: str | None = None) -> None:
         if data == b"second" and not disturbed:
             disturbed.append(path)
             self.delete_folder(self.join_path("test", "probe"))
         create(self, path, data, scratch=scratch)
 
-    monkeypatch.setattr(Storage, "create", slow)
+    monkeypatch.setattr(Storage, "create", create_slowly)
     assert connector.capture().events == 1
     assert disturbed
 

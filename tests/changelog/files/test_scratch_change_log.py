@@ -42,7 +42,7 @@ def _left(folder: Path, name: str, sign: Any = None, **more: Any) -> None:
         (folder / name / "alive.json").write_text(sign or json.dumps(document))
 
 
-def _ended() -> str:
+def _ended_process_name() -> str:
     """The name of a process that was there."""
     code = "from airflow_provider_cdc.core.process_liveness import this_process as p; print(p())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -52,7 +52,7 @@ def _ended() -> str:
 def test_a_process_is_told_from_another_one_with_its_number() -> None:
     mine = this_process()
     assert is_running(mine) is True
-    assert is_running(_ended()) is False
+    assert is_running(_ended_process_name()) is False
     assert is_running(f"{mine}0") is False  # the same number, which began at another time
     assert [is_running(other) for other in (ELSEWHERE, "", "nonsense")] == [None] * 3
 
@@ -71,7 +71,7 @@ def test_a_process_that_was_killed_and_not_asked_about_does_not_run() -> None:
 
 
 def test_what_killed_processes_have_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
-    _left(tmp_path, killed := _name(minutes=1), process=_ended())
+    _left(tmp_path, killed := _name(minutes=1), process=_ended_process_name())
     _left(tmp_path, silent := _name(minutes=2), process=ELSEWHERE, at=time.time() - DEAD_S - 5)
     _left(tmp_path, unsigned := _name(days=3))
     stay = {
@@ -79,8 +79,8 @@ def test_what_killed_processes_have_left_is_removed_and_nothing_else(tmp_path: P
         _name(minutes=4): {"process": ELSEWHERE},
         _name(hours=5): {},
         _name(minutes=6): {"sign": "{not json"},
-        f"kept-{_name(days=9)}": {"process": _ended()},
-        "mine": {"process": _ended()},
+        f"kept-{_name(days=9)}": {"process": _ended_process_name()},
+        "mine": {"process": _ended_process_name()},
     }
     for name, more in stay.items():
         _left(tmp_path, name, **more)
@@ -109,7 +109,7 @@ def test_it_shows_that_it_is_used_and_a_kept_one_stays(tmp_path: Path, monkeypat
 
 def test_temporary_folders_of_killed_processes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    for name, owner in (("killed", _ended()), ("used", this_process()), ("elsewhere", ELSEWHERE)):
+    for name, owner in (("killed", _ended_process_name()), ("used", this_process()), ("elsewhere", ELSEWHERE)):
         folder = tmp_path / f"cdc-scratch-{name}"
         folder.mkdir()
         (folder / "alive.json").write_text(owner)
@@ -125,7 +125,7 @@ def test_a_disk_that_is_full_for_a_while_ends_no_sign_of_life(tmp_path: Path, mo
     monkeypatch.setattr(scratch_change_log, "BEAT_S", 0.01)
     beat, refused = scratch_change_log._beat, [3]
 
-    def sometimes(storage: Storage) -> None:
+    def fail_sometimes(storage: Storage) -> None:
         if refused[0]:
             refused[0] -= 1
             raise StorageFull("No space is left where the change log is written.")
@@ -133,7 +133,7 @@ def test_a_disk_that_is_full_for_a_while_ends_no_sign_of_life(tmp_path: Path, mo
 
     with scratch_changelog(str(tmp_path), {}) as changelog:
         sign = Path(changelog.storage.root, "alive.json")
-        monkeypatch.setattr(scratch_change_log, "_beat", sometimes)
+        monkeypatch.setattr(scratch_change_log, "_beat", fail_sometimes)
         deadline = time.monotonic() + 30
         while refused[0]:
             assert time.monotonic() < deadline
@@ -149,12 +149,12 @@ def test_a_process_that_needs_many_folders_for_a_moment_looks_for_those_of_kille
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (left := tmp_path / "cdc-scratch-killed").mkdir()
-    (left / "alive.json").write_text(_ended())
+    (left / "alive.json").write_text(_ended_process_name())
     with scratch_folder():
         pass
     assert not left.exists()
     left.mkdir()
-    (left / "alive.json").write_text(_ended())
+    (left / "alive.json").write_text(_ended_process_name())
     with scratch_folder(look_s=LOOK_AGAIN_S):
         pass
     assert left.exists()

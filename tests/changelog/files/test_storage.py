@@ -69,14 +69,14 @@ def test_a_file_in_the_making_lies_in_the_scratch_folder_and_may_be_cleared_away
     storage = Storage(str(tmp_path))
     path, scratch, link = storage.join_path("m", "1.json"), storage.join_path("data", "1"), os.link
 
-    def slow(source: str, target: str) -> None:
+    def link_slowly(source: str, target: str) -> None:
         monkeypatch.setattr(os, "link", link)
         assert storage.list(scratch) == [source.rpartition("/")[2]]
         storage.create(target, b"fast", scratch=scratch)
         storage.delete(source)
         link(source, target)
 
-    monkeypatch.setattr(os, "link", slow)
+    monkeypatch.setattr(os, "link", link_slowly)
     with pytest.raises(FileExistsError):
         storage.create(path, b"slow", scratch=scratch)
     assert storage.read(path) == b"fast"
@@ -205,12 +205,12 @@ class _Synced:
         self.calls: list[tuple[str, int]] = []
         fsync = os.fsync
 
-        def noted(fd: int) -> None:
+        def record_call(fd: int) -> None:
             fsync(fd)
             status = os.fstat(fd)
             self.calls.append(("folder", 0) if stat.S_ISDIR(status.st_mode) else ("file", status.st_size))
 
-        monkeypatch.setattr(os, "fsync", noted)
+        monkeypatch.setattr(os, "fsync", record_call)
 
 
 def test_a_closed_file_is_on_disk_with_all_its_bytes_and_then_its_folder(
@@ -228,11 +228,11 @@ def test_a_created_file_is_on_disk_before_it_has_its_name(tmp_path: Path, monkey
     storage, synced = Storage(str(tmp_path)), _Synced(monkeypatch)
     link, at_link = os.link, []
 
-    def noted(source: str, target: str) -> None:
+    def record_call(source: str, target: str) -> None:
         at_link.extend(synced.calls)
         link(source, target)
 
-    monkeypatch.setattr(os, "link", noted)
+    monkeypatch.setattr(os, "link", record_call)
     storage.create(storage.join_path("c", "1.json"), b"x" * 1000)
     assert at_link == [("file", 1000)]
     assert synced.calls == [("file", 1000), ("folder", 0)]

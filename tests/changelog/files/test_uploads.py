@@ -96,10 +96,10 @@ def test_who_may_not_look_for_uploads_is_told_once_and_goes_on(
     """The server checks no rights: the client's answer is stood in for."""
     changelog = ChangeLog(bucket.url, bucket.options)
 
-    def refused(*_: object, **__: object) -> None:
+    def refuse_access(*_: object, **__: object) -> None:
         raise PermissionError("AccessDenied")
 
-    monkeypatch.setattr(changelog.storage._fs, "call_s3", refused)
+    monkeypatch.setattr(changelog.storage._fs, "call_s3", refuse_access)
     with caplog.at_level(logging.WARNING):
         for number in (1, 2):
             changelog.delete_orphan_files(manifest(number))

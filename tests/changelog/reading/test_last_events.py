@@ -43,7 +43,7 @@ def _random(key: dict[str, str], folder: Path, r: Random, steps: int = 25) -> Co
     connector = memory_connector(db, folder, topic_prefix="p", batch_max_rows=r.choice([3, 1000]))
     db.create_table("s.t", {**{k: f"{t}!" for k, t in key.items()}, "n": "int32", "${x}": "string"}, key=tuple(key))
 
-    def one(where: dict[str, Any] | None = None) -> dict[str, Any]:
+    def draw_row(where: dict[str, Any] | None = None) -> dict[str, Any]:
         return {**(where or {}), "n": r.randrange(100), "${x}": r.choice([None, "x", "a" * 30])}
 
     for _ in range(steps):
@@ -51,8 +51,8 @@ def _random(key: dict[str, str], folder: Path, r: Random, steps: int = 25) -> Co
             for _ in range(r.randrange(1, 5)):
                 where = {name: r.choice(KEYS[type_]) for name, type_ in key.items()}
                 there = [row for row in db.copy_rows("s.t") if all(row[k] == v for k, v in where.items())]
-                if t.update("s.t", where, one()) == 0:
-                    t.insert("s.t", one(where))
+                if t.update("s.t", where, draw_row()) == 0:
+                    t.insert("s.t", draw_row(where))
                 elif there and r.random() < 0.4:
                     t.delete("s.t", where)
         if r.random() < 0.3:
@@ -66,7 +66,9 @@ def _pending(connector: Connector, after: int = 0) -> PendingBatches:
     return collect_topics(connector.changelog, contents)["p.s.t"]
 
 
-def _plain(connector: Connector, pending: PendingBatches) -> dict[tuple[Any, ...], tuple[bool, bool, dict[str, Any]]]:
+def _first_and_last_events(
+    connector: Connector, pending: PendingBatches
+) -> dict[tuple[Any, ...], tuple[bool, bool, dict[str, Any]]]:
     """Key → whether its first event is a create, whether its last one is a delete, and the row: one event after the other."""
     found: dict[tuple[Any, ...], tuple[bool, bool, dict[str, Any]]] = {}
     events = [e for _, f in pending.files for e in pq.read_table(connector.changelog.open_file("test", f)).to_pylist()]
@@ -77,7 +79,7 @@ def _plain(connector: Connector, pending: PendingBatches) -> dict[tuple[Any, ...
     return found
 
 
-def _reduced(reduction: LastEvents) -> dict[tuple[Any, ...], tuple[bool, bool, dict[str, Any]]]:
+def _reduced_rows(reduction: LastEvents) -> dict[tuple[Any, ...], tuple[bool, bool, dict[str, Any]]]:
     key = reduction.schema.key
     rows = pa.concat_tables([arrow_schema(reduction.schema).empty_table(), *reduction.read_rows()])
     by_key = {tuple(row[k] for k in key): row for row in rows.to_pylist()}
@@ -98,17 +100,19 @@ def test_each_key_has_its_last_event(key: tuple[str, ...], seed: int, tmp_path: 
         pending = _pending(connector, after)
         assert not_on_arrays(pending) == ""
         found = reduce_to_last_events(connector.changelog, "test", pending)
-        assert _reduced(found) == _plain(connector, pending)
-        assert found.inserts_only == all(created for created, _, _ in _plain(connector, pending).values())
+        assert _reduced_rows(found) == _first_and_last_events(connector, pending)
+        assert found.inserts_only == all(
+            created for created, _, _ in _first_and_last_events(connector, pending).values()
+        )
 
 
 def test_files_may_come_in_any_order(tmp_path: Path) -> None:
     connector = _random({"k": "int64"}, tmp_path, Random(5))
     pending = _pending(connector)
     assert len(pending.files) > 2
-    wanted = _plain(connector, pending)
+    wanted = _first_and_last_events(connector, pending)
     pending.files.reverse()
-    assert _reduced(reduce_to_last_events(connector.changelog, "test", pending)) == wanted
+    assert _reduced_rows(reduce_to_last_events(connector.changelog, "test", pending)) == wanted
 
 
 def test_rows_that_are_gone_have_the_image_of_their_deletes_and_what_events_tell(tmp_path: Path) -> None:

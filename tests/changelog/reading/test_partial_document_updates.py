@@ -22,7 +22,7 @@ def text(document: Any) -> str | None:
     return None if document is None else json.dumps(document, separators=(",", ": "))
 
 
-def made(r: Random, documents: dict[int, Any], number: int) -> dict[str, Any]:
+def draw_event(r: Random, documents: dict[int, Any], number: int) -> dict[str, Any]:
     """One event, and what it makes of the model."""
     key = r.randrange(5)
     there = documents.get(key)
@@ -74,7 +74,7 @@ def test_events_in_pieces_are_folded_as_a_model_does_it(seed: int) -> None:
     fold, number, lost = DocumentBuilder(partial_updates("mongodb")), 0, 0
     for _ in range(8):
         table = {key: document for key, document in documents.items() if document is not LOST}
-        events = [made(r, documents, number + i) for i in range(r.randrange(1, 12))]
+        events = [draw_event(r, documents, number + i) for i in range(r.randrange(1, 12))]
         some = changes(events, number)
         for key in fold.find_needed_keys(some):
             fold.present[key] = text(table.get(key))  # type: ignore[index]
@@ -94,7 +94,7 @@ def test_what_is_kept_of_a_key_goes_on_with_the_next_piece(seed: int) -> None:
     """Events by key, as executors have them; nobody asks the table again."""
     r = Random(seed)
     documents: dict[int, Any] = {0: {"_id": 0, "n": 0}}
-    events = [one for one in (made(r, documents, i) for i in range(60)) if one["key"] == 0 and one["op"] != "t"]
+    events = [one for one in (draw_event(r, documents, i) for i in range(60)) if one["key"] == 0 and one["op"] != "t"]
     documents, events = {0: {"_id": 0, "n": 0}}, events or []
     fold = DocumentBuilder(partial_updates("mongodb"), present={0: text(documents[0])})
     whole = DocumentBuilder(partial_updates("mongodb"), present={0: text(documents[0])})

@@ -28,7 +28,7 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, seconds)
 
 
-def until(condition: Callable[[], object]) -> None:
+def wait_until(condition: Callable[[], object]) -> None:
     end = time.monotonic() + LONGEST_S
     while not condition():
         assert time.monotonic() < end
@@ -38,21 +38,21 @@ def until(condition: Callable[[], object]) -> None:
 def test_the_first_one_begins_at_once_and_the_next_one_when_it_has_ended(turns: ApplyTurns, short_waits: None) -> None:
     went: list[str] = []
 
-    def work(name: str, turn: ApplyTurn) -> None:
+    def work_in_turn(name: str, turn: ApplyTurn) -> None:
         with turn:
             assert turn.wait_for_earlier_turns(lambda: bool(turn.successor))
             went.append(f"{name} begins")
-            until(lambda: turn.successor or name == "b")
+            wait_until(lambda: turn.successor or name == "b")
             went.append(f"{name} ends")
             turn.set_report({"name": name})
 
     threads = []
     for name in "ab":
-        threads.append(threading.Thread(target=work, args=(name, turns.take_turn(name))))
+        threads.append(threading.Thread(target=work_in_turn, args=(name, turns.take_turn(name))))
         threads[-1].start()
-        until(lambda name=name: turns.find_turn(name))
+        wait_until(lambda name=name: turns.find_turn(name))
         if name == "a":
-            until(lambda: went)
+            wait_until(lambda: went)
     for thread in threads:
         thread.join()
     assert went == ["a begins", "a ends", "b begins", "b ends"]
@@ -62,9 +62,9 @@ def test_the_first_one_begins_at_once_and_the_next_one_when_it_has_ended(turns: 
 
 def test_one_that_waits_makes_room_too(turns: ApplyTurns, short_waits: None) -> None:
     with turns.take_turn("a") as first, turns.take_turn("b") as second:
-        until(lambda: first.successor == "b")
+        wait_until(lambda: first.successor == "b")
         with turns.take_turn("c") as third:
-            until(lambda: second.successor)
+            wait_until(lambda: second.successor)
             assert not second.wait_for_earlier_turns(lambda: bool(second.successor))
             assert not third.wait_for_earlier_turns(lambda: True)
         assert first.successor
@@ -110,22 +110,22 @@ def test_a_disk_that_is_full_for_a_while_ends_no_heartbeat_and_hides_no_successo
 ) -> None:
     full, replace = threading.Event(), ApplyTurns.replace_turn
 
-    def sometimes(turns: ApplyTurns, number: int, document: dict[str, Any]) -> None:
+    def fail_sometimes(turns: ApplyTurns, number: int, document: dict[str, Any]) -> None:
         if full.is_set():
             refused.append(number)
             raise StorageFull("No space is left where the change log is written.")
         replace(turns, number, document)
 
     refused: list[int] = []
-    monkeypatch.setattr(ApplyTurns, "replace_turn", sometimes)
+    monkeypatch.setattr(ApplyTurns, "replace_turn", fail_sometimes)
     with turns.take_turn("a") as turn:
         full.set()
-        until(lambda: refused)
+        wait_until(lambda: refused)
         full.clear()
         at = (turns.find_turn("a") or {})["at"]
-        until(lambda: (turns.find_turn("a") or {})["at"] > at)
+        wait_until(lambda: (turns.find_turn("a") or {})["at"] > at)
         with turns.take_turn("b"):
-            until(lambda: turn.successor == "b")
+            wait_until(lambda: turn.successor == "b")
         full.set()
     assert not (turns.find_turn("a") or {})["ended"]  # the work of the turn is done, whatever its file says
 
@@ -136,14 +136,14 @@ def test_whoever_waits_looks_again_if_the_storage_does_not_answer(
     """The one before ends as soon as somebody waits: if he gave up, nobody would go on."""
     numbers, failures = ApplyTurns.list_numbers, [3]
 
-    def sometimes(turns: ApplyTurns) -> list[int]:
+    def fail_sometimes(turns: ApplyTurns) -> list[int]:
         if threading.current_thread() is threading.main_thread() and failures[0]:
             failures[0] -= 1
             raise StorageUnavailable("503 slow down")
         return numbers(turns)
 
     with turns.take_turn("a") as turn:
-        monkeypatch.setattr(ApplyTurns, "list_numbers", sometimes)
+        monkeypatch.setattr(ApplyTurns, "list_numbers", fail_sometimes)
         assert turn.wait_for_earlier_turns(lambda: False)
         assert failures == [0]
         failures[0], _ = 10**9, monkeypatch.setattr(module, "PATIENCE_S", 0.1)
@@ -166,7 +166,7 @@ def test_a_turn_can_be_ended_from_outside_by_its_owner_alone(turns: ApplyTurns, 
     with turns.take_turn("a") as turn:
         assert not turns.stop_turn("b")
         assert turns.stop_turn("a")
-        until(lambda: turn.successor)
+        wait_until(lambda: turn.successor)
     assert "nobody" in turn.successor
     assert not turns.passed_on("a")
     with turns.take_turn("b") as turn:

@@ -62,7 +62,7 @@ def local_change_log(tmp_path: Path) -> ChangeLog:
     return _fill(ChangeLog(str(tmp_path / "log")), 10)
 
 
-def _applied(changelog: ChangeLog, last: int, of: tuple[str, str] = HERE, **more: Any) -> None:
+def _record_applied(changelog: ChangeLog, last: int, of: tuple[str, str] = HERE, **more: Any) -> None:
     report = {
         "target": of[0],
         "location": of[1],
@@ -92,7 +92,7 @@ def _last_of(mark: TruncationMarker) -> dict[str, int]:
     return {topic: gone.last for topic, gone in mark.topics.items()}
 
 
-def _intact(changelog: ChangeLog, batches: range) -> bool:
+def _are_intact(changelog: ChangeLog, batches: range) -> bool:
     """Whether batches can be read, with all of their files."""
     found = list(changelog.read_manifests("c", after=batches.start - 1))
     for one in found:
@@ -105,40 +105,40 @@ def _intact(changelog: ChangeLog, batches: range) -> bool:
 
 
 def test_batches_go_when_all_targets_have_had_them_for_long_enough(changelog: ChangeLog) -> None:
-    _applied(changelog, 4)
+    _record_applied(changelog, 4)
     assert _run(changelog, WEEK).removed_batches == 0
-    _applied(changelog, 9)
+    _record_applied(changelog, 9)
     assert _run(changelog, WEEK, NOW + DAY).removed_batches == 0
     assert _run(changelog, WEEK, NOW + 7 * DAY - timedelta(seconds=1)).removed_batches == 0
     plan = _run(changelog, WEEK, NOW + 7 * DAY)
     assert (plan.first, plan.keep, plan.last, plan.removed_batches) == (1, 5, 10, 4)
     assert changelog.find_first_batch("c") == 5
     assert changelog.list_batches("c") == [5, 6, 7, 8, 9, 10]
-    assert _intact(changelog, range(5, 11))
+    assert _are_intact(changelog, range(5, 11))
     assert _run(changelog, WEEK, NOW + 7 * DAY).removed_batches == 0
     assert _run(changelog, WEEK, NOW + 8 * DAY).keep == 10
 
 
 def test_the_newest_batch_stays_for_the_next_capture(changelog: ChangeLog) -> None:
-    _applied(changelog, 10)
+    _record_applied(changelog, 10)
     assert _run(changelog).keep == 10
     assert changelog.list_batches("c") == [10]
     assert changelog.ends_with("c", 10)
     _fill(changelog, 2, first=11)
-    _applied(changelog, 12)
+    _record_applied(changelog, 12)
     assert _run(changelog).keep == 12
     assert changelog.list_batches("c") == [12]
 
 
 def test_nothing_of_removed_batches_is_left(local_change_log: ChangeLog) -> None:
-    _applied(local_change_log, 10)
+    _record_applied(local_change_log, 10)
     _run(local_change_log)
     assert _files(local_change_log) == {10}
     assert TruncationMarkers(local_change_log.storage, "c").list_numbers() == [10]
 
 
 def test_what_a_plan_says_is_not_done(local_change_log: ChangeLog) -> None:
-    _applied(local_change_log, 10)
+    _record_applied(local_change_log, 10)
     before = sorted(Path(local_change_log.storage.root).rglob("*"))
     assert Retention(local_change_log, "c", AT_ONCE, now=NOW).plan_removal().keep == 10
     assert sorted(Path(local_change_log.storage.root).rglob("*")) == before
@@ -146,11 +146,11 @@ def test_what_a_plan_says_is_not_done(local_change_log: ChangeLog) -> None:
 
 def test_a_target_that_has_batches_no_more_needs_them_again(local_change_log: ChangeLog) -> None:
     """A table that was restored from a backup is behind; what it lacks stays, and for the whole time once it has it again."""
-    _applied(local_change_log, 8)
+    _record_applied(local_change_log, 8)
     _run(local_change_log, WEEK)
-    _applied(local_change_log, 8, lagging={"p.s.all": 3})
+    _record_applied(local_change_log, 8, lagging={"p.s.all": 3})
     assert _run(local_change_log, WEEK, NOW + 7 * DAY).keep == 1
-    _applied(local_change_log, 10)
+    _record_applied(local_change_log, 10)
     assert _run(local_change_log, WEEK, NOW + 8 * DAY).keep == 1
     assert _run(local_change_log, WEEK, NOW + 15 * DAY).keep == 10
 
@@ -168,7 +168,7 @@ def test_few_notes_are_enough_to_know_for_how_long_batches_are_applied() -> None
 
 @pytest.mark.parametrize("document", [b"", b"[]", b'{"applied": [["x", 1]]}', b'{"applied": 7}', b"\xff"])
 def test_notes_that_cannot_be_read_keep_batches_longer(local_change_log: ChangeLog, document: bytes) -> None:
-    _applied(local_change_log, 9)
+    _record_applied(local_change_log, 9)
     _run(local_change_log, WEEK)
     local_change_log.storage.replace(local_change_log.storage.join_path("c", "retention.json"), document)
     assert _run(local_change_log, WEEK, NOW + 7 * DAY).removed_batches == 0
@@ -176,7 +176,7 @@ def test_notes_that_cannot_be_read_keep_batches_longer(local_change_log: ChangeL
 
 
 def test_a_large_log_is_made_smaller_before_that(local_change_log: ChangeLog) -> None:
-    _applied(local_change_log, 8)
+    _record_applied(local_change_log, 8)
     assert _run(local_change_log, RetentionLimits(bytes=1000)).removed_batches == 0
     assert _run(local_change_log, RetentionLimits(bytes=999)).keep == 2
     assert _run(local_change_log, RetentionLimits(bytes=650)).keep == 5
@@ -188,20 +188,20 @@ def test_a_large_log_is_made_smaller_before_that(local_change_log: ChangeLog) ->
 
 
 def test_counted_bytes_are_those_of_the_batches_that_are_there(local_change_log: ChangeLog) -> None:
-    _applied(local_change_log, 10)
+    _record_applied(local_change_log, 10)
 
-    def counted() -> Any:
+    def load_counts() -> Any:
         return orjson.loads(
             local_change_log.storage.read(local_change_log.storage.join_path("c", "retention.json")) or b""
         )["counted"]
 
     _run(local_change_log, RetentionLimits(bytes=700))
-    assert counted() == {"first": 4, "last": 10, "bytes": 700}
+    assert load_counts() == {"first": 4, "last": 10, "bytes": 700}
     local_change_log.open_truncation_markers("c").create_marker(
         TruncationMarker(6, None, why="of somebody else")
     )  # and it was killed then
     _run(local_change_log, RetentionLimits(bytes=700))
-    assert counted() == {"first": 6, "last": 10, "bytes": 500}
+    assert load_counts() == {"first": 6, "last": 10, "bytes": 500}
 
 
 @pytest.mark.parametrize("value", ["soon", None, -2, "-2", 1.5e300, [1]])
@@ -224,7 +224,7 @@ def test_the_retention_is_that_of_the_connectors_properties() -> None:
 
 
 def test_batches_that_are_kept_for_ever_stay(local_change_log: ChangeLog) -> None:
-    _applied(local_change_log, 10)
+    _record_applied(local_change_log, 10)
     assert _run(local_change_log, RetentionLimits(ms=-1)).keep == 1
     assert "forever" in _run(local_change_log, RetentionLimits(ms=-1)).format_lines("c")[0]
     assert _run(local_change_log, RetentionLimits(ms=-1, bytes=100)).keep == 10
@@ -256,14 +256,14 @@ def test_without_a_target_nothing_goes(changelog: ChangeLog) -> None:
     ],
 )  # fmt: skip
 def test_what_tables_lack_stays(local_change_log: ChangeLog, report: dict[str, Any], keep: int) -> None:
-    _applied(local_change_log, 10, THERE)
-    _applied(local_change_log, 8, **report)
+    _record_applied(local_change_log, 10, THERE)
+    _record_applied(local_change_log, 8, **report)
     assert _run(local_change_log).keep == keep
-    assert _intact(local_change_log, range(keep, 11))
+    assert _are_intact(local_change_log, range(keep, 11))
 
 
 def test_a_target_that_is_about_to_begin_needs_everything(local_change_log: ChangeLog) -> None:
-    _applied(local_change_log, 10)
+    _record_applied(local_change_log, 10)
     reports = ApplyReports(local_change_log.storage, "c")
     reports.register_target(*THERE)
     reports.register_target(*HERE)  # is known
@@ -276,7 +276,7 @@ def test_a_target_that_is_about_to_begin_needs_everything(local_change_log: Chan
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"target": "delta", "last_batch": "x"}'])
 def test_a_report_that_cannot_be_read_keeps_everything(local_change_log: ChangeLog, data: bytes) -> None:
-    _applied(local_change_log, 10)
+    _record_applied(local_change_log, 10)
     local_change_log.storage.replace(
         local_change_log.storage.join_path("c", "applied", "iceberg-0123456789ab.json"), data
     )
@@ -287,8 +287,8 @@ def test_a_report_that_cannot_be_read_keeps_everything(local_change_log: ChangeL
 
 
 def test_a_silent_target_is_named_with_since_when_and_how_to_release_it(local_change_log: ChangeLog) -> None:
-    _applied(local_change_log, 10)
-    _applied(local_change_log, 3, THERE)
+    _record_applied(local_change_log, 10)
+    _record_applied(local_change_log, 3, THERE)
     plan = _run(local_change_log, RetentionLimits(ms=2 * 24 * 3600 * 1000))
     (hold,) = plan.holds
     assert (hold.need.location, hold.silent, hold.since) == (THERE[1], True, "2026-03-01T04:00:00+00:00")
@@ -303,8 +303,8 @@ def test_a_silent_target_is_named_with_since_when_and_how_to_release_it(local_ch
 
 
 def test_a_target_that_is_forgotten_holds_nothing_back(local_change_log: ChangeLog) -> None:
-    _applied(local_change_log, 9)
-    _applied(local_change_log, 3, THERE)
+    _record_applied(local_change_log, 9)
+    _record_applied(local_change_log, 3, THERE)
     assert _run(local_change_log).keep == 4
     reports = ApplyReports(local_change_log.storage, "c")
     assert reports.delete_report(*THERE)
@@ -316,7 +316,7 @@ def test_a_target_that_is_forgotten_holds_nothing_back(local_change_log: ChangeL
 
 
 def test_a_reader_that_begins_with_what_was_removed_is_told(changelog: ChangeLog) -> None:
-    _applied(changelog, 5)
+    _record_applied(changelog, 5)
     found = changelog.find_manifest("c", 2)
     assert found is not None
     _run(changelog)
@@ -337,7 +337,7 @@ def test_a_reader_that_begins_with_what_was_removed_is_told(changelog: ChangeLog
 def test_also_if_little_is_left_after_much_that_is_gone(local_change_log: ChangeLog) -> None:
     """A probe for what comes after a gap does not find it there."""
     _fill(local_change_log, 490, first=11)
-    _applied(local_change_log, 500)
+    _record_applied(local_change_log, 500)
     _run(local_change_log)
     assert local_change_log.list_batches("c") == [500]
     for after in range(0, 499, 7):
@@ -354,8 +354,8 @@ def test_what_a_rule_of_the_store_has_removed_is_said_to_be_gone(changelog: Chan
     ):
         list(changelog.read_manifests("c"))
     assert changelog.find_first_batch("c") == 5
-    assert _intact(changelog, range(5, 11))
-    _applied(changelog, 5)
+    assert _are_intact(changelog, range(5, 11))
+    _record_applied(changelog, 5)
     assert _run(changelog).keep == 6
     mark = changelog.open_truncation_markers("c").read_newest()
     assert mark is not None
@@ -363,14 +363,14 @@ def test_what_a_rule_of_the_store_has_removed_is_said_to_be_gone(changelog: Chan
 
 
 def test_also_if_it_has_removed_more_than_the_retention(local_change_log: ChangeLog) -> None:
-    _applied(local_change_log, 2)
+    _record_applied(local_change_log, 2)
     _run(local_change_log)
     for n in range(3, 7):
         local_change_log.storage.delete(local_change_log.path_of("c", n))
     with pytest.raises(BatchesRemoved, match=r"Batches 3 to 6 .*not by the retention"):
         list(local_change_log.read_manifests("c", after=2))
     assert local_change_log.find_first_batch("c") == 7
-    _applied(local_change_log, 7)
+    _record_applied(local_change_log, 7)
     assert _run(local_change_log).keep == 8
     assert _files(local_change_log) == {8, 9, 10}
 
@@ -384,7 +384,7 @@ def test_files_that_a_rule_of_the_store_has_removed_are_damage(local_change_log:
 
 
 def test_a_batch_that_is_missing_among_those_that_are_kept_is_damage(local_change_log: ChangeLog) -> None:
-    _applied(local_change_log, 3)
+    _record_applied(local_change_log, 3)
     _run(local_change_log)
     local_change_log.storage.delete(local_change_log.path_of("c", 6))
     with pytest.raises(ChangeLogDamaged, match=r"batch 6 .* is missing"):
@@ -395,12 +395,12 @@ def test_a_batch_that_is_missing_among_those_that_are_kept_is_damage(local_chang
 
 def test_a_mark_says_which_topics_were_in_what_is_gone(changelog: ChangeLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_retention, "STEP", 2)
-    _applied(changelog, 3)
+    _record_applied(changelog, 3)
     _run(changelog)
     mark = changelog.open_truncation_markers("c").read_newest()
     assert mark is not None
     assert _last_of(mark) == {"p.s.all": 3, "p.s.t1": 1, "p.s.t2": 2, "p.s.t3": 3}
-    _applied(changelog, 10)
+    _record_applied(changelog, 10)
     _run(changelog)
     mark = changelog.open_truncation_markers("c").read_newest()
     assert mark is not None
@@ -423,7 +423,7 @@ def test_a_mark_says_which_tables_were_gone_by_then(local_change_log: ChangeLog)
     record = SchemaChangeRecord(seq=21, ddl="", database="s", position={}, ts_us=5, captured_us=5, changes=changes)
     local_change_log.commit_manifest(manifest(11, first=21, events=0, changes=0, schema_changes=[record]))
     _fill(local_change_log, 1, first=12)
-    _applied(local_change_log, 12)
+    _record_applied(local_change_log, 12)
     _run(local_change_log)
     mark = local_change_log.open_truncation_markers("c").read_newest()
     assert mark is not None
@@ -441,7 +441,7 @@ def test_a_log_says_how_it_begins(changelog: ChangeLog) -> None:
     assert changelog.read_truncation_marker("c") is None
     assert changelog.read_truncation_marker("nobody") is None
     assert [changelog.find_removal("c", n) for n in (1, 3, 11)] == [None, None, None]
-    _applied(changelog, 3)
+    _record_applied(changelog, 3)
     _run(changelog)
     assert changelog.read_truncation_marker("c") == changelog.open_truncation_markers("c").read_newest()
     removed = changelog.find_removal("c", 3)
@@ -455,7 +455,7 @@ def test_a_log_says_how_it_begins(changelog: ChangeLog) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"topics": 7, "at": "", "why": ""}'])
 def test_a_mark_that_cannot_be_read_marks_all_the_same(local_change_log: ChangeLog, data: bytes) -> None:
-    _applied(local_change_log, 3)
+    _record_applied(local_change_log, 3)
     _run(local_change_log)
     local_change_log.storage.replace(local_change_log.storage.join_path("c", "kept", f"{4:012d}.json"), data)
     assert local_change_log.find_first_batch("c") == 4
@@ -467,12 +467,12 @@ def test_a_mark_that_cannot_be_read_marks_all_the_same(local_change_log: ChangeL
 
 
 def test_a_new_connector_of_the_same_name_begins_at_batch_1(changelog: ChangeLog) -> None:
-    _applied(changelog, 8)
+    _record_applied(changelog, 8)
     _run(changelog)
     changelog.delete("c")
     _fill(changelog, 3)
     assert changelog.find_first_batch("c") == 1
-    assert _intact(changelog, range(1, 4))
+    assert _are_intact(changelog, range(1, 4))
 
 
 # kills
@@ -517,7 +517,7 @@ class Mortal(Storage):
         self._do(lambda: super(Mortal, self).delete_folder(path), half)
 
 
-def _killed(template: Path, folder: Path, limits: RetentionLimits, at: int, when: str) -> ChangeLog | None:
+def _kill_removal(template: Path, folder: Path, limits: RetentionLimits, at: int, when: str) -> ChangeLog | None:
     """A removal that is killed; ``None`` if it has ended before."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(template, folder)
@@ -536,15 +536,15 @@ def test_a_removal_may_be_killed_at_any_moment(
     local_change_log: ChangeLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str, limits: RetentionLimits
 ) -> None:
     monkeypatch.setattr(batch_retention, "STEP", 3)
-    _applied(local_change_log, 1)
+    _record_applied(local_change_log, 1)
     _run(local_change_log)  # there is a mark already
-    _applied(local_change_log, 7)
-    _applied(local_change_log, 9, THERE)
+    _record_applied(local_change_log, 7)
+    _record_applied(local_change_log, 9, THERE)
     template, at = Path(local_change_log.storage.root), 0
-    while found := _killed(template, tmp_path / "copy", limits, at := at + 1, when):
+    while found := _kill_removal(template, tmp_path / "copy", limits, at := at + 1, when):
         first = found.find_first_batch("c")
         assert 2 <= first <= 8
-        assert _intact(found, range(first, 11)), at
+        assert _are_intact(found, range(first, 11)), at
         for after in range(first - 1):
             _read_or_told(found, after)
         found.find_last_batch("c", after=first)
@@ -557,7 +557,7 @@ def test_a_removal_may_be_killed_at_any_moment(
             assert _files(found) == set(range(first, 11))
         _run(found, limits)
         assert _files(found) == {8, 9, 10}
-        assert _intact(found, range(8, 11))
+        assert _are_intact(found, range(8, 11))
         mark = found.open_truncation_markers("c").read_newest()
         assert mark is not None
         assert _last_of(mark) == {"p.s.all": 7, **{f"p.s.t{n}": n for n in range(1, 8)}}
@@ -578,10 +578,10 @@ def _read_or_told(changelog: ChangeLog, after: int) -> None:
 
 
 def test_the_first_removal_may_be_killed_before_there_is_a_mark(local_change_log: ChangeLog, tmp_path: Path) -> None:
-    _applied(local_change_log, 3)
+    _record_applied(local_change_log, 3)
     template, at = Path(local_change_log.storage.root), 0
-    while found := _killed(template, tmp_path / "copy", AT_ONCE, at := at + 1, "before"):
-        assert _intact(found, range(found.find_first_batch("c"), 11))
+    while found := _kill_removal(template, tmp_path / "copy", AT_ONCE, at := at + 1, "before"):
+        assert _are_intact(found, range(found.find_first_batch("c"), 11))
         _run(found)
         assert _files(found) == set(range(4, 11))
         mark = found.open_truncation_markers("c").read_newest()
@@ -594,7 +594,7 @@ def test_several_removals_at_once_do_no_harm(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(batch_retention, "STEP", 2)
     for n in range(12):
         changelog = _fill(ChangeLog(str(tmp_path / str(n))), 10)
-        _applied(changelog, 8)
+        _record_applied(changelog, 8)
         barrier, errors = threading.Barrier(3), []
 
         def remove(

@@ -44,7 +44,7 @@ def database_and_connector(tmp_path: Path) -> tuple[Database, Connector]:
     return db, connector
 
 
-def _told(connector: Connector, **key: object) -> RowHistory:
+def _read_row_history(connector: Connector, **key: object) -> RowHistory:
     return stories(connector).read_history(TableId(namespace="s", name="t"), RowKey(key))
 
 
@@ -57,13 +57,17 @@ def test_columns_come_to_the_key(database_and_connector: tuple[Database, Connect
     db.change_key("id", "region")
     db.change(1, note="three")
     connector.capture()
-    assert _operations(_told(connector, id=1, region="eu")) == [("update", "three"), ("update", "two"), ("read", "one")]
-    assert _operations(_told(connector, id=2, region="eu")) == [("read", "one")], "nothing since"
-    assert _operations(_told(connector, id=1, region="us")) == [], "it is another row that had id 1"
+    assert _operations(_read_row_history(connector, id=1, region="eu")) == [
+        ("update", "three"),
+        ("update", "two"),
+        ("read", "one"),
+    ]
+    assert _operations(_read_row_history(connector, id=2, region="eu")) == [("read", "one")], "nothing since"
+    assert _operations(_read_row_history(connector, id=1, region="us")) == [], "it is another row that had id 1"
     with db.transaction() as t:
         t.insert(TABLE, {"id": 1, "region": "us", "code": "c9", "at": None, "note": "new"})
     connector.capture()
-    assert _operations(_told(connector, id=1, region="us")) == [("create", "new")]
+    assert _operations(_read_row_history(connector, id=1, region="us")) == [("create", "new")]
 
 
 def test_the_key_becomes_another_column_which_is_renamed(database_and_connector: tuple[Database, Connector]) -> None:
@@ -72,13 +76,17 @@ def test_the_key_becomes_another_column_which_is_renamed(database_and_connector:
     db.rename_column(TABLE, "code", "number")
     db.change(1, note="three")
     connector.capture()
-    assert _operations(_told(connector, number="c1")) == [("update", "three"), ("update", "two"), ("read", "one")]
-    silent = _told(connector, number="c2")
+    assert _operations(_read_row_history(connector, number="c1")) == [
+        ("update", "three"),
+        ("update", "two"),
+        ("read", "one"),
+    ]
+    silent = _read_row_history(connector, number="c2")
     assert silent.changes == []
     assert any("earlier key of s.t was id" in note for note in silent.notes), silent.notes
     db.change(2, note="late")
     connector.capture()
-    assert _operations(_told(connector, number="c2")) == [("update", "late"), ("read", "one")]
+    assert _operations(_read_row_history(connector, number="c2")) == [("update", "late"), ("read", "one")]
 
 
 def test_a_key_change_before_the_key_had_other_columns(database_and_connector: tuple[Database, Connector]) -> None:
@@ -89,7 +97,7 @@ def test_a_key_change_before_the_key_had_other_columns(database_and_connector: t
     db.change_key("code", "region")
     db.change(10, note="four")
     connector.capture()
-    found = _operations(_told(connector, code="c1", region="eu"))
+    found = _operations(_read_row_history(connector, code="c1", region="eu"))
     assert found == [("update", "four"), ("update", "three"), ("key change", "two"), ("update", "two"), ("read", "one")]
 
 
@@ -99,4 +107,8 @@ def test_message_key_columns_are_changed(database_and_connector: tuple[Database,
     connector.properties = {**connector.properties, "message.key.columns": r"s\.t:region,id"}
     db.change(1, note="three")
     connector.capture()
-    assert _operations(_told(connector, id=1, region="eu")) == [("update", "three"), ("update", "two"), ("read", "one")]
+    assert _operations(_read_row_history(connector, id=1, region="eu")) == [
+        ("update", "three"),
+        ("update", "two"),
+        ("read", "one"),
+    ]

@@ -66,7 +66,7 @@ def _log(folder: Path, name: str, batches: int, r: Random) -> tuple[Connector, d
     return connector, found
 
 
-def _indexed(connector: Connector, key: int, first: int, last: int) -> set[int]:
+def _list_indexed_batches(connector: Connector, key: int, first: int, last: int) -> set[int]:
     """Batches that may have a key: by the index, and those that it does not know."""
     view = KeyIndex(connector.changelog, "test").open_view(first, last)
     found = view.find_batches(TABLE, lambda _, columns: RowKey({"id": key}).compute_hash(TABLE, columns))
@@ -76,7 +76,7 @@ def _indexed(connector: Connector, key: int, first: int, last: int) -> set[int]:
 def _complete(connector: Connector, batches: dict[int, set[int]], *, few: bool = True) -> None:
     last = connector.changelog.find_last_batch("test")
     for key, wanted in batches.items():
-        found = _indexed(connector, key, 1, last)
+        found = _list_indexed_batches(connector, key, 1, last)
         assert wanted <= found, key
         if few:
             assert len(found - wanted) <= 10
@@ -138,9 +138,9 @@ def test_what_is_damaged_is_made_again(tmp_path: Path, how: str, monkeypatch: py
         monkeypatch.setattr(key_index, "compute_hash_version", lambda: 1)
     for key, wanted in batches.items():
         try:
-            found = _indexed(connector, key, 1, last)
+            found = _list_indexed_batches(connector, key, 1, last)
         except key_index.IndexChanged:
-            found = _indexed(connector, key, 1, last)
+            found = _list_indexed_batches(connector, key, 1, last)
         assert wanted <= found, key
     index.bring_up(1, last)
     _complete(connector, batches)
@@ -233,8 +233,8 @@ def test_a_key_has_its_hash_wherever_it_is(data: st.DataObject) -> None:
         for n in range(len(rows))
     ]
     assert together.tolist() == alone
-    assert len(set(together.tolist())) == len({tuple(map(_same, row)) for row in rows})
+    assert len(set(together.tolist())) == len({tuple(map(_comparable_value, row)) for row in rows})
 
 
-def _same(value: object) -> object:
+def _comparable_value(value: object) -> object:
     return (type(value), 0.0 if value == 0 and isinstance(value, float) else value)

@@ -62,7 +62,7 @@ def truncate() -> dict[str, Any]:
     return event("t", key=None)
 
 
-def checked(*events: dict[str, Any], **options: Any) -> Checker:
+def check_events(*events: dict[str, Any], **options: Any) -> Checker:
     checker = Checker(**options)
     for seq, found in enumerate(events, 1):
         checker.event(found | {"seq": seq}, SHOP)
@@ -104,7 +104,7 @@ LEGAL = {
 
 @pytest.mark.parametrize("events", LEGAL.values(), ids=LEGAL.keys())
 def test_what_can_happen_is_legal(events: list[dict[str, Any]]) -> None:
-    checked(*events)
+    check_events(*events)
 
 
 ILLEGAL = {
@@ -135,16 +135,16 @@ ILLEGAL = {
 @pytest.mark.parametrize(("events", "why"), ILLEGAL.values(), ids=ILLEGAL.keys())
 def test_what_cannot_happen_is_illegal_at_the_event_that_says_it(events: list[dict[str, Any]], why: str) -> None:
     if len(events) > 1:
-        checked(*events[:-1])
+        check_events(*events[:-1])
     with pytest.raises(Illegal, match=why) as e:
-        checked(*events)
+        check_events(*events)
     assert f"seq {len(events)}" in str(e.value)
     assert TOPIC in str(e.value)
 
 
 def test_the_text_says_what_was_in_force_and_what_the_event_says() -> None:
     with pytest.raises(Illegal) as e:
-        checked(read(A), update(A, B), read(A))
+        check_events(read(A), update(A, B), read(A))
     text = str(e.value)
     assert "p.shop.t (1,): r at seq 3" in text
     assert f"{B} (seq 2, u)" in text
@@ -154,19 +154,19 @@ def test_the_text_says_what_was_in_force_and_what_the_event_says() -> None:
 @pytest.mark.parametrize("events", [[update(A, B)], [delete(A)], [read(A)]])
 def test_nothing_comes_unannounced_in_a_table_that_is_captured_from_its_beginning(events: list[dict[str, Any]]) -> None:
     with pytest.raises(Illegal):
-        checked(*events, whole=[TOPIC])
-    checked(read(A, "true"), update(A, B), read(B), whole=[TOPIC])
+        check_events(*events, whole=[TOPIC])
+    check_events(read(A, "true"), update(A, B), read(B), whole=[TOPIC])
 
 
 def test_rows_that_are_read_after_the_connector_has_emptied_the_table_are_news() -> None:
     events = [create(A), delete(A), truncate(), read(A), update(A, B)]
-    checked(*events, replaced=[TOPIC])
+    check_events(*events, replaced=[TOPIC])
     with pytest.raises(Illegal, match="brings back"):
-        checked(*events)
+        check_events(*events)
 
 
 def test_the_end_is_compared_with_the_table() -> None:
-    checker = checked(read(A), create(row(2, "x")), create(row(3, "y")), delete(row(3, "y")))
+    checker = check_events(read(A), create(row(2, "x")), create(row(3, "y")), delete(row(3, "y")))
     checker.finish(TOPIC, [A, row(2, "x")])
     with pytest.raises(Illegal, match=r"1 rows not in the log:\n.*\(3,\).*gone \(seq 4, d\)"):
         checker.finish(TOPIC, [A, row(2, "x"), row(3, "y")])
@@ -179,7 +179,7 @@ def test_the_end_is_compared_with_the_table() -> None:
 
 
 def test_a_value_that_nobody_told_is_not_that_of_the_table() -> None:
-    checker = checked(update(None, row(1, "b"), unavailable=["w"]))
+    checker = check_events(update(None, row(1, "b"), unavailable=["w"]))
     with pytest.raises(Illegal, match="otherwise in the log"):
         checker.finish(TOPIC, [row(1, "b", None)])
 
@@ -190,7 +190,7 @@ def test_a_table_without_a_key_cannot_be_checked() -> None:
 
 
 def test_reads_are_counted() -> None:
-    counts = checked(read(A), read(A), create(row(2, "x")), read(row(3, "y"), "true")).counts
+    counts = check_events(read(A), read(A), create(row(2, "x")), read(row(3, "y"), "true")).counts
     assert (counts["read"], counts["repeated"], counts["c"], counts["r"]) == (2, 1, 1, 3)
 
 

@@ -147,12 +147,12 @@ def test_without_a_time_a_run_ends_at_the_end_of_the_log_as_it_was(
     insert(db, "shop.a", 3)
     items = MemorySource._items
 
-    def busy(self: Any, *args: Any) -> Any:
+    def write_between_reads(self: Any, *args: Any) -> Any:
         insert(db, "shop.b", len(db.log))  # the source writes as fast as it is read
         yield from items(self, *args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(MemorySource, "_items", busy)
+        patch.setattr(MemorySource, "_items", write_between_reads)
         assert connector.capture().events == 1
     connector.capture()
     equal(connector, db)
@@ -196,24 +196,24 @@ def test_an_event_waits_no_longer_for_its_batch_than_it_may(db: MemoryDatabase, 
     insert(db, "shop.a", 3)
     began, ended = time.monotonic(), threading.Event()
 
-    def busy() -> None:
+    def write_orders() -> None:
         for key in range(100, 100_000):
             if poll_ms > 10 or ended.wait(0.02):
                 return
             insert(db, "shop.b", key)
 
-    writer = threading.Thread(target=busy)
+    writer = threading.Thread(target=write_orders)
     writer.start()
     waited: list[float] = []
 
-    def committed() -> bool:
+    def is_committed() -> bool:
         if connector.store.load_offset("test").offset.seq < 7:  # type: ignore[union-attr]
             return False
         waited.append(time.monotonic() - began)
         return True
 
     try:
-        connector.capture(run_for_s=20, until=committed)
+        connector.capture(run_for_s=20, until=is_committed)
     finally:
         ended.set()
         writer.join()
@@ -232,13 +232,13 @@ def test_where_only_others_write_the_offset_alone_is_not_made_durable_all_the_ti
     versions = connector.store.load_offset("test").version
     ended = threading.Event()
 
-    def others() -> None:
+    def write_others() -> None:
         for key in range(100, 100_000):
             if ended.wait(0.02):
                 return
             insert(db, "shop.b", key)
 
-    writer = threading.Thread(target=others)
+    writer = threading.Thread(target=write_others)
     writer.start()
     try:
         connector.capture(run_for_s=2)

@@ -38,11 +38,11 @@ def connector(shelf: Shelf, folder: Path, **properties: Any) -> Connector:
     return Connector(folder, "shelf", {"shelf": shelf.name, "poll.interval.ms": 10, **named})
 
 
-def sheets(ours: Connector, folder: str) -> list[Any]:
+def captured_sheets(ours: Connector, folder: str) -> list[Any]:
     return sorted((json.loads(row["sheet"]) for row in ours.rows(folder)), key=repr)
 
 
-def there(shelf: Shelf, folder: str) -> list[Any]:
+def source_sheets(shelf: Shelf, folder: str) -> list[Any]:
     return sorted(shelf.sheets(folder, shelf.end), key=repr)
 
 
@@ -76,7 +76,7 @@ def test_updates_say_what_they_changed_beside_the_images(document_store: Shelf, 
     assert create["key"] == {"id": '"1"'}
     assert (create["value"]["whatChanged"], delete["value"]["whatChanged"]) == (None, None)
     assert (delete["key"], tombstone["key"], tombstone["value"]) == ({"id": "1"}, {"id": "1"}, None)
-    assert sheets(ours, "box.letters") == [{"_id": "1"}]
+    assert captured_sheets(ours, "box.letters") == [{"_id": "1"}]
 
 
 def test_a_document_that_the_log_does_not_have_is_null(document_store: Shelf, tmp_path: Path) -> None:
@@ -87,10 +87,10 @@ def test_a_document_that_the_log_does_not_have_is_null(document_store: Shelf, tm
     (update,) = captured(ours)
     assert (update["value"]["before"], update["value"]["after"]) == (None, None)
     assert json.loads(update["value"]["whatChanged"]["changed"]) == {"sent": "now"}
-    assert sheets(ours, "box.letters") == [LETTER]  # as with any value that the log does not have
+    assert captured_sheets(ours, "box.letters") == [LETTER]  # as with any value that the log does not have
     document_store.commit(("d", "box.letters", 1))
     assert captured(ours)[0]["value"]["before"] is None
-    assert sheets(ours, "box.letters") == []
+    assert captured_sheets(ours, "box.letters") == []
 
 
 def test_schemas_are_those_that_the_source_declares(document_store: Shelf, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_table_that_was_dropped_and_has_rows_again_begins_empty(document_store
     document_store.commit(("drop", "box.letters"))
     document_store.commit(("c", "box.letters", {"_id": 2}))
     assert [r["value"]["op"] for r in captured(ours)] == ["t", "c"]
-    assert (sheets(ours, "box.letters"), sheets(ours, "box.notes")) == ([{"_id": 2}], [{"_id": 1}])
+    assert (captured_sheets(ours, "box.letters"), captured_sheets(ours, "box.notes")) == ([{"_id": 2}], [{"_id": 1}])
     assert all(r["topic"] != "test" for r in records(ours))  # there are no statements
 
 
@@ -217,7 +217,7 @@ def test_chunks_are_in_the_order_of_the_source(document_store: Shelf, tmp_path: 
     assert {r["topic"] for r in found} == {"test.box.letters"}
     document_store.commit(("u", "box.letters", 9, {"kind": "even"}))
     ours.capture()
-    assert sheets(ours, "box.letters") == there(document_store, "box.letters")
+    assert captured_sheets(ours, "box.letters") == source_sheets(document_store, "box.letters")
 
 
 def test_ranges_of_keys_are_in_the_order_of_the_source(document_store: Shelf, tmp_path: Path) -> None:
@@ -256,18 +256,18 @@ def test_events_that_come_meanwhile_supersede_the_rows_of_a_chunk(document_store
     random, left = Random(5), [6]
     ours.replay.partial = True  # no_data: events are about rows that no batch has
 
-    def work() -> None:
+    def write_until_done() -> None:
         if left[0]:
             left[0] -= 1
             document_store.commit(
                 *[("u", "box.letters", random.randrange(12), {"v": random.random()}) for _ in range(3)]
             )
 
-    document_store.on_read = work
+    document_store.on_read = write_until_done
     data = json.dumps({"data-collections": ["box.letters"]})
     ours.store.send(ours.name, SentSignal("now", "execute-snapshot", data, "airflow", "x"))
     ours.capture()
     ours.capture()
     assert left[0] < 6
-    assert sheets(ours, "box.letters") == there(document_store, "box.letters")
+    assert captured_sheets(ours, "box.letters") == source_sheets(document_store, "box.letters")
     assert of_table(records(ours), "letters")

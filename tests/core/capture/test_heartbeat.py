@@ -67,13 +67,13 @@ def test_the_offset_of_a_quiet_table_moves_on(quiet_database: MemoryDatabase, tm
     _insert(quiet_database, "beats", 0)
     advance = type(connector.store).advance_offset
 
-    def watched(*told: Any) -> Any:
+    def record_moment(*told: Any) -> Any:
         moments.append(time.monotonic())
         _insert(quiet_database, "beats", len(moments))  # so that there is a place to move on to
         return advance(*told)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(connector.store), "advance_offset", watched)
+        patch.setattr(type(connector.store), "advance_offset", record_moment)
         began = time.monotonic()
         if interval_ms == 50:
             connector.capture(run_for_s=LONGEST_S, until=lambda: len(moments) >= 3 and time.monotonic() > began + 1)

@@ -50,7 +50,7 @@ def run(shop: ShopConnector, answer: LogWindow | Exception | None) -> tuple[dict
     return found, {name: value for name, value in kept.gauges.items() if name.startswith("streaming.Log")}
 
 
-def passed(shop: ShopConnector, seconds: float) -> None:
+def set_last_run(shop: ShopConnector, seconds: float) -> None:
     """The last run was so long ago."""
     record = shop.store.find_connector("shop")
     assert record is not None
@@ -68,7 +68,7 @@ def test_it_is_asked_once_a_minute_over_runs_with_and_without_changes(shop_conne
         assert run(shop_connector, LogWindow(0))[1] == kept
         assert run(shop_connector, LogWindow(0))[1] == kept  # there is nothing to capture
     assert len(ASKED) == 1
-    passed(shop_connector, 61)
+    set_last_run(shop_connector, 61)
     found, kept = run(shop_connector, LogWindow(0))
     assert (found["LogBytesBehindSource"], found["LogGoneAtInSeconds"]) == (0, -1)
     assert LogWindow.from_metrics(kept, "streaming.") == LogWindow(0, None)
@@ -82,7 +82,7 @@ def test_what_is_not_told_is_absent_and_costs_no_run(shop_connector: ShopConnect
     assert not [name for name in found if name.startswith("Log")]
     assert kept == {}
     run(shop_connector, LogWindow(70, 5e9))
-    passed(shop_connector, 61)
+    set_last_run(shop_connector, 61)
     assert LogWindow.from_metrics(run(shop_connector, answer)[1], "streaming.") == LogWindow()
 
 

@@ -112,11 +112,11 @@ def test_a_run_that_goes_on_reports_meanwhile_and_counts_nothing_twice(
 def test_a_sink_that_fails_is_named_and_costs_neither_the_run_nor_the_other_sinks(
     shop_connector: ShopConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(found: MetricSamples) -> None:
+    def fail_delivery(found: MetricSamples) -> None:
         raise OSError("no route to host")
 
     shop_connector.order(1)
-    (found,) = run(shop_connector, broken)
+    (found,) = run(shop_connector, fail_delivery)
     assert found.series[""].gauges["run.LastRunFailed"] == 0
     assert "Metrics of shop could not be sent to" in caplog.text
     assert "no route to host" in caplog.text

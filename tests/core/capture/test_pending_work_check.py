@@ -34,11 +34,11 @@ def whole_runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """One entry for each whole run."""
     runs, execute = list[str](), CaptureRun.execute
 
-    def counted(run: CaptureRun, run_for_s: float | None) -> None:
+    def count_and_execute(run: CaptureRun, run_for_s: float | None) -> None:
         runs.append(run.batcher.connector)
         execute(run, run_for_s)
 
-    monkeypatch.setattr(CaptureRun, "execute", counted)
+    monkeypatch.setattr(CaptureRun, "execute", count_and_execute)
     return runs
 
 
@@ -78,7 +78,7 @@ def test_a_run_that_finds_nothing_leaves_the_same_state_as_a_whole_one(
         3,
         4,
     ]
-    assert _lasting(asked.metrics) == _lasting(entire.metrics)
+    assert _lasting_metrics(asked.metrics) == _lasting_metrics(entire.metrics)
     assert (asked.position, asked.seq, asked.events, asked.batches, asked.topics, asked.tables) == (
         entire.position, entire.seq, 0, [], {}, {},
     )  # fmt: skip
@@ -134,7 +134,7 @@ def _file_signal(shop: Connector, db: MemoryDatabase) -> None:
     Path(shop.properties["signal.file"]).write_text(json.dumps(line) + "\n")
 
 
-def _died(shop: Connector, db: MemoryDatabase) -> None:
+def _make_run_die(shop: Connector, db: MemoryDatabase) -> None:
     _update(shop, LeaseRow, owner="a run that died", expires_ms=1)
 
 
@@ -143,7 +143,7 @@ def _pending(shop: Connector, db: MemoryDatabase) -> None:
     _offset(shop, lambda offset: offset.with_snapshot(offset.snapshot.model_copy(update={"pending": pending})))
 
 
-def _purged(shop: Connector, db: MemoryDatabase) -> None:
+def _purge_log(shop: Connector, db: MemoryDatabase) -> None:
     insert(db, "shop.a", 3)
     db.purge_log()
 
@@ -172,7 +172,7 @@ REASONS: dict[str, Reason] = {
     "always": (lambda shop, db: None, {"snapshot.mode": "always"}, "snapshot.mode requires more than the log"),
     "initial_only": (lambda shop, db: None, {"snapshot.mode": "initial_only"}, "snapshot.mode requires more than the log"),
     "recovery": (lambda shop, db: None, {"snapshot.mode": "recovery"}, "snapshot.mode is recovery"),
-    "last run died": (_died, {}, NEW),
+    "last run died": (_make_run_die, {}, NEW),
     "last run failed": (lambda shop, db: shop.store.record_run_end("test", "it could not", None), {}, NEW),
     "definition newer than the last run": (
         lambda shop, db: _update(shop, ConnectorRow, updated_at=datetime.now(UTC) + timedelta(seconds=1)), {}, NEW,
@@ -180,7 +180,7 @@ REASONS: dict[str, Reason] = {
     "no metrics": (
         lambda shop, db: _update(shop, ControlRow, metrics={}), {}, "the last run has not recorded the metrics of its schema history",
     ),
-    "log purged": (_purged, {}, "the log no longer contains the position"),
+    "log purged": (_purge_log, {}, "the log no longer contains the position"),
 }  # fmt: skip
 
 
@@ -219,11 +219,11 @@ def test_a_batch_without_its_offset_is_adopted(
     """The run died after the manifest; its lease was given back, so only the change log knows."""
     insert(db, "shop.a", 3)
 
-    def dies(*_: Any) -> Any:
+    def die_at_once(*_: Any) -> Any:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(StateStore, "commit_batch", dies)
+        patch.setattr(StateStore, "commit_batch", die_at_once)
         with pytest.raises(KeyboardInterrupt):
             idle_connector.capture()
     stored = idle_connector.store.load_offset("test").offset
@@ -265,12 +265,12 @@ def _state(shop: Connector) -> dict[str, list[dict[str, Any]]]:
             ]
             for row in rows:
                 if row.get("metrics"):
-                    row["metrics"] = _lasting(json.loads(row["metrics"]))
+                    row["metrics"] = _lasting_metrics(json.loads(row["metrics"]))
             found[name] = rows
     return found
 
 
-def _lasting(metrics: dict[str, Any]) -> dict[str, Any]:
+def _lasting_metrics(metrics: dict[str, Any]) -> dict[str, Any]:
     """Metrics without times."""
     return {
         c: {n: v for n, v in values.items() if not n.startswith(("MilliSecondsSince", "RecoveryStart"))}

@@ -81,13 +81,13 @@ def _die_in_snapshot_of(monkeypatch: pytest.MonkeyPatch, connector: Connector, t
 
     read = memory._MemorySnapshot.read
 
-    def hooked(self: Any, chunk: Any) -> Any:
+    def read_hooked(self: Any, chunk: Any) -> Any:
         if str(chunk.table) == table:
             raise _Dies
         yield from read(self, chunk)
 
     with monkeypatch.context() as patch:
-        patch.setattr(memory._MemorySnapshot, "read", hooked)
+        patch.setattr(memory._MemorySnapshot, "read", read_hooked)
         with pytest.raises(_Dies):
             connector.capture()
 

@@ -45,7 +45,7 @@ def insert(db: MemoryDatabase, table: str, *ids: int) -> None:
             t.insert(table, {"id": i, "n": i, "note": "x"})
 
 
-def ask(db: MemoryDatabase, id_: str, type_: str, data: str | None = None) -> None:
+def insert_signal(db: MemoryDatabase, id_: str, type_: str, data: str | None = None) -> None:
     """Insert a row into the signal table."""
     with db.transaction() as t:
         t.insert("shop.signals", {"the id": id_, "kind": type_, "text": data})
@@ -77,11 +77,11 @@ def asked_for(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any, Any, int]
     found: list[tuple[str, Any, Any, int]] = []
     read = MemoryChunkReader.read
 
-    def watched(self: MemoryChunkReader, rows: Any, limit: int, *more: Any) -> Any:
+    def record_read(self: MemoryChunkReader, rows: Any, limit: int, *more: Any) -> Any:
         found.append((str(rows.table.id), rows.after, rows.upto, limit))
         return read(self, rows, limit, *more)
 
-    monkeypatch.setattr(MemoryChunkReader, "read", watched)
+    monkeypatch.setattr(MemoryChunkReader, "read", record_read)
     return found
 
 
@@ -217,9 +217,9 @@ def test_the_columns_of_the_signal_table_count_by_their_order_and_ids_mean_nothi
 ) -> None:
     """The table is not in the include list, is no topic, and nothing says that ``source`` is on: it is by default."""
     connector = streaming(db, tmp_path, table_include_list="shop.a", **SIGNALS)
-    ask(db, "whatever 1", "execute-snapshot", '{"data-collections": ["shop.a"]}')
+    insert_signal(db, "whatever 1", "execute-snapshot", '{"data-collections": ["shop.a"]}')
     connector.capture()
-    ask(db, "whatever 2", "log", '{"message": "at {}"}')
+    insert_signal(db, "whatever 2", "log", '{"message": "at {}"}')
     with db.transaction() as t:
         t.update("shop.signals", {"the id": "whatever 2"}, {"text": "{}"})
         t.delete("shop.signals", {"the id": "whatever 2"})
@@ -240,7 +240,7 @@ def test_the_columns_of_the_signal_table_count_by_their_order_and_ids_mean_nothi
 
 def test_watermarks_come_back_though_the_channel_source_is_off(db: MemoryDatabase, tmp_path: Path) -> None:
     connector = streaming(db, tmp_path, signal_enabled_channels="airflow", **SIGNALS)
-    ask(db, "not heard", "execute-snapshot", '{"data-collections": ["shop.b"]}')
+    insert_signal(db, "not heard", "execute-snapshot", '{"data-collections": ["shop.b"]}')
     number = snapshot(connector, "shop.a")
     connector.capture()
     assert signal_state(connector, number) == ("done", "")
@@ -290,7 +290,7 @@ def test_a_row_that_cannot_be_carried_out_is_logged_and_capture_goes_on(
     db: MemoryDatabase, tmp_path: Path, caplog: pytest.LogCaptureFixture, type_: str, data: str, said: str
 ) -> None:
     connector = streaming(db, tmp_path, table_include_list="shop.a", **SIGNALS)
-    ask(db, "wrong", type_, data)
+    insert_signal(db, "wrong", type_, data)
     insert(db, "shop.a", 100, 101)
     assert connector.capture().events == 2
     assert "Signal wrong is refused" in caplog.text

@@ -24,13 +24,13 @@ def _while_reading(monkeypatch: pytest.MonkeyPatch, what: Any) -> None:
     """Do something when a snapshot reads its first chunk, once."""
     read, done = memory._MemorySnapshot.read, []
 
-    def hooked(self: Any, chunk: Any) -> Any:
+    def read_hooked(self: Any, chunk: Any) -> Any:
         if not done:
             done.append(1)
             what()
         yield from read(self, chunk)
 
-    monkeypatch.setattr(memory._MemorySnapshot, "read", hooked)
+    monkeypatch.setattr(memory._MemorySnapshot, "read", read_hooked)
 
 
 def test_always_reads_and_then_streams_in_every_run(
@@ -50,11 +50,11 @@ def test_initial_reads_until_the_snapshot_is_complete_and_never_again(
 ) -> None:
     connector = memory_connector(db, tmp_path)
 
-    def die() -> None:
+    def die_at_once() -> None:
         raise _Dies
 
     with monkeypatch.context() as patch:
-        _while_reading(patch, die)
+        _while_reading(patch, die_at_once)
         with pytest.raises(_Dies):
             connector.capture()
     assert operations(connector, connector.capture()) == {"a": {"r": 2}, "b": {"r": 2}}

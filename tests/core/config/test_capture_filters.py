@@ -30,13 +30,13 @@ def _filters(**properties: Any) -> Filters:
     return Filters(TableConfig.parse({"topic.prefix": "p", **named}))
 
 
-def _captured(filters: Filters, name: str) -> bool:
+def _is_captured(filters: Filters, name: str) -> bool:
     namespace, _, table = name.partition(".")
     return filters.is_table_captured(TableId(namespace=namespace, name=table))
 
 
 def test_without_lists_everything_is_captured() -> None:
-    assert _captured(_filters(), "any.thing")
+    assert _is_captured(_filters(), "any.thing")
 
 
 @pytest.mark.parametrize(
@@ -61,11 +61,11 @@ def test_a_pattern_matches_whole_names_without_regard_to_case(
 ) -> None:
     include, exclude = _filters(table_include_list=pattern), _filters(table_exclude_list=pattern)
     for name in captured:
-        assert _captured(include, name), name
-        assert not _captured(exclude, name), name
+        assert _is_captured(include, name), name
+        assert not _is_captured(exclude, name), name
     for name in left_out:
-        assert not _captured(include, name), name
-        assert _captured(exclude, name), name
+        assert not _is_captured(include, name), name
+        assert _is_captured(exclude, name), name
 
 
 @given(st.text(min_size=1, max_size=8).filter(lambda t: "," not in t and t.strip() == t))
@@ -84,7 +84,10 @@ def test_a_table_of_a_database_that_is_left_out_is_not_captured_whatever_its_lis
         }
     )  # fmt: skip
     filters = Filters(config)
-    assert [n for n in ("shop.a", "shop.b", "other.a", "store_1.a") if _captured(filters, n)] == ["shop.a", "store_1.a"]
+    assert [n for n in ("shop.a", "shop.b", "other.a", "store_1.a") if _is_captured(filters, n)] == [
+        "shop.a",
+        "store_1.a",
+    ]
     assert filters.can_capture_namespace("STORE_9")
     assert not filters.can_capture_namespace("shop2")
 

@@ -53,7 +53,7 @@ def _problems(cls: type[TableConfig], properties: dict[str, Any]) -> list[str]:
     return [line.strip() for line in lines]
 
 
-def _refused(cls: type[TableConfig], properties: dict[str, Any]) -> list[str]:
+def _list_problems(cls: type[TableConfig], properties: dict[str, Any]) -> list[str]:
     """The problems, or none when the properties can be used. No other error may come."""
     try:
         cls.parse(properties)
@@ -193,7 +193,7 @@ def test_a_required_property_is_told_with_its_description() -> None:
 @pytest.mark.parametrize("value", [5, None, [1], {"a": 1}, object(), "x", "(", "", -1, True, b"x", 1e300, float("nan")])
 @pytest.mark.parametrize("alias", sorted(str(f.alias) for f in TableConfig.model_fields.values()))
 def test_no_value_of_a_property_gives_another_error(alias: str, value: Any) -> None:
-    assert all(line.startswith(f"  {alias}: ") for line in _refused(TableConfig, {**MINIMAL, alias: value}))
+    assert all(line.startswith(f"  {alias}: ") for line in _list_problems(TableConfig, {**MINIMAL, alias: value}))
 
 
 @given(st.dictionaries(st.text(), st.none() | st.integers() | st.text() | st.lists(st.text()), max_size=4))
@@ -348,19 +348,19 @@ def test_skipped_operations(text: Any, operations: set[str]) -> None:
 SECRET = "hunter2-äß"
 
 
-def _secretive() -> Shop:
+def _secret_config() -> Shop:
     return Shop.parse({**SHOP, "database.password": SECRET, "skipped.operations": "t"})
 
 
 def test_a_secret_is_in_no_text_of_the_configuration() -> None:
-    config = _secretive()
+    config = _secret_config()
     texts = [str(config), repr(config), f"{config}", config.model_dump_json(), str(config.model_dump())]
     texts += [json.dumps(config.to_public_properties()), str(vars(config))]
     assert not [t for t in texts if SECRET in t or "hunter2" in t]
 
 
 def test_the_public_properties_are_those_that_were_set_without_secrets() -> None:
-    assert _secretive().to_public_properties() == {
+    assert _secret_config().to_public_properties() == {
         "database.hostname": "db",
         "skipped.operations": ["t"],
         "topic.prefix": "shop",
@@ -401,8 +401,8 @@ def test_the_configuration_cannot_be_changed() -> None:
 
 
 def test_a_configuration_survives_pickling_with_its_secret() -> None:
-    there = pickle.loads(pickle.dumps(_secretive()))
-    assert there == _secretive()
+    there = pickle.loads(pickle.dumps(_secret_config()))
+    assert there == _secret_config()
     assert there.database_password.get_secret_value() == SECRET
 
 

@@ -35,12 +35,12 @@ def at_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], obje
     todo: dict[int, Callable[[], object]] = {}
     read, count = MemoryChunkReader.read, [0]
 
-    def watched(self: MemoryChunkReader, *args: Any) -> Any:
+    def read_and_act(self: MemoryChunkReader, *args: Any) -> Any:
         found = read(self, *args)
         count[0] += 1
         if (act := todo.get(count[0])) is not None:
             act()
         return found
 
-    monkeypatch.setattr(MemoryChunkReader, "read", watched)
+    monkeypatch.setattr(MemoryChunkReader, "read", read_and_act)
     return lambda n, act: todo.update({n: act})

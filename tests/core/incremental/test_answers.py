@@ -152,18 +152,18 @@ def test_signal_rows_are_not_kept_while_their_transaction_is_open(
         t.insert("shop.signals", {"id": "row-1", "type": "log", "data": '{"message": "taken"}'})
     make, write, opened, outputs = LogItemWriter.__init__, LogItemWriter.write_item, [], []
 
-    def made(self: LogItemWriter, output: RunOutput, *more: Any) -> None:
+    def record_output(self: LogItemWriter, output: RunOutput, *more: Any) -> None:
         outputs.append(output)
         make(self, output, *more)
 
-    def committed(self: LogItemWriter, item: LogItem) -> None:
+    def record_and_write(self: LogItemWriter, item: LogItem) -> None:
         write(self, item)
         if isinstance(item, LogBlock):
             opened.append(item.open)
             outputs[-1].committer.commit()
 
-    monkeypatch.setattr(LogItemWriter, "__init__", made)
-    monkeypatch.setattr(LogItemWriter, "write_item", committed)
+    monkeypatch.setattr(LogItemWriter, "__init__", record_output)
+    monkeypatch.setattr(LogItemWriter, "write_item", record_and_write)
     connector.capture()
     assert True in opened
     assert [s.id for s in connector.store.signals_of("test", limit=10)] == ["row-1"]

@@ -143,7 +143,7 @@ def test_insert_delete_leaves_nothing_in_the_signal_table(db: MemoryDatabase, tm
     assert default.replay.advance().operations["r"] == 1000
 
 
-def _emptied(db: MemoryDatabase) -> None:
+def _empty_signals(db: MemoryDatabase) -> None:
     db.truncate_table("shop.signals")
 
 
@@ -152,7 +152,7 @@ def _made_anew(db: MemoryDatabase) -> None:
     db.create_table("shop.signals", {"id": "string!", "type": "string", "data": "string"}, key=("id",))
 
 
-@pytest.mark.parametrize("how", [_emptied, _made_anew])
+@pytest.mark.parametrize("how", [_empty_signals, _made_anew])
 @pytest.mark.parametrize("name", ["insert_insert", "insert_delete"])
 def test_a_signal_table_that_is_emptied_while_a_window_is_open_does_not_keep_it_open(
     db: MemoryDatabase, tmp_path: Path, at_read: Any, name: str, how: Callable[[MemoryDatabase], None]
@@ -196,10 +196,10 @@ def test_a_window_that_cannot_be_closed_fails_its_table_and_harms_no_other(
 ) -> None:
     connector = partial(db, tmp_path, incremental_snapshot_chunk_size=2000, **FORMS["insert_delete"])
 
-    def denied(self: MemoryChunkReader, id_: str) -> None:
+    def deny_delete(self: MemoryChunkReader, id_: str) -> None:
         raise QueryRejected("DELETE command denied", remedy="GRANT DELETE")
 
-    monkeypatch.setattr(MemoryChunkReader, "delete_signal_row", denied)
+    monkeypatch.setattr(MemoryChunkReader, "delete_signal_row", deny_delete)
     number = snapshot(connector, "shop.a", "shop.b")
     fill(db, "shop.c", range(5000, 5003))
     assert connector.capture(run_for_s=60, until=signal_ended(connector, number)).events == 3

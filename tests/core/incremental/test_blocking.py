@@ -85,10 +85,10 @@ def test_a_blocking_snapshot_that_the_account_may_not_make_ends_no_run(
     connector = partial(db, tmp_path)
     number = snapshot(connector, "shop.a", type="blocking")
 
-    def denied(*_: Any, **__: Any) -> Any:
+    def deny_select(*_: Any, **__: Any) -> Any:
         raise kind("SELECT command denied for table shop.a", remedy="GRANT SELECT")
 
-    monkeypatch.setattr(MemorySource, "open_snapshot", denied)
+    monkeypatch.setattr(MemorySource, "open_snapshot", deny_select)
     for i in (5000, 6000):
         fill(db, "shop.b", range(i, i + 3))
         assert connector.capture().events == 3
@@ -101,10 +101,10 @@ def test_what_the_account_may_not_read_ends_the_run_where_nobody_has_asked_for_i
 ) -> None:
     connector = memory_connector(db, tmp_path, table_include_list="shop.[a-z]")
 
-    def denied(*_: Any, **__: Any) -> Any:
+    def deny_select(*_: Any, **__: Any) -> Any:
         raise AccessDenied("SELECT command denied for table shop.a", remedy="GRANT SELECT")
 
-    monkeypatch.setattr(MemorySource, "open_snapshot", denied)
+    monkeypatch.setattr(MemorySource, "open_snapshot", deny_select)
     with pytest.raises(AccessDenied):
         connector.capture()
 
@@ -119,13 +119,13 @@ def test_a_commit_that_fails_while_a_signal_is_taken_ends_the_run_and_loses_noth
         t.insert("shop.signals", {"id": "row-1", "type": "execute-snapshot", "data": data})
     commit, left = ChangeLog.commit_manifest, [1]
 
-    def fails(self: ChangeLog, manifest: Any) -> str:
+    def fail_once(self: ChangeLog, manifest: Any) -> str:
         if left[0]:
             left[0] -= 1
             raise OSError("the storage does not answer")
         return commit(self, manifest)
 
-    monkeypatch.setattr(ChangeLog, "commit_manifest", fails)
+    monkeypatch.setattr(ChangeLog, "commit_manifest", fail_once)
     with pytest.raises(OSError, match="does not answer"):
         connector.capture()
     connector.capture()

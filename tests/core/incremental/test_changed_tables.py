@@ -19,7 +19,7 @@ from airflow_provider_cdc.core.model.log_items import SchemaChange
 from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.core.incremental.work import COLUMNS, Busy, fill, partial, paused
+from tests.core.incremental.work import COLUMNS, Busy, fill, partial, pause_snapshots
 from tests.support.change_log.replay import Replay
 from tests.support.connectors import memory_connector
 from tests.support.patience import LONGEST_S, until
@@ -32,11 +32,11 @@ def test_a_table_truncated_in_the_middle_stays_empty_but_for_what_comes_later(
 ) -> None:
     connector = partial(db, tmp_path, **watermark_form)
 
-    def empty() -> None:
+    def replace_rows() -> None:
         db.truncate_table("shop.a")
         fill(db, "shop.a", range(500, 520))
 
-    at_read(2, empty)
+    at_read(2, replace_rows)
     number = snapshot(connector, "shop.a")
     connector.capture()
     equal(connector, db, "shop.a")
@@ -93,7 +93,7 @@ def change_schema_and_wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callabl
     """Make a schema change, and wait until the stream has taken it."""
     taken, take = threading.Event(), SchemaChangeHandler.apply_change
 
-    def watched(self: SchemaChangeHandler, item: SchemaChange) -> None:
+    def apply_and_set(self: SchemaChangeHandler, item: SchemaChange) -> None:
         take(self, item)
         taken.set()
 
@@ -102,7 +102,7 @@ def change_schema_and_wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callabl
         change()
         assert taken.wait(LONGEST_S)
 
-    monkeypatch.setattr(SchemaChangeHandler, "apply_change", watched)
+    monkeypatch.setattr(SchemaChangeHandler, "apply_change", apply_and_set)
     return make
 
 
@@ -111,11 +111,11 @@ def test_rows_from_before_a_column_was_replaced_by_one_that_looks_alike_are_read
 ) -> None:
     connector = partial(db, tmp_path, **watermark_form)
 
-    def act() -> None:
+    def change_structure() -> None:
         change_schema_and_wait(lambda: db.drop_column("shop.a", "note"))
         change_schema_and_wait(lambda: db.add_column("shop.a", "note", "string", "new"))
 
-    at_read(2, act)
+    at_read(2, change_structure)
     number = snapshot(connector, "shop.a")
     connector.capture()
     equal(connector, db, "shop.a")
@@ -161,7 +161,7 @@ def test_a_paused_snapshot_of_a_table_that_was_swapped_begins_anew(
     db.create_table("shop.a_new", COLUMNS, key=("id",), rows=[{"id": i, "n": -i, "note": "new"} for i in range(1000)])
     connector = partial(db, tmp_path)
     number = snapshot(connector, "shop.a")
-    at_read(5, lambda: paused(connector))
+    at_read(5, lambda: pause_snapshots(connector))
     connector.capture()
     assert 0 < len(connector.rows("shop.a")) < 1000
     CHANGES["another-table"](db)
@@ -179,7 +179,7 @@ def test_a_table_that_was_swapped_for_a_smaller_one_is_not_at_its_end_before_the
     db.create_table("shop.a_new", COLUMNS, key=("id",), rows=[{"id": i, "n": -i, "note": "new"} for i in range(20)])
     connector = partial(db, tmp_path)
     number = snapshot(connector, "shop.a")
-    at_read(5, lambda: paused(connector))
+    at_read(5, lambda: pause_snapshots(connector))
     connector.capture()
     with db.transaction() as t:
         for i in range(20, 1000):
@@ -188,7 +188,7 @@ def test_a_table_that_was_swapped_for_a_smaller_one_is_not_at_its_end_before_the
     connector.replay.gap()  # the rows of the one table are not those of the other, of which the log does not tell
     events = incremental.IncrementalCoordinator.record_events
 
-    def late(self: incremental.IncrementalCoordinator, block: Any) -> None:
+    def read_late(self: incremental.IncrementalCoordinator, block: Any) -> None:
         """The chunk is there before the events."""
         until(
             lambda: (thread := self._thread) is None or any(w.chunk is not None for w in thread.windows),
@@ -197,7 +197,7 @@ def test_a_table_that_was_swapped_for_a_smaller_one_is_not_at_its_end_before_the
         )
         events(self, block)
 
-    monkeypatch.setattr(incremental.IncrementalCoordinator, "record_events", late)
+    monkeypatch.setattr(incremental.IncrementalCoordinator, "record_events", read_late)
     send(connector, "resume-snapshot")
     connector.capture()
     equal(connector, db, "shop.a")
@@ -227,7 +227,7 @@ def test_a_chunk_read_by_another_key_than_events_before_it_were_told_by_is_writt
     connector = partial(db, tmp_path, snapshot_mode="initial", **watermark_form)
     look, done = MemoryChunkReader.read_table_schema, threading.Event()
 
-    def watched(self: MemoryChunkReader, table: TableId) -> TableSchema | None:
+    def wait_and_describe(self: MemoryChunkReader, table: TableId) -> TableSchema | None:
         """The window is registered, and the table is looked at when it is another one already."""
         if not done.is_set():
             done.set()
@@ -240,7 +240,7 @@ def test_a_chunk_read_by_another_key_than_events_before_it_were_told_by_is_writt
                     t.insert("shop.k", {"id": i if columns["id"] == "int64!" else f"k{i}", "n": i})
         return look(self, table)
 
-    monkeypatch.setattr(MemoryChunkReader, "read_table_schema", watched)
+    monkeypatch.setattr(MemoryChunkReader, "read_table_schema", wait_and_describe)
     number = snapshot(connector, "shop.k")
     connector.capture()
     equal(connector, db, "shop.k")
@@ -254,13 +254,13 @@ def test_a_chunk_is_read_again_when_an_event_was_told_by_another_key_for_a_while
     monkeypatch.setattr(incremental.IncrementalCoordinator, "record_schema_changes", lambda *_: None)
     connector = partial(db, tmp_path, schema_change_rewrite_mode="ignore")
 
-    def act() -> None:
+    def change_structure() -> None:
         change_schema_and_wait(lambda: db.change_column("shop.a", "id", "string", str))
         with db.transaction() as t:
             t.update("shop.a", {"id": "5"}, {"n": -1})
         change_schema_and_wait(lambda: db.change_column("shop.a", "id", "int64", int))
 
-    at_read(1, act)
+    at_read(1, change_structure)
     number = snapshot(connector, "shop.a")
     connector.capture()
     rows = [row for row in connector.rows("shop.a") if isinstance(row["id"], int)]
@@ -300,7 +300,7 @@ def test_ranges_of_a_table_whose_rows_become_others_fail_since_those_that_were_r
     connector = partial(db, tmp_path, incremental_snapshot_chunk_size=5)
     ranges = [{"data-collection": "shop.a", "from": {"id": low}, "to": {"id": low + 20}} for low in range(0, 900, 50)]
     number = snapshot(connector, "shop.a", "shop.b", key_ranges=ranges)
-    at_read(9, lambda: paused(connector))
+    at_read(9, lambda: pause_snapshots(connector))
     connector.capture()
     CHANGES["another-table"](db)
     connector.replay.gap()  # the rows of the one table are not those of the other, of which the log does not tell

@@ -41,15 +41,15 @@ def windows_ahead(db: MemoryDatabase, expected: int, config: TableConfig = CONFI
         config, lambda: MemoryChunkReader(db, None), lambda schema, scan: schema.key, written=False
     )
 
-    def ready() -> int:
+    def count_ready_windows() -> int:
         return sum(window.chunk is not None for window in [*thread.windows])
 
     with patch.object(sharing, "CHUNKS", 1), closing(thread):
         thread.read(db.resolve_table_id("shop.a"), TableScan(table="shop.a", request=1))
         thread.advance_position(MemoryPosition(0))
-        until(lambda: ready() >= expected, f"{expected} windows are read")
+        until(lambda: count_ready_windows() >= expected, f"{expected} windows are read")
         time.sleep(0.3)
-        return ready()
+        return count_ready_windows()
 
 
 def test_another_try_is_waited_for_however_often_the_stream_tells_its_place(
@@ -57,11 +57,11 @@ def test_another_try_is_waited_for_however_often_the_stream_tells_its_place(
 ) -> None:
     began: list[float] = []
 
-    def locked(self: MemoryChunkReader, *args: Any) -> Any:
+    def raise_locked(self: MemoryChunkReader, *args: Any) -> Any:
         began.append(time.monotonic())
         raise SourceBusy("locked")
 
-    monkeypatch.setattr(MemoryChunkReader, "read", locked)
+    monkeypatch.setattr(MemoryChunkReader, "read", raise_locked)
     thread = ChunkReaderThread(
         CONFIG, lambda: MemoryChunkReader(db, None), lambda schema, scan: schema.key, written=False
     )
@@ -83,11 +83,11 @@ def test_what_the_database_does_not_show_is_asked_for_less_and_less_often_and_no
     monkeypatch.setattr(chunking, "_CATCH_UP_S", 1.0)
     reads, read = [0], MemoryChunkReader.read
 
-    def counted(self: MemoryChunkReader, *args: Any) -> Any:
+    def count_and_read(self: MemoryChunkReader, *args: Any) -> Any:
         reads[0] += 1
         return read(self, *args)
 
-    monkeypatch.setattr(MemoryChunkReader, "read", counted)
+    monkeypatch.setattr(MemoryChunkReader, "read", count_and_read)
     thread = ChunkReaderThread(
         CONFIG, lambda: MemoryChunkReader(db, None), lambda schema, scan: schema.key, written=False
     )
@@ -116,14 +116,14 @@ def test_a_table_with_another_key_is_read_from_its_first_row_though_the_connecti
             raise StructureChanged
         return read(self, *args)
 
-    def loses(self: MemoryChunkReader, *args: Any) -> Any:
+    def fail_third_read(self: MemoryChunkReader, *args: Any) -> Any:
         if reads[0] == 3 and not lost[0]:
             lost[0] += 1
             raise SourceUnavailable("gone")
         return last(self, *args)
 
     monkeypatch.setattr(MemoryChunkReader, "read", changes)
-    monkeypatch.setattr(MemoryChunkReader, "read_last_key", loses)
+    monkeypatch.setattr(MemoryChunkReader, "read_last_key", fail_third_read)
 
     def order(schema: TableSchema, scan: TableScan) -> tuple[str, ...]:
         return ("id",) if reads[0] < 3 else ("text", "id")

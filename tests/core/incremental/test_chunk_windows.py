@@ -109,11 +109,11 @@ def test_what_is_left_of_a_chunk_is_what_a_model_says(
             kept.append(keep)
             if not keep:
                 continue
-            if before is not None and (op == DELETE or _of(before, key) != _of(after or {}, key)):
-                gone.add(_of(before, key))
+            if before is not None and (op == DELETE or _key_of(before, key) != _key_of(after or {}, key)):
+                gone.add(_key_of(before, key))
             if after is not None:
                 names = {"n"} | ({"id", "name", "large"} if not lacks else {"id", "name"})
-                told.setdefault(_of(after, key), set()).update(names)
+                told.setdefault(_key_of(after, key), set()).update(names)
         if items:
             block = _block(items, lacking)
             window.record_events(
@@ -129,7 +129,7 @@ def test_what_is_left_of_a_chunk_is_what_a_model_says(
         for i, row in enumerate(block.after.to_pylist()):
             hidden = {c for j, c in enumerate(SCHEMA.column_names) if mask is not None and mask[j, i]}
             assert all(row[c] is None for c in hidden)
-            found[_of(row, key)] = {c: v for c, v in row.items() if c not in hidden}
+            found[_key_of(row, key)] = {c: v for c, v in row.items() if c not in hidden}
     expected = {}
     rest = [c for c in SCHEMA.column_names if c not in key]
     for k, names in told.items():
@@ -138,7 +138,7 @@ def test_what_is_left_of_a_chunk_is_what_a_model_says(
     assert found == expected
 
 
-def _of(row: Row, key: tuple[str, ...]) -> tuple[Any, ...]:
+def _key_of(row: Row, key: tuple[str, ...]) -> tuple[Any, ...]:
     return tuple(row[c] for c in key)
 
 

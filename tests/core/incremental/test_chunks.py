@@ -48,11 +48,11 @@ def chunk_sizes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     found: list[tuple[str, int]] = []
     read = MemoryChunkReader.read
 
-    def watched(self: MemoryChunkReader, rows: Any, limit: int, *more: Any) -> Any:
+    def record_and_read(self: MemoryChunkReader, rows: Any, limit: int, *more: Any) -> Any:
         found.append((rows.table.id.full_name, limit))
         return read(self, rows, limit, *more)
 
-    monkeypatch.setattr(MemoryChunkReader, "read", watched)
+    monkeypatch.setattr(MemoryChunkReader, "read", record_and_read)
     return found
 
 
@@ -63,14 +63,14 @@ def test_windows_of_a_quick_table_hold_several_chunks_of_a_slow_one_only_one(
     found: dict[str, list[int]] = {"shop.a": [], "shop.b": []}
     read = MemoryChunkReader.read
 
-    def watched(self: MemoryChunkReader, rows: Any, limit: int, queries: int, max_bytes: int) -> Any:
+    def record_and_read(self: MemoryChunkReader, rows: Any, limit: int, queries: int, max_bytes: int) -> Any:
         found[str(rows.table.id)].append(queries)
         chunk = read(self, rows, limit, queries, max_bytes)
         # of table a, reading takes next to nothing beside everything else; of b, it is as good as all that takes time
         chunk.reading_s = 1e-9 if rows.table.id.name == "a" else 60.0 * queries
         return chunk
 
-    monkeypatch.setattr(MemoryChunkReader, "read", watched)
+    monkeypatch.setattr(MemoryChunkReader, "read", record_and_read)
     snapshot(connector, "shop.a", "shop.b")
     connector.capture()
     assert found["shop.a"][:5] == [1, 2, 4, 8, 16]

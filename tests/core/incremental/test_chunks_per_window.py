@@ -8,7 +8,9 @@ from airflow_provider_cdc.core.incremental import chunks_per_window as sharing
 from airflow_provider_cdc.core.incremental.chunks_per_window import WindowSize
 
 
-def settled(waiting_s: float, chunk_s: float, limit: int = 1024, *, slower: float = 1.0, windows: int = 60) -> int:
+def settle_window_size(
+    waiting_s: float, chunk_s: float, limit: int = 1024, *, slower: float = 1.0, windows: int = 60
+) -> int:
     """What a window holds in the end."""
     size = WindowSize()
     for _ in range(windows):
@@ -21,22 +23,22 @@ def settled(waiting_s: float, chunk_s: float, limit: int = 1024, *, slower: floa
 @pytest.mark.parametrize("waiting_s", [0.0005, 0.001, 0.002])
 def test_a_slow_machine_s_windows_hold_as_many_chunks_as_a_quick_one_s(waiting_s: float, slower: float) -> None:
     chunk_s = 0.002
-    assert settled(waiting_s, chunk_s, slower=slower) == settled(waiting_s, chunk_s) > 1
+    assert settle_window_size(waiting_s, chunk_s, slower=slower) == settle_window_size(waiting_s, chunk_s) > 1
 
 
 @pytest.mark.parametrize(("waiting_s", "chunk_s"), [(0.001, 0.001), (0.002, 0.003), (0.0005, 0.002)])
 def test_waiting_is_no_more_than_its_share(waiting_s: float, chunk_s: float) -> None:
-    held = settled(waiting_s, chunk_s, limit=100)
+    held = settle_window_size(waiting_s, chunk_s, limit=100)
     assert 1 < held < sharing.CHUNKS
     assert waiting_s / (waiting_s + held * chunk_s) == pytest.approx(sharing.WAITING, rel=0.2)
 
 
 def test_a_window_is_bounded_by_its_chunks_its_rows_and_its_time() -> None:
-    assert settled(1.0, 0.001, limit=100) == sharing.CHUNKS
-    assert settled(1.0, 0.001, limit=sharing.ROWS // 4) == 4
-    assert settled(1.0, 0.001, limit=10 * sharing.ROWS) == 1
-    assert settled(1.0, 0.1, limit=100) == round(sharing.WINDOW_S / 0.1)
-    assert settled(1.0, 10.0, limit=100) == 1
+    assert settle_window_size(1.0, 0.001, limit=100) == sharing.CHUNKS
+    assert settle_window_size(1.0, 0.001, limit=sharing.ROWS // 4) == 4
+    assert settle_window_size(1.0, 0.001, limit=10 * sharing.ROWS) == 1
+    assert settle_window_size(1.0, 0.1, limit=100) == round(sharing.WINDOW_S / 0.1)
+    assert settle_window_size(1.0, 10.0, limit=100) == 1
 
 
 def test_one_slow_window_does_not_undo_what_is_known() -> None:
@@ -44,7 +46,7 @@ def test_one_slow_window_does_not_undo_what_is_known() -> None:
     for waiting_s in [0.001] * 30 + [0.05] + [0.001] * 30:
         n = size.compute_chunk_count(100)
         size.record_window(waiting_s, 0.001 * n, 100 * n, 100)
-    assert size.compute_chunk_count(100) == settled(0.001, 0.001, 100)
+    assert size.compute_chunk_count(100) == settle_window_size(0.001, 0.001, 100)
 
 
 def test_a_window_that_is_not_full_tells_nothing() -> None:

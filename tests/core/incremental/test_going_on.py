@@ -22,7 +22,7 @@ from airflow_provider_cdc.core.incremental import chunk_reader_thread as chunkin
 from airflow_provider_cdc.core.incremental import incremental_coordinator as incremental
 from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.core.incremental.work import Busy, fill, partial, paused
+from tests.core.incremental.work import Busy, fill, partial, pause_snapshots
 from tests.support.patience import LONGEST_S
 from tests.support.signals import send, signal_ended, signal_state, snapshot
 from tests.support.workloads.small_tables import equal
@@ -35,13 +35,13 @@ def test_a_run_that_ends_early_is_followed_by_one_that_goes_on_behind_the_last_r
     number = snapshot(connector, "shop.a", "shop.b")
     read, began = MemoryChunkReader.read, []
 
-    def slow(self: MemoryChunkReader, *args: Any) -> Any:
+    def read_slowly(self: MemoryChunkReader, *args: Any) -> Any:
         began.append(time.monotonic())
         if len(began) == 4:  # the run ends meanwhile
             time.sleep(4)
         return read(self, *args)
 
-    monkeypatch.setattr(MemoryChunkReader, "read", slow)
+    monkeypatch.setattr(MemoryChunkReader, "read", read_slowly)
     connector.capture(run_for_s=60, until=lambda: len(began) == 4 and time.monotonic() > began[3] + 2)
     state = connector.store.load_offset("test").offset
     assert state is not None
@@ -62,13 +62,13 @@ def test_a_lost_connection_is_made_again(
     for name in ("read", "insert_signal_row", "delete_signal_row"):
         inner, left = getattr(MemoryChunkReader, name), [3]
 
-        def flaky(self: MemoryChunkReader, *args: Any, inner: Any = inner, left: list[int] = left) -> Any:
+        def fail_every_fifth(self: MemoryChunkReader, *args: Any, inner: Any = inner, left: list[int] = left) -> Any:
             left[0] += 1
             if left[0] % 5 == 0:
                 raise TransientError("gone")
             return inner(self, *args)
 
-        monkeypatch.setattr(MemoryChunkReader, name, flaky)
+        monkeypatch.setattr(MemoryChunkReader, name, fail_every_fifth)
     number = snapshot(connector, "shop.a")
     with Busy(db):
         connector.capture()
@@ -84,13 +84,13 @@ def test_a_table_that_somebody_has_locked_is_waited_for_while_the_stream_goes_on
     connector = partial(db, tmp_path)
     read, tries = MemoryChunkReader.read, []
 
-    def locked(self: MemoryChunkReader, *args: Any) -> Any:
+    def raise_locked(self: MemoryChunkReader, *args: Any) -> Any:
         tries.append(args)
         if len(tries) < 20:
             raise SourceBusy("Lock wait timeout exceeded")
         return read(self, *args)
 
-    monkeypatch.setattr(MemoryChunkReader, "read", locked)
+    monkeypatch.setattr(MemoryChunkReader, "read", raise_locked)
     number = snapshot(connector, "shop.a")
     fill(db, "shop.b", range(5000, 5003))
     connector.capture()
@@ -106,10 +106,10 @@ def test_a_database_that_is_gone_for_good_ends_the_run_with_its_error(
     monkeypatch.setattr(chunking, "_LONGEST_S", 0.01)
     connector = partial(db, tmp_path)
 
-    def gone(self: MemoryChunkReader, *args: Any) -> Any:
+    def raise_unavailable(self: MemoryChunkReader, *args: Any) -> Any:
         raise SourceUnavailable("nobody answers")
 
-    monkeypatch.setattr(MemoryChunkReader, "read", gone)
+    monkeypatch.setattr(MemoryChunkReader, "read", raise_unavailable)
     number = snapshot(connector, "shop.a")
     with pytest.raises(SourceUnavailable, match="nobody answers"):
         connector.capture()
@@ -124,7 +124,7 @@ def test_a_chunk_that_fails_after_it_was_cancelled_harms_nothing(
 
     def fails_late(self: MemoryChunkReader, *args: Any) -> Any:
         if not failed.is_set():
-            paused(connector)
+            pause_snapshots(connector)
             failed.set()
             raise ValueError("nobody wants to know any more")
         return read(self, *args)

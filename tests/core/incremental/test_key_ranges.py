@@ -22,7 +22,7 @@ from airflow_provider_cdc.core.incremental import chunk_reader_thread as chunkin
 from airflow_provider_cdc.core.incremental import chunks_per_window
 from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.core.incremental.work import Busy, fill, paused
+from tests.core.incremental.work import Busy, fill, pause_snapshots
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S
 from tests.support.signals import notified, scans, send, signal_ended, signal_state, snapshot
@@ -31,7 +31,7 @@ from tests.support.workloads.small_tables import equal
 Row = dict[str, Any]
 
 
-def captured(db: MemoryDatabase, folder: Path, **properties: Any) -> Connector:
+def start_connector(db: MemoryDatabase, folder: Path, **properties: Any) -> Connector:
     """A connector that has read all tables and streams."""
     options = {"table_include_list": "shop.[a-z]", "incremental_snapshot_chunk_size": 50}
     connector = memory_connector(db, folder, signal_poll_interval_ms=50, **options | properties)
@@ -45,18 +45,18 @@ def key_range(first: int | None, last: int | None, *absent: int, table: str = "s
     return found | ({} if first is None else {"from": {"id": first}}) | ({} if last is None else {"to": {"id": last}})
 
 
-def wrong(*ids: int) -> list[Row]:
+def planted_rows(*ids: int) -> list[Row]:
     return [{"id": i, "n": -7, "note": "planted"} for i in ids]
 
 
 def test_only_rows_of_the_ranges_are_read_and_keys_without_a_row_are_deleted(
     db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any]
 ) -> None:
-    connector = captured(db, tmp_path, **watermark_form)
+    connector = start_connector(db, tmp_path, **watermark_form)
     with db.transaction() as t:
         t.delete("shop.a", {"id": 7})
     connector.capture()
-    connector.replay.plant("test.shop.a", *wrong(5, 7, 90, 1500))
+    connector.replay.plant("test.shop.a", *planted_rows(5, 7, 90, 1500))
     connector.replay.lose("test.shop.a", (30,))
     number = snapshot(
         connector, "shop.a", key_ranges=[key_range(5, 90, 7, 8), key_range(1200, None, 1500), key_range(None, 1)]
@@ -74,7 +74,7 @@ def test_only_rows_of_the_ranges_are_read_and_keys_without_a_row_are_deleted(
 def test_a_table_without_ranges_is_read_whole_beside_one_with_ranges(
     db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any]
 ) -> None:
-    connector = captured(db, tmp_path, **watermark_form)
+    connector = start_connector(db, tmp_path, **watermark_form)
     before = connector.replay.operations.copy()
     number = snapshot(connector, "shop.a", "shop.b", key_ranges=[key_range(10, 19)])
     connector.capture()
@@ -86,8 +86,8 @@ def test_a_table_without_ranges_is_read_whole_beside_one_with_ranges(
 def test_ranges_beside_a_writer_of_the_same_keys(
     db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], at_read: Any
 ) -> None:
-    connector = captured(db, tmp_path, incremental_snapshot_chunk_size=7, **watermark_form)
-    connector.replay.plant("test.shop.a", *wrong(*range(0, 1200, 3)))
+    connector = start_connector(db, tmp_path, incremental_snapshot_chunk_size=7, **watermark_form)
+    connector.replay.plant("test.shop.a", *planted_rows(*range(0, 1200, 3)))
     busy = Busy(db)
     for n in range(1, 200):
         at_read(n, lambda: busy.more(6))
@@ -121,14 +121,14 @@ def test_an_event_of_a_key_that_was_looked_up_wins(
     change: Callable[[Any], None],
     wins: bool,
 ) -> None:
-    connector = captured(db, tmp_path, **watermark_form)
-    connector.replay.plant("test.shop.a", *wrong(2000))
+    connector = start_connector(db, tmp_path, **watermark_form)
+    connector.replay.plant("test.shop.a", *planted_rows(2000))
 
-    def act() -> None:
+    def run_change() -> None:
         with db.transaction() as t:
             change(t)
 
-    at_read(1, act)
+    at_read(1, run_change)
     snapshot(connector, "shop.a", key_ranges=[key_range(1990, 2010, 2000)])
     before = connector.replay.operations["d"]
     connector.capture()
@@ -141,8 +141,8 @@ def test_an_event_of_a_key_that_was_looked_up_wins(
 def test_an_emptied_table_has_no_deletes_and_no_rows(
     db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], at_read: Any
 ) -> None:
-    connector = captured(db, tmp_path, **watermark_form)
-    connector.replay.plant("test.shop.a", *wrong(2000))
+    connector = start_connector(db, tmp_path, **watermark_form)
+    connector.replay.plant("test.shop.a", *planted_rows(2000))
     at_read(1, lambda: db.truncate_table("shop.a"))
     snapshot(connector, "shop.a", key_ranges=[key_range(0, 2010, 2000)])
     connector.capture()
@@ -155,13 +155,13 @@ def test_a_run_that_ends_inside_a_range_is_followed_by_one_that_goes_on_there(
 ) -> None:
     monkeypatch.setattr(chunking, "KEYS", 50)
     monkeypatch.setattr(chunks_per_window, "CHUNKS", 1)
-    connector = captured(db, tmp_path, incremental_snapshot_chunk_size=10, **watermark_form)
-    connector.replay.plant("test.shop.a", *wrong(*range(1000, 1500), *range(0, 900, 10)))
+    connector = start_connector(db, tmp_path, incremental_snapshot_chunk_size=10, **watermark_form)
+    connector.replay.plant("test.shop.a", *planted_rows(*range(1000, 1500), *range(0, 900, 10)))
     ranges = [key_range(None, 99), key_range(300, 1400, *range(1000, 1401)), key_range(1450, None, *range(1450, 1500))]
     number = snapshot(connector, "shop.a", key_ranges=ranges)
     read, began, ends, asked_to_end = MemoryChunkReader.read, [0], [3, 15, 40, 70], threading.Event()
 
-    def slow(self: MemoryChunkReader, *args: Any) -> Any:
+    def read_slowly(self: MemoryChunkReader, *args: Any) -> Any:
         began[0] += 1
         if began[0] in ends:  # the run ends meanwhile
             assert asked_to_end.wait(LONGEST_S)
@@ -169,16 +169,16 @@ def test_a_run_that_ends_inside_a_range_is_followed_by_one_that_goes_on_there(
             asked_to_end.clear()
         return read(self, *args)
 
-    monkeypatch.setattr(MemoryChunkReader, "read", slow)
+    monkeypatch.setattr(MemoryChunkReader, "read", read_slowly)
     left: list[tuple[int, int, int]] = []
 
-    def reached(end: int) -> bool:
+    def has_reached(end: int) -> bool:
         if began[0] >= end:
             asked_to_end.set()
         return began[0] >= end
 
     for end in ends:
-        connector.capture(run_for_s=60, until=partial(reached, end))
+        connector.capture(run_for_s=60, until=partial(has_reached, end))
         state = connector.store.load_offset("test").offset
         assert state is not None
         (scan,) = state.incremental.scans
@@ -200,12 +200,12 @@ def test_a_run_that_ends_inside_a_range_is_followed_by_one_that_goes_on_there(
 def test_paused_ranges_go_on_where_they_were_and_stopped_ones_end(
     db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], at_read: Any
 ) -> None:
-    connector = captured(db, tmp_path, **watermark_form)
-    connector.replay.plant("test.shop.a", *wrong(*range(0, 500, 5), *range(1000, 1010)))
+    connector = start_connector(db, tmp_path, **watermark_form)
+    connector.replay.plant("test.shop.a", *planted_rows(*range(0, 500, 5), *range(1000, 1010)))
     number = snapshot(connector, "shop.a", "shop.b", key_ranges=[
         key_range(0, 1009, *range(1000, 1010)), key_range(3, 9, table="shop.b"),
     ])  # fmt: skip
-    at_read(4, lambda: paused(connector))
+    at_read(4, lambda: pause_snapshots(connector))
     connector.capture()
     assert signal_state(connector, number)[0] == "running"
     send(connector, "stop-snapshot", {"type": "incremental", "data-collections": ["shop.b"]}, id_="enough")
@@ -219,18 +219,18 @@ def test_lost_connections_while_keys_are_looked_up_and_rows_are_read(
     db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunking, "KEYS", 3)
-    connector = captured(db, tmp_path, incremental_snapshot_chunk_size=10, **watermark_form)
-    connector.replay.plant("test.shop.a", *wrong(*range(1000, 1030), *range(0, 200, 7)))
+    connector = start_connector(db, tmp_path, incremental_snapshot_chunk_size=10, **watermark_form)
+    connector.replay.plant("test.shop.a", *planted_rows(*range(1000, 1030), *range(0, 200, 7)))
     for name in ("read", "insert_signal_row", "delete_signal_row"):
         inner, left = getattr(MemoryChunkReader, name), [3]
 
-        def flaky(self: MemoryChunkReader, *args: Any, inner: Any = inner, left: list[int] = left) -> Any:
+        def fail_every_fifth(self: MemoryChunkReader, *args: Any, inner: Any = inner, left: list[int] = left) -> Any:
             left[0] += 1
             if left[0] % 5 == 0:
                 raise TransientError("gone")
             return inner(self, *args)
 
-        monkeypatch.setattr(MemoryChunkReader, name, flaky)
+        monkeypatch.setattr(MemoryChunkReader, name, fail_every_fifth)
     number = snapshot(connector, "shop.a", key_ranges=[key_range(0, 99), key_range(100, 1030, *range(1000, 1030))])
     with Busy(db, pause_s=0.05):
         connector.capture()
@@ -246,8 +246,8 @@ def test_wide_rows_under_the_keys_that_are_looked_up(
     with db.transaction() as t:
         for i in range(40):
             t.update("shop.a", {"id": i}, {"note": "x" * 5000})
-    connector = captured(db, tmp_path, incremental_snapshot_chunk_max_bytes=20_000, **watermark_form)
-    connector.replay.plant("test.shop.a", *wrong(*range(1000, 1040)))
+    connector = start_connector(db, tmp_path, incremental_snapshot_chunk_max_bytes=20_000, **watermark_form)
+    connector.replay.plant("test.shop.a", *planted_rows(*range(1000, 1040)))
     keys = [i for pair in zip(range(40), range(1000, 1040), strict=True) for i in pair]
     number = snapshot(connector, "shop.a", key_ranges=[key_range(0, 1040, *keys)])
     before = connector.replay.operations["d"]
@@ -258,8 +258,8 @@ def test_wide_rows_under_the_keys_that_are_looked_up(
 
 
 def test_100_ranges_and_10_000_absent_keys(db: MemoryDatabase, tmp_path: Path) -> None:
-    connector = captured(db, tmp_path, incremental_snapshot_chunk_size=1000)
-    connector.replay.plant("test.shop.a", *wrong(*range(1000, 11_000)))
+    connector = start_connector(db, tmp_path, incremental_snapshot_chunk_size=1000)
+    connector.replay.plant("test.shop.a", *planted_rows(*range(1000, 11_000)))
     ranges = [
         key_range(i * 110, i * 110 + 109, *(k for k in range(i * 110, i * 110 + 109) if k >= 1000)) for i in range(100)
     ]
@@ -279,7 +279,7 @@ def test_empty_ranges_and_ranges_of_an_empty_table(
     db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any]
 ) -> None:
     db.create_table("shop.d", {"id": "int64!", "n": "int64", "note": "string"}, key=("id",))
-    connector = captured(db, tmp_path, **watermark_form)
+    connector = start_connector(db, tmp_path, **watermark_form)
     ranges = [
         key_range(5000, 6000), key_range(1, 2), key_range(7000, 7000), key_range(8000, 9000, 8500),
         key_range(None, None, 3, table="shop.d"), key_range(4, None, table="shop.c") | {"to": {"id": 4}},
@@ -294,7 +294,7 @@ def test_empty_ranges_and_ranges_of_an_empty_table(
 
 
 def test_overlapping_and_repeated_ranges_are_read_once(db: MemoryDatabase, tmp_path: Path) -> None:
-    connector = captured(db, tmp_path)
+    connector = start_connector(db, tmp_path)
     ranges = [key_range(50, 90, 55), key_range(5, 60, 7), key_range(50, 90, 55), key_range(80, 80), key_range(200, 210)]
     snapshot(connector, "shop.a", key_ranges=ranges)
     before = connector.replay.operations.copy()
@@ -306,7 +306,7 @@ def test_overlapping_and_repeated_ranges_are_read_once(db: MemoryDatabase, tmp_p
 def test_another_key_of_the_table_ends_the_scan_and_says_so(
     db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], at_read: Any
 ) -> None:
-    connector = captured(db, tmp_path, incremental_snapshot_chunk_size=5, **watermark_form)
+    connector = start_connector(db, tmp_path, incremental_snapshot_chunk_size=5, **watermark_form)
 
     at_read(3, lambda: db.rename_column("shop.a", "id", "number"))
     number = snapshot(connector, "shop.a", key_ranges=[key_range(0, 400, 7)])
@@ -322,13 +322,13 @@ def test_random_repairs_beside_random_writers(
     db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any]
 ) -> None:
     """Every wrong row lies in a range, every row too many is listed: afterwards the change log replays to the table."""
-    connector = captured(db, tmp_path, incremental_snapshot_chunk_size=17, **watermark_form)
+    connector = start_connector(db, tmp_path, incremental_snapshot_chunk_size=17, **watermark_form)
     r = random.Random(12)
     for _ in range(4):
         with Busy(db, pause_s=0.002):
             connector.capture(run_for_s=0.2)
             spoiled = r.sample(range(1100), 60)
-            connector.replay.plant("test.shop.a", *wrong(*spoiled[:40]))
+            connector.replay.plant("test.shop.a", *planted_rows(*spoiled[:40]))
             connector.replay.lose("test.shop.a", *((i,) for i in spoiled[40:]))
             ranges = []
             for low in range(0, 1100, 100):
@@ -354,17 +354,17 @@ def test_composite_keys_and_keys_named_by_the_connector(
             for y in range(20):
                 t.insert("shop.d", {"x": x, "y": y, "n": 100 * k + y, "note": "begin"})
     for folder, properties, key in (("own", {}, ("x", "y")), ("named", {"message_key_columns": "shop.d:n"}, ("n",))):
-        connector = captured(db, tmp_path / folder, **watermark_form | properties)
+        connector = start_connector(db, tmp_path / folder, **watermark_form | properties)
         gone = {"x": "b b", "y": 77, "n": 4711, "note": "planted"}
         connector.replay.plant("test.shop.d", gone, {"x": "é", "y": 3, "n": 303, "note": "planted"})
 
-        def given(row: Row, key: tuple[str, ...] = key) -> Row:
+        def key_of(row: Row, key: tuple[str, ...] = key) -> Row:
             return {name: row[name] for name in key}
 
         first, last = {"x": "a", "y": 0, "n": 0}, {"x": "é", "y": 9, "n": 9999}
         there = {"x": "B", "y": 5, "n": 105}
         number = snapshot(connector, "shop.d", key_ranges=[
-            {"data-collection": "shop.d", "from": given(first), "to": given(last), "absent": [given(gone), given(there)]}
+            {"data-collection": "shop.d", "from": key_of(first), "to": key_of(last), "absent": [key_of(gone), key_of(there)]}
         ])  # fmt: skip
         connector.capture()
         equal(connector, db, "shop.d")
@@ -373,8 +373,8 @@ def test_composite_keys_and_keys_named_by_the_connector(
 
 def test_keys_change_while_the_log_is_read(db: MemoryDatabase, tmp_path: Path, at_read: Any) -> None:
     """A row that moves out of its range, into it, and onto a key that is looked up."""
-    connector = captured(db, tmp_path, incremental_snapshot_chunk_size=10)
-    connector.replay.plant("test.shop.a", *wrong(1100, 1101))
+    connector = start_connector(db, tmp_path, incremental_snapshot_chunk_size=10)
+    connector.replay.plant("test.shop.a", *planted_rows(1100, 1101))
     moves = iter([(5, 1100), (990, 1200), (1200, 5), (1100, 1101)])
 
     def move() -> None:
@@ -394,7 +394,7 @@ def test_keys_change_while_the_log_is_read(db: MemoryDatabase, tmp_path: Path, a
 def test_a_row_that_is_inserted_in_a_range_behind_its_last_row_comes_from_the_log(
     db: MemoryDatabase, tmp_path: Path, at_read: Any
 ) -> None:
-    connector = captured(db, tmp_path)
+    connector = start_connector(db, tmp_path)
     at_read(1, lambda: fill(db, "shop.a", range(1000, 1020)))
     snapshot(connector, "shop.a", key_ranges=[key_range(950, 2000, 1005)])
     connector.capture()

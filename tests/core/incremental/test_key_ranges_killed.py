@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_cdc.core.incremental import chunk_reader_thread as chunking
 from airflow_provider_cdc.core.incremental import chunks_per_window
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.core.incremental.test_key_ranges import captured, key_range, wrong
+from tests.core.incremental.test_key_ranges import key_range, planted_rows, start_connector
 from tests.core.incremental.work import Busy
 from tests.sources.suite.common import Dies, dies_at_commit
 from tests.support.signals import signal_state, snapshot
@@ -25,10 +25,10 @@ def test_runs_that_die_at_their_commits(
 ) -> None:
     monkeypatch.setattr(chunking, "KEYS", 20)
     monkeypatch.setattr(chunks_per_window, "CHUNKS", 1)
-    connector = captured(db, tmp_path, incremental_snapshot_chunk_size=20, batch_max_rows=40, **watermark_form)
+    connector = start_connector(db, tmp_path, incremental_snapshot_chunk_size=20, batch_max_rows=40, **watermark_form)
     r = random.Random(at)
     spoiled = r.sample(range(1100), 150)
-    connector.replay.plant("test.shop.a", *wrong(*spoiled))
+    connector.replay.plant("test.shop.a", *planted_rows(*spoiled))
     ranges = [
         key_range(low, low + 99, *(i for i in spoiled if low <= i < low + 100), *range(low, low + 5))
         for low in range(0, 1100, 100)

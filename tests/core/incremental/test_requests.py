@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_cdc.core.incremental.chunk_reader_thread import ChunkReaderThread
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.core.incremental.work import COLUMNS, Busy, fill, partial, paused
+from tests.core.incremental.work import COLUMNS, Busy, fill, partial, pause_snapshots
 from tests.support.patience import LONGEST_S
 from tests.support.signals import notified, scans, send, signal_state, snapshot
 from tests.support.workloads.small_tables import equal
@@ -52,7 +52,7 @@ def test_a_table_that_is_paused_while_a_chunk_is_read_goes_on_with_that_chunk(
 
     def pause() -> None:
         assert written.wait(LONGEST_S)  # chunks are read ahead: all five may wait to be written
-        paused(connector)
+        pause_snapshots(connector)
 
     monkeypatch.setattr(ChunkReaderThread, "release_window", first_chunk_written)
     at_read(5, pause)

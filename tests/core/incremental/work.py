@@ -87,7 +87,7 @@ class Busy:
                 t.insert(table, {"id": key, "n": r.randrange(10**6), "note": "new"})
 
 
-def paused(connector: Connector) -> None:
+def pause_snapshots(connector: Connector) -> None:
     """Pause incremental snapshots, and wait until they are."""
     number = send(connector, "pause-snapshot")
     until(lambda: signal_state(connector, number)[0] == "done", "incremental snapshots are paused")

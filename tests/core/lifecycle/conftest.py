@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.core.lifecycle.steering import steering
+from tests.core.lifecycle.steering import open_steering
 from tests.support.connectors import Connector, memory_connector
 from tests.support.workloads.small_tables import insert
 
@@ -28,5 +28,5 @@ def connector(db: MemoryDatabase, tmp_path: Path) -> Iterator[Connector]:
 
 @pytest.fixture
 def lifecycle(connector: Connector) -> Iterator[ConnectorLifecycle]:
-    with steering(connector) as lifecycle:
+    with open_steering(connector) as lifecycle:
         yield lifecycle

@@ -15,7 +15,7 @@ from tests.support.connectors import Connector
 
 
 @contextlib.contextmanager
-def steering(connector: Connector, **properties: Any) -> Iterator[ConnectorLifecycle]:
+def open_steering(connector: Connector, **properties: Any) -> Iterator[ConnectorLifecycle]:
     with open_lifecycle(connector.definition(**properties), connector.state_url) as lifecycle:
         yield lifecycle
 
@@ -26,7 +26,7 @@ def delete(db: MemoryDatabase, table: str, *ids: int) -> None:
             t.delete(table, {"id": i})
 
 
-def merged(connector: Connector, table: str) -> list[dict[str, Any]]:
+def last_rows(connector: Connector, table: str) -> list[dict[str, Any]]:
     """Rows of a table as a target has them that keeps the last event of each key: events may come twice."""
     rows: dict[int, dict[str, Any] | None] = {}
     for manifest in connector.changelog.read_manifests("test"):
@@ -42,4 +42,4 @@ def merged(connector: Connector, table: str) -> list[dict[str, Any]]:
 
 def the_same(connector: Connector, db: MemoryDatabase, *tables: str) -> None:
     for table in tables:
-        assert merged(connector, table) == sorted(db.copy_rows(table), key=repr), table
+        assert last_rows(connector, table) == sorted(db.copy_rows(table), key=repr), table

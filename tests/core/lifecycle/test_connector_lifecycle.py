@@ -128,11 +128,11 @@ def test_a_restart_that_is_asked_for_while_a_run_begins_ends_it(
     """The run has its lease, so that people see it running, and has not looked yet at what they want."""
     begin = CaptureRun.__init__
 
-    def asked(run: CaptureRun, *args: Any) -> None:
+    def restart_and_begin(run: CaptureRun, *args: Any) -> None:
         lifecycle.restart("ada")
         begin(run, *args)
 
-    monkeypatch.setattr(CaptureRun, "__init__", asked)
+    monkeypatch.setattr(CaptureRun, "__init__", restart_and_begin)
     connector.capture(run_for_s=3)
     assert "A restart of the connector was requested by ada: the run ends." in caplog.text
 

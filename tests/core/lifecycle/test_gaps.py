@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.model.connector_offset import IncrementalState, T
 from airflow_provider_cdc.core.model.connector_signal import Signal
 from airflow_provider_cdc.core.signals.signal_request_parser import parse_request
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.core.lifecycle.steering import delete, steering
+from tests.core.lifecycle.steering import delete, open_steering
 from tests.support.connectors import Connector
 from tests.support.workloads.small_tables import KEYED, equal, insert
 
@@ -79,7 +79,7 @@ def test_a_snapshot_that_would_leave_the_gap_is_refused(connector: Connector) ->
         ({"snapshot_mode": "no_data"}, "reads no rows"),
         ({"snapshot_include_collection_list": "shop.a"}, "leaves tables out"),
     ):
-        with steering(connector, **properties) as life, pytest.raises(ConfigError, match=words):
+        with open_steering(connector, **properties) as life, pytest.raises(ConfigError, match=words):
             life.repair_gap(GapRepair.SNAPSHOT, "test", "ada")
     assert connector.store.load_offset("test") == before
 
@@ -115,7 +115,7 @@ def test_a_gap_is_repaired_beside_the_stream_from_the_oldest_place(
 @pytest.mark.usefixtures("log_gap")
 def test_a_repair_is_carried_out_whichever_channels_are_enabled(db: MemoryDatabase, connector: Connector) -> None:
     connector.properties["signal.enabled.channels"] = "source"
-    with steering(connector) as life:
+    with open_steering(connector) as life:
         life.repair_gap(GapRepair.INCREMENTAL, "test", "ada")
     connector.capture()
     (signal,) = connector.store.signals_of("test")
@@ -182,7 +182,7 @@ def test_the_plan_of_a_repair_says_what_it_reads_and_changes_nothing(
     assert (plan.tables, plan.whole) == (("shop.a", "shop.b", "shop.keyless", "shop.loose"), ("shop.b",))
     uncut = "or with a nullable key: shop.keyless has no key, shop.loose: id is nullable. Remedy: repair the gap with a snapshot"
     assert uncut in plan.problems[0]
-    with steering(connector, snapshot_mode="no_data") as other:
+    with open_steering(connector, snapshot_mode="no_data") as other:
         assert "reads no rows" in other.plan_repair(GapRepair.SNAPSHOT).problems[0]
     assert (connector.store.load_offset("test"), connector.store.list_signals("test", 0)) == (before, [])
 

@@ -49,7 +49,7 @@ def lifecycle(connector: Connector) -> Iterator[ConnectorLifecycle]:
         yield lifecycle
 
 
-def merged(connector: Connector) -> dict[int, int]:
+def last_rows(connector: Connector) -> dict[int, int]:
     """The table as a target has it that keeps the last event of each key."""
     rows: dict[int, int] = {}
     for manifest in connector.changelog.read_manifests("test"):
@@ -77,7 +77,7 @@ def test_going_back_and_forward_in_a_binary_log(
     assert (back.effect, back.target, back.problems) == (OffsetEffect.REPEAT, str(places[1]), ())
     lifecycle.apply_offset(back, "test", "ada")
     assert connector.capture().events == 2
-    assert merged(connector) == {1: 30, 2: 2, 3: 3}
+    assert last_rows(connector) == {1: 30, 2: 2, 3: 3}
 
     database.sql("UPDATE t SET n = 40 WHERE id = 1", "UPDATE t SET n = 50 WHERE id = 2")
     end = lifecycle.source.current_position()
@@ -86,7 +86,7 @@ def test_going_back_and_forward_in_a_binary_log(
     assert (forward.effect, forward.problems) == (OffsetEffect.SKIP, ())
     lifecycle.apply_offset(forward, "test", "ada")
     assert connector.capture().events == 1
-    assert merged(connector) == {1: 30, 2: 2, 3: 60}
+    assert last_rows(connector) == {1: 30, 2: 2, 3: 60}
 
 
 def test_places_that_the_server_does_not_have_are_problems(connector: Connector, lifecycle: ConnectorLifecycle) -> None:
@@ -141,7 +141,7 @@ def test_a_purged_log_is_told_exactly_and_repaired(
     assert str(gap.oldest).startswith(f"{newest}:4")
     lifecycle.repair_gap(how, "test", "ada")
     connector.capture(run_for_s=6 if how is GapRepair.INCREMENTAL else None)
-    assert merged(connector) == rows
+    assert last_rows(connector) == rows
     if how is GapRepair.INCREMENTAL:
         assert connector.store.signals_of("test")[0].state == "done"
     assert lifecycle.find_gap() is None

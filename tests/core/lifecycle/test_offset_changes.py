@@ -23,7 +23,7 @@ from airflow_provider_cdc.core.model.connector_signal import SentSignal, SignalS
 from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
-from tests.core.lifecycle.steering import delete, steering, the_same
+from tests.core.lifecycle.steering import delete, open_steering, the_same
 from tests.support.connectors import Connector, memory_connector
 from tests.support.workloads.small_tables import KEYED, equal, insert, operations
 
@@ -119,7 +119,7 @@ def test_going_back_over_a_new_table_is_allowed(
 def test_a_connector_without_a_position_is_not_given_one(db: MemoryDatabase, tmp_path: Path) -> None:
     """Its structures are not known, and its tables were not read."""
     fresh = memory_connector(db, tmp_path / "fresh")
-    with steering(fresh) as life:
+    with open_steering(fresh) as life:
         fresh.store.register_connector(ConnectorRegistration("test", "memory", "x"))
         plan = life.plan_offset(MemoryPosition(2))
         assert "has no position: its next run begins with a snapshot of all tables" in plan.problems[0]
@@ -180,10 +180,10 @@ def test_a_batch_that_a_killed_run_left_comes_before_the_change(
     insert(db, "shop.a", 5)
     with monkeypatch.context() as m:
 
-        def killed(*_: Any) -> None:
+        def die_at_once(*_: Any) -> None:
             raise KeyboardInterrupt
 
-        m.setattr(type(connector.store), "commit_batch", killed)
+        m.setattr(type(connector.store), "commit_batch", die_at_once)
         with pytest.raises(KeyboardInterrupt):
             connector.capture()
     assert connector.changelog.list_batches("test") == [1, 2, 3, 4]

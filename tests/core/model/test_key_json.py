@@ -45,7 +45,7 @@ def test_every_value_comes_back_from_its_json(type_: str) -> None:
     column = Column(name="k", type=type_)
 
     @given(st.lists(VALUES[type_], min_size=1, max_size=5))
-    def once(values: list[Any]) -> None:
+    def check_once(values: list[Any]) -> None:
         expected = pa.array(values, arrow_type(type_))
         sent = [json.loads(json.dumps(key_to_json([v])[0])) for v in values]
         keys = [[parse_key_value(v, column)] for v in sent]
@@ -58,7 +58,7 @@ def test_every_value_comes_back_from_its_json(type_: str) -> None:
         else:
             assert [values[i] for i in sorted(range(len(keys)), key=lambda i: ranks[i])] == sorted(values)  # type: ignore[arg-type, return-value]
 
-    once()
+    check_once()
 
 
 @pytest.mark.parametrize(

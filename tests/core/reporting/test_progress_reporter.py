@@ -32,7 +32,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def board(tmp_path: Path) -> JobProgressBoard:
+def open_board(tmp_path: Path) -> JobProgressBoard:
     return JobProgressBoard(Storage(str(tmp_path)), "shop")
 
 
@@ -90,46 +90,46 @@ def test_more_than_was_estimated_is_no_more_than_all(clock: Clock) -> None:
 
 
 def test_work_is_on_the_board_until_it_ends(tmp_path: Path) -> None:
-    with ProgressReporter("Apply", "tables", where="delta at /lake", board=board(tmp_path)) as apply:
-        assert board(tmp_path).list_work() == []
+    with ProgressReporter("Apply", "tables", where="delta at /lake", board=open_board(tmp_path)) as apply:
+        assert open_board(tmp_path).list_work() == []
         told = apply.report_progress(1, 2, now="at work: shop.b")
-        with ProgressReporter("Apply", "tables", where="iceberg at /lake", board=board(tmp_path)) as other:
+        with ProgressReporter("Apply", "tables", where="iceberg at /lake", board=open_board(tmp_path)) as other:
             second = other.report_progress(0, 5)
-            assert board(tmp_path).list_work() == [told, second]
-        assert board(tmp_path).list_work() == [told]
+            assert open_board(tmp_path).list_work() == [told, second]
+        assert open_board(tmp_path).list_work() == [told]
         assert apply.report_progress(2, 2, shown=False).done == 2
-        assert board(tmp_path).list_work() == []
+        assert open_board(tmp_path).list_work() == []
         apply.report_progress(2, 2)
-    assert board(tmp_path).list_work() == []
+    assert open_board(tmp_path).list_work() == []
 
 
 def test_who_was_killed_is_on_the_board_for_a_while_and_gives_way_to_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ProgressReporter("Apply", "tables", board=board(tmp_path)).report_progress(1, 2)
-    assert len(board(tmp_path).list_work()) == 1
+    ProgressReporter("Apply", "tables", board=open_board(tmp_path)).report_progress(1, 2)
+    assert len(open_board(tmp_path).list_work()) == 1
     now = time.time()
     monkeypatch.setattr(boards.time, "time", lambda: now + boards.DEAD_S)
-    assert board(tmp_path).list_work() == []
+    assert open_board(tmp_path).list_work() == []
     monkeypatch.undo()
-    with ProgressReporter("Apply", "tables", board=board(tmp_path)) as work:
+    with ProgressReporter("Apply", "tables", board=open_board(tmp_path)) as work:
         work.report_progress(0, 2)
-        (found,) = board(tmp_path).list_work()
+        (found,) = open_board(tmp_path).list_work()
         assert found.done == 0
     assert list((tmp_path / "shop" / "work").iterdir()) == []
 
 
 def test_files_of_others_on_the_board_are_left_out(tmp_path: Path) -> None:
-    told = ProgressReporter("Apply", "tables", board=board(tmp_path)).report_progress(1, 2)
+    told = ProgressReporter("Apply", "tables", board=open_board(tmp_path)).report_progress(1, 2)
     folder = tmp_path / "shop" / "work"
     for name, text in (("a.json", "{"), ("b.json", f'{{"at": {time.time()}}}'), ("c.json", "[]"), ("d", "")):
         (folder / name).write_text(text)
-    assert board(tmp_path).list_work() == [told]
+    assert open_board(tmp_path).list_work() == [told]
 
 
 def test_a_board_that_fails_costs_the_work_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "shop").write_text("in the way of the folder")
-    with ProgressReporter("Apply", "tables", board=board(tmp_path)) as work:
+    with ProgressReporter("Apply", "tables", board=open_board(tmp_path)) as work:
         work.report_progress(1, 2)
     assert "The progress of apply cannot be shown" in caplog.text
 
@@ -141,19 +141,19 @@ def test_a_thread_tells_where_the_work_cannot(
     caplog.set_level(logging.INFO)
     done = 0
 
-    def told() -> dict[str, int]:
+    def report_progress() -> dict[str, int]:
         nonlocal done
         done += 1
         return {"done": done, "total": 100}
 
-    with ProgressTicker(ProgressReporter("Apply", "tables", board=board(tmp_path)), told):
+    with ProgressTicker(ProgressReporter("Apply", "tables", board=open_board(tmp_path)), report_progress):
         until = time.monotonic() + 20
         while done < 3:
             assert time.monotonic() < until
             time.sleep(0.01)
-        (work,) = board(tmp_path).list_work()
+        (work,) = open_board(tmp_path).list_work()
         assert work.total == 100
-    assert board(tmp_path).list_work() == []
+    assert open_board(tmp_path).list_work() == []
     assert "Apply: 2 of 100 tables (2 %)" in caplog.text
 
 

@@ -112,7 +112,7 @@ def insert(db: MemoryDatabase, *ids: int) -> None:
             t.insert("shop.a", {"id": i, "n": i})
 
 
-def ask(db: MemoryDatabase, id_: str, type_: str, data: str) -> None:
+def insert_signal(db: MemoryDatabase, id_: str, type_: str, data: str) -> None:
     with db.transaction() as t:
         t.insert("shop.signals", {"id": id_, "type": type_, "data": data})
 
@@ -124,7 +124,7 @@ def states(connector: Connector) -> dict[str, tuple[str, str]]:
     return {s.id: (s.state, s.message) for s in connector.store.signals_of("test", limit=20)}
 
 
-def made(db: MemoryDatabase, folder: Path, **more: Any) -> Connector:
+def make_connector(db: MemoryDatabase, folder: Path, **more: Any) -> Connector:
     named = {"signal_data_collection": "shop.signals", "signal_poll_interval_ms": 50, **more}
     connector = memory_connector(db, folder, **named)
     connector.capture()
@@ -132,13 +132,12 @@ def made(db: MemoryDatabase, folder: Path, **more: Any) -> Connector:
 
 
 def test_a_row_of_the_signal_table_moves_no_position_and_runs_no_sql(db: MemoryDatabase, tmp_path: Path) -> None:
-    connector = made(db, tmp_path)
+    connector = make_connector(db, tmp_path)
     insert(db, 2)
-    ask(db, "move", "set-memory-position", '{"entry": 0}')
+    insert_signal(db, "move", "set-memory-position", '{"entry": 0}')
     for number, data in enumerate(WITH_SQL):
-        ask(db, f"sql{number}", "execute-snapshot", data.replace("a.b", "shop.a"))
-    ask(db, "empty", "execute-snapshot", REPLACING.replace("a.b", "shop.a"))
-    ask(db, "plain", "execute-snapshot", '{"data-collections": ["shop.a"]}')
+        insert_signal(db, f"sql{number}", "execute-snapshot", data.replace("a.b", "shop.a"))
+    insert_signal(db, "plain", "execute-snapshot", '{"data-collections": ["shop.a"]}')
     found = states(connector)
     assert {id_: state for id_, (state, _) in found.items()} == {
         "move": "refused", "sql0": "refused", "sql1": "refused", "sql2": "refused", "empty": "refused", "plain": "done",
@@ -149,16 +148,16 @@ def test_a_row_of_the_signal_table_moves_no_position_and_runs_no_sql(db: MemoryD
 
 
 def test_a_row_of_the_signal_table_may_do_what_is_allowed(db: MemoryDatabase, tmp_path: Path) -> None:
-    connector = made(db, tmp_path, signal_allowed_types=f"source:execute-snapshot,{SQL},set-memory-position")
+    connector = make_connector(db, tmp_path, signal_allowed_types=f"source:execute-snapshot,{SQL},set-memory-position")
     condition = '{"data-collections": ["shop.a"], "additional-condition": "id < 5"}'
-    ask(db, "sql", "execute-snapshot", condition)
-    ask(db, "log", "log", '{"message": "x"}')
+    insert_signal(db, "sql", "execute-snapshot", condition)
+    insert_signal(db, "log", "log", '{"message": "x"}')
     found = states(connector)
     assert (found["sql"][0], found["log"][0]) == ("done", "refused")
 
 
 def test_a_signal_that_moves_the_position_has_the_guard_of_the_command(db: MemoryDatabase, tmp_path: Path) -> None:
-    connector = made(db, tmp_path)
+    connector = make_connector(db, tmp_path)
     before = db.read_consistent_view()[0]
     insert(db, 2)
     connector.capture()

@@ -38,7 +38,7 @@ CHANGE = {
 }
 
 
-def _parsed(type_: str, data: Any = None) -> Any:
+def _parse_signal(type_: str, data: Any = None) -> Any:
     return parse_request(
         Signal(1, "ad-hoc-1", type_, data if data is None or isinstance(data, str) else json.dumps(data))
     )
@@ -46,7 +46,7 @@ def _parsed(type_: str, data: Any = None) -> Any:
 
 def _refusal(type_: str, data: Any = None) -> str:
     with pytest.raises(SignalRejected) as caught:
-        _parsed(type_, data)
+        _parse_signal(type_, data)
     return str(caught.value)
 
 
@@ -102,7 +102,7 @@ def _refusal(type_: str, data: Any = None) -> str:
     ],
 )
 def test_every_form_of_execute_snapshot(data: dict[str, Any], expected: ExecuteSnapshotRequest) -> None:
-    assert _parsed("execute-snapshot", data) == expected
+    assert _parse_signal("execute-snapshot", data) == expected
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_quoted_names_stand_for_themselves(name: str, matches: str, does_not: st
     ],
 )
 def test_every_form_of_stop_snapshot(data: dict[str, Any], expected: StopSnapshotRequest) -> None:
-    assert _parsed("stop-snapshot", data) == expected
+    assert _parse_signal("stop-snapshot", data) == expected
 
 
 @pytest.mark.parametrize(
@@ -204,15 +204,15 @@ def test_every_wrong_stop_snapshot_is_told_why(data: dict[str, Any], reason: str
 
 @pytest.mark.parametrize("data", [None, "", "{}", "whatever", "[1]"])
 def test_pausing_and_resuming_need_no_data(data: str | None) -> None:
-    assert _parsed("pause-snapshot", data) == PauseSnapshotRequest()
-    assert _parsed("resume-snapshot", data) == ResumeSnapshotRequest()
+    assert _parse_signal("pause-snapshot", data) == PauseSnapshotRequest()
+    assert _parse_signal("resume-snapshot", data) == ResumeSnapshotRequest()
 
 
 # others
 
 
 def test_a_message_for_the_log() -> None:
-    assert _parsed("log", {"message": "Signal message at offset {}"}) == LogMessageRequest(
+    assert _parse_signal("log", {"message": "Signal message at offset {}"}) == LogMessageRequest(
         "Signal message at offset {}"
     )
     assert _refusal("log", {}) == _refusal("log", {"message": 5}) == 'its data has no string "message"'
@@ -220,8 +220,10 @@ def test_a_message_for_the_log() -> None:
 
 def test_structures_of_tables() -> None:
     data = {"database": "ORCLPDB1", "schema": "APP", "changes": [CHANGE]}
-    assert _parsed("schema-changes", data) == SchemaChangesRequest("ORCLPDB1", "APP", (CHANGE,))
-    assert _parsed("schema-changes", {**data, "schema": None}) == SchemaChangesRequest("ORCLPDB1", None, (CHANGE,))
+    assert _parse_signal("schema-changes", data) == SchemaChangesRequest("ORCLPDB1", "APP", (CHANGE,))
+    assert _parse_signal("schema-changes", {**data, "schema": None}) == SchemaChangesRequest(
+        "ORCLPDB1", None, (CHANGE,)
+    )
 
 
 @pytest.mark.parametrize(
@@ -242,14 +244,14 @@ def test_every_wrong_structure_is_told_why(wrong: dict[str, Any], reason: str) -
 
 def test_other_types_are_kept_with_their_data() -> None:
     data = {"binlog_filename": "mysql-bin.000003", "binlog_position": 1234}
-    assert _parsed("set-binlog-position", data) == OtherRequest("set-binlog-position", data)
-    assert _parsed("mine") == _parsed("mine", " ") == OtherRequest("mine", {})
+    assert _parse_signal("set-binlog-position", data) == OtherRequest("set-binlog-position", data)
+    assert _parse_signal("mine") == _parse_signal("mine", " ") == OtherRequest("mine", {})
 
 
 def test_blanks_around_a_type_do_not_count() -> None:
     """A column of type CHAR fills up with them."""
-    assert _parsed("pause-snapshot      ") == PauseSnapshotRequest()
-    assert _parsed("mine   ") == OtherRequest("mine", {})
+    assert _parse_signal("pause-snapshot      ") == PauseSnapshotRequest()
+    assert _parse_signal("mine   ") == OtherRequest("mine", {})
 
 
 @pytest.mark.parametrize("type_", [t for t in TYPES if t not in ("pause-snapshot", "resume-snapshot")] + ["mine"])
@@ -292,7 +294,7 @@ def test_a_signal_without_a_type_is_told_what_it_is() -> None:
 ))  # fmt: skip
 def test_no_data_gives_another_error(type_: str, data: Any) -> None:
     with contextlib.suppress(SignalRejected):
-        _parsed(type_, json.dumps(data))
+        _parse_signal(type_, json.dumps(data))
 
 
 def test_final_states_are_those_after_which_nothing_happens() -> None:
@@ -361,7 +363,7 @@ def test_of_two_packages_with_one_name_the_first_wins_with_a_warning(
 def test_every_documented_type_is_known() -> None:
     documented = {"execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "log", "schema-changes"}
     assert set(TYPES) == documented
-    parsed = {type_: _parsed(type_, _DATA[type_]) for type_ in TYPES}
+    parsed = {type_: _parse_signal(type_, _DATA[type_]) for type_ in TYPES}
     assert not any(isinstance(request, OtherRequest) for request in parsed.values())
 
 

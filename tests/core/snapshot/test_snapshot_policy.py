@@ -145,7 +145,7 @@ def _dies_within_the_snapshot(connector: Connector, monkeypatch: pytest.MonkeyPa
     assert list(offset.snapshot.pending) == ["shop.b"]
 
 
-def _done(connector: Connector, result: CaptureResult | None = None) -> dict[str, dict[str, int]]:
+def _count_operations(connector: Connector, result: CaptureResult | None = None) -> dict[str, dict[str, int]]:
     return {t: dict(c) for t, c in operations(connector, result or connector.capture()).items()}
 
 
@@ -156,9 +156,9 @@ def test_with_data_and_stream_each_run_reads_and_streams(
     db: MemoryDatabase, connector_factory: Callable[..., Connector]
 ) -> None:
     connector = connector_factory("snapshot.data", "start.stream")
-    assert _done(connector) == {"a": {"r": 2}, "b": {"r": 2}}
+    assert _count_operations(connector) == {"a": {"r": 2}, "b": {"r": 2}}
     insert(db, "shop.a", 3)
-    assert _done(connector) == {"a": {"t": 1, "r": 3}, "b": {"t": 1, "r": 2}}
+    assert _count_operations(connector) == {"a": {"t": 1, "r": 3}, "b": {"t": 1, "r": 2}}
     equal(connector, db)
 
 
@@ -168,9 +168,9 @@ def test_with_data_alone_each_run_reads_and_ends(
     connector = connector_factory(
         "snapshot.data", table_include_list="shop.a", snapshot_include_collection_list="shop.b"
     )
-    assert _done(connector) == {}
+    assert _count_operations(connector) == {}
     insert(db, "shop.a", 3)
-    assert _done(connector) == {}  # only the structure of it is read, and nothing is streamed
+    assert _count_operations(connector) == {}  # only the structure of it is read, and nothing is streamed
     assert connector.capture({f"{BASED}.start.stream": True, f"{BASED}.snapshot.data": False}).events == 0
     without = TableConfig.parse({**PREFIX, "snapshot.mode": "configuration_based", f"{BASED}.snapshot.data": True})
     assert not snapshot_policy(without).should_stream(), "by default it is not asked for"
@@ -180,12 +180,12 @@ def test_with_schema_and_stream_a_connector_streams_from_now_on(
     db: MemoryDatabase, connector_factory: Callable[..., Connector]
 ) -> None:
     connector = connector_factory("snapshot.schema", "start.stream")
-    assert _done(connector) == {}
+    assert _count_operations(connector) == {}
     assert [r.changes[0].type for r in connector.store.schema_history("test")] == ["CREATE", "CREATE"]
     insert(db, "shop.a", 3)
-    assert _done(connector) == {"a": {"c": 1}}  # no run skips what is between it and the last one
+    assert _count_operations(connector) == {"a": {"c": 1}}  # no run skips what is between it and the last one
     db.create_table("shop.late", {"id": "int64!"}, key=("id",))
-    assert _done(connector) == {}
+    assert _count_operations(connector) == {}
     without = TableConfig.parse({**PREFIX, "snapshot.mode": "configuration_based", f"{BASED}.start.stream": True})
     assert not snapshot_policy(without).should_snapshot_schema(False, False), "by default it is not asked for"
 
@@ -194,7 +194,7 @@ def test_with_stream_alone_a_connector_streams_from_the_oldest_position(
     db: MemoryDatabase, connector_factory: Callable[..., Connector]
 ) -> None:
     connector = connector_factory("start.stream")
-    assert _done(connector) == {"a": {"c": 2}, "b": {"c": 2}}
+    assert _count_operations(connector) == {"a": {"c": 2}, "b": {"c": 2}}
     equal(connector, db)
 
 
@@ -219,7 +219,7 @@ def test_a_lost_position_reads_all_rows_where_that_is_wanted_and_an_interruption
     connector.properties[f"{BASED}.snapshot.on.data.error"] = True
     _dies_within_the_snapshot(connector, monkeypatch)
     insert(db, "shop.a", 9)
-    assert _done(connector) == {"a": {"c": 1}, "b": {"t": 1, "r": 2}}
+    assert _count_operations(connector) == {"a": {"c": 1}, "b": {"t": 1, "r": 2}}
     equal(connector, db)
 
 
@@ -250,7 +250,7 @@ def test_a_lost_history_is_built_anew_where_that_is_wanted(
         (table,) = [t for t in sa.inspect(engine).get_table_names() if t.endswith("schema_history")]
         connection.execute(sa.text(f"DELETE FROM {table}"))
     engine.dispose()
-    assert _done(connector) == {"a": {"c": 1}}
+    assert _count_operations(connector) == {"a": {"c": 1}}
     records = list(connector.store.schema_history("test"))
     assert [str(c.id) for r in records for c in r.changes] == tables
     assert all(r.snapshot is built for r in records)
@@ -280,14 +280,14 @@ def test_a_policy_of_ones_own_is_made_and_asked_in_each_run(
 ) -> None:
     connector = custom_connector_factory(memory_block_rows=7)
     policy_module.ANSWERS["data"] = lambda exists, in_progress: not exists or len(policy_module.MADE) == 3
-    assert _done(connector) == {"a": {"r": 2}, "b": {"r": 2}}
+    assert _count_operations(connector) == {"a": {"r": 2}, "b": {"r": 2}}
     assert set(policy_module.ASKED) == {(False, False)}
     policy_module.ASKED.clear()
     insert(db, "shop.a", 3)
-    assert _done(connector) == {"a": {"c": 1}}
+    assert _count_operations(connector) == {"a": {"c": 1}}
     assert (True, False) in policy_module.ASKED
     assert policy_module.TOLD == ["completed"]
-    assert _done(connector) == {"a": {"t": 1, "r": 3}, "b": {"t": 1, "r": 2}}
+    assert _count_operations(connector) == {"a": {"t": 1, "r": 3}, "b": {"t": 1, "r": 2}}
     assert len(policy_module.MADE) == 3
     assert policy_module.MADE[0]["memory.block.rows"] == 7
     assert policy_module.TOLD == ["completed", "completed"]
@@ -306,7 +306,7 @@ def test_a_policy_may_say_that_nothing_is_done_and_the_connector_begins_another_
     assert "this run does nothing" in caplog.text
     assert connector.store.load_offset("test").offset is None
     policy_module.ANSWERS |= {"data": lambda exists, in_progress: not exists, "stream": True}
-    assert _done(connector) == {"a": {"r": 2}, "b": {"r": 2}}
+    assert _count_operations(connector) == {"a": {"r": 2}, "b": {"r": 2}}
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,7 @@ def test_a_policy_is_told_that_a_snapshot_was_interrupted(
     _dies_within_the_snapshot(connector, monkeypatch)
     assert policy_module.TOLD == ["aborted"]
     policy_module.ASKED.clear()
-    assert _done(connector) == expected
+    assert _count_operations(connector) == expected
     assert (True, True) in policy_module.ASKED
     assert policy_module.TOLD == ["aborted", "completed"]
     assert ("the rows of these tables are not read" in caplog.text) == (not expected)
@@ -344,15 +344,15 @@ def test_a_policy_says_where_a_connector_goes_on_that_reads_all_again(
     """Where it goes on at the snapshot, what was in between is in the rows that are read, and nowhere else."""
     policy_module.ANSWERS |= {"data": lambda *a: True, "from_snapshot": from_snapshot}
     connector = custom_connector_factory(snapshot_include_collection_list="shop.a")
-    assert _done(connector) == {"a": {"r": 2}}
+    assert _count_operations(connector) == {"a": {"r": 2}}
     insert(db, "shop.a", 3)
     insert(db, "shop.b", 3)
     between = {"a": {"c": 1, "t": 1, "r": 3}, "b": {"c": 1}}
-    assert _done(connector) == ({"a": {"t": 1, "r": 3}} if from_snapshot else between)
+    assert _count_operations(connector) == ({"a": {"t": 1, "r": 3}} if from_snapshot else between)
     equal(connector, db, "shop.a")
     insert(db, "shop.a", 4)
     policy_module.ANSWERS["data"] = lambda *a: False
-    assert _done(connector) == {"a": {"c": 1}}
+    assert _count_operations(connector) == {"a": {"c": 1}}
 
 
 @pytest.mark.parametrize("from_snapshot", [True, False])
@@ -361,10 +361,10 @@ def test_a_policy_may_read_rows_first_when_the_connector_has_streamed(
 ) -> None:
     policy_module.ANSWERS |= {"data": lambda exists, in_progress: exists, "from_snapshot": from_snapshot}
     connector = custom_connector_factory()
-    assert _done(connector) == {}
+    assert _count_operations(connector) == {}
     insert(db, "shop.a", 3)
     between = {} if from_snapshot else {"c": 1}
-    assert _done(connector) == {"a": between | {"t": 1, "r": 3}, "b": {"t": 1, "r": 2}}
+    assert _count_operations(connector) == {"a": between | {"t": 1, "r": 3}, "b": {"t": 1, "r": 2}}
     equal(connector, db)
 
 
@@ -373,11 +373,11 @@ def test_tables_that_are_new_to_a_running_connector_are_read_as_its_first_ones_w
 ) -> None:
     policy_module.ANSWERS["data"] = lambda exists, in_progress: not exists
     connector = custom_connector_factory(table_include_list="shop.a")
-    assert _done(connector) == {"a": {"r": 2}}
+    assert _count_operations(connector) == {"a": {"r": 2}}
     connector.properties["table.include.list"] = "shop.a,shop.b"
-    assert _done(connector) == {"b": {"r": 2}}
+    assert _count_operations(connector) == {"b": {"r": 2}}
     db.change_column("shop.a", "n", "string", str)
-    assert _done(connector) == {"a": {"t": 1, "r": 2}}
+    assert _count_operations(connector) == {"a": {"t": 1, "r": 2}}
     equal(connector, db)
 
 
@@ -391,7 +391,7 @@ def test_a_policy_may_read_all_when_the_position_is_lost(
     with pytest.raises(PositionLost):
         connector.capture()
     policy_module.ANSWERS["on_data_error"] = True
-    assert _done(connector) == {"a": {"t": 1, "r": 3}, "b": {"t": 1, "r": 2}}
+    assert _count_operations(connector) == {"a": {"t": 1, "r": 3}, "b": {"t": 1, "r": 2}}
 
 
 def test_a_hook_that_fails_is_told_and_what_was_read_is_read(
@@ -430,10 +430,10 @@ def test_an_answer_that_is_none_ends_the_run(
     with pytest.raises(ConfigError, match="should_snapshot_data returns None, which is neither True nor False"):
         custom_connector_factory().capture()
 
-    def wrong(*a: bool) -> bool:
+    def raise_key_error(*a: bool) -> bool:
         raise KeyError("x")
 
-    policy_module.ANSWERS["data"] = wrong
+    policy_module.ANSWERS["data"] = raise_key_error
     with pytest.raises(ConfigError, match="should_snapshot_data cannot be used: it raises KeyError: 'x'"):
         custom_connector_factory().capture()
 
@@ -526,12 +526,12 @@ def test_a_query_of_ones_own_says_what_is_read_and_the_log_is_whole(
         snapshot_mode="initial", snapshot_query_mode="custom", snapshot_query_mode_custom_name="some"
     )
     policy_module.SELECTS |= {"a": "id > 1", "b": None}
-    assert _done(connector) == {"a": {"r": 1}}
+    assert _count_operations(connector) == {"a": {"r": 1}}
     assert sorted(policy_module.ASKED) == [("shop.a", ["id", "n", "note"]), ("shop.b", ["id", "n", "note"])]
     assert [r.changes[0].type for r in connector.store.schema_history("test")] == ["CREATE", "CREATE"]
     insert(db, "shop.a", 0)
     insert(db, "shop.b", 3)
-    assert _done(connector) == {"a": {"c": 1}, "b": {"c": 1}}
+    assert _count_operations(connector) == {"a": {"c": 1}, "b": {"c": 1}}
     assert len(policy_module.ASKED) == 2  # only for snapshots
 
 
@@ -554,7 +554,7 @@ def test_a_request_with_a_statement_of_its_own_is_not_asked_for(
     filters = [{"data-collection": "shop.a", "filter": "id > 1"}]
     number = snapshot(connector, "shop.a", "shop.b", type="blocking", additional_conditions=filters)
     policy_module.SELECTS["b"] = None
-    assert _done(connector) == {"a": {"r": 1}}
+    assert _count_operations(connector) == {"a": {"r": 1}}
     assert [table for table, _ in policy_module.ASKED] == ["shop.b"]
     assert signal_state(connector, number)[0] == "done"
 
@@ -573,7 +573,7 @@ def test_a_query_that_the_database_refuses_ends_the_run_and_fails_no_request(
     assert "nothing = 1" in (caught.value.where or "")
     assert signal_state(connector, number)[0] == "running"
     policy_module.SELECTS["a"] = "id = 1"
-    assert _done(connector)["a"]["r"] == 1
+    assert _count_operations(connector)["a"]["r"] == 1
     assert signal_state(connector, number)[0] == "done"
 
 
@@ -589,12 +589,12 @@ def test_a_table_that_is_streamed_and_is_not_read_again_loses_nothing(
     insert(db, "shop.a", 3)
     insert(db, "shop.b", 3)
     number = snapshot(connector, "shop.a", "shop.b", type="blocking")
-    assert _done(connector) == {"a": {"c": 1, "t": 1, "r": 3}, "b": {"c": 1}}
+    assert _count_operations(connector) == {"a": {"c": 1, "t": 1, "r": 3}, "b": {"c": 1}}
     assert signal_state(connector, number)[0] == "done"
     db.change_column("shop.b", "n", "string", str)  # rows would be read again
     with db.transaction() as t:
         t.insert("shop.b", {"id": 4, "n": "four"})
-    assert _done(connector) == {"b": {"c": 1}}
+    assert _count_operations(connector) == {"b": {"c": 1}}
 
 
 def test_a_table_that_was_left_out_for_a_while_begins_with_its_present_structure(
@@ -608,9 +608,9 @@ def test_a_table_that_was_left_out_for_a_while_begins_with_its_present_structure
     connector.capture({"table.include.list": "shop.a"})
     db.add_column("shop.b", "more", "string")
     insert(db, "shop.b", 3)
-    assert _done(connector) == {}
+    assert _count_operations(connector) == {}
     insert(db, "shop.b", 4)
-    assert _done(connector) == {"b": {"c": 1}}
+    assert _count_operations(connector) == {"b": {"c": 1}}
     records = [c for r in connector.store.schema_history("test") for c in r.changes if c.id.name == "b"]
     assert records[-1].table is not None
     assert records[-1].table.column_names[-1] == "more"

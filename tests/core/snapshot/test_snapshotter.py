@@ -41,14 +41,14 @@ def _hook(monkeypatch: pytest.MonkeyPatch, on_block: Callable[[int, SnapshotChun
     """Call ``on_block`` with the number of each block that a reader hands over, in the reader's thread."""
     read, counter, lock = memory._MemorySnapshot.read, iter(range(1, 10**6)), threading.Lock()
 
-    def hooked(self: Any, chunk: SnapshotChunk) -> Iterator[RowBlock]:
+    def read_hooked(self: Any, chunk: SnapshotChunk) -> Iterator[RowBlock]:
         for block in read(self, chunk):
             with lock:
                 number = next(counter)
             on_block(number, chunk)
             yield block
 
-    monkeypatch.setattr(memory._MemorySnapshot, "read", hooked)
+    monkeypatch.setattr(memory._MemorySnapshot, "read", read_hooked)
 
 
 @pytest.mark.parametrize("readers", [1, 2, 7])
@@ -68,12 +68,12 @@ def test_readers_really_read_at_the_same_time(
     """Three readers meet at a barrier in their first block; with fewer threads it would never open."""
     barrier, first = threading.Barrier(3, timeout=LONGEST_S), threading.local()
 
-    def meet(_number: int, _chunk: SnapshotChunk) -> None:
+    def meet_at_barrier(_number: int, _chunk: SnapshotChunk) -> None:
         if not getattr(first, "passed", False):
             first.passed = True
             barrier.wait()
 
-    _hook(monkeypatch, meet)
+    _hook(monkeypatch, meet_at_barrier)
     connector = memory_connector(db, tmp_path, snapshot_max_threads=3, memory_block_rows=1)
     assert connector.capture().events == 60
     _equal(connector, db)
@@ -111,14 +111,14 @@ def test_a_snapshot_interrupted_at_any_block_goes_on_with_the_tables_that_are_mi
     for n in range(1, 99):
         connector = memory_connector(db, tmp_path / str(n), **options)
 
-        def die(number: int, _chunk: SnapshotChunk, n: int = n) -> None:
+        def die_at_block(number: int, _chunk: SnapshotChunk, n: int = n) -> None:
             nonlocal blocks
             blocks = number
             if number == n:
                 raise _Dies
 
         with monkeypatch.context() as patch:
-            _hook(patch, die)
+            _hook(patch, die_at_block)
             try:
                 connector.capture()
             except _Dies:
@@ -165,13 +165,13 @@ def test_rows_that_change_during_the_snapshot_come_from_the_log(
 def test_a_table_dropped_before_it_could_be_read_is_left_out(
     db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def die(number: int, chunk: SnapshotChunk) -> None:
+    def die_at_table(number: int, chunk: SnapshotChunk) -> None:
         if str(chunk.table) == "shop.b":
             raise _Dies
 
     connector = memory_connector(db, tmp_path, batch_max_rows=1)
     with monkeypatch.context() as patch:
-        _hook(patch, die)
+        _hook(patch, die_at_table)
         with pytest.raises(_Dies):
             connector.capture()
     db.drop_table("shop.b")

@@ -72,11 +72,11 @@ def lease(bench: Bench) -> Iterator[Lease]:
         yield lease
 
 
-def _at(entry: int) -> Offset:
+def _offset_at(entry: int) -> Offset:
     return Offset(position={"entry": entry})
 
 
-def _nameless(offset: Offset | None) -> Offset:
+def _without_identity(offset: Offset | None) -> Offset:
     """Without the identity of the change log."""
     assert offset is not None
     return offset.in_log("")
@@ -98,9 +98,9 @@ def _record(batcher: BatchBuilder) -> SchemaChangeRecord:
 def test_a_batch_carries_offset_numbers_and_counts(bench: Bench, lease: Lease) -> None:
     batcher = bench.batcher(lease)
     bench.add(batcher, 3)
-    batcher.commit(_at(5))
+    batcher.commit(_offset_at(5))
     bench.add(batcher, 2)
-    batcher.commit(_at(7))
+    batcher.commit(_offset_at(7))
     one, two = bench.changelog.read_manifests("c")
     assert (one.batch, one.first_seq, one.last_seq, one.event_count) == (1, 1, 3, 3)
     assert (two.batch, two.first_seq, two.last_seq, two.event_count) == (2, 4, 5, 2)
@@ -117,18 +117,18 @@ def test_a_batch_carries_offset_numbers_and_counts(bench: Bench, lease: Lease) -
 
 def test_without_events_only_the_offset_moves(bench: Bench, lease: Lease) -> None:
     batcher = bench.batcher(lease)
-    batcher.commit(_at(3))
+    batcher.commit(_offset_at(3))
     assert bench.changelog.list_batches("c") == []
-    assert bench.store.load_offset("c").offset == _at(3)
+    assert bench.store.load_offset("c").offset == _offset_at(3)
     version = bench.store.load_offset("c").version
-    batcher.commit(_at(3))
+    batcher.commit(_offset_at(3))
     assert bench.store.load_offset("c").version == version  # nothing moved, nothing written
 
 
 def test_a_schema_change_alone_is_a_batch(bench: Bench, lease: Lease) -> None:
     batcher = bench.batcher(lease)
     batcher.add_change(_record(batcher), {"p.shop.t": SCHEMA})
-    batcher.commit(_at(1))
+    batcher.commit(_offset_at(1))
     (manifest,) = bench.changelog.read_manifests("c")
     assert (manifest.first_seq, manifest.last_seq, manifest.files) == (1, 1, [])
     assert [r.ddl for r in bench.store.schema_history("c")] == ["CREATE"]
@@ -142,7 +142,7 @@ def test_rolled_back_events_leave_neither_number_nor_file(bench: Bench, lease: L
     batcher.rollback()
     assert (batcher.last_seq, batcher.rows, dict(batcher.counts)) == (2, 2, {"p.shop.t": 2})
     bench.add(batcher)
-    batcher.commit(_at(1))
+    batcher.commit(_offset_at(1))
     (manifest,) = bench.changelog.read_manifests("c")
     assert (manifest.last_seq, manifest.event_count) == (3, 3)
     assert bench.files() == sorted(f"log/c/{f.path}" for f in manifest.files)
@@ -154,12 +154,12 @@ def test_a_batch_of_nothing_but_rolled_back_events_does_not_exist(bench: Bench, 
     bench.add(batcher, 5)
     batcher.rollback()
     assert batcher.is_empty
-    batcher.commit(_at(4))
+    batcher.commit(_offset_at(4))
     assert bench.changelog.list_batches("c") == []
     assert bench.files() == []
-    assert bench.store.load_offset("c").offset == _at(4)
+    assert bench.store.load_offset("c").offset == _offset_at(4)
     bench.add(batcher)
-    batcher.commit(_at(5))
+    batcher.commit(_offset_at(5))
     assert [m.first_seq for m in bench.changelog.read_manifests("c")] == [1]
 
 
@@ -168,7 +168,7 @@ def test_a_mark_is_void_after_a_commit(bench: Bench, lease: Lease) -> None:
     batcher = bench.batcher(lease)
     batcher.set_savepoint()
     bench.add(batcher, 2)
-    batcher.commit(_at(1))
+    batcher.commit(_offset_at(1))
     batcher.rollback()
     assert (batcher.last_seq, batcher.rows) == (2, 0)
     assert batcher.is_empty
@@ -181,7 +181,7 @@ def test_an_abandoned_batch_leaves_nothing(bench: Bench, lease: Lease) -> None:
     assert bench.files() == []
     assert batcher.last_seq == 0
     bench.add(batcher)
-    batcher.commit(_at(1))
+    batcher.commit(_offset_at(1))
     assert [(m.first_seq, m.last_seq) for m in bench.changelog.read_manifests("c")] == [(1, 1)]
 
 
@@ -196,16 +196,16 @@ def test_an_offset_is_recorded_for_what_is_handed_over_and_not_for_what_waits(be
     batcher = bench.batcher(lease)
     bench.add(batcher, 3)
     assert bench.store.load_offset("c").offset is None
-    batcher.commit(_at(1))
+    batcher.commit(_offset_at(1))
     handed_over = Offset(position={"entry": 1}, seq=3, batch=1)
     bench.add(batcher, 2)
-    assert _nameless(bench.store.load_offset("c").offset) == handed_over
+    assert _without_identity(bench.store.load_offset("c").offset) == handed_over
     batcher.discard_batch()
     refused = bench.batcher(lease, "w2", changelog=_Refuses(bench.changelog.storage.url))
     bench.add(refused, 2)
     with pytest.raises(StorageUnavailable):
-        refused.commit(_at(2))
-    assert _nameless(bench.store.load_offset("c").offset) == handed_over
+        refused.commit(_offset_at(2))
+    assert _without_identity(bench.store.load_offset("c").offset) == handed_over
     assert bench.changelog.list_batches("c") == [1]
 
 
@@ -229,7 +229,7 @@ def _die_before_the_offset(bench: Bench, lease: Lease, events: int = 2) -> None:
     bench.add(batcher, events)
     batcher.add_change(_record(batcher), {"p.shop.t": SCHEMA})
     with pytest.raises(_Dies):
-        batcher.commit(_at(9))
+        batcher.commit(_offset_at(9))
     store.close()
 
 
@@ -241,9 +241,9 @@ def test_a_complete_batch_without_an_offset_is_adopted(
         batcher = bench.batcher(lease, "w2")
     assert "Adopted batch 1 (seq 1 to 3)" in caplog.text
     assert (
-        _nameless(bench.store.load_offset("c").offset)
+        _without_identity(bench.store.load_offset("c").offset)
         == Offset(position={"entry": 9}, seq=3, batch=1)
-        == _nameless(batcher.committed_offset)
+        == _without_identity(batcher.committed_offset)
     )
     assert batcher.last_seq == 3
     assert [r.seq for r in bench.store.schema_history("c")] == [3]
@@ -259,7 +259,7 @@ def test_files_of_a_run_that_died_before_its_manifest_are_deleted_by_the_next_ba
     assert len(bench.files()) == 1
     batcher = bench.batcher(lease, "alive")
     bench.add(batcher)
-    batcher.commit(_at(1))
+    batcher.commit(_offset_at(1))
     assert [("alive" in name) for name in bench.files()] == [True]
 
 
@@ -273,7 +273,7 @@ def test_files_that_a_run_had_no_time_to_delete_after_its_offset_are_deleted_by_
     bench.changelog.delete_orphan_files = lambda manifest: 0  # type: ignore[method-assign]  # the process ends before it
     batcher = bench.batcher(lease, "w2")
     bench.add(batcher)
-    batcher.commit(_at(1))
+    batcher.commit(_offset_at(1))
     assert len(bench.files()) == 2
     bench.changelog.delete_orphan_files = swept  # type: ignore[method-assign]
     bench.batcher(lease, "w3")
@@ -284,11 +284,11 @@ def test_the_second_of_two_manifests_of_a_number_is_a_conflict_and_leaves_no_fil
     slow, fast = bench.batcher(lease, "slow"), bench.batcher(lease, "fast")
     bench.add(slow, 2)
     bench.add(fast, 1)
-    fast.commit(_at(1))
+    fast.commit(_offset_at(1))
     with pytest.raises(CommitConflict, match="Another run has committed batch 1"):
-        slow.commit(_at(2))
+        slow.commit(_offset_at(2))
     assert [("fast" in name) for name in bench.files()] == [True]
-    assert _nameless(bench.store.load_offset("c").offset) == Offset(position={"entry": 1}, seq=1, batch=1)
+    assert _without_identity(bench.store.load_offset("c").offset) == Offset(position={"entry": 1}, seq=1, batch=1)
 
 
 def test_a_run_that_lost_its_lease_writes_no_manifest(bench: Bench, lease: Lease) -> None:
@@ -296,7 +296,7 @@ def test_a_run_that_lost_its_lease_writes_no_manifest(bench: Bench, lease: Lease
     bench.add(batcher)
     bench.store.leases.release(lease)
     with bench.store.acquire_lease("c", "other", wait_s=0):
-        for commit in (lambda: batcher.commit(_at(1)), lambda: bench.batcher(lease).commit(_at(2))):
+        for commit in (lambda: batcher.commit(_offset_at(1)), lambda: bench.batcher(lease).commit(_offset_at(2))):
             with pytest.raises(LeaseLost, match="taken over by other"):
                 commit()
     assert bench.changelog.list_batches("c") == []
@@ -364,10 +364,12 @@ def test_a_manifest_whose_answer_was_lost_keeps_its_files(bench: Bench, lease: L
     batcher = bench.batcher(lease, changelog=_NoAnswer(bench.changelog.storage.url))
     bench.add(batcher, 2)
     with pytest.raises(CommitStateUnknown):
-        batcher.commit(_at(1))
+        batcher.commit(_offset_at(1))
     batcher.discard_batch()
     assert len(bench.files()) == 1
-    assert _nameless(bench.batcher(lease, "w2").committed_offset) == Offset(position={"entry": 1}, seq=2, batch=1)
+    assert _without_identity(bench.batcher(lease, "w2").committed_offset) == Offset(
+        position={"entry": 1}, seq=2, batch=1
+    )
 
 
 # change log and state tables of different connectors
@@ -376,7 +378,7 @@ def test_a_manifest_whose_answer_was_lost_keeps_its_files(bench: Bench, lease: L
 def test_a_state_that_is_ahead_of_the_change_log_is_refused(bench: Bench, lease: Lease, tmp_path: Path) -> None:
     batcher = bench.batcher(lease)
     bench.add(batcher)
-    batcher.commit(_at(1))
+    batcher.commit(_offset_at(1))
     with pytest.raises(ChangeLogDamaged, match="do not belong together") as caught:
         bench.batcher(lease, changelog=ChangeLog(str(tmp_path / "elsewhere")))
     assert "connect the connector to its original change log" in (caught.value.remedy or "")
@@ -387,13 +389,13 @@ def test_a_change_log_that_numbers_otherwise_is_refused(bench: Bench, lease: Lea
     with other.store.acquire_lease("c", "me", wait_s=0) as theirs:
         batcher = other.batcher(theirs)
         bench.add(batcher, 7)
-        batcher.commit(_at(1))
+        batcher.commit(_offset_at(1))
         bench.add(batcher)
-        batcher.commit(_at(2))
+        batcher.commit(_offset_at(2))
     other.store.close()
     mine = bench.batcher(lease)
     bench.add(mine)
-    mine.commit(_at(1))
+    mine.commit(_offset_at(1))
     with pytest.raises(ChangeLogDamaged, match="belongs to another change log"):
         bench.batcher(lease, changelog=other.changelog)
     (bench.folder / "log/c/manifests/000000000002.json").write_bytes(
@@ -401,7 +403,7 @@ def test_a_change_log_that_numbers_otherwise_is_refused(bench: Bench, lease: Lea
     )
     with pytest.raises(ChangeLogDamaged, match="belongs to another change log, but the state tables are at seq 1"):
         bench.batcher(lease)
-    assert _nameless(bench.store.load_offset("c").offset) == Offset(position={"entry": 1}, seq=1, batch=1)
+    assert _without_identity(bench.store.load_offset("c").offset) == Offset(position={"entry": 1}, seq=1, batch=1)
 
 
 def test_a_batch_of_a_newer_release_is_not_adopted(bench: Bench, lease: Lease) -> None:
@@ -421,18 +423,18 @@ def test_a_change_log_that_is_put_in_the_place_of_ours_below_a_run_gets_nothing(
     with other.store.acquire_lease("c", "me", wait_s=0) as theirs:
         batcher = other.batcher(theirs)
         other.add(batcher)
-        batcher.commit(_at(1))
+        batcher.commit(_offset_at(1))
     other.store.close()
     mine = bench.batcher(lease)
     bench.add(mine)
-    mine.commit(_at(1))
+    mine.commit(_offset_at(1))
     bench.add(mine)
-    mine.commit(_at(2))
+    mine.commit(_offset_at(2))
     path = "log/c/manifests/000000000002.json"
     (bench.folder / path).write_bytes((other.folder / path.replace("2.json", "1.json")).read_bytes())
     bench.add(mine)
     with pytest.raises(ChangeLogDamaged, match="belongs to another change log"):
-        mine.commit(_at(3))
+        mine.commit(_offset_at(3))
     mine.discard_batch()
     assert bench.changelog.list_batches("c") == [1, 2]
     assert list((bench.folder / "log/c/data/000000000003").glob("*")) == []

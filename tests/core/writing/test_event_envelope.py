@@ -88,8 +88,8 @@ def _rows(table: TableSchema, mine: list[tuple[int, int, Change]]) -> RowBlock:
     return RowBlock(
         table=table,
         op=np.array([c.op for _, _, c in mine], np.int8),
-        before=images([_without(c.before, c.lacks_before) for _, _, c in mine]),
-        after=images([_without(c.after, c.lacks_after) for _, _, c in mine]),
+        before=images([_mask_columns(c.before, c.lacks_before) for _, _, c in mine]),
+        after=images([_mask_columns(c.after, c.lacks_after) for _, _, c in mine]),
         unavailable_before=masks([c.lacks_before for _, _, c in mine]),
         unavailable_after=masks([c.lacks_after for _, _, c in mine]),
         order=np.array([order for order, _, _ in mine], np.int64),
@@ -99,7 +99,7 @@ def _rows(table: TableSchema, mine: list[tuple[int, int, Change]]) -> RowBlock:
     )
 
 
-def _without(row: Row | None, columns: frozenset[str]) -> Row | None:
+def _mask_columns(row: Row | None, columns: frozenset[str]) -> Row | None:
     return None if row is None else {n: None if n in columns else v for n, v in row.items()}
 
 
@@ -169,7 +169,10 @@ class Model:
         transaction = {
             "id": self.transaction, "total_order": self.total, "data_collection_order": self.of_topic[topic],
         }  # fmt: skip
-        told, old = self.image(_without(after, change.lacks_after)), self.image(_without(before, change.lacks_before))
+        told, old = (
+            self.image(_mask_columns(after, change.lacks_after)),
+            self.image(_mask_columns(before, change.lacks_before)),
+        )
         lacking, before_lacks = self.names(change.lacks_after, after), self.names(change.lacks_before, before)
         return {
             "topic": topic, "seq": self.seq, "op": op, "key": key, "before": old, "after": told, "transaction": transaction,
@@ -277,7 +280,7 @@ def test_sequence_numbers_go_on_from_where_they_were(pieces: list[Piece]) -> Non
 # by example
 
 
-def _one(change: Change, envelope: Envelope | None = None, **options: Any) -> Row:
+def _encode_one(change: Change, envelope: Envelope | None = None, **options: Any) -> Row:
     batches, _ = (envelope or _envelope()).encode_block(_block(Piece([("tx-1", [change])])), 0, **options)
     (event,) = _events(batches)
     return event
@@ -287,7 +290,7 @@ A, B = {"a": 1, "b": "x", "c": 1, "d": 1}, {"a": 2, "b": "x", "c": 1, "d": 1}
 
 
 def test_the_envelope_has_the_documented_fields() -> None:
-    event = _one(Change(ORDERS, UPDATE, A, A | {"c": 9}))
+    event = _encode_one(Change(ORDERS, UPDATE, A, A | {"c": 9}))
     assert [n for n in event if n != "topic"] == [
         "seq", "op", "key", "previous_key", "before", "after", "source", "transaction", "ts_ms", "ts_us", "ts_ns",
         "unavailable", "unavailable_before", "schema_version",
@@ -299,7 +302,7 @@ def test_the_envelope_has_the_documented_fields() -> None:
 
 
 def test_the_source_block_has_the_common_fields_first_then_the_sources_own() -> None:
-    source = _one(Change(ORDERS, CREATE, None, A))["source"]
+    source = _encode_one(Change(ORDERS, CREATE, None, A))["source"]
     assert source == {
         "version": __version__, "connector": "memory", "name": "p", "ts_ms": 1000, "snapshot": "false", "db": "shop",
         "sequence": None, "ts_us": 1_000_000, "ts_ns": 1_000_000_000, "table": "orders", "entry": 0, "who": None,
@@ -317,16 +320,16 @@ def test_a_source_with_catalogs_names_catalog_and_schema() -> None:
 
 
 def test_a_table_without_a_key_has_no_key_field() -> None:
-    assert "key" not in _one(Change(BAG, UPDATE, A, B))
+    assert "key" not in _encode_one(Change(BAG, UPDATE, A, B))
 
 
 def test_the_topic_has_the_configured_delimiter() -> None:
     for named, topic in (({}, "p.shop.orders"), ({"topic_delimiter": "_"}, "p_shop_orders")):
-        assert _one(Change(ORDERS, CREATE, None, A), _envelope(**named))["topic"] == topic
+        assert _encode_one(Change(ORDERS, CREATE, None, A), _envelope(**named))["topic"] == topic
 
 
 def test_an_excluded_key_column_is_in_the_key_and_not_in_the_images() -> None:
-    event = _one(Change(ORDERS, UPDATE, A, A | {"c": 5}), _envelope(column_exclude_list="shop.orders.a"))
+    event = _encode_one(Change(ORDERS, UPDATE, A, A | {"c": 5}), _envelope(column_exclude_list="shop.orders.a"))
     assert event["key"] == {"a": 1}
     assert event["before"] == {"b": "x", "c": 1, "d": 1}
     assert event["after"] == {"b": "x", "c": 5, "d": 1}
@@ -342,7 +345,7 @@ def test_a_key_that_was_or_becomes_null_is_a_key_change(old: int | None, new: in
 
 
 def test_a_key_that_stays_null_is_an_update() -> None:
-    assert _one(Change(ORDERS, UPDATE, A | {"a": None}, A | {"a": None, "c": 3}))["op"] == "u"
+    assert _encode_one(Change(ORDERS, UPDATE, A | {"a": None}, A | {"a": None, "c": 3}))["op"] == "u"
 
 
 def test_read_rows_say_that_they_are_of_a_snapshot() -> None:
@@ -444,12 +447,12 @@ def test_a_key_that_the_log_does_not_have_is_an_error_with_its_place(op: int, be
 
 
 def test_what_an_image_lacks_that_a_row_does_not_have_does_not_matter() -> None:
-    event = _one(Change(ORDERS, DELETE, A, None, frozenset(), frozenset("ad")))
+    event = _encode_one(Change(ORDERS, DELETE, A, None, frozenset(), frozenset("ad")))
     assert (event["key"], event["unavailable"]) == ({"a": 1}, None)
 
 
 def test_columns_that_are_left_out_lack_nothing() -> None:
-    event = _one(
+    event = _encode_one(
         Change(ORDERS, UPDATE, A, A, frozenset("cd"), frozenset("cd")), _envelope(column_exclude_list="shop.orders.c")
     )
     assert (event["unavailable"], event["unavailable_before"]) == (["d"], ["d"])

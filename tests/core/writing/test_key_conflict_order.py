@@ -25,10 +25,10 @@ def test_of_any_changes_of_keys_the_last_event_is_about_the_row_that_has_the_key
     for seed in range(30_000 if sampled.all else 1000):
         for values in ("x", "xy", "xyzw"):
             for addressed in (False, True):
-                _look(Random(seed), values, addressed)
+                _compare_orders(Random(seed), values, addressed)
 
 
-def _look(r: Random, values: str, addressed: bool) -> None:
+def _compare_orders(r: Random, values: str, addressed: bool) -> None:
     before, changes, after = _transaction(r, values)
     of = lambda row, n: hash((row, n if addressed else 0)) & (2**64 - 1)  # noqa: E731
     key = lambda row: hash(("key", row[0])) & (2**64 - 1)  # noqa: E731

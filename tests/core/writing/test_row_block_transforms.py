@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.writing.row_block_transforms import SelectedColum
 POINT = {"wkb": b"\1", "srid": None}
 
 
-def changed(type_: str, pairs: list[tuple[Any, Any]], **lacking: list[bool]) -> list[bool]:
+def find_changed(type_: str, pairs: list[tuple[Any, Any]], **lacking: list[bool]) -> list[bool]:
     """Whether each pair of values of one column is a change; ``lacking``: which of them the log does not have."""
     columns = (Column(name="id", type="int64"), Column(name="v", type=type_))
     schema = TableSchema(id=TableId(namespace="db", name="t"), columns=columns, key=("id",))
@@ -40,12 +40,12 @@ def changed(type_: str, pairs: list[tuple[Any, Any]], **lacking: list[bool]) -> 
 )  # fmt: skip
 def test_another_value_or_null_is_a_change(type_: str, same: Any, other: Any) -> None:
     pairs = [(same, same), (same, other), (same, None), (None, same), (None, None)]
-    assert changed(type_, pairs) == [False, True, True, True, False]
+    assert find_changed(type_, pairs) == [False, True, True, True, False]
 
 
 def test_a_value_that_the_log_does_not_have_is_one_that_stayed_and_a_new_one_is_a_change() -> None:
     pairs = [(None, None), ("old", None), (None, "new"), (None, None)]
-    found = changed(
+    found = find_changed(
         "string", pairs, unavailable_before=[True, False, True, True], unavailable_after=[True, True, False, False]
     )
     assert found == [False, False, True, True]

@@ -76,7 +76,7 @@ class Lenient:
         return value
 
 
-def below(words: list[str]) -> tuple[argparse.ArgumentParser, list[str]]:
+def find_parser(words: list[str]) -> tuple[argparse.ArgumentParser, list[str]]:
     """The parser of the command that words begin with, and the words that are left."""
     made = parser()
     while words:
@@ -87,12 +87,12 @@ def below(words: list[str]) -> tuple[argparse.ArgumentParser, list[str]]:
     return made, words
 
 
-def known(words: list[str], unknown: set[str]) -> argparse.Namespace:
+def parse_words(words: list[str], unknown: set[str]) -> argparse.Namespace:
     """Parse words, of which some are values that only a run knows.
 
     :raises SystemExit: they are no command
     """
-    command, rest = below(words)
+    command, rest = find_parser(words)
     assert command.get_default("func") is not None, f"there is no command {' '.join(words)}"
     for action in command._actions:
         if action.nargs != 0:
@@ -106,7 +106,7 @@ def command_of(one: Call) -> str:
     return str(eval(compile(expression, one.module, "eval"), vars(importlib.import_module(one.module))))
 
 
-def given(one: Call) -> tuple[list[str], dict[str, Any]]:
+def call_arguments(one: Call) -> tuple[list[str], dict[str, Any]]:
     """Names and options with which the command is made: those that the code writes out, and nasty ones where a run knows them."""
     names: list[str] = []
     for node in one.call.args[1:]:
@@ -128,15 +128,15 @@ def test_there_are_calls() -> None:
 
 @pytest.mark.parametrize("one", calls(), ids=lambda one: f"{one.module}:{one.line}")
 def test_a_command_that_the_code_makes_is_one_that_the_command_line_takes(one: Call) -> None:
-    names, options = given(one)
+    names, options = call_arguments(one)
     command = command_of(one)
     program, group, *words = shlex.split(format_cdc_command(command, *names, **options))
     assert (program, group) == ("airflow", "cdc")
     unknown = {str(value) for value in (*names, *options.values()) if NASTY in str(value)}
-    read = vars(known(words, unknown))
+    read = vars(parse_words(words, unknown))
     for name, value in options.items():
         assert read[name] in (value, [value])  # of options that may be repeated, a list
-    own, _ = below(command.split())
+    own, _ = find_parser(command.split())
     positional = [action.dest for action in own._actions if not action.option_strings]
     taken = [v for dest in positional for v in (read[dest] if isinstance(read[dest], list) else [read[dest]])]
     assert [v for v in taken if v is not None] == names
@@ -145,7 +145,7 @@ def test_a_command_that_the_code_makes_is_one_that_the_command_line_takes(one: C
 
 
 def test_the_code_writes_no_command_with_names_or_options_by_hand() -> None:
-    wrong = [f"{file}:{line}: {text}" for file, line, text in _mentions() if not _bare(text)]
+    wrong = [f"{file}:{line}: {text}" for file, line, text in _list_mentions() if not _is_bare(text)]
     assert not wrong, "\n".join(wrong)
 
 
@@ -170,7 +170,7 @@ def test_commands_in_the_docs_are_taken_with_all_that_they_have(page: Path) -> N
     text = page.read_text().replace("\\\n", " ")
     for found in re.finditer(r"airflow cdc ([^`\n]*)", text):
         fenced = text.rfind("\n", 0, found.start()) + 1
-        _take(found[1], whole=text[fenced : found.start()] in ("", "$ "))
+        _parse_command_text(found[1], whole=text[fenced : found.start()] in ("", "$ "))
 
 
 def test_an_error_that_needs_a_person_says_what_is_safe_and_what_to_do() -> None:
@@ -189,10 +189,10 @@ def test_an_error_that_needs_a_person_says_what_is_safe_and_what_to_do() -> None
 def test_commands_in_the_pages_are_there() -> None:
     for file in (paths.ROOT / "airflow_provider_cdc" / "plugins" / "ui" / "src").rglob("*.ts*"):
         for found in re.finditer(r"airflow cdc ([a-z][^`\n\")]*)", file.read_text()):
-            _take(re.sub(r"\$\{[^}]*\}", "x", found[1]), whole=False)
+            _parse_command_text(re.sub(r"\$\{[^}]*\}", "x", found[1]), whole=False)
 
 
-def _take(text: str, *, whole: bool) -> None:
+def _parse_command_text(text: str, *, whole: bool) -> None:
     """Parse what stands behind ``airflow cdc`` in a text, as far as it is written out.
 
     :param whole: it is to be typed as it is
@@ -206,7 +206,7 @@ def _take(text: str, *, whole: bool) -> None:
         if not set(word) - set("|<>&;()"):
             break
         words.append(word)
-    command, rest = below([word.rstrip(".,") for word in words] if not whole else words)
+    command, rest = find_parser([word.rstrip(".,") for word in words] if not whole else words)
     path = len(words) - len(rest)
     assert path, text
     if rest and not rest[0].startswith("-"):
@@ -218,7 +218,7 @@ def _take(text: str, *, whole: bool) -> None:
         command.parse_args(rest)
 
 
-def _mentions() -> Iterator[tuple[Path, int, str]]:
+def _list_mentions() -> Iterator[tuple[Path, int, str]]:
     """Texts of the code that name a command, but for docstrings."""
     for file, tree in sources():
         docs = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
@@ -241,11 +241,11 @@ def _text(node: ast.AST) -> str:
     return VALUE
 
 
-def _bare(text: str) -> bool:
+def _is_bare(text: str) -> bool:
     """Whether every command in a text stands there without names and options."""
     for found in MENTION.finditer(text):
         words, rest = found[1].split(), found[2]
-        command, left = below(words)
+        command, left = find_parser(words)
         named = len(words) - len(left)
         if not named and ((not words and not rest.strip()) or words[:1] == ["on"]):
             continue  # the group as such; who somebody is

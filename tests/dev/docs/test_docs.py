@@ -57,15 +57,17 @@ def test_of_every_switch_the_operations_page_says_what_a_change_does_to_rows_fro
             if field.annotation in (bool, bool | None)
             or (isinstance(field.annotation, type) and issubclass(field.annotation, enum.Enum))
         ]
-        silent = [n for n in switches if not n.startswith("snapshot.mode.") and n not in said and not _like(n, warned)]
+        silent = [
+            n for n in switches if not n.startswith("snapshot.mode.") and n not in said and not _matches_any(n, warned)
+        ]
         assert not silent
         kinds = (PropertyEffect.COLUMNS, PropertyEffect.CHANGES, PropertyEffect.QUERIES)
         remembered = {n for long, d in config.list_capture_properties().items() if d in kinds for n in long.split(", ")}
-        assert [n for n in remembered if not _like(n, warned)] == []
+        assert [n for n in remembered if not _matches_any(n, warned)] == []
         assert [n for n in warned if n in aliases and n not in remembered] == []
 
 
-def _like(name: str, patterns: list[str]) -> bool:
+def _matches_any(name: str, patterns: list[str]) -> bool:
     return any(name == p or (p.endswith("*") and name.startswith(p[:-1])) for p in patterns)
 
 
@@ -131,7 +133,7 @@ def test_names_of_properties_and_pages_say_include_and_exclude() -> None:
 def test_pictures_are_those_that_pages_show_and_small() -> None:
     """``dev/docs --screenshots`` takes them."""
     there = {file.name: file.stat().st_size for file in pictures.PICTURES.iterdir()}
-    assert pictures.named() == set(there)
+    assert pictures.list_shown_pictures() == set(there)
     assert {name: size for name, size in there.items() if size > 100_000} == {}
 
 

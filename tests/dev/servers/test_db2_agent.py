@@ -109,7 +109,7 @@ def write_documents(server: Db2, **options: str) -> None:
         connection.commit()
 
 
-def written(letter: object, octet: object) -> list[tuple[object, ...]]:
+def expected_rows(letter: object, octet: object) -> list[tuple[object, ...]]:
     """The expected rows of a change table, with indicators."""
     return [
         ("I", 1, letter, octet, 0),
@@ -124,7 +124,7 @@ def written(letter: object, octet: object) -> list[tuple[object, ...]]:
 def test_large_objects_are_indicators_in_the_change_table(server: Db2, lob_columns: str, octet: object) -> None:
     write_documents(server, lob_columns=lob_columns)
     try:
-        assert changes(server, "DOCS") == written("U", octet)
+        assert changes(server, "DOCS") == expected_rows("U", octet)
         assert server.table_at("APP", "DOCS") == [(1, "short text", b"\0" * 40000, 1)]
         types = server.rows(
             "SELECT TYPENAME FROM SYSCAT.COLUMNS WHERE TABNAME = 'CDC_APP_DOCS' AND COLNAME IN ('T', 'B') ORDER BY COLNO"

@@ -265,7 +265,7 @@ def test_long_statements_arrive_whole(server: Db2) -> None:
 # locks
 
 
-def blocked(connection: Connection, sql: str) -> float:
+def time_blocked(connection: Connection, sql: str) -> float:
     """How many seconds a statement waited until its lock timeout."""
     begin = time.monotonic()
     with pytest.raises(ibm_db_dbi.Error, match="SQL0911N"):
@@ -279,10 +279,10 @@ def test_a_reader_waits_for_a_writer_as_long_as_its_lock_timeout_says(server: Db
         writer.execute(f"UPDATE APP.{table} SET V = 'y'")
         assert reader.rows(f"SELECT V FROM APP.{table} WITH UR") == [("y",)]
         reader.execute("SET CURRENT LOCK TIMEOUT NOT WAIT")
-        assert blocked(reader, f"SELECT V FROM APP.{table} WITH CS") < 8
+        assert time_blocked(reader, f"SELECT V FROM APP.{table} WITH CS") < 8
         reader.rollback()
         reader.execute("SET CURRENT LOCK TIMEOUT 5")
-        assert 4.9 < blocked(reader, f"LOCK TABLE APP.{table} IN SHARE MODE") < 16
+        assert 4.9 < time_blocked(reader, f"LOCK TABLE APP.{table} IN SHARE MODE") < 16
         reader.rollback()
         reader.execute("SET CURRENT LOCK TIMEOUT WAIT")
         threading.Timer(6, writer.commit).start()

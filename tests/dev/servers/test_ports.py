@@ -20,24 +20,24 @@ def narrow_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "FIRST", ports._end() - 1200)
 
 
-def _started() -> subprocess.Popen[str]:
+def _start_process() -> subprocess.Popen[str]:
     command = [sys.executable, "-c", MANY]
     return subprocess.Popen(command, cwd=paths.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def test_no_two_processes_get_the_same_and_a_port_is_free_again_with_the_end_of_its_process(narrow_ports: None) -> None:
     with ExitStack() as stack:
-        others = [stack.enter_context(_started()) for _ in range(4)]
+        others = [stack.enter_context(_start_process()) for _ in range(4)]
         found = []
         for other in others:
             assert other.stdout is not None
             found += [int(port) for port in other.stdout.readline().split()]
         mine = [ports.free_port() for _ in range(60)]
         assert len({*found, *mine}) == len(found) + len(mine) == 300
-        assert not any(ports._locked(port) for port in found)
+        assert not any(ports._lock_port(port) for port in found)
         others[0].kill()
         others[0].wait()
-        assert all(ports._locked(port) for port in found[:60])
+        assert all(ports._lock_port(port) for port in found[:60])
         for other in others[1:]:
             other.kill()
 

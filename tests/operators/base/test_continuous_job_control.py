@@ -62,7 +62,7 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spark:
     return spark
 
 
-def will(folder: Path, found: dict[str, Any], *, status: int = 0) -> None:
+def set_outcome(folder: Path, found: dict[str, Any], *, status: int = 0) -> None:
     (folder / "report.json").write_text(json.dumps(found))
     (folder / "status").write_text(str(status))
 
@@ -71,13 +71,13 @@ def turns(folder: Path) -> ApplyTurns:
     return ApplyTurns(Storage(f"{folder}/changelog"), "shop", "delta", LOCATION)
 
 
-def take(folder: Path, owner: str) -> None:
+def take_turn(folder: Path, owner: str) -> None:
     """Somebody takes the next turn, and has ended it at once."""
     with turns(folder).take_turn(owner):
         pass
 
 
-def until(condition: Callable[[], object]) -> None:
+def wait_until(condition: Callable[[], object]) -> None:
     end = time.monotonic() + LONGEST_S
     while not condition():
         assert time.monotonic() < end
@@ -92,12 +92,12 @@ class Meanwhile(threading.Thread):
         self._sign, self._action = folder / sign, action
 
     def run(self) -> None:
-        until(self._sign.exists)
+        wait_until(self._sign.exists)
         self._action()
 
 
 def test_the_job_is_told_for_how_long_and_for_whom(tmp_path: Path, spark: Spark) -> None:
-    will(tmp_path, report())
+    set_outcome(tmp_path, report())
     apply(tmp_path, run_for=timedelta(seconds=0.1)).execute(context())
     at = spark.arguments.index("--run-for")
     assert spark.arguments[at : at + 3] == ["--run-for", "0.1", "--owner"]
@@ -105,7 +105,7 @@ def test_the_job_is_told_for_how_long_and_for_whom(tmp_path: Path, spark: Spark)
 
 
 def test_its_end_emits_an_event_for_each_table_that_it_has_changed(tmp_path: Path, spark: Spark) -> None:
-    will(tmp_path, report(table("shop.a", c=2), table("shop.b", u=1)))
+    set_outcome(tmp_path, report(table("shop.a", c=2), table("shop.b", u=1)))
     given = context(task_state_store=TaskState())
     result = apply(tmp_path, run_for=0.1).execute(given)
     assert (result["events"], result["last_batch"]) == (3, 4)
@@ -118,7 +118,7 @@ def test_its_end_emits_an_event_for_each_table_that_it_has_changed(tmp_path: Pat
 def test_a_task_that_is_killed_ends_the_job_in_good_order_and_keeps_its_events_for_the_next_try(
     tmp_path: Path, spark: Spark
 ) -> None:
-    will(tmp_path, report(table("shop.a", c=2)))
+    set_outcome(tmp_path, report(table("shop.a", c=2)))
     remembered = TaskState()
     operator = apply(tmp_path, run_for=3600)
     killer = Meanwhile(tmp_path, operator.on_kill)
@@ -132,14 +132,14 @@ def test_a_task_that_is_killed_ends_the_job_in_good_order_and_keeps_its_events_f
     assert found is not None
     assert found["ended"]
     assert found["report"]["tables"][0]["rows"] == {"c": 2}
-    will(tmp_path, report(table("shop.a", u=1)))
+    set_outcome(tmp_path, report(table("shop.a", u=1)))
     given = context(task_state_store=remembered)
     apply(tmp_path, run_for=0.1).execute(given)
     assert events(given)["cdc://shop/shop.a"]["rows"] == {"c": 2, "u": 1}
 
 
 def test_a_task_that_is_killed_when_another_one_has_taken_over_ends_well(tmp_path: Path, spark: Spark) -> None:
-    will(tmp_path, report(table("shop.a", c=2)))
+    set_outcome(tmp_path, report(table("shop.a", c=2)))
     operator, given = apply(tmp_path, run_for=3600), context(task_state_store=TaskState())
 
     def end() -> None:
@@ -157,7 +157,7 @@ def test_a_task_that_is_killed_when_another_one_has_taken_over_ends_well(tmp_pat
 
 def test_a_task_that_is_killed_while_a_table_fails_is_tried_again(tmp_path: Path, spark: Spark) -> None:
     """That it was ended itself is not that another one goes on."""
-    will(tmp_path, report(table("shop.a", c=2), **{"shop.b": "no space left"}), status=1)
+    set_outcome(tmp_path, report(table("shop.a", c=2), **{"shop.b": "no space left"}), status=1)
     operator, remembered = apply(tmp_path, run_for=3600), TaskState()
     killer = Meanwhile(tmp_path, operator.on_kill)
     killer.start()
@@ -175,7 +175,7 @@ def test_what_was_done_by_a_task_that_was_killed_at_once_is_announced_by_the_nex
         turn.set_report({})
     earlier = [{"owner": "the killed one", "tables": [table("shop.a", c=2)]}]
     for rows in ({"c": 2, "u": 1}, {"u": 1}):
-        will(tmp_path, {**report(table("shop.a", u=1)), "earlier": earlier})
+        set_outcome(tmp_path, {**report(table("shop.a", u=1)), "earlier": earlier})
         given = context(task_state_store=TaskState())
         apply(tmp_path, run_for=0.1).execute(given)
         assert events(given)["cdc://shop/shop.a"]["rows"] == rows
@@ -205,7 +205,7 @@ def test_what_another_task_tells_of_is_not_told_twice(tmp_path: Path, spark: Spa
 
 
 def test_what_is_remembered_for_the_next_try_counts_as_told(tmp_path: Path, spark: Spark) -> None:
-    will(tmp_path, report(table("shop.a", c=2), **{"shop.b": "no space left"}), status=1)
+    set_outcome(tmp_path, report(table("shop.a", c=2), **{"shop.b": "no space left"}), status=1)
     with pytest.raises(AirflowException):
         apply(tmp_path, run_for=0.1).execute(context(task_state_store=TaskState()))
     owner = turns(tmp_path).newest_owner()
@@ -213,7 +213,7 @@ def test_what_is_remembered_for_the_next_try_counts_as_told(tmp_path: Path, spar
 
 
 def test_a_task_whose_time_is_over_ends_the_job_and_keeps_its_events(tmp_path: Path, spark: Spark) -> None:
-    will(tmp_path, report(table("shop.a", c=2)))
+    set_outcome(tmp_path, report(table("shop.a", c=2)))
     remembered = TaskState()
     operator = apply(tmp_path, run_for=3600)
     # as soon as the job works, however long it has taken to begin
@@ -240,7 +240,7 @@ def test_a_job_that_has_not_begun_is_killed(tmp_path: Path, spark: Spark) -> Non
 
 def test_a_job_that_does_not_end_is_killed(tmp_path: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "END_S", 0.2)
-    will(tmp_path, report())
+    set_outcome(tmp_path, report())
     monkeypatch.setattr(ApplyTurns, "stop_turn", lambda *_: True)  # the job does not hear of it
     operator = apply(tmp_path, run_for=3600)
     killer = Meanwhile(tmp_path, operator.on_kill)
@@ -251,7 +251,7 @@ def test_a_job_that_does_not_end_is_killed(tmp_path: Path, spark: Spark, monkeyp
 
 
 def test_one_that_is_taken_over_ends_well(tmp_path: Path, spark: Spark) -> None:
-    will(tmp_path, report(table("shop.a", c=2)))
+    set_outcome(tmp_path, report(table("shop.a", c=2)))
 
     def take_over() -> None:
         with turns(tmp_path).take_turn("the next one") as turn:
@@ -267,8 +267,8 @@ def test_one_that_is_taken_over_ends_well(tmp_path: Path, spark: Spark) -> None:
 def test_tables_that_failed_are_named_and_tried_again_unless_another_one_goes_on_with_them(
     tmp_path: Path, spark: Spark, taken_over: bool
 ) -> None:
-    will(tmp_path, report(table("shop.a", c=2), **{"shop.b": "no space left"}), status=1)
-    successor = Meanwhile(tmp_path, lambda: take(tmp_path, "the next one"))
+    set_outcome(tmp_path, report(table("shop.a", c=2), **{"shop.b": "no space left"}), status=1)
+    successor = Meanwhile(tmp_path, lambda: take_turn(tmp_path, "the next one"))
     if taken_over:
         successor.start()
     remembered = TaskState()
@@ -281,13 +281,13 @@ def test_tables_that_failed_are_named_and_tried_again_unless_another_one_goes_on
 def test_what_a_task_has_applied_that_does_not_come_back_is_announced_by_its_next_run_and_only_once(
     tmp_path: Path, spark: Spark
 ) -> None:
-    successor = Meanwhile(tmp_path, lambda: take(tmp_path, "the next one"))
-    will(tmp_path, report(table("shop.a", c=2), **{"shop.b": "no space left"}), status=1)
+    successor = Meanwhile(tmp_path, lambda: take_turn(tmp_path, "the next one"))
+    set_outcome(tmp_path, report(table("shop.a", c=2), **{"shop.b": "no space left"}), status=1)
     successor.start()
     with pytest.raises(AirflowFailException):
         apply(tmp_path, run_for=3600).execute(context(task_state_store=TaskState()))
     successor.join()
-    will(tmp_path, report(table("shop.a", u=1)))
+    set_outcome(tmp_path, report(table("shop.a", u=1)))
     for rows in ({"c": 2, "u": 1}, {"u": 1}):
         given = context(task_state_store=TaskState())
         apply(tmp_path, run_for=0.1).execute(given)
@@ -295,18 +295,18 @@ def test_what_a_task_has_applied_that_does_not_come_back_is_announced_by_its_nex
 
 
 def test_a_job_that_died_is_an_error_and_what_it_had_written_is_remembered(tmp_path: Path, spark: Spark) -> None:
-    will(tmp_path, report())
+    set_outcome(tmp_path, report())
     operator = apply(tmp_path, run_for=3600)
     remembered = TaskState()
 
-    def die() -> None:
+    def die_after_report() -> None:
         """After it has written a report, as the job does after each round."""
         owner = spark.arguments[spark.arguments.index("--owner") + 1]
         found = {**report(table("shop.a", c=5)), "owner": owner}
         ApplyReports(Storage(f"{tmp_path}/changelog"), "shop").write(found)
         (tmp_path / "dies").touch()
 
-    Meanwhile(tmp_path, die).start()
+    Meanwhile(tmp_path, die_after_report).start()
     with pytest.raises(AirflowException, match="137"):
         operator.execute(context(task_state_store=remembered))
     assert '"c": 5' in str(remembered)
@@ -319,11 +319,11 @@ def test_a_job_that_left_no_trace_is_no_success(tmp_path: Path, spark: Spark) ->
 
 
 def test_one_that_is_taken_over_before_its_turn_has_applied_nothing(tmp_path: Path, spark: Spark) -> None:
-    will(tmp_path, report(table("shop.a", c=2)))
+    set_outcome(tmp_path, report(table("shop.a", c=2)))
     given = context()
     ApplyReports(Storage(f"{tmp_path}/changelog"), "shop").write({**report(), "unreported": [table("shop.b", c=1)]})
     with turns(tmp_path).take_turn("busy") as busy:
-        thread = threading.Thread(target=lambda: (until(lambda: busy.successor), take(tmp_path, "x")))
+        thread = threading.Thread(target=lambda: (wait_until(lambda: busy.successor), take_turn(tmp_path, "x")))
         thread.start()
         assert apply(tmp_path, run_for=3600).execute(given)["events"] == 0
         thread.join()

@@ -32,13 +32,13 @@ def test_what_is_not_known_of_a_table_is_not_told() -> None:
 
 
 def test_targets_are_told_with_their_busiest_tables_and_what_has_failed() -> None:
-    def measured(events: int, **more: Any) -> dict[str, Any]:
+    def measured_events(events: int, **more: Any) -> dict[str, Any]:
         return {"events": events, "seconds": 1.0, **TOLD, **more}
 
     report = {
         "target": "delta", "location": "/lake/{table}", "last_batch": 7, "failed": {"shop.c": "No room.\n  Repair: more", "shop.d": "No"},
             "lagging": {"shop.d": 5, "shop.e": 6},
-        "tables": {"shop.a": measured(9), "shop.b": measured(1, freshness_s=None), "shop.d": measured(1)},
+        "tables": {"shop.a": measured_events(9), "shop.b": measured_events(1, freshness_s=None), "shop.d": measured_events(1)},
     }  # fmt: skip
     assert list(target_lines([report], None, most=2)) == [
         "  Target delta at /lake/{table}: applied up to batch 7",

@@ -51,7 +51,7 @@ def carry_out(connector: Connector, procedure: str, table: str, *flags: str, **p
         return lifecycle.carry_out(made, connector.name, "tests", lambda line: None)
 
 
-def unregistered(db: Db2Adapter, table: str) -> None:
+def create_unregistered(db: Db2Adapter, table: str) -> None:
     """A table that is not in capture mode, with a row."""
     db.sql(
         f'CREATE TABLE {db.name(table)} ("id" INTEGER NOT NULL PRIMARY KEY, "n" INTEGER)',
@@ -71,7 +71,7 @@ def register(db: Db2Adapter) -> list[tuple[Any, ...]]:
 
 
 def test_a_table_that_is_added_is_captured_with_the_rows_that_it_had(db: Db2Adapter, connector: Connector) -> None:
-    unregistered(db, "b")
+    create_unregistered(db, "b")
     shown = plan(connector, "add-table", name(db, "b"))
     assert shown.problems == ()
     assert shown.steps[0] == f"CALL \"ASNCDC\".ADDTABLE('{db.namespace}', 'b')"
@@ -93,12 +93,12 @@ def test_tables_with_names_beyond_ascii_are_added_and_removed(
     """Names are bound: the driver swaps bytes of literals in a CALL, and only our test server is known to read these."""
     called, execute = list[tuple[str, ...]](), Db2Connection.execute
 
-    def seen(self: Db2Connection, sql: str, *params: Any) -> int:
+    def record_call(self: Db2Connection, sql: str, *params: Any) -> int:
         called.extend([(sql.partition(".")[2], *params)] if sql.startswith("CALL") else [])
         return execute(self, sql, *params)
 
-    monkeypatch.setattr(Db2Connection, "execute", seen)
-    unregistered(db, table)
+    monkeypatch.setattr(Db2Connection, "execute", record_call)
+    create_unregistered(db, table)
     assert carry_out(connector, "add-table", name(db, table)) is None
     assert (table, "A") in register(db)
     carry_out(connector, "remove-table", name(db, table), table_exclude_list=f"{db.namespace}.{table}")
@@ -121,7 +121,7 @@ def test_a_table_that_cannot_be_added_is_refused_before_anything_is_done(
 
 
 def test_nothing_is_done_without_the_connectors_name(db: Db2Adapter, connector: Connector) -> None:
-    unregistered(db, "b")
+    create_unregistered(db, "b")
     with open_lifecycle(connector.definition(), connector.state_url, secrets=connector.secrets) as lifecycle:
         made = lifecycle.plan_procedure("add-table", name(db, "b"))
         for given in (None, "yes", "b"):
@@ -273,7 +273,7 @@ def test_a_procedure_that_died_before_any_of_its_steps_goes_on_from_there(
     connector.properties["snapshot.agent.timeout.ms"] = 10_000
     told: list[str] = []
 
-    def tell(line: str) -> None:
+    def report_line(line: str) -> None:
         told.append(line)
         if len(told) == steps:
             raise RuntimeError("died")
@@ -282,7 +282,7 @@ def test_a_procedure_that_died_before_any_of_its_steps_goes_on_from_there(
         made = lifecycle.plan_procedure("switch-capture-instance", name(db, "a"), ["writers-stopped"])
         assert len(made.steps) == 7
         with pytest.raises(RuntimeError, match="died"):
-            lifecycle.carry_out(made, connector.name, "tests", tell)
+            lifecycle.carry_out(made, connector.name, "tests", report_line)
     carry_out(connector, "switch-capture-instance", name(db, "a"), "writers-stopped")
     with db.transaction() as t:
         t.insert("a", {"id": 2, "n": 2})

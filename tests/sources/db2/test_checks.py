@@ -28,53 +28,55 @@ def db(db2: Db2) -> Iterator[Db2Adapter]:
         yield made
 
 
-def found(db: Db2Adapter, folder: Path, **properties: Any) -> list[Finding]:
+def list_findings(db: Db2Adapter, folder: Path, **properties: Any) -> list[Finding]:
     connector = db.connector(folder, **properties)
     with open_source(connector.definition(), connector.secrets) as source:
         return source.check_prerequisites()
 
 
-def the(findings: list[Finding], text: str) -> Finding:
+def only_finding(findings: list[Finding], text: str) -> Finding:
     """The only finding that says this."""
     (one,) = [f for f in findings if text in f.what]
     return one
 
 
 def test_what_is_ready_has_no_findings(db: Db2Adapter, tmp_path: Path) -> None:
-    assert found(db, tmp_path) == []
+    assert list_findings(db, tmp_path) == []
 
 
 @pytest.mark.parametrize(("state", "word"), [("I", "is inactive"), ("S", "was stopped")])
 def test_a_registration_that_does_not_work(db: Db2Adapter, tmp_path: Path, state: str, word: str) -> None:
     db.sql(f"UPDATE ASNCDC.IBMSNAP_REGISTER SET STATE = '{state}' WHERE SOURCE_OWNER = '{db.namespace}'")
-    one = the(found(db, tmp_path), word)
+    one = only_finding(list_findings(db, tmp_path), word)
     assert one.fatal
     db.sql(one.fix.partition(";")[0])
-    assert found(db, tmp_path) == []
+    assert list_findings(db, tmp_path) == []
 
 
 def test_a_table_that_is_not_in_capture_mode(db: Db2Adapter, tmp_path: Path) -> None:
     db.sql(f"CREATE TABLE {db.name('other')} (ID INTEGER)")
-    one = the(found(db, tmp_path), "not in capture mode")
+    one = only_finding(list_findings(db, tmp_path), "not in capture mode")
     assert not one.fatal
     assert f"CALL ASNCDC.ADDTABLE('{db.namespace}', 'other')" in one.fix
     db.sql(*one.fix.split("; "))
     db._tables["other"] = None
-    assert not [f for f in found(db, tmp_path) if "not in capture mode" in f.what]
+    assert not [f for f in list_findings(db, tmp_path) if "not in capture mode" in f.what]
 
 
 def test_no_table_at_all(db: Db2Adapter, tmp_path: Path) -> None:
-    one = the(found(db, tmp_path, schema_include_list="NOTHING"), "No table in capture mode is captured")
+    one = only_finding(
+        list_findings(db, tmp_path, schema_include_list="NOTHING"), "No table in capture mode is captured"
+    )
     assert not one.fatal
     assert "ADDTABLE" in one.fix
 
 
 def test_a_column_that_the_change_table_lacks(db: Db2Adapter, tmp_path: Path) -> None:
     db.sql(f'ALTER TABLE {db.name("t")} ADD COLUMN "more" DECIMAL(9,2)')
-    one = the(found(db, tmp_path), "lacks more")
+    one = only_finding(list_findings(db, tmp_path), "lacks more")
     assert not one.fatal
     db.sql(one.fix.partition(";")[0])
-    assert found(db, tmp_path) == []
+    assert list_findings(db, tmp_path) == []
 
 
 def test_updates_without_the_row_from_before(db2: Db2, tmp_path: Path) -> None:
@@ -82,17 +84,17 @@ def test_updates_without_the_row_from_before(db2: Db2, tmp_path: Path) -> None:
         db = Db2Adapter(db2, stack, upd_to_del_ins=False)
         db.create("keyed", {"id": INT}, ("id",))
         db.create("bag", {"n": INT})
-        seen = [f for f in found(db, tmp_path) if "CHG_UPD_TO_DEL_INS" in f.what]
+        seen = [f for f in list_findings(db, tmp_path) if "CHG_UPD_TO_DEL_INS" in f.what]
         assert {f.what.split()[2].rpartition(".")[2]: f.fatal for f in seen} == {"keyed": False, "bag": True}
         db.sql(*(f.fix.partition(";")[0] for f in seen))
-        assert found(db, tmp_path) == []
+        assert list_findings(db, tmp_path) == []
 
 
 def test_before_images_are_enough(db2: Db2, tmp_path: Path) -> None:
     with ExitStack() as stack:
         db = Db2Adapter(db2, stack, upd_to_del_ins=False, before_prefix="X")
         db.create("bag", {"n": INT})
-        assert found(db, tmp_path) == []
+        assert list_findings(db, tmp_path) == []
 
 
 @pytest.fixture(scope="module")
@@ -115,12 +117,12 @@ def strict_adapter(secured_server: Db2) -> Iterator[Db2Adapter]:
 
 def test_missing_grants_are_named_with_their_statements(strict_adapter: Db2Adapter, tmp_path: Path) -> None:
     db = strict_adapter
-    seen = found(db, tmp_path)
+    seen = list_findings(db, tmp_path)
     assert len(seen) == 2
     assert all(f.fatal and f.fix.startswith("GRANT SELECT ON TABLE") for f in seen)
-    assert len(found(db, tmp_path, snapshot_mode="never")) == 1
+    assert len(list_findings(db, tmp_path, snapshot_mode="never")) == 1
     db.sql(*(f.fix for f in seen))
-    assert found(db, tmp_path) == []
+    assert list_findings(db, tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -142,10 +144,10 @@ def test_privileges_count_whichever_way_they_were_granted(
     ]
     strict_adapter.sql(*given)
     try:
-        assert found(strict_adapter, tmp_path) == []
+        assert list_findings(strict_adapter, tmp_path) == []
     finally:
         strict_adapter.sql(*(part.replace("GRANT", "REVOKE").replace(" TO ", " FROM ") for part in given))
-    assert len(found(strict_adapter, tmp_path)) == 2
+    assert len(list_findings(strict_adapter, tmp_path)) == 2
 
 
 def test_a_role_of_other_users_gives_no_privilege(strict_adapter: Db2Adapter, tmp_path: Path) -> None:
@@ -155,7 +157,7 @@ def test_a_role_of_other_users_gives_no_privilege(strict_adapter: Db2Adapter, tm
             for t in (strict_adapter.name("t"), strict_adapter.change_table("t"))
         )
     )
-    assert len(found(strict_adapter, tmp_path)) == 2
+    assert len(list_findings(strict_adapter, tmp_path)) == 2
 
 
 def test_the_check_names_the_grant_for_signals_of_snapshots(strict_adapter: Db2Adapter, tmp_path: Path) -> None:
@@ -166,29 +168,29 @@ def test_the_check_names_the_grant_for_signals_of_snapshots(strict_adapter: Db2A
         )
     )
     strict_adapter.sql("REVOKE INSERT ON TABLE ASNCDC.IBMSNAP_SIGNAL FROM USER CDC")
-    (one,) = found(strict_adapter, tmp_path)
+    (one,) = list_findings(strict_adapter, tmp_path)
     assert one.fatal
-    assert found(strict_adapter, tmp_path, snapshot_isolation_mode="read_committed") == []
-    assert found(strict_adapter, tmp_path, snapshot_mode="never") == []
+    assert list_findings(strict_adapter, tmp_path, snapshot_isolation_mode="read_committed") == []
+    assert list_findings(strict_adapter, tmp_path, snapshot_mode="never") == []
     strict_adapter.sql(one.fix.partition(";")[0])
-    assert found(strict_adapter, tmp_path) == []
+    assert list_findings(strict_adapter, tmp_path) == []
 
 
 def test_lobs_of_a_table_without_a_key(db: Db2Adapter, tmp_path: Path) -> None:
     db._create("docs", {"n": "INTEGER", "big": "CLOB(1M)"}, ())
-    assert not the(found(db, tmp_path), "are unavailable").fatal
-    assert found(db, tmp_path, lob_handling_mode="unavailable") == []
+    assert not only_finding(list_findings(db, tmp_path), "are unavailable").fatal
+    assert list_findings(db, tmp_path, lob_handling_mode="unavailable") == []
 
 
 def test_a_table_without_a_key_cannot_be_read_without_locks(db: Db2Adapter, tmp_path: Path) -> None:
     db.create("bag", {"n": INT})
-    one = the(found(db, tmp_path, snapshot_isolation_mode="read_committed"), "has no key")
+    one = only_finding(list_findings(db, tmp_path, snapshot_isolation_mode="read_committed"), "has no key")
     assert one.fatal
     assert "repeatable_read" in one.fix
 
 
 def test_control_tables_in_another_schema(db: Db2Adapter, tmp_path: Path) -> None:
-    (one,) = found(db, tmp_path, asn_capture_schema="ASNOTHER")
+    (one,) = list_findings(db, tmp_path, asn_capture_schema="ASNOTHER")
     assert one.fatal
     assert "control table ASNOTHER.IBMSNAP_REGISTER" in one.what
     assert "asn.capture.schema" in one.fix
@@ -197,16 +199,16 @@ def test_control_tables_in_another_schema(db: Db2Adapter, tmp_path: Path) -> Non
 def test_parameters_of_the_agent_that_lose_changes(db: Db2Adapter, tmp_path: Path) -> None:
     db.sql("UPDATE ASNCDC.IBMSNAP_CAPPARMS SET RETENTION_LIMIT = 60, AUTOSTOP = 'Y'")
     try:
-        seen = found(db, tmp_path)
+        seen = list_findings(db, tmp_path)
     finally:
         db.sql("UPDATE ASNCDC.IBMSNAP_CAPPARMS SET RETENTION_LIMIT = 10080, AUTOSTOP = 'N'")
-    assert not the(seen, "prunes changes after 60 minutes").fatal
-    assert not the(seen, "AUTOSTOP").fatal
+    assert not only_finding(seen, "prunes changes after 60 minutes").fatal
+    assert not only_finding(seen, "AUTOSTOP").fatal
 
 
 def test_a_log_that_is_not_archived(db: Db2Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "_LOGARCHMETH1", checks._LOGARCHMETH1.replace("logarchmeth1", "logarchmeth2"))
-    (one,) = found(db, tmp_path)
+    (one,) = list_findings(db, tmp_path)
     assert one.fatal
     assert "LOGARCHMETH1" in one.fix
 

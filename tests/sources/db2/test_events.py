@@ -43,7 +43,7 @@ def run(db: Db2Adapter, *statements: str) -> None:
     db.server.catch_up()
 
 
-def _has(block: Record, expected: Record) -> None:
+def _assert_has(block: Record, expected: Record) -> None:
     assert {name: block[name] for name in expected} == expected
 
 
@@ -59,7 +59,7 @@ def test_rows_of_a_snapshot_have_its_lsn_and_are_no_changes(
     ]
     (customer,) = of_table(found, "CUSTOMERS")
     assert customer["key"] == {"ID": 1004}
-    _has(customer["value"], {
+    _assert_has(customer["value"], {
         "before": None, "op": "r", "transaction": None,
         "after": {"ID": 1004, "FIRST_NAME": "Anne", "EMAIL": "annek@noanswer.org"},
     })  # fmt: skip
@@ -69,7 +69,7 @@ def test_rows_of_a_snapshot_have_its_lsn_and_are_no_changes(
     assert blocks[0]["commit_lsn"].count(":") == 2
     for block in blocks:
         assert set(block) == FIELDS
-        _has(block, {
+        _assert_has(block, {
             "version": __version__, "connector": "db2", "name": "mydatabase", "db": db.server.database, "schema": db.namespace, "sequence": None,
         })  # fmt: skip
     assert before <= customer["value"]["source"]["ts_ms"] <= customer["value"]["ts_ms"] <= time.time() * 1000
@@ -86,14 +86,14 @@ def test_create_update_and_delete(db: Db2Adapter, connector_factory: ConnectorFa
     assert [r["key"]["ID"] for r in (created, updated, deleted, tombstone)] == [1005, 1004, 1005, 1005]
     franz = {"ID": 1005, "FIRST_NAME": "Franz", "EMAIL": None}
     anne = {"ID": 1004, "FIRST_NAME": "Anne", "EMAIL": "annek@noanswer.org"}
-    _has(created["value"], {"op": "c", "before": None, "after": franz})
-    _has(updated["value"], {"op": "u", "before": anne, "after": anne | {"FIRST_NAME": "Anne Marie"}})
-    _has(deleted["value"], {"op": "d", "before": franz, "after": None})
+    _assert_has(created["value"], {"op": "c", "before": None, "after": franz})
+    _assert_has(updated["value"], {"op": "u", "before": anne, "after": anne | {"FIRST_NAME": "Anne Marie"}})
+    _assert_has(deleted["value"], {"op": "d", "before": franz, "after": None})
     assert tombstone["value"] is None
     blocks = [r["value"]["source"] for r in (created, updated, deleted)]
     for block in blocks:
         assert set(block) == FIELDS
-        _has(block, {"snapshot": "false", "connector": "db2", "table": "CUSTOMERS"})
+        _assert_has(block, {"snapshot": "false", "connector": "db2", "table": "CUSTOMERS"})
     assert len({block["commit_lsn"] for block in blocks}) == len({block["change_lsn"] for block in blocks}) == 3
     assert [b["commit_lsn"] for b in blocks] == sorted(b["commit_lsn"] for b in blocks)
 

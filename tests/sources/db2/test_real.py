@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def named(db2: Db2) -> RealDb2:
+def name_server(db2: Db2) -> RealDb2:
     """The test server, by what a person would know of it."""
     environment = {
         "DB2_DSN": f"{db2.host}:{db2.port}/{db2.database}", "DB2_USER": db2.user, "DB2_PASSWORD": db2.password, "DB2_ADMIN_USER": db2.owner,
@@ -33,7 +33,7 @@ def named(db2: Db2) -> RealDb2:
 
 @pytest.fixture(scope="module")
 def real_server(db2: Db2) -> Iterator[RealDb2]:
-    with named(db2) as server:
+    with name_server(db2) as server:
         yield server
 
 
@@ -60,7 +60,7 @@ def test_what_the_agent_has_published_grows(real_server: RealDb2) -> None:
 
 
 def test_schemas_of_tests_are_gone_at_the_end(db2: Db2, real_server: RealDb2) -> None:
-    with named(db2) as another:
+    with name_server(db2) as another:
         another.sql(
             "CREATE SCHEMA SUITE_00",
             'CREATE TABLE SUITE_00."t" (ID INTEGER NOT NULL PRIMARY KEY)',

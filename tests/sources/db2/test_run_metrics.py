@@ -77,11 +77,11 @@ def test_a_snapshot_that_fails_was_aborted_with_the_tables_that_are_left(
     running: list[object] = []
     reading, read = RunMetrics.start_snapshot, Db2Snapshot.read
 
-    def kept(self: RunMetrics, tables: int) -> Any:
+    def record_and_read(self: RunMetrics, tables: int) -> Any:
         seen.append(self)
         return reading(self, tables)
 
-    def failing(self: Db2Snapshot, chunk: Any) -> Any:
+    def check_and_fail(self: Db2Snapshot, chunk: Any) -> Any:
         if chunk.table.name == "U":
             assert seen[0].snapshot is not None
             running.append(seen[0].snapshot.to_snapshot_document([])["SnapshotRunning"])
@@ -90,8 +90,8 @@ def test_a_snapshot_that_fails_was_aborted_with_the_tables_that_are_left(
 
     for table in ("T", "U"):
         db.server.run_stats(db.namespace, table)  # so small a batch begins anew with the next table
-    monkeypatch.setattr(RunMetrics, "start_snapshot", kept)
-    monkeypatch.setattr(Db2Snapshot, "read", failing)
+    monkeypatch.setattr(RunMetrics, "start_snapshot", record_and_read)
+    monkeypatch.setattr(Db2Snapshot, "read", check_and_fail)
     with pytest.raises(CdcError, match="gone"):
         connector_factory(
             table_include_list=rf"{db.namespace}\.(T|U)", batch_max_rows=1, snapshot_max_threads=1

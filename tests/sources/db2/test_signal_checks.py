@@ -25,7 +25,7 @@ def db(db2: Db2) -> Iterator[Db2Adapter]:
         yield made
 
 
-def found(db: Db2Adapter, folder: Path, **properties: Any) -> list[Finding]:
+def list_findings(db: Db2Adapter, folder: Path, **properties: Any) -> list[Finding]:
     properties = {
         "signal_data_collection": db.collection("signals"),
         "table_include_list": rf"{db.namespace}\.t",
@@ -40,31 +40,31 @@ def found(db: Db2Adapter, folder: Path, **properties: Any) -> list[Finding]:
 
 def test_a_table_as_it_should_be(db: Db2Adapter, tmp_path: Path) -> None:
     db.signals()
-    assert found(db, tmp_path) == []
+    assert list_findings(db, tmp_path) == []
 
 
 def test_no_table(db: Db2Adapter, tmp_path: Path) -> None:
-    (one,) = found(db, tmp_path)
+    (one,) = list_findings(db, tmp_path)
     assert "does not exist" in one.what
     statements = one.fix.split("; ")
     db.sql(*statements)
     db._tables["signals"] = None
-    assert [f.what for f in found(db, tmp_path) if "not exist" in f.what or "capture mode" in f.what] == []
+    assert [f.what for f in list_findings(db, tmp_path) if "not exist" in f.what or "capture mode" in f.what] == []
 
 
 def test_a_name_that_is_none(db: Db2Adapter, tmp_path: Path) -> None:
-    (one,) = found(db, tmp_path, signal_data_collection="signals")
+    (one,) = list_findings(db, tmp_path, signal_data_collection="signals")
     assert "not the name of a table" in one.what
 
 
 def test_nothing_is_looked_at_where_nothing_uses_it(db: Db2Adapter, tmp_path: Path) -> None:
-    assert found(db, tmp_path, read_only=True, signal_enabled_channels="file") == []
+    assert list_findings(db, tmp_path, read_only=True, signal_enabled_channels="file") == []
 
 
 def test_a_table_that_is_not_in_capture_mode(db: Db2Adapter, tmp_path: Path) -> None:
     db.signals()
     db.server.remove_table(db.namespace, "signals")
-    seen = found(db, tmp_path)
+    seen = list_findings(db, tmp_path)
     assert "not in capture mode" in seen[0].what
     assert "ADDTABLE" in seen[0].fix
 
@@ -81,7 +81,7 @@ def test_a_table_that_is_not_in_capture_mode(db: Db2Adapter, tmp_path: Path) -> 
 def test_columns_that_do_not_fit(db: Db2Adapter, tmp_path: Path, columns: dict[str, str], text: str) -> None:
     db._create("signals", columns, ("id",))
     db.sql(f"GRANT INSERT, DELETE ON TABLE {db.name('signals')} TO USER CDC")
-    (one,) = found(db, tmp_path)
+    (one,) = list_findings(db, tmp_path)
     assert text in one.what
 
 
@@ -97,8 +97,8 @@ def test_the_check_names_the_grants_for_watermarks(db2_factory: Callable[..., Db
 def _watermarks_need_rights(db: Db2Adapter, tmp_path: Path) -> None:
     db.signals()
     db.sql(f"REVOKE INSERT, DELETE ON TABLE {db.name('signals')} FROM USER CDC")
-    (one,) = found(db, tmp_path, incremental_snapshot_watermarking_strategy="insert_delete")
+    (one,) = list_findings(db, tmp_path, incremental_snapshot_watermarking_strategy="insert_delete")
     assert "lacks INSERT, DELETE" in one.what
-    assert found(db, tmp_path, read_only=True) == []
+    assert list_findings(db, tmp_path, read_only=True) == []
     db.sql(one.fix.partition(", or set")[0])
-    assert found(db, tmp_path, incremental_snapshot_watermarking_strategy="insert_delete") == []
+    assert list_findings(db, tmp_path, incremental_snapshot_watermarking_strategy="insert_delete") == []

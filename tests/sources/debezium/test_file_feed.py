@@ -115,15 +115,15 @@ def test_what_was_read_may_be_deleted_except_the_last_file(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_a_file_that_is_not_what_it_was_is_an_error(tmp_path: Path, suffix: str) -> None:
-    def put(data: bytes) -> None:
+    def write_compressed(data: bytes) -> None:
         file.write_bytes(gzip.compress(data) if suffix else data)
 
     file, found = tmp_path / "in" / f"a.jsonl{suffix}", connector(tmp_path)
     file.parent.mkdir()
-    put(_text(1, 2))
+    write_compressed(_text(1, 2))
     found.capture()
     before = file.read_bytes()
-    put(_text(1))
+    write_compressed(_text(1))
     with pytest.raises(PositionLost, match="has changed") as caught:
         found.capture()
     assert f"a.jsonl{suffix}" in str(caught.value)
@@ -153,19 +153,19 @@ def test_a_compressed_file_that_is_not_whole_is_an_error(tmp_path: Path) -> None
 def test_files_that_grow_and_come_are_followed(tmp_path: Path) -> None:
     folder, found, n = tmp_path / "in", connector(tmp_path, {"batch.max.ms": 100}), 40
 
-    def work() -> None:
+    def write_files() -> None:
         for one in range(n):
             write(folder / f"{one // 10}.jsonl", _events(one))
             time.sleep(0.02)
 
     folder.mkdir()
-    writer = threading.Thread(target=work)
+    writer = threading.Thread(target=write_files)
     writer.start()
-    found.capture(run_for_s=60, until=lambda: not writer.is_alive() and _committed(found) == n)
+    found.capture(run_for_s=60, until=lambda: not writer.is_alive() and _count_committed(found) == n)
     writer.join()
     found.capture()
     assert _ids(found) == list(range(n))
 
 
-def _committed(found: Connector) -> int:
+def _count_committed(found: Connector) -> int:
     return sum(f.rows for m in found.changelog.read_manifests(found.name, after=0) for f in m.files)

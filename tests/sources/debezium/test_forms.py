@@ -27,7 +27,7 @@ def _row(id_: int, name: str | None = "a", weight: float | None = 0.5) -> Row:
     return {"id": id_, "name": name, "weight": weight}
 
 
-def _captured(folder: Path, *records: Any, **properties: Any) -> Connector:
+def _start_connector(folder: Path, *records: Any, **properties: Any) -> Connector:
     write(folder / "in" / "a.jsonl", records)
     made = connector(folder, **properties)
     made.capture()
@@ -44,7 +44,7 @@ def _operations(some: Connector) -> list[str]:
 
 
 def test_events_with_an_envelope_are_applied_as_they_say(tmp_path: Path, topic: Topic) -> None:
-    found = _captured(
+    found = _start_connector(
         tmp_path,
         topic.event("r", None, _row(1)),
         topic.event("c", None, _row(2, "b")),
@@ -66,7 +66,7 @@ def test_of_a_delete_only_the_key_decides(tmp_path: Path, topic: Topic) -> None:
     wrong = topic.event("d", _row(3), None)
     (wrong["value"]["payload"] if "payload" in wrong["value"] else wrong["value"])["before"] = _row(4, "x")
     rows = [topic.event("c", None, _row(n)) for n in (1, 2, 3, 4)]
-    found = _captured(tmp_path, *rows, gone, other)
+    found = _start_connector(tmp_path, *rows, gone, other)
     assert found.rows("inventory.orders") == [_row(3), _row(4)]
     write(tmp_path / "in" / "b.jsonl", [wrong])
     found.capture()
@@ -86,7 +86,7 @@ def _events(some: Connector) -> list[Row]:
 
 
 def test_flat_rows_are_applied_and_their_keys_end_with_a_null(tmp_path: Path, topic: Topic) -> None:
-    found = _captured(
+    found = _start_connector(
         tmp_path,
         topic.flat({"id": 1}, _row(1)),
         topic.flat({"id": 2}, _row(2)),
@@ -105,7 +105,7 @@ def test_flat_rows_say_their_operation_and_whether_they_are_deleted(tmp_path: Pa
             {"id": id_}, _row(id_) | {"__deleted": deleted, "__op": op, "__source_ts_ms": 1_700_000_000_000}
         )
 
-    found = _captured(
+    found = _start_connector(
         tmp_path,
         row(1, "c", "false"),
         row(2, "r", "false"),
@@ -120,7 +120,7 @@ def test_flat_rows_say_their_operation_and_whether_they_are_deleted(tmp_path: Pa
 
 def test_a_truncate_empties_the_table(tmp_path: Path, topic: Topic) -> None:
     truncate = topic.event("t", None, None)
-    found = _captured(tmp_path, topic.event("c", None, _row(1)), truncate, topic.event("c", None, _row(2)))
+    found = _start_connector(tmp_path, topic.event("c", None, _row(1)), truncate, topic.event("c", None, _row(2)))
     assert found.rows("inventory.orders") == [_row(2)]
     assert _operations(found) == ["c", "c", "t"]
 
@@ -128,7 +128,7 @@ def test_a_truncate_empties_the_table(tmp_path: Path, topic: Topic) -> None:
 def test_the_end_of_a_key_alone_deletes_it(tmp_path: Path, topic: Topic) -> None:
     """Compaction may leave only that; a second delete of a key is harmless."""
     other = Topic(FIELDS, name="shop.inventory.others")
-    found = _captured(tmp_path, other.end({"id": 5}), topic.event("c", None, _row(1)), topic.end({"id": 1}))
+    found = _start_connector(tmp_path, other.end({"id": 5}), topic.event("c", None, _row(1)), topic.end({"id": 1}))
     assert found.rows("inventory.orders") == []
     write(tmp_path / "in" / "b.jsonl", [topic.end({"id": 1})])
     found.capture()
@@ -137,7 +137,7 @@ def test_the_end_of_a_key_alone_deletes_it(tmp_path: Path, topic: Topic) -> None
 
 def test_rows_without_a_key_are_a_bag(tmp_path: Path) -> None:
     topic = Topic(FIELDS, key=())
-    found = _captured(
+    found = _start_connector(
         tmp_path,
         *(topic.event("c", None, _row(n)) for n in (1, 1, 2)),
         topic.event("d", _row(1), None),
@@ -215,9 +215,9 @@ def test_values_that_do_not_fit_their_schema_are_refused_with_their_place(tmp_pa
 def test_numbers_may_be_written_as_texts(tmp_path: Path) -> None:
     topic = Topic(FIELDS)
     assert (
-        _captured(tmp_path, topic.event("c", None, {"id": "7", "name": "a", "weight": "NaN"})).rows("inventory.orders")[
-            0
-        ]["id"]
+        _start_connector(tmp_path, topic.event("c", None, {"id": "7", "name": "a", "weight": "NaN"})).rows(
+            "inventory.orders"
+        )[0]["id"]
         == 7
     )
 
@@ -254,7 +254,7 @@ def test_records_that_are_no_events_are_left_out_and_told(
             },
         }
     with caplog.at_level(logging.INFO):
-        found = _captured(tmp_path, Topic(None).event("c", None, _row(1)), record, record)
+        found = _start_connector(tmp_path, Topic(None).event("c", None, _row(1)), record, record)
     assert [e["source"]["topic"] for e in _events(found)] == [TOPIC]
     told = [r.message for r in caplog.records if "are skipped" in r.message]
     assert len(told) == 1
@@ -288,7 +288,7 @@ def test_a_value_that_the_event_does_not_have_stays_as_it_is(tmp_path: Path) -> 
         "photo": base64.b64encode(placeholder.encode()).decode(),
         "tags": [placeholder],
     }
-    found = _captured(tmp_path, topic.event("c", None, whole), topic.event("u", None, lacking))
+    found = _start_connector(tmp_path, topic.event("c", None, whole), topic.event("u", None, lacking))
     assert found.rows("inventory.orders") == [
         {"id": 1, "name": "a", "weight": 2.0, "photo": b"light", "tags": '["x","y"]'}
     ]
@@ -297,7 +297,9 @@ def test_a_value_that_the_event_does_not_have_stays_as_it_is(tmp_path: Path) -> 
 def test_only_selected_topics_are_read(tmp_path: Path) -> None:
     """What is left out need not even be an event."""
     other = {"topic": "shop.inventory.logs", "key": None, "value": "no event"}
-    found = _captured(tmp_path, other, Topic(FIELDS).event("c", None, _row(1)), table_include_list=r"inventory\.orders")
+    found = _start_connector(
+        tmp_path, other, Topic(FIELDS).event("c", None, _row(1)), table_include_list=r"inventory\.orders"
+    )
     assert found.rows("inventory.orders") == [_row(1)]
 
 
@@ -326,7 +328,7 @@ def test_two_topics_are_never_one_table(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["blocking", "incremental"])
 def test_a_snapshot_that_somebody_asks_for_fails_and_capture_goes_on(tmp_path: Path, kind: str) -> None:
-    found = _captured(tmp_path, Topic(None).event("c", None, _row(1)))
+    found = _start_connector(tmp_path, Topic(None).event("c", None, _row(1)))
     number = snapshot(found, "inventory.orders", type=kind)
     write(tmp_path / "in" / "a.jsonl", [Topic(None).event("c", None, _row(2))])
     assert found.capture().events == 1

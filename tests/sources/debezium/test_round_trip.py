@@ -29,7 +29,7 @@ MICROSECONDS = st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999)
 _EPOCH = dt.datetime(1970, 1, 1)
 
 
-def _moment(micros: int) -> dt.datetime:
+def _to_datetime(micros: int) -> dt.datetime:
     return _EPOCH + dt.timedelta(microseconds=micros)
 
 
@@ -44,7 +44,7 @@ def _decimal(precision: int, scale: int) -> dict[str, Any]:
     }
 
 
-def _wide(number: int) -> str:
+def _format_wide(number: int) -> str:
     return f"{number // 10**5}.{number % 10**5:05d}"
 
 
@@ -66,15 +66,15 @@ _TYPES: dict[str, tuple[str, dict[str, Any], st.SearchStrategy[Any]]] = {
     "decimal38": ("decimal128(38, 9)", _decimal(38, 9), _decimals(38, 9)),
     "unsigned": ("decimal128(20, 0)", _decimal(20, 0), st.integers(0, 2**64 - 1).map(Decimal)),
     "hundreds": ("decimal128(8, 0)", _decimal(6, -2), st.integers(-999_999, 999_999).map(lambda n: Decimal(n * 100))),
-    "decimal65": ("string", _decimal(65, 5), st.integers(0, 10**65 - 1).map(_wide)),
+    "decimal65": ("string", _decimal(65, 5), st.integers(0, 10**65 - 1).map(_format_wide)),
     "number": ("string", {"semantic": f"{DEBEZIUM}.data.VariableScaleDecimal"}, _decimals(30, 4).map(lambda d: f"{d:f}")),
     "date": ("date32[day]", {"semantic": f"{DEBEZIUM}.time.Date"}, st.dates()),
     "connect_date": ("date32[day]", {"semantic": f"{CONNECT}.Date"}, st.dates()),
-    "timestamp": ("timestamp[us]", {"semantic": f"{DEBEZIUM}.time.Timestamp"}, MICROSECONDS.map(lambda n: _moment(n // 1000 * 1000))),
-    "connect_timestamp": ("timestamp[us]", {"semantic": f"{CONNECT}.Timestamp"}, MICROSECONDS.map(lambda n: _moment(n // 1000 * 1000))),
-    "micros": ("timestamp[us]", {"semantic": f"{DEBEZIUM}.time.MicroTimestamp"}, MICROSECONDS.map(_moment)),
-    "nanos": ("timestamp[ns]", {"semantic": f"{DEBEZIUM}.time.NanoTimestamp"}, st.integers(0, 4 * 10**15).map(_moment)),
-    "zoned": ("timestamp[us, tz=UTC]", {"semantic": f"{DEBEZIUM}.time.ZonedTimestamp", "declared": ColumnDeclaration(length=6)}, MICROSECONDS.map(lambda n: _moment(n).replace(tzinfo=dt.UTC))),
+    "timestamp": ("timestamp[us]", {"semantic": f"{DEBEZIUM}.time.Timestamp"}, MICROSECONDS.map(lambda n: _to_datetime(n // 1000 * 1000))),
+    "connect_timestamp": ("timestamp[us]", {"semantic": f"{CONNECT}.Timestamp"}, MICROSECONDS.map(lambda n: _to_datetime(n // 1000 * 1000))),
+    "micros": ("timestamp[us]", {"semantic": f"{DEBEZIUM}.time.MicroTimestamp"}, MICROSECONDS.map(_to_datetime)),
+    "nanos": ("timestamp[ns]", {"semantic": f"{DEBEZIUM}.time.NanoTimestamp"}, st.integers(0, 4 * 10**15).map(_to_datetime)),
+    "zoned": ("timestamp[us, tz=UTC]", {"semantic": f"{DEBEZIUM}.time.ZonedTimestamp", "declared": ColumnDeclaration(length=6)}, MICROSECONDS.map(lambda n: _to_datetime(n).replace(tzinfo=dt.UTC))),
     "time": ("int64", {"semantic": f"{DEBEZIUM}.time.Time"}, _TIMES.map(lambda n: n * 1000)),
     "connect_time": ("int64", {"semantic": f"{CONNECT}.Time"}, _TIMES.map(lambda n: n * 1000)),
     "micro_time": ("int64", {"semantic": f"{DEBEZIUM}.time.MicroTime"}, _TIMES),
@@ -227,8 +227,8 @@ def _example(strategy: st.SearchStrategy[Any]) -> Any:
 
     @settings(max_examples=1, database=None, derandomize=True)
     @given(strategy)
-    def take(value: Any) -> None:
+    def record_value(value: Any) -> None:
         found.append(value)
 
-    take()
+    record_value()
     return found[0]

@@ -86,7 +86,7 @@ def test_a_run_goes_on_with_the_schema_that_the_last_one_had(tmp_path: Path) -> 
     assert len(changes) == 1
 
 
-def _bare(folder: Path, *runs: list[Row]) -> Connector:
+def _capture_bare_records(folder: Path, *runs: list[Row]) -> Connector:
     topic, found = Topic(None), connector(folder)
     for rows in runs:
         write(folder / "in" / "a.jsonl", [topic.event("c", None, row) for row in rows])
@@ -95,7 +95,7 @@ def _bare(folder: Path, *runs: list[Row]) -> Connector:
 
 
 def test_types_without_schemas_are_inferred_and_widened(tmp_path: Path) -> None:
-    found = _bare(
+    found = _capture_bare_records(
         tmp_path,
         [{"id": 1, "n": None, "x": 1, "s": True, "j": {"a": [1]}}],
         [{"id": 2, "n": 5, "x": 2.5, "s": True, "j": [1, 2]}, {"id": 3, "n": 2**63, "x": 1, "s": "text", "j": None}],

@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.model.log_items import READ, RowBlock
 from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.sources.mongodb.columns.row_conversion import ColumnTables, build_bytes_schema
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
-from dev.java_json.random_bson import document, written
+from dev.java_json.random_bson import document, encode_document
 from tests.support.sources.mongodb.mongodb_columns import leaves_of, leaves_of_row
 
 TABLE = TableId(namespace="shop", name="orders")
@@ -77,8 +77,8 @@ def string(text: str) -> tuple[int, bytes]:
     return STRING, struct.pack("<i", len(text.encode()) + 1) + text.encode() + b"\0"
 
 
-def within(**fields: tuple[int, bytes]) -> tuple[int, bytes]:
-    return DOC, written(fields)
+def encode_nested(**fields: tuple[int, bytes]) -> tuple[int, bytes]:
+    return DOC, encode_document(fields)
 
 
 NOTHING = (NULL, b"")
@@ -108,9 +108,11 @@ def test_every_value_of_random_documents_can_be_got_back(depth: int, most: int) 
 
 def test_a_form_of_values_has_a_column_and_nulls_are_in_the_rest() -> None:
     table = Rows()
-    first = written({"_id": integer(1), "n": integer(5), "s": string("x"), "gone": NOTHING})
-    second = written({"n": long(2**40), "s": integer(1), "d": double(-0.0), "t": date(1_700_000_000_123)})
-    third = written({"n": double(0.5), "d": double(1.5), "t": date(-(2**62)), "sub": within(a=integer(1))})
+    first = encode_document({"_id": integer(1), "n": integer(5), "s": string("x"), "gone": NOTHING})
+    second = encode_document({"n": long(2**40), "s": integer(1), "d": double(-0.0), "t": date(1_700_000_000_123)})
+    third = encode_document(
+        {"n": double(0.5), "d": double(1.5), "t": date(-(2**62)), "sub": encode_nested(a=integer(1))}
+    )
     rows = table.put(first, second, third)
     assert table.names == ["n", "s", "s__long", "d", "t", "n__double", "d__double", "t__json", "sub"]
     shown = [{name: value for name, value in row.items() if value is not None} for row in rows]
@@ -130,7 +132,7 @@ def test_a_form_of_values_has_a_column_and_nulls_are_in_the_rest() -> None:
 
 
 def test_a_field_that_is_there_twice_is_there_twice() -> None:
-    raw = written({"a": integer(1)})
+    raw = encode_document({"a": integer(1)})
     twice = struct.pack("<i", 19) + 2 * raw[4:-1] + b"\0"
     (row,) = Rows().put(twice)
     assert (row["a"], row["_rest"]) == (1, '{"a": 1}')
@@ -150,7 +152,7 @@ def test_names_of_columns_are_those_of_the_fields_as_far_as_all_targets_take_the
     fields: tuple[str, ...], names: list[str]
 ) -> None:
     table = Rows()
-    (row,) = table.put(written({name: integer(number) for number, name in enumerate(fields)}))
+    (row,) = table.put(encode_document({name: integer(number) for number, name in enumerate(fields)}))
     assert table.names == names
     assert [row[name] for name in names] == [*range(len(fields))]
 
@@ -159,7 +161,10 @@ def test_fields_without_end_do_not_end_memory() -> None:
     """Keys that are data: after the last column, names are not learned any more."""
     table = Rows(document_columns_max=10, document_columns_depth=2)
     for block in range(3):
-        documents = [written({f"k{block}_{i}": within(**{f"x{i}": NOTHING}), f"n{i}": integer(i)}) for i in range(300)]
+        documents = [
+            encode_document({f"k{block}_{i}": encode_nested(**{f"x{i}": NOTHING}), f"n{i}": integer(i)})
+            for i in range(300)
+        ]
         rows = table.put(*documents)
     assert len(table.names) == 10
     assert rows[299]["_rest"] == '{"k2_299": {"x299": null},"n299": 299}'
@@ -171,7 +176,9 @@ def test_a_schema_declares_columns_in_its_order_and_closes_the_table() -> None:
     table = Rows(**{"document.columns.schema.shop.orders": said, "document.columns.depth": 2})
     assert table.tables.resolve_schema(TABLE).column_names[2:] == ("total", "total__long", "who_name", "tags")
     (row,) = table.put(
-        written({"total": integer(1), "new": integer(2), "who": within(name=string("Ann"), age=integer(7))})
+        encode_document(
+            {"total": integer(1), "new": integer(2), "who": encode_nested(name=string("Ann"), age=integer(7))}
+        )
     )
     assert {name: row[name] for name in row if row[name] is not None} == {
         "_id": "0", "_rest": '{"new": 2,"who": {"age": 7}}', "total__long": 1, "who_name": "Ann",
@@ -182,26 +189,26 @@ def test_a_schema_declares_columns_in_its_order_and_closes_the_table() -> None:
 def test_the_validator_declares_columns_where_it_is_named() -> None:
     validator = {"properties": {"b": {"bsonType": "string"}}}
     table = Rows(validator, **{"document.columns.schema.shop.orders": "validator"})
-    table.put(written({"a": integer(1)}))
+    table.put(encode_document({"a": integer(1)}))
     assert table.names == ["b", "a"]
     table = Rows(validator)
-    table.put(written({"a": integer(1)}))
+    table.put(encode_document({"a": integer(1)}))
     assert table.names == ["a"]
 
 
 def test_a_comparison_gives_tables_the_columns_that_they_have_elsewhere() -> None:
     one, other = Rows(), Rows()
-    one.put(written({"a": integer(1)}), written({"a": string("x")}))
+    one.put(encode_document({"a": integer(1)}), encode_document({"a": string("x")}))
     assert one.schema is not None
     other.tables.adopt_columns([one.schema])
-    (row,) = other.put(written({"a": string("x"), "b": integer(1)}))
+    (row,) = other.put(encode_document({"a": string("x"), "b": integer(1)}))
     assert other.names == ["a", "a__string", "b"]
     assert (row["a"], row["a__string"]) == (None, "x")
 
 
 def test_a_damaged_document_is_an_error_that_names_the_collection() -> None:
     with pytest.raises(UnreadableValue, match=r"shop\.orders.*a boolean is neither"):
-        Rows().put(written({"a": integer(1)}), written({"a": (0x08, b"\2")}))
+        Rows().put(encode_document({"a": integer(1)}), encode_document({"a": (0x08, b"\2")}))
 
 
 @pytest.mark.parametrize(

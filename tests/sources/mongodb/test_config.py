@@ -200,7 +200,7 @@ def test_the_server_leaves_out_nothing_that_is_captured(pattern: str, name: str)
     for table in NAMES:
         if filters.is_table_captured(table) and pushed:
             (alternatives,) = [stage["$match"]["$or"][1:] for stage in pushed]
-            assert any(_fulfils(table, one) for one in alternatives), (pattern, table)
+            assert any(_fulfils_condition(table, one) for one in alternatives), (pattern, table)
 
 
 @pytest.mark.parametrize("pattern", [r"shop\.orders", "shop.orders", r"shop\..*", r"shop\.o.*", r"sho+p\.orders?"])
@@ -216,7 +216,7 @@ def test_the_server_leaves_out_what_is_excluded_and_nothing_else(pattern: str) -
         (match,) = build_stages(made, EIGHT, {})[1:]
         left = 0
         for table in [*NAMES, TableId(namespace="shop", name="orders\n")]:
-            wanted = any(_fulfils(table, one) for one in match["$match"]["$or"][1:])
+            wanted = any(_fulfils_condition(table, one) for one in match["$match"]["$or"][1:])
             assert wanted >= (filters.is_table_captured(table) or str(table) == "x.o"), (given, table)
             left += not wanted
         assert left
@@ -229,17 +229,17 @@ def test_plain_patterns_are_pushed_down() -> None:
     assert {"ns.db": "cdc", "ns.coll": "signals"} in made[1]["$match"]["$or"]
 
 
-def _fulfils(table: TableId, condition: dict[str, Any]) -> bool:
+def _fulfils_condition(table: TableId, condition: dict[str, Any]) -> bool:
     values = {"ns.db": table.namespace, "ns.coll": table.name}
 
-    def one(field: str, wanted: Any) -> bool:
+    def fulfils_one(field: str, wanted: Any) -> bool:
         if field in ("$or", "$nor"):
-            return any(_fulfils(table, condition) for condition in wanted) == (field == "$or")
+            return any(_fulfils_condition(table, condition) for condition in wanted) == (field == "$or")
         if isinstance(wanted, str):
             return values[field] == wanted
         return re.search(wanted["$regex"], values[field], re.I | (re.S if "s" in wanted["$options"] else 0)) is not None
 
-    return all(one(field, wanted) for field, wanted in condition.items())
+    return all(fulfils_one(field, wanted) for field, wanted in condition.items())
 
 
 @pytest.mark.parametrize(

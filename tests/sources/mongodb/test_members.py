@@ -78,12 +78,12 @@ def _config(uri: str, user: str = "", password: str = "") -> MongoDbConfig:
     return MongoDbConfig.parse(given | {"mongodb.user": user, "mongodb.password": password})
 
 
-def _alone(member: MongoDb) -> str:
+def _direct_uri(member: MongoDb) -> str:
     return f"mongodb://{member.host}:{member.port}/?directConnection=true"
 
 
 @contextlib.contextmanager
-def _guarded(**options: Any) -> Iterator[MongoDb]:
+def _start_secured(**options: Any) -> Iterator[MongoDb]:
     with MongoDb({"auth": True, **options}) as server:
         with server.connect() as first:
             first.admin.command({"createUser": "root", "pwd": "secret", "roles": ["root"]})
@@ -101,19 +101,19 @@ def _member(kind: str) -> Iterator[MongoDbConfig]:
             client.shop.orders.insert_one({"_id": 1})
             yield _config(cluster.router.url())
     elif kind.endswith("without rights"):
-        with _guarded(atlas=kind.startswith("Atlas")) as server:
+        with _start_secured(atlas=kind.startswith("Atlas")) as server:
             yield _config(server.url(), "nobody", "sesame")
     else:
         with ReplicaSet(count=2, arbiters=1) as members, members.connect(w=2) as client:
             client.shop.orders.insert_one({"_id": 1})
             if kind == "arbiter":
-                yield _config(_alone(members.members[2]))
+                yield _config(_direct_uri(members.members[2]))
                 return
             follower = members.secondaries()[0]
             if kind == "recovering":
                 with follower.direct() as alone:
                     alone.admin.command({"replSetMaintenance": True})
-            yield _config(_alone(members.primary() if kind == "primary" else follower))
+            yield _config(_direct_uri(members.primary() if kind == "primary" else follower))
 
 
 def _error(database: Any, command: dict[str, Any]) -> pymongo.errors.PyMongoError | None:
@@ -170,7 +170,7 @@ def test_a_run_on_each_kind_of_member_goes_well_or_names_the_member(kind: str, t
 
 
 def test_a_wrong_password_on_atlas_is_a_wrong_password() -> None:
-    with _guarded(atlas=True) as server, pytest.raises(AccessDenied) as denied:
+    with _start_secured(atlas=True) as server, pytest.raises(AccessDenied) as denied:
         MongoDbSource(_config(server.url(), "nobody", "another")).check_prerequisites()
     assert "another" not in str(denied.value).replace("another authMechanism", "")
 
@@ -209,7 +209,7 @@ def test_a_run_ends_where_the_majority_is_when_a_secondary_is_down_beside_an_arb
 # which member is asked
 
 
-def _asked(uri: str) -> tuple[str, int | None]:
+def _ask_members(uri: str) -> tuple[str, int | None]:
     config = _config(uri)
     with open_client(config) as client, DeploymentMember(config, client) as member:
         command = {"find": "orders", "readConcern": {"level": "majority"}}
@@ -226,8 +226,8 @@ def test_streams_and_snapshots_are_read_where_the_read_preference_says(tmp_path:
         client.shop.orders.insert_many([{"_id": n} for n in range(5)])
         wanted = members.url() + "&readPreference=secondary&readPreferenceTags=nodeType:ANALYTICS"
         until(lambda: len(client.secondaries) == 1, "the client knows the member")
-        assert _asked(wanted) == (analytics.host, analytics.port)
-        assert _asked(members.url()) == (members.members[0].host, members.members[0].port)
+        assert _ask_members(wanted) == (analytics.host, analytics.port)
+        assert _ask_members(members.url()) == (members.members[0].host, members.members[0].port)
         connector = mongodb_connector(wanted, tmp_path, database_include_list="shop")
         assert connector.capture().events == 5
         client.shop.orders.insert_one({"_id": 6})

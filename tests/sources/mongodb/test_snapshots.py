@@ -143,7 +143,7 @@ def test_as_many_readers_as_configured_read_at_the_same_time(
     reading, seen = 0, []
     read = collection_snapshot.MongoSnapshot.read
 
-    def counted(self: Any, chunk: Any) -> Any:
+    def count_and_read(self: Any, chunk: Any) -> Any:
         nonlocal reading
         with lock:
             reading += 1
@@ -154,7 +154,7 @@ def test_as_many_readers_as_configured_read_at_the_same_time(
             reading -= 1
 
     connector = mongodb_connector(uri, tmp_path, database_include_list=database.name, snapshot_max_threads=threads)
-    with patch.object(collection_snapshot.MongoSnapshot, "read", counted):
+    with patch.object(collection_snapshot.MongoSnapshot, "read", count_and_read):
         connector.capture()
     assert (max(seen), len(seen)) == (threads, 3)
     for name in "abc":
@@ -169,14 +169,14 @@ def test_what_is_written_while_a_snapshot_reads_is_streamed_from_its_moment_on(
     connector = mongodb_connector(uri, tmp_path, database_include_list=database.name, snapshot_fetch_size=4)
     more, written = collection_snapshot.RawCursor.fetch_reply, []
 
-    def meanwhile(self: Any, **options: Any) -> Any:
+    def write_and_read(self: Any, **options: Any) -> Any:
         if not written:
             written.append(orders.insert_one({"_id": 100}))
             orders.update_one({"_id": 29}, {"$set": {"n": 1}})
             orders.delete_one({"_id": 28})
         return more(self, **options)
 
-    with patch.object(collection_snapshot.RawCursor, "fetch_reply", meanwhile):
+    with patch.object(collection_snapshot.RawCursor, "fetch_reply", write_and_read):
         found = captured(connector)
     found += captured(connector)
     values = [(json.loads(r["key"]["id"]), r["value"]) for r in found if r["value"] is not None]
@@ -256,7 +256,7 @@ def test_capped_collections_are_read_as_they_are_before_8_0(
 
         by_majority = client.shop.get_collection("log", write_concern=WriteConcern("majority"))
 
-        def meanwhile(self: Any, rows: KeyRange, at: Any, also: Any, options: Any, limit: int, *more: Any) -> Any:
+        def write_and_read(self: Any, rows: KeyRange, at: Any, also: Any, options: Any, limit: int, *more: Any) -> Any:
             """Change documents of the chunk that is about to be read: the reader sees them as they are then."""
             if limit > 1 and len(written) < 3:
                 first = int(json.loads(str(rows.after[0]))["$numberInt"]) + 1 if rows.after else 0
@@ -265,7 +265,7 @@ def test_capped_collections_are_read_as_they_are_before_8_0(
             return asked(self, rows, at, also, options, limit, *more)
 
         ask_for(connector, "shop.log")
-        with patch.object(chunk_reader.MongoChunkReader, "_find_documents", meanwhile):
+        with patch.object(chunk_reader.MongoChunkReader, "_asked", write_and_read):
             found = captured(connector)
         found += captured(connector)
         assert "capped" in caplog.text
@@ -307,14 +307,14 @@ def test_documents_of_one_key_on_several_shards_are_read_once_each_over_an_inter
         table = TableId(namespace="shop", name="orders")
         more, calls = collection_snapshot.RawCursor.fetch_reply, []
 
-        def interrupted(self: Any, **options: Any) -> Any:
+        def fail_first_read(self: Any, **options: Any) -> Any:
             calls.append(1)
             if len(calls) == 1:  # between the two documents of a key
                 raise AutoReconnect("gone")
             return more(self, **options)
 
         with (
-            patch.object(collection_snapshot.RawCursor, "fetch_reply", interrupted),
+            patch.object(collection_snapshot.RawCursor, "fetch_reply", fail_first_read),
             open_source(connector.definition(), connector.secrets) as source,
             source.open_snapshot([table], readers=1) as session,
         ):

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from dev.servers.db2.capture import registrations
 from dev.servers.db2.capture.registrations import Registration
-from dev.servers.db2.engine.driver import Connection, again, whole
+from dev.servers.db2.engine.driver import Connection, retry_transaction, run_atomically
 from dev.servers.db2.log import positions
 from dev.servers.db2.log.log import Changes, Log, Look, Table
 from dev.servers.db2.log.positions import literal
@@ -96,12 +96,12 @@ class Agent(threading.Thread):
         """Start to capture, from where it was."""
         with self.lock:
             if not self.running:
-                again(self._begin)
+                retry_transaction(self._begin)
                 self.running = True
         self.wake.set()
 
     def _begin(self) -> None:
-        with whole(self._connection):
+        with run_atomically(self._connection):
             self._at = self._restart()
             self._connection.execute(
                 "UPDATE ASNCDC.IBMSNAP_REGISTER SET SYNCHPOINT = (SELECT MAX_COMMITSEQ FROM ASNCDC.IBMSNAP_RESTART), "
@@ -118,11 +118,11 @@ class Agent(threading.Thread):
         """Stop to capture."""
         with self.lock:
             if self.running:
-                again(lambda: self._tell("ASN0123I CAPTURE: the program stopped."))
+                retry_transaction(lambda: self._tell("ASN0123I CAPTURE: the program stopped."))
                 self.running = False
 
     def _tell(self, description: str) -> None:
-        with whole(self._connection):
+        with run_atomically(self._connection):
             self._trace("INFO", description)
             self._connection.commit()
 
@@ -130,12 +130,12 @@ class Agent(threading.Thread):
         """Read the registrations and the parameters again."""
         with self.lock:
             if self.running:
-                again(self._reinit)
+                retry_transaction(self._reinit)
 
     def _reinit(self) -> None:
         if not self.paused:
             self._cycle(self._log.look())
-        with whole(self._connection):
+        with run_atomically(self._connection):
             self._parameters()
             self._read_registrations(starting=False)
             self._trace("INFO", "ASN0133I CAPTURE: the program was reinitialized.")
@@ -144,15 +144,15 @@ class Agent(threading.Thread):
     def step(self) -> int:
         """Capture now what has been committed until now; returns how many transactions that were."""
         with self.lock:
-            look = again(self._log.look)
+            look = retry_transaction(self._log.look)
             self._transactions += look.taken
-            again(lambda: self._cycle(look))
+            retry_transaction(lambda: self._cycle(look))
             return look.taken
 
     def published(self) -> bytes:
         """The LSN up to which all is in the change tables."""
         with self.lock:
-            with whole(self._connection):
+            with run_atomically(self._connection):
                 value = self._connection.scalar(
                     "SELECT SYNCHPOINT FROM ASNCDC.IBMSNAP_REGISTER WHERE GLOBAL_RECORD = 'Y'"
                 )

@@ -6,7 +6,7 @@ from dev.servers.db2.capture import registrations
 from dev.servers.db2.engine.driver import Connection
 from dev.servers.db2.log import positions
 from dev.servers.db2.log.log import Log, Table
-from dev.servers.db2.log.positions import quoted
+from dev.servers.db2.log.positions import quote_name
 
 THOUSAND = 1000
 COLUMNS = "ID BIGINT NOT NULL PRIMARY KEY, NAME VARCHAR(60), AMOUNT DECIMAL(15, 2), QUANTITY INTEGER, RATE DOUBLE, CREATED TIMESTAMP, STATUS CHAR(8)"
@@ -22,7 +22,7 @@ def serve_changes(
     if count % THOUSAND:
         raise ValueError(f"{count} changes: a multiple of {THOUSAND} is needed")
     if not log.columns(table):
-        connection.execute(f"CREATE TABLE {quoted(*table)} ({COLUMNS})")
+        connection.execute(f"CREATE TABLE {quote_name(*table)} ({COLUMNS})")
         connection.commit()
         registrations.add(connection, log, table)
     change_table = (registrations.SCHEMA, f"CDC_{table[0]}_{table[1]}")
@@ -31,7 +31,7 @@ def serve_changes(
     mark = int(connection.scalar("VALUES NEXT VALUE FOR DB2LOG.LSN"))
     number = f"(A.I * {THOUSAND} + B.I)"
     commit = _bytes(f"{mark:016x}0000", f"{number} / {transaction_rows}", 12)
-    connection.execute(f"LOCK TABLE {quoted(*change_table)} IN EXCLUSIVE MODE")  # or a lock for each row
+    connection.execute(f"LOCK TABLE {quote_name(*change_table)} IN EXCLUSIVE MODE")  # or a lock for each row
     for operation, half, where in (
         ("I", 1, f"MOD({number}, 10) < 8"),  # of inserts, and after updates
         ("D", 0, f"MOD({number}, 10) >= 5"),  # of deletes, and before updates
@@ -42,7 +42,7 @@ def serve_changes(
             f"CAST(MOD({number}, 1000) AS INTEGER), CAST({number} AS DOUBLE) / 7, CURRENT_TIMESTAMP, 'STATE{half}'"
         )
         connection.execute(
-            f"INSERT INTO {quoted(*change_table)} SELECT {commit}, {intent}, '{operation}', {row} "
+            f"INSERT INTO {quote_name(*change_table)} SELECT {commit}, {intent}, '{operation}', {row} "
             f"FROM DB2LOG.NUMBERS A, DB2LOG.NUMBERS B WHERE A.I < {count // THOUSAND} AND B.I < {THOUSAND} AND {where}"
         )
     transactions = (count - 1) // transaction_rows + 1

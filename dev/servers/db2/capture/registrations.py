@@ -12,9 +12,9 @@ import re
 from dataclasses import dataclass
 
 from dev.servers.db2.engine.driver import Connection
-from dev.servers.db2.errors import Db2Error, undefined
+from dev.servers.db2.errors import Db2Error, undefined_object_error
 from dev.servers.db2.log.log import LOB_TYPES, UPDATE, Changes, Log, Table
-from dev.servers.db2.log.positions import in_sql, quoted, text
+from dev.servers.db2.log.positions import in_sql, quote_name, text
 
 SCHEMA = "ASNCDC"
 SIGNALS = (SCHEMA, "IBMSNAP_SIGNAL")
@@ -77,10 +77,10 @@ class Registration:
     def _insert(
         self, changes: Changes, length: int, intent: str, operation: str, sources: dict[str, str], where: str
     ) -> str:
-        names = ", ".join([*HEAD_NAMES, *(quoted(name) for name in sources)])
+        names = ", ".join([*HEAD_NAMES, *(quote_name(name) for name in sources)])
         values = ", ".join(["U.COMMITSEQ", in_sql(intent, length), operation, *sources.values()])
         return (
-            f"INSERT INTO {quoted(*self.change_table)} ({names}) SELECT {values} FROM {changes.name} S JOIN DB2LOG.UNITS U ON U.XID = S.XID "
+            f"INSERT INTO {quote_name(*self.change_table)} ({names}) SELECT {values} FROM {changes.name} S JOIN DB2LOG.UNITS U ON U.XID = S.XID "
             f"WHERE U.N > ? AND U.N <= ? AND {where}"
         )
 
@@ -131,7 +131,7 @@ def add(
     """
     found = log.columns(table)
     if not found:
-        raise undefined(".".join(table))
+        raise undefined_object_error(".".join(table))
     if columns is not None:
         found = [(name, kind) for name, kind in found if name in columns]
     log.enable(table)
@@ -139,25 +139,25 @@ def add(
     if log.columns((SCHEMA, name)):
         raise Db2Error(-601, "42710", f"{SCHEMA}.{name}", "TABLE")
     selects = [HEAD] + [
-        f"CAST('' AS CHAR(1)) AS {quoted(c)}" if _is_lob(kind) and lob_columns == "letter" else f"T.{quoted(c)}"
+        f"CAST('' AS CHAR(1)) AS {quote_name(c)}" if _is_lob(kind) and lob_columns == "letter" else f"T.{quote_name(c)}"
         for c, kind in found
     ]
     if before_prefix:
         selects += [
-            f"CAST(NULL AS CHAR(1)) AS {quoted(before_prefix + c)}"
+            f"CAST(NULL AS CHAR(1)) AS {quote_name(before_prefix + c)}"
             if _is_lob(kind)
-            else f"B.{quoted(c)} AS {quoted(before_prefix + c)}"
+            else f"B.{quote_name(c)} AS {quote_name(before_prefix + c)}"
             for c, kind in found
         ]
-    source, cd = quoted(*table), quoted(SCHEMA, name)
+    source, cd = quote_name(*table), quote_name(SCHEMA, name)
     connection.execute(
         f"CREATE TABLE {cd} AS SELECT {', '.join(selects)} FROM {source} T LEFT JOIN {source} B ON 1 = 0 WITH NO DATA"
     )
     for column, kind in found:
         if _is_lob(kind):
-            connection.execute(f"ALTER TABLE {cd} ALTER COLUMN {quoted(column)} NULL")
+            connection.execute(f"ALTER TABLE {cd} ALTER COLUMN {quote_name(column)} NULL")
     connection.execute(
-        f"CREATE UNIQUE INDEX {quoted(SCHEMA, 'IX' + name)} ON {cd} (IBMSNAP_COMMITSEQ, IBMSNAP_INTENTSEQ)"
+        f"CREATE UNIQUE INDEX {quote_name(SCHEMA, 'IX' + name)} ON {cd} (IBMSNAP_COMMITSEQ, IBMSNAP_INTENTSEQ)"
     )
     _register(connection, table, name, "Y" if upd_to_del_ins else "N", before_prefix, state)
     connection.commit()
@@ -184,7 +184,7 @@ def _register(
         "INSERT INTO ASNCDC.IBMSNAP_PRUNCNTL (TARGET_SERVER, TARGET_OWNER, TARGET_TABLE, SOURCE_OWNER, SOURCE_TABLE, SOURCE_VIEW_QUAL, "
         "APPLY_QUAL, SET_NAME, CNTL_SERVER, TARGET_STRUCTURE, CNTL_ALIAS, PHYS_CHANGE_OWNER, PHYS_CHANGE_TABLE, MAP_ID) "
         "VALUES ('KAFKA', ?, ?, ?, ?, 0, 'KAFKAQUAL', 'SET001', 'TESTDB', 8, 'TESTDB', 'ASNCDC', ?, ?)",
-        (*table, *table, quoted(change_table), str(next_)),
+        (*table, *table, quote_name(change_table), str(next_)),
     )
 
 
@@ -200,12 +200,12 @@ def mark_lobs(connection: Connection, changed: list[Changes], between: tuple[int
         )
         for lsn, operation, *values in rows:
             pairs = zip(changes.lobs, values[::2], values[1::2], strict=True)
-            marks = [f"L{order} = 'U'" for order, before, after in pairs if _differs(operation, before, after)]
+            marks = [f"L{order} = 'U'" for order, before, after in pairs if _has_changed(operation, before, after)]
             if marks:
                 connection.execute(f"UPDATE {changes.name} SET {', '.join(marks)} WHERE LSN = {lsn}")
 
 
-def _differs(operation: str, before: object, after: object) -> bool:
+def _has_changed(operation: str, before: object, after: object) -> bool:
     return before != after if operation == UPDATE else after is not None
 
 
@@ -220,7 +220,7 @@ def prune_old(connection: Connection) -> None:
     for owner, name in connection.rows(
         "SELECT CD_OWNER, CD_TABLE FROM ASNCDC.IBMSNAP_REGISTER WHERE GLOBAL_RECORD = 'N'"
     ):
-        connection.execute(f"DELETE FROM {quoted(owner, name)} WHERE IBMSNAP_COMMITSEQ <= {old}")
+        connection.execute(f"DELETE FROM {quote_name(owner, name)} WHERE IBMSNAP_COMMITSEQ <= {old}")
     connection.execute(f"DELETE FROM ASNCDC.IBMSNAP_UOW WHERE IBMSNAP_COMMITSEQ <= {old}")
     connection.execute(f"DELETE FROM ASNCDC.IBMSNAP_SIGNAL WHERE SIGNAL_LSN <= {old}")
 
@@ -238,7 +238,7 @@ def remove(connection: Connection, log: Log, table: Table) -> list[Table]:
         connection.execute(f"DELETE FROM ASNCDC.{name} WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?", table)
     for change_table in change_tables:
         if log.columns(change_table):
-            connection.execute(f"DROP TABLE {quoted(*change_table)}")
+            connection.execute(f"DROP TABLE {quote_name(*change_table)}")
     connection.commit()
     log.disable(table)
     return change_tables

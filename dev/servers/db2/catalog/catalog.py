@@ -6,7 +6,7 @@ import re
 import threading
 from typing import Any
 
-from dev.servers.db2.engine.driver import Connection, Row, whole
+from dev.servers.db2.engine.driver import Connection, Row, run_atomically
 from dev.servers.db2.log.log import Log, Table, columns_of
 from dev.servers.db2.log.positions import text
 from dev.servers.db2.statements.declarations import BITS, UNICODE, Declared
@@ -69,14 +69,14 @@ class Catalog:
 
     def complete(self) -> None:
         """Make it right after a start, once: with what a server that was killed had no time for, and in a new database with the control tables."""
-        with self._lock, whole(self._connection):
+        with self._lock, run_atomically(self._connection):
             if not self._complete:
                 self.refresh_all(changed_only=True)
                 self._complete = True
 
     def refresh_all(self, *, changed_only: bool = False) -> None:
         """All tables of users, or those whose number of columns is another one than that in the catalogue."""
-        with self._lock, whole(self._connection):
+        with self._lock, run_atomically(self._connection):
             found = self._tables("")
             rows = self._connection.rows("SELECT TABSCHEMA, TABNAME, COLCOUNT FROM DB2CAT.TABLES")
             known = {(row[0], row[1]): row[2] for row in rows}
@@ -89,7 +89,7 @@ class Catalog:
 
     def refresh(self, table: Table) -> None:
         """One table, which may be new or gone."""
-        with self._lock, whole(self._connection):
+        with self._lock, run_atomically(self._connection):
             rows = self._tables(f"AND S.SCHEMANAME = {text(table[0])} AND T.TABLENAME = {text(table[1])}")
             if table not in rows:
                 self._forget(table)
@@ -99,7 +99,7 @@ class Catalog:
 
     def declare(self, table: Table, columns: dict[str, Declared]) -> None:
         """Remember what columns were declared as."""
-        with self._lock, whole(self._connection):
+        with self._lock, run_atomically(self._connection):
             for name, declared in columns.items():
                 self._connection.execute(
                     "DELETE FROM DB2CAT.DECLARED WHERE TABSCHEMA = ? AND TABNAME = ? AND COLNAME = ?", (*table, name)
@@ -113,7 +113,7 @@ class Catalog:
 
     def renamed(self, old: Table, new: Table) -> None:
         """A table has another name: what was declared of it, granted and counted stays."""
-        with self._lock, whole(self._connection):
+        with self._lock, run_atomically(self._connection):
             for name in ("DECLARED", "TABAUTH"):
                 self._connection.execute(
                     f"UPDATE DB2CAT.{name} SET TABSCHEMA = ?, TABNAME = ? WHERE TABSCHEMA = ? AND TABNAME = ?",
@@ -123,7 +123,7 @@ class Catalog:
 
     def column_renamed(self, table: Table, old: str, new: str) -> None:
         """A column has another name: what was declared of it stays."""
-        with self._lock, whole(self._connection):
+        with self._lock, run_atomically(self._connection):
             self._connection.execute(
                 "UPDATE DB2CAT.DECLARED SET COLNAME = ? WHERE TABSCHEMA = ? AND TABNAME = ? AND COLNAME = ?",
                 (new, *table, old),
@@ -132,7 +132,7 @@ class Catalog:
 
     def distinct_types(self) -> dict[Table, str]:
         """The words of the type that each distinct type is made of."""
-        with self._lock, whole(self._connection):
+        with self._lock, run_atomically(self._connection):
             rows = self._connection.rows(
                 "SELECT TYPESCHEMA, TYPENAME, WORDS FROM DB2CAT.DATATYPES WHERE METATYPE = 'T'"
             )
@@ -147,7 +147,7 @@ class Catalog:
         length = int(match.group(2) or 0) if match else 0
         scale = int(match.group(3) or 0) if match else 0
         self.drop_type(schema, name)
-        with self._lock, whole(self._connection):
+        with self._lock, run_atomically(self._connection):
             self._insert("DATATYPES", {
                 "TYPESCHEMA": schema, "TYPENAME": name, "SOURCESCHEMA": "SYSIBM", "SOURCENAME": source, "METATYPE": "T",
                 "LENGTH": LENGTHS.get(source, length), "SCALE": scale, "CODEPAGE": UNICODE if source in STRINGS.values() else BITS, "WORDS": words,
@@ -156,7 +156,7 @@ class Catalog:
 
     def drop_type(self, schema: str, name: str) -> None:
         """``DROP TYPE``."""
-        with self._lock, whole(self._connection):
+        with self._lock, run_atomically(self._connection):
             self._connection.execute(
                 "DELETE FROM DB2CAT.DATATYPES WHERE TYPESCHEMA = ? AND TYPENAME = ?", (schema, name)
             )
@@ -164,7 +164,7 @@ class Catalog:
 
     def run_stats(self, table: Table) -> None:
         """Count the rows of a table, as RUNSTATS does."""
-        with self._lock, whole(self._connection):
+        with self._lock, run_atomically(self._connection):
             name = ".".join('"' + part.replace('"', '""') + '"' for part in table)
             count = int(self._connection.scalar(f"SELECT COUNT(*) FROM {name} WITH UR"))
             self._connection.execute(

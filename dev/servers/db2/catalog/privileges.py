@@ -9,8 +9,8 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 
-from dev.servers.db2.engine.driver import Connection, Row, whole
-from dev.servers.db2.errors import Db2Error, not_authorized, unsupported
+from dev.servers.db2.engine.driver import Connection, Row, run_atomically
+from dev.servers.db2.errors import Db2Error, not_authorized, unsupported_statement_error
 from dev.servers.db2.log.log import Table
 from dev.servers.db2.statements.dialect import NAME, Masked
 
@@ -51,7 +51,7 @@ class Privileges:
             where = {
                 "GRANTEE": sql.name(grantee), "GRANTEETYPE": _type_of(sql.name(grantee), kind), "ROLENAME": sql.name(name),
             }  # fmt: skip
-            with self._lock, whole(self._connection):
+            with self._lock, run_atomically(self._connection):
                 self._set("ROLEAUTH", ["ADMIN"], "N", where, grantor)
                 if verb.upper() == "REVOKE":
                     condition = " AND ".join(f"{column} = ?" for column in where)
@@ -60,13 +60,13 @@ class Privileges:
             return
         match = _STATEMENT.match(sql.text)
         if match is None:
-            raise unsupported(sql.shown(sql.text)[:200])
+            raise unsupported_statement_error(sql.shown(sql.text)[:200])
         verb, listed, target, whole_schema, schema, table, kind, grantee = match.groups()
         words = [word.strip().upper() for word in listed.split(",")]
         given = "Y" if verb.upper() == "GRANT" else "N"
         who = sql.name(grantee)
         grantee_type = _type_of(who, kind)
-        with self._lock, whole(self._connection):
+        with self._lock, run_atomically(self._connection):
             if target.upper() == "DATABASE":
                 self._set(
                     "DBAUTH",
@@ -93,7 +93,7 @@ class Privileges:
     def created(self, user: str, schema: str, table: str) -> None:
         """Who makes a table may do everything with it."""
         where = {"GRANTEE": user, "GRANTEETYPE": "U", "TABSCHEMA": schema, "TABNAME": table}
-        with self._lock, whole(self._connection):
+        with self._lock, run_atomically(self._connection):
             self._set("TABAUTH", _columns([*ON_TABLES], COLUMNS), "Y", where, "SYSIBM")
             self._connection.commit()
 
@@ -115,7 +115,7 @@ class Privileges:
         """Refuse a statement on a table that the user has no privilege for."""
         operation = _OPERATION.match(sql.text)
         verb = operation.group(1).upper() if operation else ""
-        with self._lock, whole(self._connection):
+        with self._lock, run_atomically(self._connection):
             rights = self._of_database(user)
             if "Y" in rights:
                 return

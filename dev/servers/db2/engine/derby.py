@@ -36,7 +36,10 @@ def classpath() -> str:
 
 def ingredients() -> list[str]:
     """What a new database depends on."""
-    return [*(jar.coordinates for jar in jars.pinned("db2")), *((HERE / "sql" / name).read_text() for name in SCRIPTS)]
+    return [
+        *(jar.coordinates for jar in jars.list_jars("db2")),
+        *((HERE / "sql" / name).read_text() for name in SCRIPTS),
+    ]
 
 
 def make(work: Path) -> Path:

@@ -111,7 +111,7 @@ class Connection:
 
 
 @contextmanager
-def whole(connection: Connection) -> Iterator[None]:
+def run_atomically(connection: Connection) -> Iterator[None]:
     """A transaction that fails leaves nothing: neither changes nor locks."""
     try:
         yield
@@ -120,7 +120,7 @@ def whole(connection: Connection) -> Iterator[None]:
         raise
 
 
-def again(work: Callable[[], T], *, patience_s: float = 0.0) -> T:
+def retry_transaction(work: Callable[[], T], *, patience_s: float = 0.0) -> T:
     """Do a transaction, which undoes itself where it fails, and do it again after a deadlock, as Db2 asks for.
 
     :param patience_s: for how many seconds others may have locks

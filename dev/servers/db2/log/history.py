@@ -36,7 +36,7 @@ def table_at(
 
 def _rows_at(connection: Connection, changes: Changes, ends: list[int]) -> list[list[tuple[Any, ...]]]:
     """The rows at each of some ends, while the table had the same columns."""
-    rows = Counter(_plain(row) for row in connection.rows(f"SELECT * FROM DB2LOG.S{changes.id}"))
+    rows = Counter(_normalize_row(row) for row in connection.rows(f"SELECT * FROM DB2LOG.S{changes.id}"))
     events = deque(_events(connection, changes, ends[-1]))
     found = []
     for end in ends:
@@ -62,8 +62,8 @@ def _events(
         f"SELECT U.N, S.OP, {images} FROM {changes.name} S JOIN DB2LOG.UNITS U ON U.XID = S.XID WHERE U.N <= ? ORDER BY U.N, S.LSN WITH UR",
         (end,),
     )
-    return [(row[0], row[1], _plain(row[2 : count + 2]), _plain(row[count + 2 :])) for row in rows]
+    return [(row[0], row[1], _normalize_row(row[2 : count + 2]), _normalize_row(row[count + 2 :])) for row in rows]
 
 
-def _plain(row: tuple[Any, ...]) -> tuple[Any, ...]:
+def _normalize_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(bytes(value) if isinstance(value, bytearray | memoryview) else value for value in row)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from dev.servers.db2.engine.driver import Connection, Row
 from dev.servers.db2.log import positions
-from dev.servers.db2.log.positions import quoted, text
+from dev.servers.db2.log.positions import quote_name, text
 
 LOG = logging.getLogger("db2.log")
 Table = tuple[str, str]
@@ -191,10 +191,10 @@ class Log:
         columns = self.columns(table)
         names = [name for name, _ in columns]
         lobs = [number for number, (_, kind) in enumerate(columns, 1) if kind in LOB_TYPES]
-        execute, source = self._connection.execute, quoted(*table)
+        execute, source = self._connection.execute, quote_name(*table)
         number = int(self._connection.scalar("SELECT N FROM DB2LOG.NEXT_ID"))
         execute("UPDATE DB2LOG.NEXT_ID SET N = N + 1")
-        images = [f"{side}.{quoted(name)} AS {side}{order}" for side in "BA" for order, name in enumerate(names, 1)]
+        images = [f"{side}.{quote_name(name)} AS {side}{order}" for side in "BA" for order, name in enumerate(names, 1)]
         marks = [f"CAST(NULL AS CHAR(1)) AS L{order}" for order in lobs]
         head = "CAST(0 AS BIGINT) AS LSN, CAST('' AS VARCHAR(30)) AS XID, CAST('' AS CHAR(1)) AS OP, CAST('' AS VARCHAR(128)) AS AUTHID"
         joins = f"SYSIBM.SYSDUMMY1 D LEFT JOIN {source} B ON 1 = 0 LEFT JOIN {source} A ON 1 = 0"
@@ -327,7 +327,7 @@ def _triggers(number: int, source: str, names: list[str], logged: str) -> list[s
         [f"A{order}" for order in range(1, len(names) + 1)],
         [f"B{order}" for order in range(1, len(names) + 1)],
     )
-    new, old = [f"N.{quoted(name)}" for name in names], [f"O.{quoted(name)}" for name in names]
+    new, old = [f"N.{quote_name(name)}" for name in names], [f"O.{quote_name(name)}" for name in names]
     events = [
         (INSERT, "INSERT", "NEW AS N", after, new),
         (DELETE, "DELETE", "OLD AS O", before, old),

@@ -34,7 +34,7 @@ def literal(value: bytes) -> str:
     return f"X'{value.hex()}'"
 
 
-def quoted(*names: str) -> str:
+def quote_name(*names: str) -> str:
     """A name of SQL with its parts delimited."""
     return ".".join('"' + name.replace('"', '""') + '"' for name in names)
 

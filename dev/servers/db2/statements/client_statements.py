@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from dev.servers.db2.errors import Db2Error, undefined, unsupported
-from dev.servers.db2.statements.dialect import CATALOGS, NAME, Masked, translated
+from dev.servers.db2.errors import Db2Error, undefined_object_error, unsupported_statement_error
+from dev.servers.db2.statements.dialect import CATALOGS, NAME, Masked, translate_statement
 
 Table = tuple[str, str]
 QUALIFIED = rf"(?:({NAME})\s*\.\s*)?({NAME})"
@@ -131,12 +131,12 @@ _FIRST = re.compile(
 )
 
 
-def planned(text: str, session: Session, server: Server) -> Plan:
+def plan_statement(text: str, session: Session, server: Server) -> Plan:
     """Decide what a statement is, and do at once what the server itself is to do."""
     sql = Masked(text)
     if found := _PRIVATE.search(sql.text):
         raise (
-            undefined(sql.shown(found.group()).upper())
+            undefined_object_error(sql.shown(found.group()).upper())
             if found.group(1)
             else Db2Error(-104, "42601", found.group(), text[:40])
         )
@@ -178,7 +178,7 @@ def _of_asn(sql: Masked, session: Session, server: Server) -> Plan | None:
     if found := _ADMIN.match(sql.text):
         command = Masked(sql.literal(found.group(1)))
         if not (stats := _RUNSTATS.match(command.text)):
-            raise unsupported(f"ADMIN_CMD: {command.shown(command.text)[:40]}")
+            raise unsupported_statement_error(f"ADMIN_CMD: {command.shown(command.text)[:40]}")
         server.run_stats(*_table(command, session, stats.group(1), stats.group(2)))
         return Plan(NOTHING)
     call, capture = _CALL.match(sql.text), _CAPTURE.match(sql.text)
@@ -189,7 +189,7 @@ def _of_asn(sql: Masked, session: Session, server: Server) -> Plan | None:
             raise Db2Error(-440, "42884", "ASNCDC", "PROCEDURE", "literals as arguments")
         return None
     if session.changes_structure:
-        raise unsupported("this statement in a transaction that has changed structure: commit first")
+        raise unsupported_statement_error("this statement in a transaction that has changed structure: commit first")
     if call:
         procedure, schema, table = call.group(2).upper(), sql.literal(call.group(3)), sql.literal(call.group(4))
         if procedure not in ("ADDTABLE", "REMOVETABLE"):
@@ -217,13 +217,13 @@ def _of_types(sql: Masked, session: Session, server: Server) -> Plan | None:
 
 def _of_structure(sql: Masked, session: Session, server: Server) -> Plan | None:
     if found := _TRUNCATE.match(sql.text):
-        return _truncated(sql, session, server, found)
+        return _plan_truncate(sql, session, server, found)
     if not _STRUCTURE.match(sql.text):
         return None
     if _IGNORED.match(sql.text):
         return Plan(NOTHING)
     if _NO_TABLE.match(sql.text):  # the catalogue of tables stays as it is
-        return Plan(translated(sql, session.user, structure=True))
+        return Plan(translate_statement(sql, session.user, structure=True))
     written = sql.shown(sql.text)
     for (schema, name), words in server.distinct_types().items():
         own = "?" if schema == session.schema else ""
@@ -233,7 +233,7 @@ def _of_structure(sql: Masked, session: Session, server: Server) -> Plan | None:
             sql.text,
             flags=re.IGNORECASE,
         )
-    plan = Plan(translated(sql, session.user, structure=True), structure=True)
+    plan = Plan(translate_statement(sql, session.user, structure=True), structure=True)
     if found := _INDEX.match(sql.text):
         plan.touched.append(_table(sql, session, found.group(3) or found.group(1), found.group(4)))
     elif found := _TABLE.match(sql.text):
@@ -264,12 +264,12 @@ def _refuse_what_captured_tables_refuse(sql: Masked, server: Server, table: Tabl
         raise Db2Error(-270, "42997", "100", f"{table[0]}.{table[1]} has DATA CAPTURE CHANGES")
 
 
-def _truncated(sql: Masked, session: Session, server: Server, found: re.Match[str]) -> Plan:
+def _plan_truncate(sql: Masked, session: Session, server: Server, found: re.Match[str]) -> Plan:
     table = _table(sql, session, found.group(1), found.group(2))
     if not re.search(r"\bIMMEDIATE\b", found.group(3), re.IGNORECASE):
         raise Db2Error(-104, "42601", "END-OF-STATEMENT", found.group(2), "IMMEDIATE")
     if server.is_captured(*table):
-        raise unsupported(
+        raise unsupported_statement_error(
             f"TRUNCATE of {table[0]}.{table[1]}, which has DATA CAPTURE CHANGES: what the agent makes of it is not public"
         )
     schema, name = (part.replace('"', '""') for part in table)
@@ -284,7 +284,7 @@ def _of_rows(sql: Masked, session: Session, server: Server) -> Plan:
     if CATALOGS.search(sql.text):
         server.before_query()
     server.authorize(session.user, session.schema, sql)
-    return Plan(translated(sql, session.user, structure=False, lsn_bytes=server.lsn_bytes))
+    return Plan(translate_statement(sql, session.user, structure=False, lsn_bytes=server.lsn_bytes))
 
 
 def _table(sql: Masked, session: Session, schema: str | None, table: str) -> Table:

@@ -53,7 +53,7 @@ def declarations(sql: str, types: Iterable[tuple[str, str]] = (), schema: str = 
             found[_name(distinct.group(1))] = Declared(type_[1], 0, schema=type_[0])
             continue
         match = _DECLARATION.match(piece)
-        if match and (declared := _declared(match)) is not None:
+        if match and (declared := _parse_declaration(match)) is not None:
             found[_name(match.group(1))] = declared
     return found
 
@@ -78,7 +78,7 @@ def _split(inside: str) -> list[str]:
     return pieces
 
 
-def _declared(match: re.Match[str]) -> Declared | None:
+def _parse_declaration(match: re.Match[str]) -> Declared | None:
     kind, number, power, units, rest = (
         match.group(2).upper(),
         match.group(3),

@@ -87,13 +87,13 @@ _LSNS = re.compile(
 )
 
 
-def _padded(text: str, lsn_bytes: int) -> str:
+def _pad_lsns(text: str, lsn_bytes: int) -> str:
     """Compare LSNs as Db2 does: with blanks behind the shorter of two strings, FOR BIT DATA or not. Derby does not.
 
     :param lsn_bytes: the length of LSNs in tables; the longest need no blanks, so that indexes find them
     """
 
-    def of(match: re.Match[str]) -> str:
+    def pad_match(match: re.Match[str]) -> str:
         column, operator, value = match.groups()
         long = column if lsn_bytes == LONGEST_LSN else _long(column)
         return f"{long} {operator} {_long(value)}"
@@ -101,7 +101,7 @@ def _padded(text: str, lsn_bytes: int) -> str:
     head, where, conditions = (
         _WHERE.split(text, maxsplit=1) if _UPDATE.match(text) and _WHERE.search(text) else ("", "", text)
     )
-    return head + where + _LSNS.sub(of, conditions)
+    return head + where + _LSNS.sub(pad_match, conditions)
 
 
 def _long(value: str) -> str:
@@ -173,14 +173,14 @@ _RESERVED = re.compile(r"\b(IDENTITY|DEFAULT|GENERATED|NULLS|VIRTUAL|DEFINER|VAL
 """Columns of the catalogue that are reserved words of Derby, and not of Db2."""
 
 
-def translated(sql: Masked, user: str, *, structure: bool, lsn_bytes: int = LONGEST_LSN) -> str:
+def translate_statement(sql: Masked, user: str, *, structure: bool, lsn_bytes: int = LONGEST_LSN) -> str:
     """The statement in Derby's words.
 
     :param user: who is logged on; Derby knows a name for each connection instead
     :param structure: it makes or alters something
     :param lsn_bytes: the length of LSNs
     """
-    text = sql.text if structure else _padded(sql.text, lsn_bytes)
+    text = sql.text if structure else _pad_lsns(sql.text, lsn_bytes)
     if CATALOGS.search(text):
         text = _RESERVED.sub(lambda match: f'"{match.group().upper()}"', text)
     for pattern, replacement in RULES:

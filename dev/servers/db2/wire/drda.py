@@ -51,11 +51,11 @@ class Frame:
     @property
     def body(self) -> bytes:
         """The object without its length and code point."""
-        return self.payload[4 + _extended(self.payload) :]
+        return self.payload[4 + _extended_length(self.payload) :]
 
     def replaced(self, body: bytes) -> Frame:
         """The same DSS with another body."""
-        return Frame(self.format, self.correlator, wrapped(self.code, body))
+        return Frame(self.format, self.correlator, wrap_object(self.code, body))
 
     def encoded(self) -> bytes:
         """The bytes, in several segments where it is long."""
@@ -71,14 +71,14 @@ class Frame:
         return b"".join(parts)
 
 
-def wrapped(code: int, body: bytes) -> bytes:
+def wrap_object(code: int, body: bytes) -> bytes:
     """An object: length, code point, body."""
     if len(body) + 4 <= LONGEST_SEGMENT:
         return struct.pack(">HH", len(body) + 4, code) + body
     return struct.pack(">HHI", 0x8008, code, len(body)) + body
 
 
-def _extended(payload: bytes) -> int:
+def _extended_length(payload: bytes) -> int:
     """How many bytes of extended length stand behind the code point."""
     length = int(struct.unpack_from(">H", payload)[0])
     return (length & 0x7FFF) - 4 if length & 0x8000 else 0
@@ -95,9 +95,9 @@ def parameters(body: bytes) -> Iterator[tuple[int, bytes]]:
         at += length
 
 
-def joined(values: list[tuple[int, bytes]]) -> bytes:
+def encode_parameters(values: list[tuple[int, bytes]]) -> bytes:
     """The parameters of a command, as bytes."""
-    return b"".join(wrapped(code, value) for code, value in values)
+    return b"".join(wrap_object(code, value) for code, value in values)
 
 
 class Reader:
@@ -166,8 +166,8 @@ def with_statement(body: bytes, text: str) -> bytes:
 def immediate(package: bytes, text: str) -> bytes:
     """A request of our own: execute this statement."""
     encoded = text.encode("utf-8")
-    command = Frame(CHAINED | SAME_CORRELATOR | REQUEST, 1, wrapped(EXCSQLIMM, wrapped(PKGNAMCSN, package)))
-    text_ = Frame(OBJECT, 1, wrapped(SQLSTT, b"\0" + struct.pack(">I", len(encoded)) + encoded + b"\xff"))
+    command = Frame(CHAINED | SAME_CORRELATOR | REQUEST, 1, wrap_object(EXCSQLIMM, wrap_object(PKGNAMCSN, package)))
+    text_ = Frame(OBJECT, 1, wrap_object(SQLSTT, b"\0" + struct.pack(">I", len(encoded)) + encoded + b"\xff"))
     return command.encoded() + text_.encoded()
 
 
@@ -193,11 +193,11 @@ def strings(body: bytes) -> list[str | None]:
         pairs = kind & ~NULLABLE == VARGRAPHIC
         value = data[at + 2 : at + 2 + length * (2 if pairs else 1)]
         at += 2 + len(value)
-        found.append((_swapped(value) if pairs else value).decode("utf-8"))
+        found.append((_swap_bytes(value) if pairs else value).decode("utf-8"))
     return found
 
 
-def _swapped(value: bytes) -> bytes:
+def _swap_bytes(value: bytes) -> bytes:
     """Swap the bytes of each pair."""
     swapped = bytearray(value)
     swapped[::2], swapped[1::2] = value[1::2], value[::2]

@@ -168,13 +168,13 @@ class Connection(threading.Thread):
             while True:
                 readable, _, _ = select.select([self._client, self._engine], [], [])
                 if self._engine in readable:
-                    data = _received(self._engine)
+                    data = _receive_bytes(self._engine)
                     if not data:
                         return
                     for raw, frame in replies.feed(data):
                         self._reply(raw, frame)
                 elif self._client in readable:
-                    data = _received(self._client)
+                    data = _receive_bytes(self._client)
                     if not data:
                         return
                     for _, frame in requests.feed(data):
@@ -213,10 +213,10 @@ class Connection(threading.Thread):
             return self._logging_on(frame)
         if frame.code == drda.ACCRDB:
             values = [(code, _access(code, value)) for code, value in drda.parameters(frame.body)]
-            return frame.replaced(drda.joined(values))
+            return frame.replaced(drda.encode_parameters(values))
         if frame.code == drda.DSCSQLSTT:
             kept = [(code, value) for code, value in drda.parameters(frame.body) if code != drda.QRYINSID]
-            return frame.replaced(drda.joined(kept))
+            return frame.replaced(drda.encode_parameters(kept))
         if frame.code in REPLAYED and self._package is None:
             self._package = dict(drda.parameters(frame.body)).get(drda.PKGNAMCSN)
         if frame.code == drda.SQLSTT and not self._login.raw and frame.body[:1] == b"\0":
@@ -235,12 +235,12 @@ class Connection(threading.Thread):
         values[drda.USRID] = (name if self._login.raw else f'"{name}"').encode(encode)
         if not self._login.raw:
             self._database.register(self.label, self)
-        return frame.replaced(drda.joined(list(values.items())))
+        return frame.replaced(drda.encode_parameters(list(values.items())))
 
     def _statement(self, text: str, chain: Chain) -> str:
         """What the engine is given for a statement."""
         try:
-            plan = client_statements.planned(text, self, self._database)
+            plan = client_statements.plan_statement(text, self, self._database)
         except Db2Error as error:
             LOG.info("%s refused: %s (%s)", self.label, error, text[:200])
             chain.refused = error
@@ -276,7 +276,7 @@ class Connection(threading.Thread):
             literals = ", ".join("NULL" if value is None else positions.text(value) for value in arguments)
             plan = self._statement(f"CALL {name}({literals})", chain)
             values[drda.PRCNAM] = (FAILING_PROCEDURE if plan == FAILING else client_statements.DONE).encode()
-            call = frame.replaced(drda.joined(list(values.items())))
+            call = frame.replaced(drda.encode_parameters(list(values.items())))
             rest = chain.requests[place + 1 + len(arguments and data) :]
             if not rest:
                 call = drda.Frame(call.format & ~(drda.CHAINED | drda.SAME_CORRELATOR), call.correlator, call.payload)
@@ -292,7 +292,7 @@ class Connection(threading.Thread):
         self._engine.sendall(drda.immediate(self._package, f'SET SCHEMA "{self.schema}"'))
         reader = drda.Reader()
         while True:
-            data = _received(self._engine)
+            data = _receive_bytes(self._engine)
             if not data:
                 raise OSError("the engine closed the connection")
             for _, frame in reader.feed(data):
@@ -348,7 +348,7 @@ class Connection(threading.Thread):
                 (name, self._translated(body, chain) if name == drda.SQLCARD else body)
                 for name, body in drda.parameters(frame.payload)
             ]
-            return replace(frame, payload=drda.joined(objects)).encoded()
+            return replace(frame, payload=drda.encode_parameters(objects)).encoded()
         return raw
 
     def _translated(self, body: bytes, chain: Chain) -> bytes:
@@ -361,8 +361,8 @@ class Connection(threading.Thread):
         wanted = self._database.password(self._login.user)
         if self._login.raw or wanted is None or wanted == self._login.password:
             return frame.encoded()
-        refused = drda.joined([(drda.SVRCOD, struct.pack(">H", 8)), (drda.SECCHKCD, b"\x0f")])
-        self._client.sendall(Frame(drda.REPLY, frame.correlator, drda.wrapped(drda.SECCHKRM, refused)).encoded())
+        refused = drda.encode_parameters([(drda.SVRCOD, struct.pack(">H", 8)), (drda.SECCHKCD, b"\x0f")])
+        self._client.sendall(Frame(drda.REPLY, frame.correlator, drda.wrap_object(drda.SECCHKRM, refused)).encoded())
         raise OSError("wrong password")
 
     def _card(self, card: Card, chain: Chain) -> Card:
@@ -379,7 +379,7 @@ class Connection(threading.Thread):
             parts = card.tokens.split(DERBYS_SEPARATOR)
             tokens = SEPARATOR.join(parts[:-1] if parts[-1] == card.state.encode() else parts)
             card.state, card.code = DB2_ERRORS.get(card.state, (card.state, card.code))
-        card.tokens = _cut(tokens)
+        card.tokens = _cut_tokens(tokens)
         return card
 
 
@@ -389,7 +389,7 @@ def _access(code: int, value: bytes) -> bytes:
     return b"\xf0" if code == drda.TRGDFTRT else value
 
 
-def _cut(tokens: bytes) -> bytes:
+def _cut_tokens(tokens: bytes) -> bytes:
     """Cut tokens to what the driver takes, behind a whole character."""
     end = min(len(tokens), LONGEST_TOKENS)
     while end < len(tokens) and tokens[end] & 0xC0 == 0x80:
@@ -405,7 +405,7 @@ def _text(value: bytes) -> str:
     return value.decode("cp500" if _is_ebcdic(value) else "utf-8").strip()
 
 
-def _received(side: socket.socket) -> bytes:
+def _receive_bytes(side: socket.socket) -> bytes:
     """What has come. It is acknowledged at once: Derby and the driver keep the rest of a message back until then, 40 ms for each row with a LOB."""
     side.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
     return side.recv(RECEIVE)

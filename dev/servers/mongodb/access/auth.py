@@ -51,7 +51,7 @@ def _credential(mechanism: str, user: str, password: str) -> Document:
     }
 
 
-def failed() -> MongoError:
+def authentication_error() -> MongoError:
     """The one answer to every authentication that fails."""
     return MongoError(18, "Authentication failed.")
 
@@ -76,7 +76,7 @@ class Conversation:
         self.nonce = fields["r"] + base64.b64encode(os.urandom(24)).decode()
         self.parts = self.user["credentials"].get(self.mechanism, {})
         if not self.parts:
-            raise failed()
+            raise authentication_error()
         self.stage = "final"
         self.server_first = f"r={self.nonce},s={self.parts['salt']},i={self.parts['iterationCount']}"
         return self.server_first.encode()
@@ -93,7 +93,7 @@ class Conversation:
         signature = hmac.digest(stored, message, name)
         client = bytes(one ^ other for one, other in zip(base64.b64decode(proof), signature, strict=True))
         if fields.get("r") != self.nonce or not hmac.compare_digest(hashlib.new(name, client).digest(), stored):
-            raise failed()
+            raise authentication_error()
         self.stage = "done"
         return b"v=" + base64.b64encode(hmac.digest(base64.b64decode(self.parts["serverKey"]), message, name))
 

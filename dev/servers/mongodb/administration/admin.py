@@ -213,7 +213,7 @@ def list_databases(context: Context, body: Document) -> Document:
     from dev.servers.mongodb.query import queries
 
     node = context.server.node
-    test = queries.compiled(body.get("filter", {}))
+    test = queries.compile_filter(body.get("filter", {}))
     names = sorted({*node.catalog.databases, "admin", "config", "local"})
     out = []
     for name in names:

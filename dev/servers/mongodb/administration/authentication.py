@@ -48,7 +48,7 @@ def _start(context: Context, body: Document) -> Document:
     payload = bytes(body["payload"])
     found = context.server.users.find(auth.name_in(payload), context.db)
     if found is None:
-        raise auth.failed()
+        raise auth.authentication_error()
     speech = auth.Conversation(
         body["mechanism"], found, context.db, bool(body.get("options", {}).get("skipEmptyExchange"))
     )
@@ -67,7 +67,7 @@ def sasl_continue(context: Context, body: Document) -> Document:
         try:
             answer = speech.finish(bytes(body["payload"]))
         except (ValueError, KeyError):
-            raise auth.failed() from None
+            raise auth.authentication_error() from None
         if speech.skip_empty:
             connection.user, connection.speech = User(speech.user["user"], speech.db), None
         return auth.reply(answer, done=speech.skip_empty)
@@ -85,9 +85,9 @@ def _by_certificate(context: Context, body: Document) -> Document:
     connection = context.connection
     subject = connection.certificate_subject() if connection else None
     if body.get("mechanism") != "MONGODB-X509" or connection is None or subject is None:
-        raise auth.failed()
+        raise auth.authentication_error()
     if body.get("user", subject) != subject or context.server.users.find(subject, "$external") is None:
-        raise auth.failed()
+        raise auth.authentication_error()
     connection.user = User(subject, "$external")
     return {"dbname": "$external", "user": subject, "ok": 1.0}
 
@@ -111,12 +111,12 @@ def connection_status(context: Context, body: Document) -> Document:
     }
     if body.get("showPrivileges"):
         info["authenticatedUserPrivileges"] = [
-            _shown(privilege) for privilege in (context.server.users.privileges(user) if user else [])
+            _format_privilege(privilege) for privilege in (context.server.users.privileges(user) if user else [])
         ]
     return {"authInfo": info, "ok": 1.0}
 
 
-def _shown(privilege: Privilege) -> Document:
+def _format_privilege(privilege: Privilege) -> Document:
     resource: Document = (
         {"cluster": True} if privilege.cluster else {"db": privilege.db or "", "collection": privilege.collection or ""}
     )

@@ -34,7 +34,7 @@ ON_CLUSTER = {
 }  # fmt: skip
 
 
-def _everything(context: Context) -> bool:
+def _is_unrestricted(context: Context) -> bool:
     """Whether nobody is asked: without authentication, and while there is no user yet."""
     if not context.server.node.settings.auth or context.connection is None or context.connection.trusted:
         return True
@@ -43,47 +43,47 @@ def _everything(context: Context) -> bool:
 
 def check(context: Context, wanted: Command) -> None:
     """Raise unless the connection may run the command."""
-    if wanted.open_to_all or _everything(context):
+    if wanted.open_to_all or _is_unrestricted(context):
         return
     user = context.connection.user if context.connection else None
     if user is None:
         raise MongoError(13, f"Command {wanted.name} requires authentication")
     given = context.server.users.privileges(user)
-    if not _allowed(context, wanted.name, given):
+    if not _is_allowed(context, wanted.name, given):
         raise MongoError(13, f"not authorized on {context.db} to execute command {{ {wanted.name}: ... }}")
 
 
-def _allowed(context: Context, name: str, given: list[Privilege]) -> bool:
+def _is_allowed(context: Context, name: str, given: list[Privilege]) -> bool:
     body, db = context.body, context.db
     if name in ON_CLUSTER:
         return any(privilege.covers_cluster(ON_CLUSTER[name]) for privilege in given)
     if name == "aggregate":
         return _may_aggregate(body, db, given)
     if name in ON_DATABASE:
-        return _covered(given, ON_DATABASE[name], db, None)
+        return _is_covered(given, ON_DATABASE[name], db, None)
     if name == "listCollections":
         named = bool(body.get("nameOnly") and body.get("authorizedCollections"))
-        return _covered(given, "listCollections", db, None) or (
-            named and any(_on(privilege, db) for privilege in given)
+        return _is_covered(given, "listCollections", db, None) or (
+            named and any(_applies_to_database(privilege, db) for privilege in given)
         )
     if name == "renameCollection":
         source, target = (body[part].partition(".") for part in ("renameCollection", "to"))
-        return _covered(
+        return _is_covered(
             given, "renameCollectionSameDB" if source[0] == target[0] else "dropCollection", source[0], source[2]
-        ) and _covered(given, "insert", target[0], target[2])
+        ) and _is_covered(given, "insert", target[0], target[2])
     if name == "bulkWrite":
         actions = {"insert": "insert", "update": "update", "delete": "remove"}
         spaces = [space["ns"].partition(".") for space in body["nsInfo"]]
         return all(
-            _covered(given, actions[next(iter(op))], spaces[op[next(iter(op))]][0], spaces[op[next(iter(op))]][2])
+            _is_covered(given, actions[next(iter(op))], spaces[op[next(iter(op))]][0], spaces[op[next(iter(op))]][2])
             for op in body["ops"]
         )
     if name in ON_COLLECTION:
         target = body[context.name]
         if name == "splitVector":
             db, _, target = target.partition(".")
-        return _covered(given, ON_COLLECTION[name], db, target) or (
-            name == "create" and _covered(given, "insert", db, target)
+        return _is_covered(given, ON_COLLECTION[name], db, target) or (
+            name == "create" and _is_covered(given, "insert", db, target)
         )
     return True
 
@@ -95,19 +95,21 @@ def _may_aggregate(body: Document, db: str, given: list[Privilege]) -> bool:
     if "$changeStream" in first:
         if isinstance(first["$changeStream"], dict) and first["$changeStream"].get("allChangesForCluster"):
             return all(any(privilege.covers_all(action) for privilege in given) for action in ("find", "changeStream"))
-        return all(_covered(given, action, db, collection) for action in ("find", "changeStream"))
+        return all(_is_covered(given, action, db, collection) for action in ("find", "changeStream"))
     if "$collStats" in first:
-        return _covered(given, "collStats", db, collection)
-    names = [collection, *joins.named(pipeline)]
+        return _is_covered(given, "collStats", db, collection)
+    names = [collection, *joins.list_read_collections(pipeline)]
     writes = [stage for stage in pipeline if isinstance(stage, dict) and not outputs.NAMES.isdisjoint(stage)]
-    return all(_covered(given, "find", db, name) for name in names) and all(
-        _covered(given, action, *outputs.target_of(stage, db)) for stage in writes for action in outputs.actions(stage)
+    return all(_is_covered(given, "find", db, name) for name in names) and all(
+        _is_covered(given, action, *outputs.target_of(stage, db))
+        for stage in writes
+        for action in outputs.actions(stage)
     )
 
 
 def may_see(context: Context, collection: Collection) -> bool:
     """Whether a list of collections shows this one."""
-    if not context.body.get("authorizedCollections") or _everything(context):
+    if not context.body.get("authorizedCollections") or _is_unrestricted(context):
         return True
     user = context.connection.user if context.connection else None
     return user is not None and any(
@@ -119,7 +121,7 @@ def may_see(context: Context, collection: Collection) -> bool:
 
 def may_list(context: Context, db: str) -> bool:
     """Whether a list of databases shows this one: all with ``listDatabases``, else those of which something may be read."""
-    if _everything(context):
+    if _is_unrestricted(context):
         return True
     user = context.connection.user if context.connection else None
     given = context.server.users.privileges(user) if user else []
@@ -127,10 +129,10 @@ def may_list(context: Context, db: str) -> bool:
         "authorizedDatabases"
     ):
         return True
-    return any(_on(privilege, db) for privilege in given)
+    return any(_applies_to_database(privilege, db) for privilege in given)
 
 
-def _on(privilege: Privilege, db: str) -> bool:
+def _applies_to_database(privilege: Privilege, db: str) -> bool:
     """Whether a privilege gives anything on a database."""
     if privilege.cluster:
         return False
@@ -139,5 +141,5 @@ def _on(privilege: Privilege, db: str) -> bool:
     )
 
 
-def _covered(given: list[Privilege], action: str, db: str, collection: Any) -> bool:
+def _is_covered(given: list[Privilege], action: str, db: str, collection: Any) -> bool:
     return any(privilege.covers(action, db, collection if isinstance(collection, str) else None) for privilege in given)

@@ -61,7 +61,7 @@ async def step_down(context: Context, body: Document) -> Document:
 
 def _electable(replication: Replication) -> list[str]:
     """The members that follow and may become primary."""
-    return [one for one in replication.reached if electorate.is_(replication.traits, one, "priority")]
+    return [one for one in replication.reached if electorate.has_trait(replication.traits, one, "priority")]
 
 
 async def _hand_over(replication: Replication, address: str) -> None:
@@ -140,7 +140,7 @@ def member(context: Context, body: Document) -> Document:
     return {"ok": 1.0}
 
 
-def _trusted(context: Context) -> Replication:
+def _require_trusted_peer(context: Context) -> Replication:
     if context.connection is None or not context.connection.trusted:
         raise MongoError(13, "only members may use this command")
     return context.server.replication
@@ -149,23 +149,23 @@ def _trusted(context: Context) -> Replication:
 @command("_standInVote", lax=True, open_to_all=True)
 def vote(context: Context, body: Document) -> Document:
     """Another member stands for election."""
-    return _trusted(context).vote(body)
+    return _require_trusted_peer(context).vote(body)
 
 
 @command("_standInBeat", lax=True, open_to_all=True)
 def beat(context: Context, body: Document) -> Document:
     """The primary is there."""
-    return _trusted(context).beaten(body)
+    return _require_trusted_peer(context).beaten(body)
 
 
 @command("_standInPull", lax=True, open_to_all=True)
 async def pull(context: Context, body: Document) -> Document:
     """Another member follows."""
-    return await _trusted(context).pulled(body)
+    return await _require_trusted_peer(context).pulled(body)
 
 
 @command("_standInStand", lax=True, open_to_all=True)
-async def stand(context: Context, body: Document) -> Document:
+async def step_down_for_member(context: Context, body: Document) -> Document:
     """The primary steps down in favour of this member."""
-    await _trusted(context).stand()
+    await _require_trusted_peer(context).stand()
     return {"ok": 1.0}

@@ -72,7 +72,9 @@ async def _known_to_most(replication: Replication) -> None:
 def _check_change(replication: Replication, addresses: list[str], traits: electorate.Traits, *, force: bool) -> None:
     """Raise when a member would become an arbiter or cease to be one, or the implicit write concern another."""
     for address in {*addresses} & {*replication.addresses}:
-        if electorate.is_(traits, address, "arbiterOnly") != electorate.is_(replication.traits, address, "arbiterOnly"):
+        if electorate.has_trait(traits, address, "arbiterOnly") != electorate.has_trait(
+            replication.traits, address, "arbiterOnly"
+        ):
             raise MongoError(
                 INCOMPATIBLE,
                 f"New and old configurations differ in the setting of the arbiterOnly field for member {address}; to make this change, remove then re-add the member",
@@ -93,7 +95,7 @@ def _members(given: Any) -> tuple[list[str], electorate.Traits]:
     if len({*addresses}) < len(addresses):
         raise MongoError(INVALID, "Found two member configurations with same host field")
     traits = {str(member["host"]): found for member in given["members"] if (found := electorate.of_member(member))}
-    if not any(electorate.is_(traits, one, "priority") and not electorate.is_(traits, one, "arbiterOnly") for one in addresses):  # fmt: skip
+    if not any(electorate.has_trait(traits, one, "priority") and not electorate.has_trait(traits, one, "arbiterOnly") for one in addresses):  # fmt: skip
         raise MongoError(
             INVALID, "Replica set configuration must contain at least one non-arbiter member with priority > 0"
         )

@@ -56,12 +56,12 @@ class Change:
     @property
     def token(self) -> Document:
         """The resume token of the event."""
-        return tokens.made(self.time, tokens.EVENT, self.index, False, self.uuid, self.about)
+        return tokens.encode_token(self.time, tokens.EVENT, self.index, False, self.uuid, self.about)
 
     @property
     def invalidate_token(self) -> Document:
         """The resume token of the ``invalidate`` that follows."""
-        return tokens.made(self.time, tokens.EVENT, self.index, True, self.uuid, self.about)
+        return tokens.encode_token(self.time, tokens.EVENT, self.index, True, self.uuid, self.about)
 
 
 def changes(node: Node, entry: Document) -> Iterator[Change]:
@@ -202,7 +202,7 @@ class Maker:
             if self._options.raw:
                 out["rawUpdateDescription"] = {"$v": operation["$v"], "diff": operation["diff"]}
             else:
-                out["updateDescription"] = diffs.described(operation["diff"], expanded=expanded)
+                out["updateDescription"] = diffs.describe_diff(operation["diff"], expanded=expanded)
         before = self._before(change) if images else _NONE
         if before is not _NONE:
             out["fullDocumentBeforeChange"] = before
@@ -226,12 +226,12 @@ class Maker:
             return collection.get(key_of(change.more["documentKey"]), self._node.seen if self._node.majority else None)
         before = self._image(change)
         if before is not None:
-            return diffs.applied(before, change.operation["o"]["diff"])
+            return diffs.apply_diff(before, change.operation["o"]["diff"])
         if mode == "required":
             raise MongoError(
                 47,
                 "Change stream was configured to require a post-image for all update events, but the post-image was not found for event: "
-                + _named(change),
+                + _describe_change(change),
             )
         return None
 
@@ -244,7 +244,7 @@ class Maker:
             raise MongoError(
                 47,
                 "Change stream was configured to require a pre-image for all update, delete and replace events, but the pre-image was not found "
-                f"for event: {_named(change)}",
+                f"for event: {_describe_change(change)}",
             )
         return before
 
@@ -256,7 +256,7 @@ class _None:
 _NONE = _None()
 
 
-def _named(change: Change) -> str:
+def _describe_change(change: Change) -> str:
     return (
         f'{{operationType: "{change.kind}", ns: {{db: "{change.db}", coll: "{change.collection}"}}, '
         f"clusterTime: Timestamp({change.time[0]}, {change.time[1]})}}"
@@ -273,7 +273,7 @@ def invalidate(change: Change) -> Document:
     }
 
 
-def invalidates(change: Change, scope: Scope) -> bool:
+def ends_stream(change: Change, scope: Scope) -> bool:
     """Whether a change ends a stream of this scope."""
     if scope.collection is not None:
         return change.kind in ("drop", "rename")

@@ -11,7 +11,7 @@ from dev.servers.mongodb.change_streams import events, tokens
 from dev.servers.mongodb.change_streams.events import Change, Maker, Options, Scope
 from dev.servers.mongodb.query import queries, stages
 from dev.servers.mongodb.storage.versioned_collections import Time
-from dev.servers.mongodb.values.documents import Document, encode, same
+from dev.servers.mongodb.values.documents import Document, are_identical, encode
 from dev.servers.mongodb.values.errors import MongoError, type_name
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ ALLOWED = frozenset(
 Stage = Callable[[Any], Iterator[Document]]
 
 
-def checked(spec: Any, scope_db: str, collection: str | None) -> None:
+def check_options(spec: Any, scope_db: str, collection: str | None) -> None:
     """Raise for options of ``$changeStream`` that are wrong."""
     if not isinstance(spec, dict):
         raise MongoError(50808, "the $changeStream stage must be specified as an object")
@@ -110,7 +110,7 @@ class ChangeStream:
         node = self._node
         name = next((name for name in ("resumeAfter", "startAfter") if name in spec), None)
         if name:
-            self._resume = tokens.parsed(spec[name], name)
+            self._resume = tokens.parse_token(spec[name], name)
             if self._resume.invalidate and name == "resumeAfter":
                 raise MongoError(
                     260,
@@ -212,7 +212,7 @@ class ChangeStream:
                 continue
             if self._maker.shown(change):
                 self._offer(change, lambda change=change: self._maker.event(change), change.token)
-            if events.invalidates(change, self._scope):
+            if events.ends_stream(change, self._scope):
                 self._offer(change, lambda change=change: events.invalidate(change), change.invalidate_token, last=True)
                 if self._ended:
                     return
@@ -229,7 +229,7 @@ class ChangeStream:
         resume = self._resume
         fragment = None
         if resume is not None and (self._lenient or not self._found):
-            own = tokens.parsed(token)
+            own = tokens.parse_token(token)
             exact = own.time == resume.time and _without_fragment(resume) == own.data
             if resume.kind == tokens.EVENT and exact:
                 self._found = self._filter is None or last or self._filter(make())
@@ -274,7 +274,7 @@ class ChangeStream:
             )
         out = [_in_place(made, event) for made in self._rest([event])] if self._rest is not None else [event]
         for made in out:
-            if "_id" not in made or not same(made["_id"], event["_id"]):
+            if "_id" not in made or not are_identical(made["_id"], event["_id"]):
                 raise MongoError(
                     280,
                     "Encountered an event whose _id field, which contains the resume token, was modified by the pipeline.",
@@ -326,9 +326,9 @@ def _parts(pipeline: list[Document]) -> tuple[Callable[[Document], bool] | None,
         condition = rest.pop(0)["$match"]
         if not isinstance(condition, dict):
             raise MongoError(15959, "the match filter must be an expression in an object")
-        tests.append(queries.compiled(condition))
+        tests.append(queries.compile_filter(condition))
     combined = (lambda event: all(test(event) for test in tests)) if tests else None
-    return combined, stages.compiled(rest) if rest else None, split
+    return combined, stages.compile_pipeline(rest) if rest else None, split
 
 
 def _fragments(event: Document, change: Change, after: int | None) -> list[Document]:
@@ -350,6 +350,6 @@ def _fragments(event: Document, change: Change, after: int | None) -> list[Docum
         room += length
     out = []
     for number, group in enumerate(groups):
-        token = tokens.made(change.time, tokens.EVENT, change.index, False, change.uuid, change.about, number)
+        token = tokens.encode_token(change.time, tokens.EVENT, change.index, False, change.uuid, change.about, number)
         out.append({"_id": token, "splitEvent": {"fragment": number + 1, "of": len(groups)}, **group})
     return out if after is None else out[after + 1 :]

@@ -35,10 +35,10 @@ class Token:
 
 def mark(time: Time) -> Document:
     """The high-water mark of a time: no event is behind it."""
-    return made(time, MARK, 0, False, None, None)
+    return encode_token(time, MARK, 0, False, None, None)
 
 
-def made(
+def encode_token(
     time: Time, kind: int, index: int, invalidate: bool, uuid: Binary | None, about: Any, fragment: int | None = None
 ) -> Document:
     """A token."""
@@ -51,7 +51,7 @@ def made(
     return {"_data": data, "_typeBits": Binary(bits, 0)} if bits else {"_data": data}
 
 
-def parsed(token: Any, name: str = "resumeAfter") -> Token:
+def parse_token(token: Any, name: str = "resumeAfter") -> Token:
     """The parts of a token that a client gave. Raises :class:`MongoError` as the server does for one that is wrong."""
     if not isinstance(token, dict):
         from dev.servers.mongodb.values.errors import type_name

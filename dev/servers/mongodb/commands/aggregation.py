@@ -71,7 +71,9 @@ def _run(
     first = next(iter(pipeline[0])) if pipeline else ""
     read = partial(views.documents, context, view)
     if first in SOURCES:
-        return stages.compiled(pipeline[1:], constants, read)(SOURCES[first](context, target, pipeline[0][first]))
+        return stages.compile_pipeline(pipeline[1:], constants, read)(
+            SOURCES[first](context, target, pipeline[0][first])
+        )
     if not isinstance(target, str):
         raise MongoError(73, f"{{aggregate: 1}} is not valid for '{first}'; a collection is required.")
     collection = context.collection(target)
@@ -86,7 +88,7 @@ def _run(
         reads.versions_check(context, collection)
         query = pipeline[0]["$match"] if first == "$match" and isinstance(pipeline[0]["$match"], dict) else {}
         documents = reads.matching(view, collection, query)
-    return stages.compiled(pipeline, constants, read)(documents)
+    return stages.compile_pipeline(pipeline, constants, read)(documents)
 
 
 def _coll_stats(context: Context, target: Any, options: Document) -> Iterator[Document]:
@@ -125,7 +127,7 @@ async def _open_stream(context: Context, body: Document, pipeline: list[Document
     collection = target if isinstance(target, str) else None
     if node.settings.replica_set is None:
         raise MongoError(40573, "The $changeStream stage is only supported on replica sets")
-    streams.checked(pipeline[0]["$changeStream"], context.db, collection)
+    streams.check_options(pipeline[0]["$changeStream"], context.db, collection)
     spec = pipeline[0]["$changeStream"]
     products.check_stream(node.settings.product, spec)
     versions.check_stream(node.settings, pipeline)

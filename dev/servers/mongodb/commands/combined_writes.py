@@ -21,9 +21,9 @@ from dev.servers.mongodb.commands.crud import (
     _insert_one,
     _write_error,
     change_document,
+    complete_document,
     delete_matching,
     existing,
-    prepared,
     update_one,
     upserted_document,
     writable,
@@ -70,7 +70,7 @@ def _found_and_modified(context: Context, body: Document) -> Document:
     )
     writer, query = context.writer(), body.get("query", {})
     before = None if collection is None else next(matching(writer.view, collection, query, sort=body.get("sort")), None)
-    shape = projections.compiled(body["fields"]) if body.get("fields") else (lambda document: document)
+    shape = projections.compile_projection(body["fields"]) if body.get("fields") else (lambda document: document)
     if body.get("remove"):
         if before is not None:
             writer.delete(collection, before)
@@ -79,7 +79,7 @@ def _found_and_modified(context: Context, body: Document) -> Document:
             "value": shape(before) if before else None,
             "ok": 1.0,
         }
-    work = updates.parsed(body["update"], body.get("arrayFilters"), context.server.node.tick, body.get("let"))
+    work = updates.parse_update(body["update"], body.get("arrayFilters"), context.server.node.tick, body.get("let"))
     if before is not None:
         change_document(context, writer, collection, before, work, query)
         after = writer.view.get(collection, key_of(before))
@@ -131,7 +131,7 @@ def _bulk_one(context: Context, kind: str, name: str, operation: Document, total
         return {"n": 0, "nModified": 0} if kind == "update" else {"n": 0}
     collection = writable(context, name)
     if kind == "insert":
-        _insert_one(context.writer(), collection, prepared(context, operation["document"]))
+        _insert_one(context.writer(), collection, complete_document(context, operation["document"]))
         totals["nInserted"] += 1
         return {"n": 1}
     if kind == "update":

@@ -68,7 +68,7 @@ def insert(context: Context, body: Document) -> Document:
     errors: list[Document] = []
     count = 0
     grouped = writer.transaction is None and not collection.capped and not collection.name.startswith("system.")
-    ready = [prepared(context, document) for document in documents]
+    ready = [complete_document(context, document) for document in documents]
     if grouped and len(documents) > 1 and _all_new(writer, collection, ready):
         _insert_groups(writer, collection, ready)
         return context.written(len(ready), errors, {})
@@ -96,7 +96,7 @@ def insert_all(writer: Writer, collection: Collection, documents: list[Document]
 
 def insert_one(context: Context, collection: Collection, document: Document) -> None:
     """Insert a document."""
-    _insert_one(context.writer(), collection, prepared(context, document))
+    _insert_one(context.writer(), collection, complete_document(context, document))
 
 
 def _insert_groups(writer: Writer, collection: Collection, documents: list[Document]) -> None:
@@ -128,7 +128,7 @@ def _all_new(writer: Writer, collection: Collection, documents: list[Document]) 
         for index in ({"key": {"_id": 1}}, *(index for index in collection.indexes if index.get("unique"))):
             if not _in_index(index, document):
                 continue
-            key = (tuple(index["key"]), *(order.key(_first(document, path)) for path in index["key"]))
+            key = (tuple(index["key"]), *(order.key(_first_value(document, path)) for path in index["key"]))
             if key in seen:
                 return False
             seen.add(key)
@@ -139,7 +139,7 @@ def _write_error(error: MongoError) -> Document:
     return {"code": error.code, "errmsg": error.message, **error.more}
 
 
-def prepared(context: Context, document: Document) -> Document:
+def complete_document(context: Context, document: Document) -> Document:
     """A document with its ``_id``, in front, and with the server's time where a timestamp is empty."""
     out = (
         document
@@ -174,41 +174,45 @@ def _check_unique(writer: Writer, collection: Collection, document: Document, be
             continue
         if not _in_index(index, document):
             continue
-        values = [_first(document, name) for name in index["key"]]
+        values = [_first_value(document, name) for name in index["key"]]
         for other in writer.view.documents(collection):
             if not _in_index(index, other):
                 continue
             if before is not None and order.equal(other["_id"], before["_id"]):
                 continue
-            if all(order.equal(value, _first(other, name)) for value, name in zip(values, index["key"], strict=True)):
+            if all(
+                order.equal(value, _first_value(other, name)) for value, name in zip(values, index["key"], strict=True)
+            ):
                 raise _duplicate(collection, index["key"], dict(zip(index["key"], values, strict=True)), index["name"])
 
 
 def _in_index(index: Document, document: Document) -> bool:
     """Whether an index that is sparse or partial has the document."""
     if index.get("sparse"):
-        return any(operators.walked(document, path.split(".")) is not MISSING for path in index["key"])
-    return queries.compiled(index.get("partialFilterExpression", {}))(document)
+        return any(operators.walk_path(document, path.split(".")) is not MISSING for path in index["key"])
+    return queries.compile_filter(index.get("partialFilterExpression", {}))(document)
 
 
-def _first(document: Document, path: str) -> Any:
-    value = operators.walked(document, path.split("."))
+def _first_value(document: Document, path: str) -> Any:
+    value = operators.walk_path(document, path.split("."))
     return None if value is MISSING else value
 
 
 def _duplicate(collection: Collection, pattern: Document, value: Document, name: str) -> MongoError:
     return MongoError(
         11000,
-        f"E11000 duplicate key error collection: {collection.namespace} index: {name} dup key: {shown(value)}",
+        f"E11000 duplicate key error collection: {collection.namespace} index: {name} dup key: {format_value(value)}",
         keyPattern=pattern,
         keyValue=value,
     )
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as the server's messages write it."""
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{name}: {shown(item)}" for name, item in value.items()) + " }" if value else "{}"
+        return (
+            "{ " + ", ".join(f"{name}: {format_value(item)}" for name, item in value.items()) + " }" if value else "{}"
+        )
     return f'"{value}"' if isinstance(value, str) else "null" if value is None else str(value)
 
 
@@ -277,7 +281,7 @@ def update_one(
     if unknown := set(statement) - known:
         raise MongoError(40415, f"BSON field 'update.updates.{min(unknown)}' is an unknown field.")
     query, multi = statement["q"], bool(statement.get("multi"))
-    work = updates.parsed(
+    work = updates.parse_update(
         statement["u"],
         statement.get("arrayFilters"),
         context.server.node.tick,
@@ -291,18 +295,18 @@ def update_one(
     writer = context.writer()
     found = matching(writer.view, collection, query, sort=statement.get("sort"))
     matched = modified = 0
-    for before in list(found) if multi else _one(found):
+    for before in list(found) if multi else _first_document(found):
         matched += 1
         modified += change_document(context, writer, collection, before, work, query)
     if matched or not statement.get("upsert"):
         return matched, modified, None
     supplied = statement["c"]["new"] if statement.get("upsertSupplied") else None
-    made = prepared(context, supplied) if supplied is not None else upserted_document(context, work, query)
+    made = complete_document(context, supplied) if supplied is not None else upserted_document(context, work, query)
     _insert_one(writer, collection, made)
     return 0, 0, made
 
 
-def _one(found: Iterator[Document]) -> list[Document]:
+def _first_document(found: Iterator[Document]) -> list[Document]:
     first = next(found, None)
     return [] if first is None else [first]
 
@@ -318,7 +322,8 @@ def change_document(
     if len(encode(result.document)) > LARGEST_DOCUMENT:
         raise MongoError(17419, f"Resulting document after update is larger than {LARGEST_DOCUMENT}")
     if not context.body.get("_standInKey") and any(
-        not order.equal(_first(before, name), _first(result.document, name)) for name in collection.shard_key or {}
+        not order.equal(_first_value(before, name), _first_value(result.document, name))
+        for name in collection.shard_key or {}
     ):
         images = {"before": before, "after": result.document}
         raise MongoError(WOULD_MOVE, "Document shard key value updates may move the document", errInfo=images)
@@ -327,7 +332,7 @@ def change_document(
         validators.validate(collection, result.document, before)
     after = result.document
     if isinstance(work, updates.Replacement):
-        after = prepared(context, after)
+        after = complete_document(context, after)
     writer.update(collection, before, after, result.diff)
     return 1
 
@@ -335,7 +340,7 @@ def change_document(
 def upserted_document(context: Context, work: Any, query: Document) -> Document:
     """What an update inserts when nothing matched: the equalities of the query and what the update makes of them."""
     base: Document = {}
-    for name, value in updates.flat(query):
+    for name, value in updates.flatten_conditions(query):
         if name.startswith("$"):
             continue
         if queries.is_operators(value):
@@ -346,7 +351,7 @@ def upserted_document(context: Context, work: Any, query: Document) -> Document:
     if isinstance(work, updates.Replacement):
         base = {"_id": base["_id"]} if "_id" in base else {}
     result = work.applied(base, inserting=True, query={})
-    return prepared(context, result.document)
+    return complete_document(context, result.document)
 
 
 @command("delete", "deletes", "ordered", "let", write=True)

@@ -12,7 +12,7 @@ from dev.servers.mongodb.operation.registry import command
 from dev.servers.mongodb.storage import validators
 from dev.servers.mongodb.storage.transactions import Writer
 from dev.servers.mongodb.storage.versioned_collections import ID_INDEX, Collection, new_uuid
-from dev.servers.mongodb.values.documents import Document, copy, same
+from dev.servers.mongodb.values.documents import Document, are_identical, copy
 from dev.servers.mongodb.values.errors import MongoError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def make_collection(context: Context, db: str, name: str, options: Document) -> 
     if "viewOn" in options:
         _views(writer, db)
         writer.command(db, {"create": name, **options, "pipeline": options.get("pipeline", [])}, None, nsType="view")
-        return _named(node, db, name)
+        return _find_collection(node, db, name)
     if "timeseries" in options:
         return _make_timeseries(context, writer, db, name, options)
     uuid = new_uuid()
@@ -64,10 +64,10 @@ def make_collection(context: Context, db: str, name: str, options: Document) -> 
         writer.command(db, o, uuid)
         return made
     writer.command(db, o, uuid)
-    return _named(node, db, name)
+    return _find_collection(node, db, name)
 
 
-def _named(node: Any, db: str, name: str) -> Collection:
+def _find_collection(node: Any, db: str, name: str) -> Collection:
     found = node.catalog.find(f"{db}.{name}")
     assert found is not None
     return found
@@ -88,9 +88,9 @@ def _make_timeseries(context: Context, writer: Writer, db: str, name: str, optio
     unpack["bucketMaxSpanSeconds"] = series.get("bucketMaxSpanSeconds", 3600)
     view = {"create": name, "viewOn": f"system.buckets.{name}", "pipeline": [{"$_internalUnpackBucket": unpack}]}
     writer.command(db, view, None, nsType="timeseries")
-    made = _named(context.server.node, db, name)
+    made = _find_collection(context.server.node, db, name)
     made.kind = "timeseries"
-    buckets = _named(context.server.node, db, f"system.buckets.{name}")
+    buckets = _find_collection(context.server.node, db, f"system.buckets.{name}")
     buckets.kind = "collection"
     return buckets
 
@@ -107,13 +107,13 @@ def create(context: Context, body: Document) -> Document:
     """Make a collection, a view or a time series."""
     context.must_write()
     name = body["create"]
-    validators.checked("create", context.db, name, body)
+    validators.check_validator("create", context.db, name, body)
     options = {option: body[option] for option in body if option in CREATE and option not in ("idIndex", "autoIndexId")}
     if options.get("validator") == {}:
         del options["validator"]
     found = context.collection(name)
     if found is not None:
-        if same(found.options, options):
+        if are_identical(found.options, options):
             return {"ok": 1.0}
         raise MongoError(48, f"namespace {found.namespace} already exists, but with different options: {found.options}")
     if options.get("changeStreamPreAndPostImages") == {"enabled": False}:
@@ -140,7 +140,7 @@ def drop(context: Context, body: Document) -> Document:
     namespace = found.namespace
     drop_collection(context, found)
     if found.kind == "timeseries":
-        drop_collection(context, _named(context.server.node, found.db, f"system.buckets.{found.name}"))
+        drop_collection(context, _find_collection(context.server.node, found.db, f"system.buckets.{found.name}"))
     return {**reply, "ns": namespace, "ok": 1.0}
 
 
@@ -275,7 +275,7 @@ def coll_mod(context: Context, body: Document) -> Document:
     collection = context.collection(body["collMod"])
     if collection is None:
         raise MongoError(26, f"ns does not exist: {context.db}.{body['collMod']}")
-    validators.checked("collMod", context.db, collection.name, body)
+    validators.check_validator("collMod", context.db, collection.name, body)
     o: Document = {"collMod": collection.name}
     reply: Document = {}
     old: Document = {"collectionOptions": {"uuid": collection.uuid, **copy(collection.options)}}
@@ -297,7 +297,9 @@ def coll_mod(context: Context, body: Document) -> Document:
 
 def _changed_index(collection: Collection, given: Document) -> tuple[Document, Document, Document]:
     for index in collection.indexes:
-        if index["name"] == given.get("name") or ("keyPattern" in given and same(index["key"], given["keyPattern"])):
+        if index["name"] == given.get("name") or (
+            "keyPattern" in given and are_identical(index["key"], given["keyPattern"])
+        ):
             break
     else:
         raise MongoError(

@@ -10,7 +10,7 @@ from dev.servers.mongodb.commands import crud, ddl
 from dev.servers.mongodb.operation.registry import command
 from dev.servers.mongodb.storage.versioned_collections import Collection, new_uuid
 from dev.servers.mongodb.values import order
-from dev.servers.mongodb.values.documents import Document, copy, same
+from dev.servers.mongodb.values.documents import Document, are_identical, copy
 from dev.servers.mongodb.values.errors import MongoError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _check_unique_index(collection: Collection, spec: Document) -> None:
     for document in collection.documents():
         if not crud._in_index(spec, document):
             continue
-        values = [crud._first(document, name) for name in spec["key"]]
+        values = [crud._first_value(document, name) for name in spec["key"]]
         place = tuple(order.key(value) for value in values)
         if place in seen:
             raise crud._duplicate(collection, spec["key"], dict(zip(spec["key"], values, strict=True)), spec["name"])
@@ -96,11 +96,11 @@ def _check_unique_index(collection: Collection, spec: Document) -> None:
 
 def _same_index(collection: Collection, spec: Document) -> bool:
     for index in collection.indexes:
-        if same(index["key"], spec["key"]) and index["name"] == spec["name"]:
+        if are_identical(index["key"], spec["key"]) and index["name"] == spec["name"]:
             return True
         if index["name"] == spec["name"]:
             raise MongoError(86, f"An existing index has the same name as the requested index: {spec['name']}")
-        if same(index["key"], spec["key"]):
+        if are_identical(index["key"], spec["key"]):
             raise MongoError(85, f"Index already exists with a different name: {index['name']}")
     return False
 
@@ -120,7 +120,7 @@ def drop_indexes(context: Context, body: Document) -> Document:
             [
                 index
                 for index in collection.indexes
-                if index["name"] in wanted or (isinstance(wanted, dict) and same(index["key"], wanted))
+                if index["name"] in wanted or (isinstance(wanted, dict) and are_identical(index["key"], wanted))
             ]
             if not isinstance(wanted, str)
             else [index for index in collection.indexes if index["name"] == wanted]

@@ -24,7 +24,7 @@ def list_collections(context: Context, body: Document) -> Document:
     """The collections and views of a database."""
     from dev.servers.mongodb.query import queries
 
-    test = queries.compiled(body.get("filter", {}))
+    test = queries.compile_filter(body.get("filter", {}))
     out = []
     for collection in context.server.node.catalog.databases.get(context.db, {}).values():
         entry: Document = {"name": collection.name, "type": collection.kind}

@@ -88,12 +88,12 @@ def write(context: Context, stage: Document, documents: list[Document]) -> None:
     context.must_write()
     context.db, name = target_of(stage, context.db)
     if "$out" in stage:
-        _out(context, name, documents)
+        _write_output(context, name, documents)
     else:
         _merge(context, name, stage["$merge"], documents)
 
 
-def _out(context: Context, name: str, documents: list[Document]) -> None:
+def _write_output(context: Context, name: str, documents: list[Document]) -> None:
     db, catalog = context.db, context.server.node.catalog
     old = catalog.find(f"{db}.{name}")
     if old is not None and old.kind != "collection":
@@ -110,7 +110,7 @@ def _out(context: Context, name: str, documents: list[Document]) -> None:
         if index["name"] != "_id_":
             writer.command(db, {"createIndexes": made.name, **copy(index)}, made.uuid)
     try:
-        crud.insert_all(writer, made, [crud.prepared(context, document) for document in documents])
+        crud.insert_all(writer, made, [crud.complete_document(context, document) for document in documents])
     except MongoError:
         ddl.drop_collection(context, made)
         raise
@@ -138,8 +138,8 @@ def _merge(context: Context, name: str, spec: Any, documents: list[Document]) ->
     if let["new"] != "$$ROOT":
         raise MongoError(51273, "'let' may not define a value for the reserved 'new' variable other than '$$ROOT'")
     on = given.get("on")
-    fields = _on(crud.existing(context, name), [on] if isinstance(on, str) else on)
-    variables = {field: expressions.compiled(value) for field, value in let.items()}
+    fields = _identifying_fields(crud.existing(context, name), [on] if isinstance(on, str) else on)
+    variables = {field: expressions.compile_expression(value) for field, value in let.items()}
     for document in documents:
         whole = {"_id": ObjectId(), **document} if "_id" in fields and "_id" not in document else document
         query = _query(whole, fields)
@@ -159,7 +159,7 @@ def _merge(context: Context, name: str, spec: Any, documents: list[Document]) ->
             )
 
 
-def _on(collection: Collection | None, given: list[str] | None) -> list[str]:
+def _identifying_fields(collection: Collection | None, given: list[str] | None) -> list[str]:
     """The fields that documents are told by; an index must hold that they are unique."""
     key = list((collection.shard_key if collection else None) or {})
     fields = given or [*key, *(["_id"] if "_id" not in key else [])]
@@ -175,7 +175,7 @@ def _on(collection: Collection | None, given: list[str] | None) -> list[str]:
 def _query(document: Document, fields: list[str]) -> Document:
     query = {}
     for field in fields:
-        value = operators.walked(document, field.split("."))
+        value = operators.walk_path(document, field.split("."))
         if value is MISSING or value is None or isinstance(value, list | Undefined):
             raise MongoError(51132, "$merge write error: 'on' field cannot be missing, null, undefined or an array")
         query[field] = {"$eq": value}

@@ -28,7 +28,7 @@ def matching(
     view: View, collection: Collection, query: Document, sort: Document | None = None, bounds: Document | None = None
 ) -> Iterator[Document]:
     """The documents that a filter lets through."""
-    test = queries.compiled(query)
+    test = queries.compile_filter(query)
     wanted = query.get("_id")
     if "_id" in query and not queries.is_operators(wanted) and type_name(wanted) != "regex" and not bounds:
         found = view.get(collection, order.key(wanted))
@@ -69,7 +69,7 @@ async def find(context: Context, body: Document) -> Document:
     if limit:
         documents = (document for index, document in zip(range(abs(limit)), documents, strict=False))
     if body.get("projection"):
-        documents = map(projections.compiled(body["projection"]), documents)
+        documents = map(projections.compile_projection(body["projection"]), documents)
     single = bool(body.get("singleBatch")) or limit < 0
     size = int(body.get("batchSize", FIRST_BATCH))
     return context.opened(documents, f"{context.db}.{name}", size, single=single, tail=_tail(context, name, body))
@@ -81,11 +81,11 @@ def _documents(context: Context, view: View, name: str, body: Document) -> Itera
     query = body.get("filter", {})
     if context.db == "local" and name == "oplog.rs":
         entries = context.server.node.oplog.entries
-        test = queries.compiled(query)
+        test = queries.compile_filter(query)
         down = order.number(body.get("sort", {}).get("$natural", 1)) < 0
         return (entry for entry in (reversed(entries) if down else iter(list(entries))) if test(entry))
     if collection is None:
-        queries.compiled(query)
+        queries.compile_filter(query)
         return iter(context.system_documents(name, query))
     bounds: Document = {}
     for bound in ("min", "max"):
@@ -112,7 +112,7 @@ def _tail(context: Context, name: str, body: Document) -> Any:
     if not body.get("tailable"):
         return None
     if context.db == "local" and name == "oplog.rs":
-        return queries.compiled(body.get("filter", {}))
+        return queries.compile_filter(body.get("filter", {}))
     raise MongoError(2, "error processing query: tailable cursor requested on non capped collection")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bson import Timestamp
 
 from dev.servers.mongodb.commands import outputs
-from dev.servers.mongodb.operation.registry import command, found
+from dev.servers.mongodb.operation.registry import command, find_command
 from dev.servers.mongodb.storage.versioned_collections import ID_INDEX, key_of
 from dev.servers.mongodb.values.documents import Document
 from dev.servers.mongodb.values.errors import MongoError
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dev.servers.mongodb.operation.context import Context
 
 
-def _trusted(context: Context) -> None:
+def _require_trusted_peer(context: Context) -> None:
     if context.connection is None or not context.connection.trusted:
         raise MongoError(13, "only members may use this command")
 
@@ -32,14 +32,14 @@ def append_note(context: Context, body: Document) -> Document:
 @command("_standInClock", lax=True, open_to_all=True)
 def clock(context: Context, body: Document) -> Document:
     """Say the cluster's time here."""
-    _trusted(context)
+    _require_trusted_peer(context)
     return {"clock": Timestamp(*max(context.server.node.clock, context.server.node.oplog.last)), "ok": 1.0}
 
 
 @command("_standInClone", lax=True, open_to_all=True)
 def clone(context: Context, body: Document) -> Document:
     """Have a collection of a UUID, and know its shard key. One of the same name and another UUID is left from a drop that did not come to this shard."""
-    _trusted(context)
+    _require_trusted_peer(context)
     context.must_write()
     node = context.server.node
     name, namespace = body["_standInClone"], f"{context.db}.{body['_standInClone']}"
@@ -65,7 +65,7 @@ def clone(context: Context, body: Document) -> Document:
 @command("_standInAnnounce", lax=True, open_to_all=True)
 def announce(context: Context, body: Document) -> Document:
     """Note a change of a collection's shard key."""
-    _trusted(context)
+    _require_trusted_peer(context)
     context.must_write()
     entry = {
         "op": "c",
@@ -80,7 +80,7 @@ def announce(context: Context, body: Document) -> Document:
 @command("_standInMove", lax=True, open_to_all=True)
 def move(context: Context, body: Document) -> Document:
     """Take documents in, or let them go, without an event."""
-    _trusted(context)
+    _require_trusted_peer(context)
     context.must_write()
     node = context.server.node
     collection = context.collection(body["_standInMove"])
@@ -97,12 +97,12 @@ def move(context: Context, body: Document) -> Document:
 
 
 @command("_standInQuietly", lax=True, open_to_all=True)
-def quietly(context: Context, body: Document) -> Document:
+def change_without_event(context: Context, body: Document) -> Document:
     """A change of structure without an event: another shard has it."""
-    _trusted(context)
+    _require_trusted_peer(context)
     context.must_write()
     inner = {**body["command"], "$db": context.db}
-    wanted = found(next(iter(inner)), inner)
+    wanted = find_command(next(iter(inner)), inner)
     context.server.node.quiet = True
     try:
         context.name = next(iter(inner))
@@ -118,7 +118,7 @@ def quietly(context: Context, body: Document) -> Document:
 @command("_standInOutput", lax=True, open_to_all=True)
 def output(context: Context, body: Document) -> Document:
     """Write what a router's pipeline has made."""
-    _trusted(context)
+    _require_trusted_peer(context)
     outputs.write(context, body["stage"], body["documents"])
     return {"ok": 1.0}
 

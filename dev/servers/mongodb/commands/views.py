@@ -29,5 +29,5 @@ def of_view(context: Context, view: View, collection: Collection, pipeline: list
     whole = [*collection.options.get("pipeline", []), *pipeline]
     if source is not None and source.kind == "view":
         return of_view(context, view, source, whole)
-    work = stages.compiled(whole, read=partial(documents, context, view))
+    work = stages.compile_pipeline(whole, read=partial(documents, context, view))
     return work(view.documents(source) if source is not None else iter([]))

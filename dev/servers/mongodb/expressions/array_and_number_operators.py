@@ -12,7 +12,7 @@ from typing import Any
 from bson import Decimal128, Int64, Timestamp
 from bson.binary import Binary
 
-from dev.servers.mongodb.expressions.operators import is_null, truth, walked
+from dev.servers.mongodb.expressions.operators import is_null, is_true, walk_path
 from dev.servers.mongodb.expressions.text_operators import kind_of, place_of
 from dev.servers.mongodb.values import numbers, order
 from dev.servers.mongodb.values.documents import INT32, encode
@@ -52,7 +52,7 @@ def count_up(start: Any, end: Any, step: Any = 1) -> Any:
     return list(range(*bounds))
 
 
-def zipped(inputs: Any, useLongestLength: Any = False, defaults: Any = MISSING) -> Any:
+def zip_arrays(inputs: Any, useLongestLength: Any = False, defaults: Any = MISSING) -> Any:
     """``$zip``."""
     if is_null(inputs):
         return None
@@ -83,16 +83,16 @@ def sorted_array(input: Any, sortBy: Any) -> Any:
         return sorted(input, key=order.key, reverse=order.number(sortBy) < 0)
     out = list(input)
     for path, direction in reversed(sortBy.items()):
-        out.sort(key=lambda item: _at(item, path.split(".")), reverse=order.number(direction) < 0)
+        out.sort(key=lambda item: _value_at(item, path.split(".")), reverse=order.number(direction) < 0)
     return out
 
 
-def _at(item: Any, parts: list[str]) -> Any:
-    found = walked(item, parts) if isinstance(item, dict) else MISSING
+def _value_at(item: Any, parts: list[str]) -> Any:
+    found = walk_path(item, parts) if isinstance(item, dict) else MISSING
     return order.key(None if found is MISSING else found)
 
 
-def _some(name: str, take: Callable[[list[Any], int], list[Any]]) -> Callable[..., Any]:
+def _make_slice_operator(name: str, take: Callable[[list[Any], int], list[Any]]) -> Callable[..., Any]:
     def run(n: Any, input: Any) -> Any:
         if not isinstance(input, list):
             raise MongoError(5788200, f"Input must be an array, but found: {kind_of(input)}")
@@ -105,7 +105,7 @@ def _some(name: str, take: Callable[[list[Any], int], list[Any]]) -> Callable[..
     return run
 
 
-def _least(items: list[Any], n: int) -> list[Any]:
+def _smallest_items(items: list[Any], n: int) -> list[Any]:
     return sorted((item for item in items if not is_null(item)), key=order.key)[:n]
 
 
@@ -136,7 +136,7 @@ def _elements(name: str, code: int, check: Callable[[list[bool]], bool]) -> Call
     def run(value: Any) -> bool:
         if not isinstance(value, list):
             raise MongoError(code, f"{name}'s argument must be an array, but is {kind_of(value)}")
-        return check([truth(item) for item in value])
+        return check([is_true(item) for item in value])
 
     return run
 
@@ -144,7 +144,7 @@ def _elements(name: str, code: int, check: Callable[[list[bool]], bool]) -> Call
 # numbers
 
 
-def _placed(name: str, how: str) -> Callable[..., Any]:
+def _make_bit_position_operator(name: str, how: str) -> Callable[..., Any]:
     def run(value: Any, place: Any = 0) -> Any:
         if is_null(value) or is_null(place):
             return None
@@ -190,10 +190,10 @@ def power(base: Any, exponent: Any) -> Any:
         raise MongoError(28764, "$pow cannot take a base of 0 and a negative exponent")
     if isinstance(base, int) and isinstance(exponent, int) and int(exponent) < 0 and abs(int(base)) != 1:
         return float(base) ** float(exponent)
-    return numbers.calculated(base, exponent, _powered, overflow_to_double=True)
+    return numbers.compute_number(base, exponent, _compute_power, overflow_to_double=True)
 
 
-def _powered(a: Any, b: Any) -> Any:
+def _compute_power(a: Any, b: Any) -> Any:
     try:
         result = a**b
     except ZeroDivisionError:
@@ -201,7 +201,7 @@ def _powered(a: Any, b: Any) -> Any:
     return math.nan if isinstance(result, complex) else result
 
 
-def _real(
+def _make_real_operator(
     name: str,
     work: Callable[[float], float],
     decimal: Callable[[Decimal], Decimal] | None,
@@ -299,7 +299,7 @@ def _of_timestamp(name: str, code: int, get: Callable[[Timestamp], int]) -> Call
     return run
 
 
-def _never(number: Any) -> bool:
+def _never_fails(number: Any) -> bool:
     return False
 
 
@@ -310,19 +310,25 @@ EAGER: dict[str, tuple[Callable[..., Any], tuple[int, int] | None]] = {
     "$setIsSubset": (is_subset, (2, 2)),
     "$allElementsTrue": (_elements("$allElementsTrue", 17040, all), (1, 1)),
     "$anyElementTrue": (_elements("$anyElementTrue", 17041, any), (1, 1)),
-    "$round": (_placed("$round", ROUND_HALF_EVEN), (1, 2)),
-    "$trunc": (_placed("$trunc", ROUND_DOWN), (1, 2)),
+    "$round": (_make_bit_position_operator("$round", ROUND_HALF_EVEN), (1, 2)),
+    "$trunc": (_make_bit_position_operator("$trunc", ROUND_DOWN), (1, 2)),
     "$pow": (power, (2, 2)),
-    "$sqrt": (_real("$sqrt", math.sqrt, Decimal.sqrt, lambda n: n < 0, 28714, "greater than or equal to 0"), (1, 1)),
-    "$exp": (_real("$exp", math.exp, Decimal.exp, _never, 0, ""), (1, 1)),
-    "$ln": (_real("$ln", math.log, Decimal.ln, lambda n: n <= 0, 28766, "a positive number"), (1, 1)),
-    "$log10": (_real("$log10", math.log10, Decimal.log10, lambda n: n <= 0, 28761, "a positive number"), (1, 1)),
+    "$sqrt": (
+        _make_real_operator("$sqrt", math.sqrt, Decimal.sqrt, lambda n: n < 0, 28714, "greater than or equal to 0"),
+        (1, 1),
+    ),
+    "$exp": (_make_real_operator("$exp", math.exp, Decimal.exp, _never_fails, 0, ""), (1, 1)),
+    "$ln": (_make_real_operator("$ln", math.log, Decimal.ln, lambda n: n <= 0, 28766, "a positive number"), (1, 1)),
+    "$log10": (
+        _make_real_operator("$log10", math.log10, Decimal.log10, lambda n: n <= 0, 28761, "a positive number"),
+        (1, 1),
+    ),
     "$log": (logarithm, (2, 2)),
-    "$sin": (_real("$sin", math.sin, None, math.isinf, 50989, "finite"), (1, 1)),
-    "$cos": (_real("$cos", math.cos, None, math.isinf, 50989, "finite"), (1, 1)),
-    "$tan": (_real("$tan", math.tan, None, math.isinf, 50989, "finite"), (1, 1)),
-    "$degreesToRadians": (_real("$degreesToRadians", math.radians, None, _never, 0, ""), (1, 1)),
-    "$radiansToDegrees": (_real("$radiansToDegrees", math.degrees, None, _never, 0, ""), (1, 1)),
+    "$sin": (_make_real_operator("$sin", math.sin, None, math.isinf, 50989, "finite"), (1, 1)),
+    "$cos": (_make_real_operator("$cos", math.cos, None, math.isinf, 50989, "finite"), (1, 1)),
+    "$tan": (_make_real_operator("$tan", math.tan, None, math.isinf, 50989, "finite"), (1, 1)),
+    "$degreesToRadians": (_make_real_operator("$degreesToRadians", math.radians, None, _never_fails, 0, ""), (1, 1)),
+    "$radiansToDegrees": (_make_real_operator("$radiansToDegrees", math.degrees, None, _never_fails, 0, ""), (1, 1)),
     "$bitAnd": (_bits("$bitAnd", -1, lambda a, b: a & b), None),
     "$bitOr": (_bits("$bitOr", 0, lambda a, b: a | b), None),
     "$bitXor": (_bits("$bitXor", 0, lambda a, b: a ^ b), None),
@@ -335,11 +341,11 @@ EAGER: dict[str, tuple[Callable[..., Any], tuple[int, int] | None]] = {
 }
 """What computes an operator, and how many arguments it takes."""
 NAMED: dict[str, tuple[Callable[..., Any], tuple[str, ...], tuple[str, ...]]] = {
-    "$zip": (zipped, ("inputs",), ("useLongestLength", "defaults")),
+    "$zip": (zip_arrays, ("inputs",), ("useLongestLength", "defaults")),
     "$sortArray": (sorted_array, ("input", "sortBy"), ()),
-    "$firstN": (_some("$firstN", lambda items, n: items[:n]), ("n", "input"), ()),
-    "$lastN": (_some("$lastN", lambda items, n: items[-n:]), ("n", "input"), ()),
-    "$minN": (_some("$minN", _least), ("n", "input"), ()),
-    "$maxN": (_some("$maxN", _greatest), ("n", "input"), ()),
+    "$firstN": (_make_slice_operator("$firstN", lambda items, n: items[:n]), ("n", "input"), ()),
+    "$lastN": (_make_slice_operator("$lastN", lambda items, n: items[-n:]), ("n", "input"), ()),
+    "$minN": (_make_slice_operator("$minN", _smallest_items), ("n", "input"), ()),
+    "$maxN": (_make_slice_operator("$maxN", _greatest), ("n", "input"), ()),
 }  # fmt: skip
 """What computes an operator, the arguments that it needs, and those that it may have."""

@@ -12,7 +12,7 @@ from bson import Decimal128, Int64, ObjectId, Timestamp
 from bson.datetime_ms import DatetimeMS
 
 from dev.servers.mongodb.expressions import dates
-from dev.servers.mongodb.expressions.operators import is_null, truth
+from dev.servers.mongodb.expressions.operators import is_null, is_true
 from dev.servers.mongodb.values import numbers, order
 from dev.servers.mongodb.values.documents import INT32
 from dev.servers.mongodb.values.errors import TYPE_NUMBERS, MongoError, type_name
@@ -23,22 +23,22 @@ _WHOLE = re.compile(r"[+-]?\d+")
 _REAL = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|nan|inf|infinity)", re.IGNORECASE)
 
 
-def _refused(value: Any, to: str) -> MongoError:
+def _conversion_error(value: Any, to: str) -> MongoError:
     return MongoError(
         FAILED, f"Unsupported conversion from {type_name(value)} to {to} in $convert with no onError value"
     )
 
 
-def _unparsed(value: str, to: str) -> MongoError:
+def _parse_error(value: str, to: str) -> MongoError:
     return MongoError(
         FAILED, f"Failed to parse {to} '{value}' in $convert with no onError value: Did not consume whole string."
     )
 
 
-def _whole(value: Any, to: str, room: range) -> int:
+def _convert_to_integer(value: Any, to: str, room: range) -> int:
     if isinstance(value, str):
         if not _WHOLE.fullmatch(value):
-            raise _unparsed(value, "number")
+            raise _parse_error(value, "number")
         result = int(value)
     elif isinstance(value, bool):
         return int(value)
@@ -54,7 +54,7 @@ def _whole(value: Any, to: str, room: range) -> int:
             )
         result = int(number)
     else:
-        raise _refused(value, to)
+        raise _conversion_error(value, to)
     if result not in room:
         raise MongoError(FAILED, f"Conversion would overflow target type in $convert with no onError value: {value}")
     return result
@@ -62,12 +62,14 @@ def _whole(value: Any, to: str, room: range) -> int:
 
 def to_int(value: Any) -> Any:
     """A 32-bit number."""
-    return _whole(value, "int", INT32)
+    return _convert_to_integer(value, "int", INT32)
 
 
 def to_long(value: Any) -> Any:
     """A 64-bit number; a date by its milliseconds."""
-    return Int64(int(value)) if isinstance(value, DatetimeMS) else Int64(_whole(value, "long", numbers.INT64))
+    return (
+        Int64(int(value)) if isinstance(value, DatetimeMS) else Int64(_convert_to_integer(value, "long", numbers.INT64))
+    )
 
 
 def to_double(value: Any) -> Any:
@@ -76,10 +78,10 @@ def to_double(value: Any) -> Any:
         return float(int(value))
     if isinstance(value, str):
         if not _REAL.fullmatch(value):
-            raise _unparsed(value, "number")
+            raise _parse_error(value, "number")
         return float(value)
     if not order.is_number(value):
-        raise _refused(value, "double")
+        raise _conversion_error(value, "double")
     result = float(order.number(value))
     if isinstance(value, Decimal128) and math.isinf(result) and value.to_decimal().is_finite():
         raise MongoError(FAILED, f"Conversion would overflow target type in $convert with no onError value: {value}")
@@ -94,15 +96,15 @@ def to_decimal(value: Any) -> Any:
         try:
             return Decimal128(value)
         except (ValueError, InvalidOperation, ArithmeticError):
-            raise _unparsed(value, "number") from None
+            raise _parse_error(value, "number") from None
     if not order.is_number(value):
-        raise _refused(value, "decimal")
+        raise _conversion_error(value, "decimal")
     return value if isinstance(value, Decimal128) else Decimal128(numbers.as_decimal(value))
 
 
 def to_bool(value: Any) -> Any:
     """Whether a number is not zero; everything else is true."""
-    return truth(value)
+    return is_true(value)
 
 
 def to_date(value: Any) -> Any:
@@ -114,10 +116,10 @@ def to_date(value: Any) -> Any:
     if isinstance(value, Timestamp):
         return DatetimeMS(value.time * 1000)
     if isinstance(value, str):
-        return dates.parsed(value)
+        return dates.parse_date(value)
     if type(value) is int or not order.is_number(value):
-        raise _refused(value, "date")
-    return DatetimeMS(_whole(value, "date", numbers.INT64))
+        raise _conversion_error(value, "date")
+    return DatetimeMS(_convert_to_integer(value, "date", numbers.INT64))
 
 
 def to_object_id(value: Any) -> Any:
@@ -125,7 +127,7 @@ def to_object_id(value: Any) -> Any:
     if isinstance(value, ObjectId):
         return value
     if not isinstance(value, str):
-        raise _refused(value, "objectId")
+        raise _conversion_error(value, "objectId")
     if not re.fullmatch("[0-9a-fA-F]{24}", value):
         raise MongoError(FAILED, f"Failed to parse objectId '{value}' in $convert with no onError value")
     return ObjectId(value)
@@ -145,7 +147,7 @@ def to_text(value: Any) -> Any:
         return str(int(value))
     if isinstance(value, ObjectId | Decimal128):
         return str(value)
-    raise _refused(value, "string")
+    raise _conversion_error(value, "string")
 
 
 def _double_text(value: float) -> str:
@@ -199,7 +201,7 @@ def convert(input: Any, to: Any, onError: Any = MISSING, onNull: Any = None, **o
         raise MongoError(9, f"the stand-in's $convert does not know {', '.join(other)}")
     try:
         if name not in BY_NAME:
-            raise _refused(input, str(name))
+            raise _conversion_error(input, str(name))
         return BY_NAME[name](input)
     except MongoError as error:
         if error.code != FAILED or onError is MISSING:

@@ -34,7 +34,7 @@ MONTHS = {"month": 1, "quarter": 3, "year": 12}
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
-def _moment(value: Any, zone: Any = MISSING, what: str = "date") -> datetime:
+def _to_moment(value: Any, zone: Any = MISSING, what: str = "date") -> datetime:
     if isinstance(value, ObjectId):
         value = DatetimeMS(int(value.generation_time.timestamp() * 1000))
     if isinstance(value, Timestamp):
@@ -70,7 +70,7 @@ def text(value: DatetimeMS) -> str:
     return str(to_string(value))
 
 
-def parsed(value: str, zone: Any = MISSING) -> DatetimeMS:
+def parse_date(value: str, zone: Any = MISSING) -> DatetimeMS:
     """A text of the ISO form as date."""
     found = _DATE.fullmatch(value)
     try:
@@ -93,7 +93,7 @@ def _part(get: Callable[[datetime], Any]) -> Callable[[Any], Any]:
                 return None
         if is_null(value):
             return None
-        return get(_moment(value, zone))
+        return get(_to_moment(value, zone))
 
     return run
 
@@ -145,7 +145,7 @@ def to_string(date: Any, format: Any = MISSING, timezone: Any = MISSING, onNull:
         format = "%Y-%m-%dT%H:%M:%S.%L" + ("Z" if timezone is MISSING or timezone in ("UTC", "GMT") else "")
     if not isinstance(format, str):
         raise MongoError(18533, "$dateToString requires that 'format' be a string")
-    moment, out, at = _moment(date, timezone), "", 0
+    moment, out, at = _to_moment(date, timezone), "", 0
     while at < len(format):
         if format[at] != "%":
             out, at = out + format[at], at + 1
@@ -175,7 +175,7 @@ def from_string(
             raise MongoError(
                 241, f"$dateFromString requires that 'dateString' be a string, found: {type_name(dateString)}"
             )
-        return parsed(dateString, timezone)
+        return parse_date(dateString, timezone)
     except MongoError as error:
         if error.code != 241 or onError is MISSING:
             raise
@@ -186,7 +186,7 @@ def to_parts(date: Any, timezone: Any = MISSING, iso8601: Any = False) -> Any:
     """``$dateToParts``."""
     if is_null(date) or timezone is None:
         return None
-    m = _moment(date, timezone)
+    m = _to_moment(date, timezone)
     clock = {"hour": m.hour, "minute": m.minute, "second": m.second, "millisecond": m.microsecond // 1000}
     if iso8601:
         iso = m.isocalendar()
@@ -228,7 +228,7 @@ def _months_later(moment: datetime, months: int) -> datetime:
     return moment.replace(year=year, month=month, day=min(moment.day, calendar.monthrange(year, month)[1]))
 
 
-def _shifted(sign: int, name: str) -> Callable[..., Any]:
+def _make_shift_operator(sign: int, name: str) -> Callable[..., Any]:
     def run(startDate: Any, unit: Any, amount: Any, timezone: Any = MISSING) -> Any:
         if is_null(startDate) or is_null(unit) or is_null(amount) or timezone is None:
             return None
@@ -238,7 +238,7 @@ def _shifted(sign: int, name: str) -> Callable[..., Any]:
         count = sign * int(order.number(amount))
         if not isinstance(startDate, DatetimeMS | ObjectId | Timestamp):
             raise MongoError(5166403, f"{name} requires startDate to be convertible to a date")
-        moment = _moment(startDate, timezone)
+        moment = _to_moment(startDate, timezone)
         if unit in MONTHS:
             return _date(_months_later(moment, count * MONTHS[unit]))
         if unit in ("day", "week"):  # by the calendar: a day of 23 hours is a day
@@ -252,7 +252,7 @@ def _shifted(sign: int, name: str) -> Callable[..., Any]:
     return run
 
 
-add, subtract = _shifted(1, "$dateAdd"), _shifted(-1, "$dateSubtract")
+add, subtract = _make_shift_operator(1, "$dateAdd"), _make_shift_operator(-1, "$dateSubtract")
 
 
 def _first_of_week(given: Any) -> int:
@@ -268,7 +268,7 @@ def diff(startDate: Any, endDate: Any, unit: Any, timezone: Any = MISSING, start
     if is_null(startDate) or is_null(endDate) or is_null(unit) or timezone is None:
         return None
     unit = _unit(unit, "$dateDiff")
-    one, other = _moment(startDate, timezone), _moment(endDate, timezone)
+    one, other = _to_moment(startDate, timezone), _to_moment(endDate, timezone)
     if unit in MONTHS:
         return Int64(
             (other.year * 12 + other.month - 1) // MONTHS[unit] - (one.year * 12 + one.month - 1) // MONTHS[unit]
@@ -287,7 +287,7 @@ def trunc(date: Any, unit: Any, binSize: Any = 1, timezone: Any = MISSING, start
     unit, size = _unit(unit, "$dateTrunc"), int(order.number(binSize))
     if size <= 0:
         raise MongoError(5439018, f"$dateTrunc requires 'binSize' to be greater than 0, but got value {size}")
-    moment = _moment(date, timezone)
+    moment = _to_moment(date, timezone)
     first = datetime(2000, 1, 1, tzinfo=moment.tzinfo)
     if unit in MONTHS:
         step = size * MONTHS[unit]

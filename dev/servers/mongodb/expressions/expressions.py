@@ -18,11 +18,11 @@ from dev.servers.mongodb.expressions.operators import (
     _compare,
     _concat,
     _concat_arrays,
+    _contains_value,
     _divide,
     _element,
     _extreme,
-    _folded,
-    _in,
+    _make_fold_operator,
     _merge_objects,
     _mod,
     _null,
@@ -38,8 +38,8 @@ from dev.servers.mongodb.expressions.operators import (
     _subtract,
     _sum,
     is_null,
-    truth,
-    walked,
+    is_true,
+    walk_path,
 )
 from dev.servers.mongodb.values import numbers, order
 from dev.servers.mongodb.values.documents import Document
@@ -50,7 +50,7 @@ Variables = dict[str, Any]
 Expression = Callable[[Any, Variables], Any]
 
 
-def compiled(expression: Any) -> Expression:
+def compile_expression(expression: Any) -> Expression:
     """The function that computes an expression."""
     if isinstance(expression, str) and expression.startswith("$$"):
         return _variable(expression[2:])
@@ -58,9 +58,9 @@ def compiled(expression: Any) -> Expression:
         if len(expression) == 1:
             raise MongoError(16872, "'$' by itself is not a valid FieldPath")
         parts = expression[1:].split(".")
-        return lambda document, variables: walked(document, parts)
+        return lambda document, variables: walk_path(document, parts)
     if isinstance(expression, list):
-        items = [compiled(item) for item in expression]
+        items = [compile_expression(item) for item in expression]
         return lambda document, variables: [_null(item(document, variables)) for item in items]
     if isinstance(expression, dict):
         return _of_document(expression)
@@ -76,7 +76,7 @@ def _of_document(expression: Document) -> Expression:
         if maker is None:
             raise MongoError(168, f"Unrecognized expression '{name}'")
         return maker(expression[name])
-    fields = {field: compiled(value) for field, value in expression.items()}
+    fields = {field: compile_expression(value) for field, value in expression.items()}
 
     def build(document: Any, variables: Variables) -> Document:
         computed = {field: value(document, variables) for field, value in fields.items()}
@@ -90,7 +90,7 @@ def _variable(path: str) -> Expression:
 
     def get(document: Any, variables: Variables) -> Any:
         if name in ("ROOT", "CURRENT"):
-            return walked(variables.get("ROOT", document) if name == "ROOT" else document, parts)
+            return walk_path(variables.get("ROOT", document) if name == "ROOT" else document, parts)
         if name == "REMOVE":
             return MISSING
         if name == "NOW":
@@ -101,13 +101,13 @@ def _variable(path: str) -> Expression:
             return "$$" + name
         if name not in variables:
             raise MongoError(17276, f"Use of undefined variable: {name}")
-        return walked(variables[name], parts)
+        return walk_path(variables[name], parts)
 
     return get
 
 
 def _arguments(argument: Any) -> list[Expression]:
-    return [compiled(item) for item in (argument if isinstance(argument, list) else [argument])]
+    return [compile_expression(item) for item in (argument if isinstance(argument, list) else [argument])]
 
 
 def _eager(
@@ -139,8 +139,8 @@ def _cond(argument: Any) -> Expression:
         parts = [argument["if"], argument["then"], argument["else"]]
     else:
         parts = argument
-    test, yes, no = (compiled(part) for part in parts)
-    return lambda document, variables: (yes if truth(test(document, variables)) else no)(document, variables)
+    test, yes, no = (compile_expression(part) for part in parts)
+    return lambda document, variables: (yes if is_true(test(document, variables)) else no)(document, variables)
 
 
 def _if_null(argument: Any) -> Expression:
@@ -158,12 +158,14 @@ def _if_null(argument: Any) -> Expression:
 
 
 def _switch(argument: Document) -> Expression:
-    branches = [(compiled(branch["case"]), compiled(branch["then"])) for branch in argument["branches"]]
-    default = compiled(argument["default"]) if "default" in argument else None
+    branches = [
+        (compile_expression(branch["case"]), compile_expression(branch["then"])) for branch in argument["branches"]
+    ]
+    default = compile_expression(argument["default"]) if "default" in argument else None
 
     def run(document: Any, variables: Variables) -> Any:
         for case, then in branches:
-            if truth(case(document, variables)):
+            if is_true(case(document, variables)):
                 return then(document, variables)
         if default is None:
             raise MongoError(
@@ -176,16 +178,20 @@ def _switch(argument: Document) -> Expression:
 
 def _and(argument: Any) -> Expression:
     parts = _arguments(argument)
-    return lambda document, variables: all(truth(part(document, variables)) for part in parts)
+    return lambda document, variables: all(is_true(part(document, variables)) for part in parts)
 
 
 def _or(argument: Any) -> Expression:
     parts = _arguments(argument)
-    return lambda document, variables: any(truth(part(document, variables)) for part in parts)
+    return lambda document, variables: any(is_true(part(document, variables)) for part in parts)
 
 
 def _map(argument: Document) -> Expression:
-    items, work, name = compiled(argument["input"]), compiled(argument["in"]), argument.get("as", "this")
+    items, work, name = (
+        compile_expression(argument["input"]),
+        compile_expression(argument["in"]),
+        argument.get("as", "this"),
+    )
 
     def run(document: Any, variables: Variables) -> Any:
         found = items(document, variables)
@@ -199,7 +205,11 @@ def _map(argument: Document) -> Expression:
 
 
 def _filter(argument: Document) -> Expression:
-    items, test, name = compiled(argument["input"]), compiled(argument["cond"]), argument.get("as", "this")
+    items, test, name = (
+        compile_expression(argument["input"]),
+        compile_expression(argument["cond"]),
+        argument.get("as", "this"),
+    )
 
     def run(document: Any, variables: Variables) -> Any:
         found = items(document, variables)
@@ -207,13 +217,13 @@ def _filter(argument: Document) -> Expression:
             return None
         if not isinstance(found, list):
             raise MongoError(28651, f"input to $filter must be an array not {type_name(found)}")
-        return [item for item in found if truth(test(document, {**variables, name: item}))]
+        return [item for item in found if is_true(test(document, {**variables, name: item}))]
 
     return run
 
 
 def _reduce(argument: Document) -> Expression:
-    items, start, work = (compiled(argument[part]) for part in ("input", "initialValue", "in"))
+    items, start, work = (compile_expression(argument[part]) for part in ("input", "initialValue", "in"))
 
     def run(document: Any, variables: Variables) -> Any:
         found = items(document, variables)
@@ -228,7 +238,10 @@ def _reduce(argument: Document) -> Expression:
 
 
 def _let(argument: Document) -> Expression:
-    defined, work = {name: compiled(value) for name, value in argument["vars"].items()}, compiled(argument["in"])
+    defined, work = (
+        {name: compile_expression(value) for name, value in argument["vars"].items()},
+        compile_expression(argument["in"]),
+    )
     return lambda document, variables: work(
         document, {**variables, **{name: value(document, variables) for name, value in defined.items()}}
     )
@@ -240,7 +253,7 @@ def _get_field(argument: Any) -> Expression:
         if isinstance(argument, dict) and "field" in argument
         else (argument, "$$CURRENT")
     )
-    field, holder = compiled(name), compiled(source)
+    field, holder = compile_expression(name), compile_expression(source)
 
     def run(document: Any, variables: Variables) -> Any:
         found = holder(document, variables)
@@ -254,8 +267,8 @@ def _get_field(argument: Any) -> Expression:
 def _set_field(argument: Document) -> Expression:
     if not isinstance(argument, dict) or "field" not in argument or "input" not in argument:
         raise MongoError(4161100, "$setField requires 'field', 'input' and 'value' to be specified")
-    field = compiled(argument["field"])
-    holder, value = compiled(argument["input"]), compiled(argument.get("value", "$$REMOVE"))
+    field = compile_expression(argument["field"])
+    holder, value = compile_expression(argument["input"]), compile_expression(argument.get("value", "$$REMOVE"))
 
     def run(document: Any, variables: Variables) -> Any:
         found = holder(document, variables)
@@ -271,7 +284,7 @@ def _set_field(argument: Document) -> Expression:
     return run
 
 
-def _named(
+def _make_named_operator(
     name: str, work: Callable[..., Any], needed: tuple[str, ...], more: tuple[str, ...]
 ) -> Callable[[Any], Expression]:
     """An operator whose arguments have names."""
@@ -284,7 +297,7 @@ def _named(
                 raise MongoError(9, f"{name} found an unknown argument: {field}")
         if missing := [field for field in needed if field not in argument]:
             raise MongoError(9, f"{name} requires '{missing[0]}' to be specified")
-        parts = {field: compiled(value) for field, value in argument.items()}
+        parts = {field: compile_expression(value) for field, value in argument.items()}
         return lambda document, variables: work(**{field: part(document, variables) for field, part in parts.items()})
 
     return maker
@@ -302,12 +315,12 @@ _MAKERS: dict[str, Callable[[Any], Expression]] = {
     "$cmp": _eager(_compare(lambda a, b: (a > b) - (a < b)), count=(2, 2), name="$cmp"),
     "$and": _and,
     "$or": _or,
-    "$not": _eager(lambda value: not truth(value), count=(1, 1), name="$not"),
+    "$not": _eager(lambda value: not is_true(value), count=(1, 1), name="$not"),
     "$cond": _cond,
     "$ifNull": _if_null,
     "$switch": _switch,
-    "$add": _eager(_folded(numbers.add, 0, 16554, "$add")),
-    "$multiply": _eager(_folded(numbers.multiply, 1, 16555, "$multiply")),
+    "$add": _eager(_make_fold_operator(numbers.add, 0, 16554, "$add")),
+    "$multiply": _eager(_make_fold_operator(numbers.multiply, 1, 16555, "$multiply")),
     "$subtract": _eager(_subtract, count=(2, 2), name="$subtract"),
     "$divide": _eager(_divide, count=(2, 2), name="$divide"),
     "$mod": _eager(_mod, count=(2, 2), name="$mod"),
@@ -327,7 +340,7 @@ _MAKERS: dict[str, Callable[[Any], Expression]] = {
     "$size": _eager(_size, count=(1, 1), name="$size"),
     "$isArray": _eager(lambda value: isinstance(value, list), count=(1, 1), name="$isArray"),
     "$isNumber": _eager(order.is_number, count=(1, 1), name="$isNumber"),
-    "$in": _eager(_in, count=(2, 2), name="$in"),
+    "$in": _eager(_contains_value, count=(2, 2), name="$in"),
     "$reverseArray": _eager(_reverse, count=(1, 1), name="$reverseArray"),
     "$setUnion": _eager(_set_union),
     "$setIntersection": _eager(_set_intersection),
@@ -355,7 +368,7 @@ _MAKERS |= {
 }
 _MAKERS |= {name: _eager(work, count=(1, 1), name=name) for name, work in dates.PARTS.items()}
 _MAKERS |= {
-    name: _named(name, *given)
+    name: _make_named_operator(name, *given)
     for name, given in {
         **array_and_number_operators.NAMED,
         **text_operators.NAMED,

@@ -15,7 +15,7 @@ from dev.servers.mongodb.values.errors import MongoError, type_name
 from dev.servers.mongodb.values.missing import MISSING, Missing
 
 
-def walked(value: Any, parts: list[str]) -> Any:
+def walk_path(value: Any, parts: list[str]) -> Any:
     """The value of a path; an array on the way gives the array of what its documents have there."""
     for i, part in enumerate(parts):
         if isinstance(value, dict):
@@ -23,14 +23,14 @@ def walked(value: Any, parts: list[str]) -> Any:
                 return MISSING
             value = value[part]
         elif isinstance(value, list):
-            found = [walked(item, parts[i:]) for item in value if isinstance(item, dict | list)]
+            found = [walk_path(item, parts[i:]) for item in value if isinstance(item, dict | list)]
             return [item for item in found if item is not MISSING]
         else:
             return MISSING
     return value
 
 
-def truth(value: Any) -> bool:
+def is_true(value: Any) -> bool:
     """Whether a value counts as true: all but false, zero, null, undefined and what is missing."""
     if isinstance(value, bool):
         return value
@@ -48,16 +48,16 @@ def _null(value: Any) -> Any:
     return None if value is MISSING else value
 
 
-def place(value: Any) -> tuple[Any, ...]:
+def sort_key(value: Any) -> tuple[Any, ...]:
     """What to compare a value by; missing comes before everything but the smallest key."""
     return (-0.5,) if isinstance(value, Missing) else order.key(value)
 
 
 def _compare(check: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    return lambda one, other: check(place(one), place(other))
+    return lambda one, other: check(sort_key(one), sort_key(other))
 
 
-def _folded(work: Callable[[Any, Any], Any], start: Any, code: int, name: str) -> Callable[..., Any]:
+def _make_fold_operator(work: Callable[[Any, Any], Any], start: Any, code: int, name: str) -> Callable[..., Any]:
     def run(*values: Any) -> Any:
         out = start
         if any(is_null(value) for value in values):
@@ -71,7 +71,7 @@ def _folded(work: Callable[[Any, Any], Any], start: Any, code: int, name: str) -
             if isinstance(out, DatetimeMS):
                 out = DatetimeMS(int(out) + int(order.number(value)))
             else:
-                out = numbers.calculated(out, value, work, overflow_to_double=True)
+                out = numbers.compute_number(out, value, work, overflow_to_double=True)
         return out
 
     return run
@@ -88,7 +88,7 @@ def _subtract(one: Any, other: Any) -> Any:
         )
     if not order.is_number(one) or not order.is_number(other):
         raise MongoError(14, f"can't $subtract {type_name(other)} from {type_name(one)}")
-    return numbers.calculated(one, other, lambda a, b: a - b, overflow_to_double=True)
+    return numbers.compute_number(one, other, lambda a, b: a - b, overflow_to_double=True)
 
 
 def _divide(one: Any, other: Any) -> Any:
@@ -99,7 +99,7 @@ def _divide(one: Any, other: Any) -> Any:
     if order.number(other) == 0:
         raise MongoError(2, "can't $divide by zero")
     if isinstance(one, Decimal128) or isinstance(other, Decimal128):
-        return numbers.calculated(one, other, lambda a, b: a / b)
+        return numbers.compute_number(one, other, lambda a, b: a / b)
     return float(order.number(one)) / float(order.number(other))
 
 
@@ -110,7 +110,7 @@ def _mod(one: Any, other: Any) -> Any:
         raise MongoError(16611, f"$mod only supports numeric types, not {type_name(one)} and {type_name(other)}")
     if order.number(other) == 0:
         raise MongoError(16610, "can't $mod by zero")
-    return numbers.calculated(
+    return numbers.compute_number(
         one,
         other,
         lambda a, b: math.fmod(a, b) if isinstance(a, float) else int(math.copysign(1, a)) * (abs(a) % abs(b)),
@@ -156,7 +156,7 @@ def _slice(items: Any, *bounds: Any) -> Any:
         return None
     if not isinstance(items, list):
         raise MongoError(28724, f"First argument to $slice must be an array, but is of type: {type_name(items)}")
-    counts = [_whole(bound, "$slice") for bound in bounds]
+    counts = [_require_whole_number(bound, "$slice") for bound in bounds]
     if len(counts) == 1:
         return items[: counts[0]] if counts[0] >= 0 else items[counts[0] :]
     start, length = counts
@@ -166,7 +166,7 @@ def _slice(items: Any, *bounds: Any) -> Any:
     return items[start : start + length]
 
 
-def _whole(value: Any, name: str) -> int:
+def _require_whole_number(value: Any, name: str) -> int:
     if not order.is_number(value) or order.number(value) != int(order.number(value)):
         raise MongoError(28725, f"argument to {name} must be a whole number, but is: {value}")
     return int(order.number(value))
@@ -177,7 +177,7 @@ def _element(items: Any, index: Any) -> Any:
         return None
     if not isinstance(items, list):
         raise MongoError(28689, f"$arrayElemAt's first argument must be an array, but is {type_name(items)}")
-    at = _whole(index, "$arrayElemAt")
+    at = _require_whole_number(index, "$arrayElemAt")
     return items[at] if -len(items) <= at < len(items) else MISSING
 
 
@@ -204,13 +204,13 @@ def _merge_objects(*values: Any) -> Any:
     return out
 
 
-def _in(value: Any, items: Any) -> Any:
+def _contains_value(value: Any, items: Any) -> Any:
     if not isinstance(items, list):
         raise MongoError(
             40081,
             f"$in requires an array as a second argument, found: {'missing' if items is MISSING else type_name(items)}",
         )
-    return any(place(value) == place(item) for item in items)
+    return any(sort_key(value) == sort_key(item) for item in items)
 
 
 def _set_union(*values: Any) -> Any:
@@ -280,7 +280,7 @@ def _sum(*values: Any) -> Any:
     out: Any = 0
     for item in items:
         if order.is_number(item):
-            out = numbers.calculated(out, item, numbers.add, overflow_to_double=True)
+            out = numbers.compute_number(out, item, numbers.add, overflow_to_double=True)
     return out
 
 

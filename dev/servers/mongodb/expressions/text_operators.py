@@ -17,7 +17,7 @@ from dev.servers.mongodb.values.errors import MongoError, type_name
 from dev.servers.mongodb.values.missing import MISSING
 
 
-def coerced(value: Any) -> str:
+def coerce_to_text(value: Any) -> str:
     """A value as operators on texts take it: numbers and dates become texts, null an empty one."""
     if is_null(value):
         return ""
@@ -48,7 +48,7 @@ def length(value: Any, name: str, code: int, *, in_bytes: bool) -> int:
 
 def substring(value: Any, start: Any, count: Any) -> str:
     """``$substrBytes``: it may not cut a character."""
-    raw = coerced(value).encode()
+    raw = coerce_to_text(value).encode()
     for what, one, code in (("starting index", start, 16034), ("length", count, 16035)):
         if not order.is_number(one):
             raise MongoError(code, f"$substrBytes: {what} must be a numeric type (is BSON type {kind_of(one)})")
@@ -106,7 +106,7 @@ def _index(in_bytes: bool, name: str) -> Callable[..., Any]:
 _BLANKS = "\0\t\n\v\f\r \u00a0\u1680" + "".join(map(chr, range(0x2000, 0x200B)))
 
 
-def _trimmed(name: str, cut: Callable[[str, str], str]) -> Callable[..., Any]:
+def _make_trim_operator(name: str, cut: Callable[[str, str], str]) -> Callable[..., Any]:
     def run(input: Any, chars: Any = MISSING) -> Any:
         if is_null(input) or chars is None:
             return None
@@ -123,7 +123,7 @@ def _trimmed(name: str, cut: Callable[[str, str], str]) -> Callable[..., Any]:
     return run
 
 
-def _replaced(name: str, count: int) -> Callable[..., Any]:
+def _make_replace_operator(name: str, count: int) -> Callable[..., Any]:
     def run(input: Any, find: Any, replacement: Any) -> Any:
         for value, what, code in ((input, "input", 51746), (find, "find", 51745), (replacement, "replacement", 51744)):
             if not is_null(value) and not isinstance(value, str):
@@ -177,7 +177,7 @@ def _one_match(matcher: re.Pattern[str], text: str) -> Any:
 
 def compared_texts(one: Any, other: Any) -> int:
     """``$strcasecmp``."""
-    a, b = coerced(one).upper(), coerced(other).upper()
+    a, b = coerce_to_text(one).upper(), coerce_to_text(other).upper()
     return (a > b) - (a < b)
 
 
@@ -202,8 +202,8 @@ def place_of(name: str, items: Any, start: Any, end: Any, find: Callable[[int, i
 EAGER: dict[str, tuple[Callable[..., Any], tuple[int, int] | None]] = {
     "$strLenCP": (lambda value: length(value, "$strLenCP", 34471, in_bytes=False), (1, 1)),
     "$strLenBytes": (lambda value: length(value, "$strLenBytes", 34473, in_bytes=True), (1, 1)),
-    "$toLower": (lambda value: "".join(c.lower() if c.isascii() else c for c in coerced(value)), (1, 1)),
-    "$toUpper": (lambda value: "".join(c.upper() if c.isascii() else c for c in coerced(value)), (1, 1)),
+    "$toLower": (lambda value: "".join(c.lower() if c.isascii() else c for c in coerce_to_text(value)), (1, 1)),
+    "$toUpper": (lambda value: "".join(c.upper() if c.isascii() else c for c in coerce_to_text(value)), (1, 1)),
     "$substr": (substring, (3, 3)),
     "$substrBytes": (substring, (3, 3)),
     "$split": (split, (2, 2)),
@@ -213,11 +213,11 @@ EAGER: dict[str, tuple[Callable[..., Any], tuple[int, int] | None]] = {
 }
 """What computes an operator, and how many arguments it takes."""
 NAMED: dict[str, tuple[Callable[..., Any], tuple[str, ...], tuple[str, ...]]] = {
-    "$trim": (_trimmed("$trim", str.strip), ("input",), ("chars",)),
-    "$ltrim": (_trimmed("$ltrim", str.lstrip), ("input",), ("chars",)),
-    "$rtrim": (_trimmed("$rtrim", str.rstrip), ("input",), ("chars",)),
-    "$replaceOne": (_replaced("$replaceOne", 1), ("input", "find", "replacement"), ()),
-    "$replaceAll": (_replaced("$replaceAll", -1), ("input", "find", "replacement"), ()),
+    "$trim": (_make_trim_operator("$trim", str.strip), ("input",), ("chars",)),
+    "$ltrim": (_make_trim_operator("$ltrim", str.lstrip), ("input",), ("chars",)),
+    "$rtrim": (_make_trim_operator("$rtrim", str.rstrip), ("input",), ("chars",)),
+    "$replaceOne": (_make_replace_operator("$replaceOne", 1), ("input", "find", "replacement"), ()),
+    "$replaceAll": (_make_replace_operator("$replaceAll", -1), ("input", "find", "replacement"), ()),
     "$regexMatch": (
         _regex("$regexMatch", False, lambda matcher, text: matcher.search(text) is not None),
         ("input", "regex"),

@@ -70,7 +70,7 @@ ALIASES = {
 }
 
 
-def found(name: str, body: dict[str, Any]) -> Command:
+def find_command(name: str, body: dict[str, Any]) -> Command:
     """The command of a name. Raises :class:`MongoError` when there is none, or it does not know an option."""
     wanted = COMMANDS.get(name) or COMMANDS.get(ALIASES.get(name, ""))
     if wanted is None:

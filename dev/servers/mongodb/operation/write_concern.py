@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dev.servers.mongodb.replica_set.members import Replication
 
 
-async def waited(replication: Replication, context: Context, reply: Document) -> Document:
+async def wait_for_write_concern(replication: Replication, context: Context, reply: Document) -> Document:
     """Wait for as many members as the command's write concern asks for."""
     node = replication.node
     given = context.body.get("writeConcern", {})

@@ -49,12 +49,12 @@ WHOLE = frozenset({"$size", "$elemMatch", "$all"})
 TURNED = {"$ne": "$eq", "$nin": "$in"}
 
 
-def explained(query: Document, document: Document, *, met: bool = False) -> Document:
+def explain_filter(query: Document, document: Document, *, met: bool = False) -> Document:
     """Why a document does not meet a filter, or with ``met`` why it does."""
     clauses = list(_clauses(query))
     if len(clauses) == 1:
         return _clause(*clauses[0], document, met=met)
-    return _together("$and", [dict([_single(*clause)]) for clause in clauses], document, met=met)
+    return _explain_parts("$and", [dict([_single(*clause)]) for clause in clauses], document, met=met)
 
 
 def _clauses(query: Document) -> Iterator[tuple[str, str, Any]]:
@@ -86,7 +86,7 @@ def _single(path: str, operator: str, argument: Any) -> tuple[str, Any]:
 
 def _clause(path: str, operator: str, argument: Any, document: Document, *, met: bool) -> Document:
     if operator in ("$and", "$or", "$nor"):
-        return _together(operator, argument, document, met=met)
+        return _explain_parts(operator, argument, document, met=met)
     if operator == "$jsonSchema":
         return _of_schema(argument, document, met=met)
     if operator == "$expr":
@@ -96,18 +96,18 @@ def _clause(path: str, operator: str, argument: Any, document: Document, *, met:
         return {"operatorName": operator, "specifiedAs": {operator: argument}, "reason": reason}
     if operator == "$not":
         inner = {path: argument}
-        return {"operatorName": "$not", "details": explained(inner, document, met=not met)}
+        return {"operatorName": "$not", "details": explain_filter(inner, document, met=not met)}
     return _of_field(path, operator, argument, document, met=met)
 
 
-def _together(operator: str, parts: list[Document], document: Document, *, met: bool) -> Document:
+def _explain_parts(operator: str, parts: list[Document], document: Document, *, met: bool) -> Document:
     """``$and``, ``$or`` and ``$nor``: the parts that are to blame, each with its own reason."""
     turned = met if operator != "$nor" else not met
     needed = {"$and": not met, "$or": met, "$nor": not met}[operator]
     clauses = [
-        {"index": Int64(index), "details": explained(part, document, met=turned)}
+        {"index": Int64(index), "details": explain_filter(part, document, met=turned)}
         for index, part in enumerate(parts)
-        if not needed or queries.compiled(part)(document) == turned
+        if not needed or queries.compile_filter(part)(document) == turned
     ]
     return {"operatorName": operator, "clausesSatisfied" if turned else "clausesNotSatisfied": clauses}
 
@@ -121,7 +121,7 @@ def _of_schema(schema: Document, document: Document, *, met: bool) -> Document:
 def _of_expression(expression: Any, document: Document, *, met: bool) -> Document:
     head: Document = {"operatorName": "$expr", "specifiedAs": {"$expr": expression}}
     try:
-        value = expressions.compiled(expression)(document, {})
+        value = expressions.compile_expression(expression)(document, {})
     except MongoError as error:
         details = {"code": error.code, "codeName": error.name, "errmsg": error.message}
         return {**head, "reason": "failed to evaluate aggregation expression", "details": details}
@@ -134,7 +134,7 @@ def _of_field(path: str, operator: str, argument: Any, document: Document, *, me
     specified = dict([_single(path, operator, argument)])
     name = operator or "$eq"
     inner = TURNED.get(name, name)
-    turned = met if inner == name and not (name == "$exists" and not operators.truth(argument)) else not met
+    turned = met if inner == name and not (name == "$exists" and not operators.is_true(argument)) else not met
     out: Document = {"operatorName": name, "specifiedAs": specified}
     reason = REASONS[inner][turned]
     if inner == "$exists":
@@ -158,4 +158,4 @@ def _of_field(path: str, operator: str, argument: Any, document: Document, *, me
     return {**out, **considered} if inner == "$type" else out
 
 
-__all__ = ["explained"]
+__all__ = ["explain_filter"]

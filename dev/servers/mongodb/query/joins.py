@@ -36,23 +36,23 @@ GRAPH = frozenset(
 )
 
 
-def named(pipeline: Any) -> Iterator[str]:
+def list_read_collections(pipeline: Any) -> Iterator[str]:
     """The collections that a pipeline reads beside its own, those of its inner pipelines too."""
     for stage in pipeline if isinstance(pipeline, list) else []:
         for name, argument in stage.items() if isinstance(stage, dict) else ():
             if name in ("$lookup", "$graphLookup") and isinstance(argument, dict):
                 yield from [argument["from"]] if isinstance(argument.get("from"), str) else []
-                yield from named(argument.get("pipeline"))
+                yield from list_read_collections(argument.get("pipeline"))
             elif name == "$unionWith":
                 other = argument if isinstance(argument, dict) else {"coll": argument}
                 yield from [other["coll"]] if isinstance(other.get("coll"), str) else []
-                yield from named(other.get("pipeline"))
+                yield from list_read_collections(other.get("pipeline"))
             elif name == "$facet" and isinstance(argument, dict):
                 for inner in argument.values():
-                    yield from named(inner)
+                    yield from list_read_collections(inner)
 
 
-def _known(name: str, argument: Any, known: frozenset[str]) -> None:
+def _check_known_options(name: str, argument: Any, known: frozenset[str]) -> None:
     if not isinstance(argument, dict):
         raise MongoError(PARSE, f"the {name} stage specification must be an object, but found {type_name(argument)}")
     for field, value in argument.items():
@@ -69,7 +69,7 @@ def _source(argument: Document, read: Read) -> tuple[Callable[[], Documents], li
     if name is None:
         if not pipeline or "$documents" not in pipeline[0]:
             raise MongoError(PARSE, "must specify 'from' or 'coll', or begin the pipeline with $documents")
-        given = expressions.compiled(pipeline[0]["$documents"])({}, {})
+        given = expressions.compile_expression(pipeline[0]["$documents"])({}, {})
         return lambda: iter(given), pipeline[1:]
     if not isinstance(name, str):
         raise MongoError(PARSE, f"a collection's name must be a string, but found {type_name(name)}")
@@ -77,7 +77,7 @@ def _source(argument: Document, read: Read) -> tuple[Callable[[], Documents], li
 
 
 def _lookup(argument: Any, variables: Document, read: Read) -> Stage:
-    _known("$lookup", argument, LOOKUP)
+    _check_known_options("$lookup", argument, LOOKUP)
     by_fields = "localField" in argument or "foreignField" in argument
     if by_fields and not ("localField" in argument and "foreignField" in argument):
         raise MongoError(PARSE, "$lookup requires both or neither of 'localField' and 'foreignField' to be specified")
@@ -88,9 +88,9 @@ def _lookup(argument: Any, variables: Document, read: Read) -> Stage:
     if "let" in argument and "pipeline" not in argument:
         raise MongoError(PARSE, "$lookup with a 'let' argument must also specify 'pipeline'")
     source, pipeline = _source(argument, read)
-    let = {name: expressions.compiled(value) for name, value in argument.get("let", {}).items()}
+    let = {name: expressions.compile_expression(value) for name, value in argument.get("let", {}).items()}
     place = argument["as"].split(".")
-    stages.compiled(
+    stages.compile_pipeline(
         pipeline, {**variables, **dict.fromkeys(let)}, read
     )  # what is wrong is said before anything is read
 
@@ -101,7 +101,7 @@ def _lookup(argument: Any, variables: Document, read: Read) -> Stage:
             found = matching(document) if matching else others
             if pipeline:
                 own = {name: value(document, {**variables, "ROOT": document}) for name, value in let.items()}
-                found = list(stages.compiled(pipeline, {**variables, **own}, read)(found))
+                found = list(stages.compile_pipeline(pipeline, {**variables, **own}, read)(found))
             yield projections.with_value(document, place, list(found))
 
     return run
@@ -133,28 +133,28 @@ def _values(document: Document, path: list[str], *, whole: bool) -> Iterator[Any
 
 
 def _graph_lookup(argument: Any, variables: Document, read: Read) -> Stage:
-    _known("$graphLookup", argument, GRAPH)
+    _check_known_options("$graphLookup", argument, GRAPH)
     for field in ("from", "startWith", "connectFromField", "connectToField"):
         if field not in argument:
             raise MongoError(40105, f"$graphLookup requires '{field}' to be specified")
-    start = expressions.compiled(argument["startWith"])
+    start = expressions.compile_expression(argument["startWith"])
     deepest = argument.get("maxDepth")
     if deepest is not None and (not order.is_number(deepest) or deepest < 0):
         raise MongoError(40101, f"maxDepth requires a nonnegative argument, found: {deepest}")
-    test = queries.compiled(argument.get("restrictSearchWithMatch", {}), variables)
+    test = queries.compile_filter(argument.get("restrictSearchWithMatch", {}), variables)
 
     def run(documents: Documents) -> Iterator[Document]:
         others = [other for other in read(argument["from"]) if test(other)]
         for document in documents:
             value = start(document, {**variables, "ROOT": document})
             first = value if isinstance(value, list) else [] if value is MISSING else [value]
-            found = list(_reached(others, first, argument, deepest))
+            found = list(_find_reached(others, first, argument, deepest))
             yield projections.with_value(document, argument["as"].split("."), found)
 
     return run
 
 
-def _reached(others: list[Document], values: list[Any], argument: Document, deepest: Any) -> Iterator[Document]:
+def _find_reached(others: list[Document], values: list[Any], argument: Document, deepest: Any) -> Iterator[Document]:
     """The documents that values lead to, those that these lead to, and so on; each once, with its depth where that is asked for."""
     leave, arrive = argument["connectFromField"].split("."), argument["connectToField"].split(".")
     seen: set[Any] = set()
@@ -179,7 +179,7 @@ def _union_with(argument: Any, variables: Document, read: Read) -> Stage:
     source, pipeline = _source(given, read)
     if refused := {next(iter(stage)) for stage in pipeline} & {"$out", "$merge"}:
         raise MongoError(31441, f"{min(refused)} is not allowed within a $unionWith's sub-pipeline")
-    work = stages.compiled(pipeline, variables, read)
+    work = stages.compile_pipeline(pipeline, variables, read)
 
     def run(documents: Documents) -> Iterator[Document]:
         yield from documents
@@ -197,7 +197,7 @@ def _facet(argument: Any, variables: Document, read: Read) -> Stage:
             raise MongoError(40170, f"arguments to $facet must be arrays, {name} is type {type_name(pipeline)}")
         if refused := {next(iter(stage)) for stage in pipeline} & NOT_IN_FACET:
             raise MongoError(40600, f"{min(refused)} is not allowed to be used within a $facet stage")
-        parts[name] = stages.compiled(pipeline, variables, read)
+        parts[name] = stages.compile_pipeline(pipeline, variables, read)
 
     def run(documents: Documents) -> Iterator[Document]:
         found = list(documents)

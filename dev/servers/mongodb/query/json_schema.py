@@ -40,7 +40,7 @@ class Schema:
         for keyword, other in _BESIDE.items():
             if keyword in given and other not in given:
                 raise MongoError(PARSE, f"$jsonSchema keyword '{other}' must be present if {keyword} is present")
-        self.about = {name: leaves.typed(name, given[name], str) for name in ABOUT if name in given}
+        self.about = {name: leaves.check_type(name, given[name], str) for name in ABOUT if name in given}
         self._rules = [maker(given[keyword], given) for keyword, maker in _MAKERS.items() if keyword in given]
 
     def broken(self, value: Any) -> list[Document]:
@@ -49,7 +49,7 @@ class Schema:
 
 
 def _schemas(keyword: str, value: Any) -> list[Schema]:
-    if not leaves.typed(keyword, value, list):
+    if not leaves.check_type(keyword, value, list):
         raise MongoError(2, f"$jsonSchema keyword '{keyword}' must be a non-empty array")
     return [Schema(item) for item in value]
 
@@ -57,7 +57,7 @@ def _schemas(keyword: str, value: Any) -> list[Schema]:
 def _items(argument: Any, given: Document) -> Rule:
     if isinstance(argument, list):
         return _items_by_place([Schema(item) for item in argument])
-    return _items_from(0, "items", Schema(leaves.typed("items", argument, dict)), "At least one item did not match the sub-schema")  # fmt: skip
+    return _items_from(0, "items", Schema(leaves.check_type("items", argument, dict)), "At least one item did not match the sub-schema")  # fmt: skip
 
 
 def _items_by_place(schemas: list[Schema]) -> Rule:
@@ -103,7 +103,7 @@ def _additional_items(argument: Any, given: Document) -> Rule:
 
 
 def _properties(argument: Any, given: Document) -> Rule:
-    schemas = {name: Schema(schema) for name, schema in leaves.typed("properties", argument, dict).items()}
+    schemas = {name: Schema(schema) for name, schema in leaves.check_type("properties", argument, dict).items()}
 
     def rule(value: Any) -> Document | None:
         if not isinstance(value, dict):
@@ -155,10 +155,10 @@ def _additional_properties(argument: Any, given: Document) -> Rule:
 def _pattern_properties(argument: Any, given: Document) -> Rule:
     schemas = [
         (pattern, leaves.regex("patternProperties", pattern), Schema(schema))
-        for pattern, schema in leaves.typed("patternProperties", argument, dict).items()
+        for pattern, schema in leaves.check_type("patternProperties", argument, dict).items()
     ]
 
-    def first(value: Document, pattern: str, matcher: re.Pattern[str], schema: Schema) -> Document | None:
+    def find_first_mismatch(value: Document, pattern: str, matcher: re.Pattern[str], schema: Schema) -> Document | None:
         for name, item in value.items():
             if matcher.search(name) and (found := schema.broken(item)):
                 return {"propertyName": name, **schema.about, "regexMatched": pattern, "details": found}
@@ -167,14 +167,14 @@ def _pattern_properties(argument: Any, given: Document) -> Rule:
     def rule(value: Any) -> Document | None:
         if not isinstance(value, dict):
             return None
-        details = [found for parts in schemas if (found := first(value, *parts))]
+        details = [found for parts in schemas if (found := find_first_mismatch(value, *parts))]
         return {"operatorName": "patternProperties", "details": details} if details else None
 
     return rule
 
 
-def _required(argument: Any, given: Document) -> Rule:
-    if not leaves.typed("required", argument, list) or not all(isinstance(name, str) for name in argument):
+def _check_required(argument: Any, given: Document) -> Rule:
+    if not leaves.check_type("required", argument, list) or not all(isinstance(name, str) for name in argument):
         raise MongoError(PARSE, "$jsonSchema keyword 'required' must be a non-empty array of strings")
     if len({*argument}) < len(argument):
         raise MongoError(PARSE, "$jsonSchema keyword 'required' cannot contain duplicate values")
@@ -189,10 +189,10 @@ def _required(argument: Any, given: Document) -> Rule:
 def _dependencies(argument: Any, given: Document) -> Rule:
     schemas = {
         name: wanted if isinstance(wanted, list) else Schema(wanted)
-        for name, wanted in leaves.typed("dependencies", argument, dict).items()
+        for name, wanted in leaves.check_type("dependencies", argument, dict).items()
     }
 
-    def failing(name: str, wanted: list[str] | Schema, value: Document) -> Document | None:
+    def find_failure(name: str, wanted: list[str] | Schema, value: Document) -> Document | None:
         if isinstance(wanted, Schema):
             found = wanted.broken(value)
             return {"conditionalProperty": name, "details": found} if found else None
@@ -202,7 +202,7 @@ def _dependencies(argument: Any, given: Document) -> Rule:
     def rule(value: Any) -> Document | None:
         if not isinstance(value, dict):
             return None
-        details = [found for name, wanted in schemas.items() if name in value and (found := failing(name, wanted, value))]  # fmt: skip
+        details = [found for name, wanted in schemas.items() if name in value and (found := find_failure(name, wanted, value))]  # fmt: skip
         return {"operatorName": "dependencies", "failingDependencies": details} if details else None
 
     return rule
@@ -240,7 +240,7 @@ def _of_many(keyword: str) -> Callable[[Any, Document], Rule]:
 
 
 def _not(argument: Any, given: Document) -> Rule:
-    schema = Schema(leaves.typed("not", argument, dict))
+    schema = Schema(leaves.check_type("not", argument, dict))
     return lambda value: None if schema.broken(value) else {"operatorName": "not", "reason": "child expression matched"}
 
 
@@ -261,7 +261,7 @@ _MAKERS: dict[str, Callable[[Any, Document], Rule]] = {
     "properties": _properties,
     "additionalProperties": _additional_properties,
     "patternProperties": _pattern_properties,
-    "required": _required,
+    "required": _check_required,
     "minProperties": leaves.property_count("minProperties", 1),
     "maxProperties": leaves.property_count("maxProperties", -1),
     "dependencies": _dependencies,

@@ -18,7 +18,7 @@ Rule = Callable[[Any], Document | None]
 """What a value breaks; None when it does not."""
 
 
-def typed(keyword: str, value: Any, wanted: type) -> Any:
+def check_type(keyword: str, value: Any, wanted: type) -> Any:
     """A keyword's argument, which must be of a type."""
     if not isinstance(value, wanted):
         raise MongoError(MISMATCH, f"$jsonSchema keyword '{keyword}' must be a {type_name(wanted())}")
@@ -72,7 +72,7 @@ def bound(keyword: str, exclusive: str, sign: int) -> Callable[[Any, Document], 
     """``minimum`` and ``maximum``."""
 
     def make(argument: Any, given: Document) -> Rule:
-        strict = bool(typed(exclusive, given.get(exclusive, False), bool))
+        strict = bool(check_type(exclusive, given.get(exclusive, False), bool))
         specified = {keyword: number(keyword, argument), **({exclusive: given[exclusive]} if exclusive in given else {})}  # fmt: skip
         edge = order.key(argument)
 
@@ -111,7 +111,7 @@ def pattern(argument: Any, given: Document) -> Rule:
 def regex(keyword: str, pattern: Any) -> re.Pattern[str]:
     """A regular expression of a schema."""
     try:
-        return re.compile(typed(keyword, pattern, str))
+        return re.compile(check_type(keyword, pattern, str))
     except re.error as error:
         raise MongoError(51091, f"Regular expression is invalid: {error}") from None
 
@@ -140,14 +140,14 @@ def item_count(keyword: str, sign: int) -> Callable[[Any, Document], Rule]:
 
 def unique_items(argument: Any, given: Document) -> Rule:
     """``uniqueItems``."""
-    wanted = typed("uniqueItems", argument, bool)
+    wanted = check_type("uniqueItems", argument, bool)
 
     def rule(value: Any) -> Document | None:
         if not wanted or not isinstance(value, list):
             return None
         seen = set()
         for item in value:
-            if (place := order.key(_unordered(item))) in seen:
+            if (place := order.key(_order_fields(item))) in seen:
                 return {
                     "operatorName": "uniqueItems", "specifiedAs": {"uniqueItems": True}, "reason": "found a duplicate item", "consideredValue": value,
                     "duplicatedValue": item,
@@ -158,11 +158,11 @@ def unique_items(argument: Any, given: Document) -> Rule:
     return rule
 
 
-def _unordered(value: Any) -> Any:
+def _order_fields(value: Any) -> Any:
     """A value whose documents have their fields in the order of their names: here their own order makes no difference."""
     if isinstance(value, dict):
-        return {name: _unordered(value[name]) for name in sorted(value)}
-    return [_unordered(item) for item in value] if isinstance(value, list) else value
+        return {name: _order_fields(value[name]) for name in sorted(value)}
+    return [_order_fields(item) for item in value] if isinstance(value, list) else value
 
 
 def property_count(keyword: str, sign: int) -> Callable[[Any, Document], Rule]:
@@ -184,13 +184,13 @@ def property_count(keyword: str, sign: int) -> Callable[[Any, Document], Rule]:
 
 def enum(argument: Any, given: Document) -> Rule:
     """``enum``."""
-    if not typed("enum", argument, list):
+    if not check_type("enum", argument, list):
         raise MongoError(PARSE, "$jsonSchema keyword 'enum' cannot be an empty array")
-    places = {order.key(_unordered(item)) for item in argument}
+    places = {order.key(_order_fields(item)) for item in argument}
     if len(places) < len(argument):
         raise MongoError(PARSE, "$jsonSchema keyword 'enum' array cannot contain duplicate values.")
     return _leaf(
-        "enum", {"enum": argument}, lambda value: True, "value was not found in enum", lambda value: order.key(_unordered(value)) in places
+        "enum", {"enum": argument}, lambda value: True, "value was not found in enum", lambda value: order.key(_order_fields(value)) in places
     )  # fmt: skip
 
 

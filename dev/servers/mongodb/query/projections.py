@@ -19,15 +19,15 @@ class Computed:
     """A field that an expression gives."""
 
     def __init__(self, expression: Any) -> None:
-        self.compute = expressions.compiled(expression)
+        self.compute = expressions.compile_expression(expression)
 
 
-def compiled(spec: Document, variables: Document | None = None) -> Work:
+def compile_projection(spec: Document, variables: Document | None = None) -> Work:
     """The projection as a function. Raises :class:`MongoError` when it includes and excludes at once."""
     given = dict(variables or {})
     tree: Tree = {}
     kinds = set()
-    for path, value in _flat(spec):
+    for path, value in _flatten_spec(spec):
         wanted: Any = Computed(value)
         if isinstance(value, bool) or order.is_number(value):
             wanted = bool(order.number(value)) if not isinstance(value, bool) else value
@@ -35,7 +35,7 @@ def compiled(spec: Document, variables: Document | None = None) -> Work:
                 kinds.add(wanted)
         else:
             kinds.add(True)
-        _place(tree, path.split("."), wanted, path)
+        _place_value(tree, path.split("."), wanted, path)
     if len(kinds) == 2:
         raise MongoError(
             31254 if next(iter(spec.values())) else 31253, "Cannot do exclusion and inclusion in one projection"
@@ -43,21 +43,21 @@ def compiled(spec: Document, variables: Document | None = None) -> Work:
     including = True in kinds or (not kinds and tree.get("_id") is True)
     if including:
         tree.setdefault("_id", True)
-        return lambda document: _included(tree, document, document, given)
-    return lambda document: _excluded(tree, document)
+        return lambda document: _include_fields(tree, document, document, given)
+    return lambda document: _exclude_fields(tree, document)
 
 
-def _flat(spec: Document, prefix: str = "") -> list[tuple[str, Any]]:
+def _flatten_spec(spec: Document, prefix: str = "") -> list[tuple[str, Any]]:
     out: list[tuple[str, Any]] = []
     for name, value in spec.items():
         if isinstance(value, dict) and value and not next(iter(value)).startswith("$"):
-            out += _flat(value, f"{prefix}{name}.")
+            out += _flatten_spec(value, f"{prefix}{name}.")
         else:
             out.append((prefix + name, value))
     return out
 
 
-def _place(tree: Tree, parts: list[str], value: Any, path: str) -> None:
+def _place_value(tree: Tree, parts: list[str], value: Any, path: str) -> None:
     for part in parts[:-1]:
         child = tree.setdefault(part, {})
         if not isinstance(child, dict):
@@ -68,7 +68,7 @@ def _place(tree: Tree, parts: list[str], value: Any, path: str) -> None:
     tree[parts[-1]] = value
 
 
-def _included(tree: Tree, value: Any, root: Document, variables: Document) -> Any:
+def _include_fields(tree: Tree, value: Any, root: Document, variables: Document) -> Any:
     out: Document = {}
     if "_id" in tree and value is root and tree["_id"] is True and "_id" in root:
         out["_id"] = root["_id"]
@@ -77,7 +77,7 @@ def _included(tree: Tree, value: Any, root: Document, variables: Document) -> An
         if wanted is True:
             out[name] = item
         elif isinstance(wanted, dict):
-            kept = _below(wanted, item, root, variables)
+            kept = _include_below(wanted, item, root, variables)
             if kept is not MISSING:
                 out[name] = kept
     for name, wanted in tree.items():
@@ -85,27 +85,29 @@ def _included(tree: Tree, value: Any, root: Document, variables: Document) -> An
             made = wanted.compute(root, {**variables, "ROOT": root})
             if made is not MISSING:
                 out[name] = made
-        elif isinstance(wanted, dict) and name not in value and _computes(wanted):
-            out[name] = _included(wanted, {}, root, variables)
+        elif isinstance(wanted, dict) and name not in value and _computes_fields(wanted):
+            out[name] = _include_fields(wanted, {}, root, variables)
     return out
 
 
-def _computes(tree: Tree) -> bool:
-    return any(isinstance(item, Computed) or (isinstance(item, dict) and _computes(item)) for item in tree.values())
+def _computes_fields(tree: Tree) -> bool:
+    return any(
+        isinstance(item, Computed) or (isinstance(item, dict) and _computes_fields(item)) for item in tree.values()
+    )
 
 
-def _below(tree: Tree, item: Any, root: Document, variables: Document) -> Any:
+def _include_below(tree: Tree, item: Any, root: Document, variables: Document) -> Any:
     if isinstance(item, dict):
-        return _included(tree, item, root, variables)
+        return _include_fields(tree, item, root, variables)
     if isinstance(item, list):
-        kept = [_below(tree, part, root, variables) for part in item]
+        kept = [_include_below(tree, part, root, variables) for part in item]
         return [part for part in kept if part is not MISSING]
-    return _included(tree, {}, root, variables) if _computes(tree) else MISSING
+    return _include_fields(tree, {}, root, variables) if _computes_fields(tree) else MISSING
 
 
-def _excluded(tree: Tree, value: Any) -> Any:
+def _exclude_fields(tree: Tree, value: Any) -> Any:
     if isinstance(value, list):
-        return [_excluded(tree, item) for item in value]
+        return [_exclude_fields(tree, item) for item in value]
     if not isinstance(value, dict):
         return value
     out = {}
@@ -113,7 +115,7 @@ def _excluded(tree: Tree, value: Any) -> Any:
         wanted = tree.get(name)
         if wanted is False:
             continue
-        out[name] = _excluded(wanted, item) if isinstance(wanted, dict) else item
+        out[name] = _exclude_fields(wanted, item) if isinstance(wanted, dict) else item
     return out
 
 
@@ -129,8 +131,8 @@ def adding(spec: Document, variables: Document | None = None) -> Work:
                 16410,
                 f"FieldPath field names may not start with '$'. Consider using $getField or $setField. Field path: {path}",
             )
-        _place(tree, path.split("."), Computed(value), path)
-    return lambda document: _added(tree, document, document, given)
+        _place_value(tree, path.split("."), Computed(value), path)
+    return lambda document: _add_fields(tree, document, document, given)
 
 
 def _flat_added(spec: Document, prefix: str = "") -> list[tuple[str, Any]]:
@@ -143,13 +145,13 @@ def _flat_added(spec: Document, prefix: str = "") -> list[tuple[str, Any]]:
     return out
 
 
-def _added(tree: Tree, value: Any, root: Document, variables: Document) -> Any:
+def _add_fields(tree: Tree, value: Any, root: Document, variables: Document) -> Any:
     if isinstance(value, list):
-        return [_added(tree, item, root, variables) for item in value]
+        return [_add_fields(tree, item, root, variables) for item in value]
     out = dict(value) if isinstance(value, dict) else {}
     for name, wanted in tree.items():
         if isinstance(wanted, dict):
-            out[name] = _added(wanted, out.get(name), root, variables)
+            out[name] = _add_fields(wanted, out.get(name), root, variables)
             continue
         made = wanted.compute(root, {**variables, "ROOT": root})
         if made is MISSING:

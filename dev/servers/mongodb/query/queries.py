@@ -25,7 +25,7 @@ Test = Callable[[Document], bool]
 ValueTest = Callable[[Any], bool]
 
 
-def compiled(query: Document, variables: Document | None = None) -> Test:
+def compile_filter(query: Document, variables: Document | None = None) -> Test:
     """A function from document to whether the filter lets it through. Raises :class:`MongoError` for a filter that is wrong.
 
     ``variables`` are for expressions in the filter.
@@ -38,8 +38,8 @@ def _clause(name: str, condition: Any, variables: Document) -> Test:
     if name in ("$and", "$or", "$nor"):
         return _logical(name, condition, variables)
     if name == "$expr":
-        compute = expressions.compiled(condition)
-        return lambda document: operators.truth(compute(document, variables))
+        compute = expressions.compile_expression(condition)
+        return lambda document: operators.is_true(compute(document, variables))
     if name == "$comment":
         return lambda document: True
     if name == "$alwaysTrue":
@@ -67,7 +67,7 @@ def _logical(name: str, conditions: Any, variables: Document) -> Test:
             if not conditions
             else f"{name} argument's entries must be objects",
         )
-    tests = [compiled(part, variables) for part in conditions]
+    tests = [compile_filter(part, variables) for part in conditions]
     if name == "$and":
         return lambda document: all(test(document) for test in tests)
     if name == "$or":
@@ -120,7 +120,7 @@ def _operator(path: list[str], name: str, argument: Any) -> Test:
     if whole is not None:
         return _on_whole(path, whole(argument), expand=name == "$type")
     if name == "$all":
-        return _all(path, argument)
+        return _make_all_test(path, argument)
     maker = _TESTS.get(name)
     if maker is None:
         raise MongoError(2, f"unknown operator: {name}")
@@ -207,7 +207,7 @@ def _compare(check: Callable[[Any, Any], bool], *, equal: bool) -> Callable[[Any
     return maker
 
 
-def _in(wanted: Any) -> ValueTest:
+def _make_in_test(wanted: Any) -> ValueTest:
     if not isinstance(wanted, list):
         raise MongoError(2, "$in needs an array")
     if any(is_operators(item) for item in wanted):
@@ -263,7 +263,7 @@ def _elem_match(condition: Any) -> ValueTest:
     if is_operators(condition) and next(iter(condition)) not in ("$and", "$or", "$nor", "$expr"):
         inner = _field(["x"], condition)
         return lambda value: isinstance(value, list) and any(inner({"x": item}) for item in value)
-    whole = compiled(condition)
+    whole = compile_filter(condition)
     return lambda value: isinstance(value, list) and any(whole(item) for item in value if isinstance(item, dict))
 
 
@@ -273,13 +273,13 @@ def element_matching(condition: Any) -> ValueTest:
         inner = _field(["x"], condition)
         return lambda item: inner({"x": item})
     if isinstance(condition, dict):
-        whole = compiled(condition)
+        whole = compile_filter(condition)
         return lambda item: isinstance(item, dict) and whole(item)
     inner = _field(["x"], condition)
     return lambda item: inner({"x": item}) if not isinstance(item, list) else order.equal(item, condition)
 
 
-def _all(path: list[str], wanted: Any) -> Test:
+def _make_all_test(path: list[str], wanted: Any) -> Test:
     if not isinstance(wanted, list):
         raise MongoError(2, "$all needs an array")
     parts = [
@@ -363,7 +363,7 @@ _TESTS: dict[str, Callable[[Any], ValueTest]] = {
     "$gte": _compare(lambda one, other: one >= other, equal=True),
     "$lt": _compare(lambda one, other: one < other, equal=False),
     "$lte": _compare(lambda one, other: one <= other, equal=True),
-    "$in": _in,
+    "$in": _make_in_test,
     "$mod": _mod,
     "$bitsAllSet": _bits("$bitsAllSet", lambda bits, mask: bits & mask == mask),
     "$bitsAllClear": _bits("$bitsAllClear", lambda bits, mask: bits & mask == 0),
@@ -371,4 +371,4 @@ _TESTS: dict[str, Callable[[Any], ValueTest]] = {
     "$bitsAnyClear": _bits("$bitsAnyClear", lambda bits, mask: bits & mask != mask),
 }
 
-__all__ = ["MISSING", "UNDEFINED", "compiled", "element_matching", "is_operators", "values"]
+__all__ = ["MISSING", "UNDEFINED", "compile_filter", "element_matching", "is_operators", "values"]

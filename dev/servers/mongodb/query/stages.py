@@ -28,7 +28,7 @@ READING: dict[str, Callable[[Any, Document, Read], Stage]] = {}
 """The stages that need other collections."""
 
 
-def compiled(pipeline: list[Document], constants: Document | None = None, read: Read | None = None) -> Stage:
+def compile_pipeline(pipeline: list[Document], constants: Document | None = None, read: Read | None = None) -> Stage:
     """The pipeline as a function from documents to documents; ``constants`` are variables for all expressions.
 
     Without ``read`` there are no other collections, and the stages that read them are not known.
@@ -69,7 +69,7 @@ def _each(work: Callable[[Document], Document | None]) -> Stage:
 def _match(argument: Any, variables: Document) -> Stage:
     if not isinstance(argument, dict):
         raise MongoError(15959, "the match filter must be an expression in an object")
-    test = queries.compiled(argument, variables)
+    test = queries.compile_filter(argument, variables)
     return _each(lambda document: document if test(document) else None)
 
 
@@ -79,7 +79,7 @@ def _project(argument: Any, variables: Document) -> Stage:
             51272 if isinstance(argument, dict) else 15969,
             "Invalid $project :: caused by :: projection specification must have at least one field",
         )
-    work = projections.compiled(argument, variables)
+    work = projections.compile_projection(argument, variables)
     return _each(work)
 
 
@@ -94,13 +94,13 @@ def _unset(argument: Any, variables: Document) -> Stage:
     names = argument if isinstance(argument, list) else [argument]
     if not names or not all(isinstance(name, str) for name in names):
         raise MongoError(31002, "$unset specification must be a string or an array")
-    return _each(projections.compiled(dict.fromkeys(names, 0), variables))
+    return _each(projections.compile_projection(dict.fromkeys(names, 0), variables))
 
 
 def _replace(expression: Any, variables: Document) -> Stage:
-    compute = expressions.compiled(expression)
+    compute = expressions.compile_expression(expression)
 
-    def work(document: Document) -> Document:
+    def replace_document(document: Document) -> Document:
         made = compute(document, {**variables, "ROOT": document})
         if not isinstance(made, dict):
             what = "missing" if made is MISSING else type_name(made)
@@ -109,7 +109,7 @@ def _replace(expression: Any, variables: Document) -> Stage:
             )
         return made
 
-    return _each(work)
+    return _each(replace_document)
 
 
 def _replace_root(argument: Any, variables: Document) -> Stage:
@@ -119,9 +119,9 @@ def _replace_root(argument: Any, variables: Document) -> Stage:
 
 
 def _redact(argument: Any, variables: Document) -> Stage:
-    compute = expressions.compiled(argument)
+    compute = expressions.compile_expression(argument)
 
-    def cut(document: Document) -> Document | None:
+    def redact_document(document: Document) -> Document | None:
         verdict = compute(document, {**variables, "ROOT": document})
         if verdict == "$$PRUNE":
             return None
@@ -135,16 +135,16 @@ def _redact(argument: Any, variables: Document) -> Stage:
         out: Document = {}
         for name, value in document.items():
             if isinstance(value, dict):
-                if (kept := cut(value)) is not None:
+                if (kept := redact_document(value)) is not None:
                     out[name] = kept
             elif isinstance(value, list):
-                items = [cut(item) if isinstance(item, dict) else item for item in value]
+                items = [redact_document(item) if isinstance(item, dict) else item for item in value]
                 out[name] = [item for item, old in zip(items, value, strict=True) if item is not None or old is None]
             else:
                 out[name] = value
         return out
 
-    return _each(cut)
+    return _each(redact_document)
 
 
 def sorted_by(documents: Documents, spec: Document) -> list[Document]:
@@ -153,11 +153,11 @@ def sorted_by(documents: Documents, spec: Document) -> list[Document]:
     for path, direction in reversed(spec.items()):
         down = order.number(direction) < 0
         parts = path.split(".")
-        out.sort(key=lambda document: _place(document, parts, down=down), reverse=down)
+        out.sort(key=lambda document: _find_places(document, parts, down=down), reverse=down)
     return out
 
 
-def _place(document: Document, parts: list[str], *, down: bool) -> tuple[Any, ...]:
+def _find_places(document: Document, parts: list[str], *, down: bool) -> tuple[Any, ...]:
     places = []
     for value in queries.values(document, parts):
         if isinstance(value, list):
@@ -216,7 +216,7 @@ def _unwind(argument: Any, variables: Document) -> Stage:
 
     def run(documents: Documents) -> Iterator[Document]:
         for document in documents:
-            value = operators.walked(document, parts)
+            value = operators.walk_path(document, parts)
             if isinstance(value, list) and value:
                 for item in value:
                     yield projections.with_value(document, parts, item)
@@ -250,14 +250,14 @@ def _fields(argument: Document) -> dict[str, tuple[str, Expression]]:
         operator = next(iter(spec)) if isinstance(spec, dict) and spec else ""
         if operator not in _ACCUMULATORS:
             raise MongoError(15952, f"unknown group operator '{operator}'")
-        out[name] = (operator, expressions.compiled(spec[operator] if operator != "$count" else 1))
+        out[name] = (operator, expressions.compile_expression(spec[operator] if operator != "$count" else 1))
     return out
 
 
 def _group(argument: Any, variables: Document) -> Stage:
     if not isinstance(argument, dict) or "_id" not in argument:
         raise MongoError(15955, "a group specification must include an _id")
-    key, fields = expressions.compiled(argument["_id"]), _fields(argument)
+    key, fields = expressions.compile_expression(argument["_id"]), _fields(argument)
 
     def run(documents: Documents) -> Iterator[Document]:
         groups: dict[Any, tuple[Any, list[Document]]] = {}
@@ -266,12 +266,14 @@ def _group(argument: Any, variables: Document) -> Stage:
             value = None if value is MISSING else value
             groups.setdefault(order.key(value), (value, []))[1].append(document)
         for value, members in groups.values():
-            yield {"_id": value, **_accumulated(fields, members, variables)}
+            yield {"_id": value, **_accumulate_fields(fields, members, variables)}
 
     return run
 
 
-def _accumulated(fields: dict[str, tuple[str, Expression]], members: list[Document], variables: Document) -> Document:
+def _accumulate_fields(
+    fields: dict[str, tuple[str, Expression]], members: list[Document], variables: Document
+) -> Document:
     out: Document = {}
     for name, (operator, compute) in fields.items():
         items = [compute(document, {**variables, "ROOT": document}) for document in members]
@@ -285,25 +287,25 @@ def _accumulated(fields: dict[str, tuple[str, Expression]], members: list[Docume
 
 
 def _bucket_auto(argument: Any, variables: Document) -> Stage:
-    key, count = expressions.compiled(argument["groupBy"]), int(argument["buckets"])
+    key, count = expressions.compile_expression(argument["groupBy"]), int(argument["buckets"])
     fields = _fields(argument.get("output", {"count": {"$sum": 1}}))
 
     def run(documents: Documents) -> Iterator[Document]:
         keyed = sorted(
             ((key(document, variables), document) for document in documents),
-            key=lambda item: operators.place(item[0]),
+            key=lambda item: operators.sort_key(item[0]),
         )
         start, size = 0, max(round(len(keyed) / count), 1)
         made = 0
         while start < len(keyed):
             made += 1
             end = len(keyed) if made == count else min(start + size, len(keyed))
-            while end < len(keyed) and operators.place(keyed[end][0]) == operators.place(keyed[end - 1][0]):
+            while end < len(keyed) and operators.sort_key(keyed[end][0]) == operators.sort_key(keyed[end - 1][0]):
                 end += 1
             upper = keyed[end][0] if end < len(keyed) else keyed[-1][0]
             yield {
                 "_id": {"min": keyed[start][0], "max": upper},
-                **_accumulated(fields, [document for _, document in keyed[start:end]], variables),
+                **_accumulate_fields(fields, [document for _, document in keyed[start:end]], variables),
             }
             start = end
 
@@ -313,7 +315,7 @@ def _bucket_auto(argument: Any, variables: Document) -> Stage:
 def _bucket(argument: Any, variables: Document) -> Stage:
     if not isinstance(argument, dict) or "groupBy" not in argument or "boundaries" not in argument:
         raise MongoError(40198, "$bucket requires 'groupBy' and 'boundaries' to be specified.")
-    key, bounds = expressions.compiled(argument["groupBy"]), argument["boundaries"]
+    key, bounds = expressions.compile_expression(argument["groupBy"]), argument["boundaries"]
     places = [order.key(bound) for bound in bounds] if isinstance(bounds, list) else []
     if len(places) < 2:
         raise MongoError(40192, "The $bucket 'boundaries' field must have at least 2 values")
@@ -325,14 +327,14 @@ def _bucket(argument: Any, variables: Document) -> Stage:
         buckets: dict[Any, tuple[Any, list[Document]]] = {}
         for document in documents:
             value = key(document, {**variables, "ROOT": document})
-            number = bisect.bisect_right(places, operators.place(value)) - 1
+            number = bisect.bisect_right(places, operators.sort_key(value)) - 1
             inside = 0 <= number < len(places) - 1 and value is not MISSING
             if not inside and "default" not in argument:
                 raise MongoError(40066, "$switch could not find a matching branch for an input, and no default was specified.")  # fmt: skip
             name = bounds[number] if inside else argument["default"]
             buckets.setdefault(order.key(name), (name, []))[1].append(document)
         for _, (name, members) in sorted(buckets.items()):
-            yield {"_id": name, **_accumulated(fields, members, variables)}
+            yield {"_id": name, **_accumulate_fields(fields, members, variables)}
 
     return run
 

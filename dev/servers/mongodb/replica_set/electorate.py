@@ -21,19 +21,19 @@ Traits = dict[str, Document]
 """What is not usual of the members, by their addresses."""
 
 
-def is_(traits: Traits, address: str, name: str) -> Any:
+def has_trait(traits: Traits, address: str, name: str) -> Any:
     """What a member is."""
     return traits.get(address, {}).get(name, USUAL[name])
 
 
 def voters(addresses: list[str], traits: Traits) -> list[str]:
     """The members that vote."""
-    return [address for address in addresses if is_(traits, address, "votes")]
+    return [address for address in addresses if has_trait(traits, address, "votes")]
 
 
 def with_data(addresses: list[str], traits: Traits) -> list[str]:
     """The members that vote and have a copy of the data."""
-    return [address for address in voters(addresses, traits) if not is_(traits, address, "arbiterOnly")]
+    return [address for address in voters(addresses, traits) if not has_trait(traits, address, "arbiterOnly")]
 
 
 def write_majority(addresses: list[str], traits: Traits) -> int:
@@ -44,13 +44,13 @@ def write_majority(addresses: list[str], traits: Traits) -> int:
 def implicit_write_concern(addresses: list[str], traits: Traits) -> Any:
     """The write concern where nobody says one: with arbiters, a majority might be every member that has data."""
     data, majority = len(with_data(addresses, traits)), len(voters(addresses, traits)) // 2 + 1
-    arbiters = any(is_(traits, address, "arbiterOnly") for address in addresses)
+    arbiters = any(has_trait(traits, address, "arbiterOnly") for address in addresses)
     return 1 if arbiters and data <= majority else "majority"
 
 
 def electable(traits: Traits, address: str) -> bool:
     """Whether a member may become primary."""
-    return bool(is_(traits, address, "priority")) and not is_(traits, address, "arbiterOnly")
+    return bool(has_trait(traits, address, "priority")) and not has_trait(traits, address, "arbiterOnly")
 
 
 def of_member(member: Document) -> Document:

@@ -323,7 +323,7 @@ class Replication:
 
     async def _follow(self) -> None:
         while True:
-            arbiter = electorate.is_(self.traits, self.server.address, "arbiterOnly")
+            arbiter = electorate.has_trait(self.traits, self.server.address, "arbiterOnly")
             if self.node.primary or self.leader is None or self.leader == self.server.address or arbiter:
                 await asyncio.sleep(0.05)
                 continue

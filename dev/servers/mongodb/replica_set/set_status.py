@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def config(replication: Replication) -> Document:
     """The configuration of the set."""
-    members = [_configured(replication, number, address) for number, address in enumerate(replication.addresses)]
+    members = [_describe_member(replication, number, address) for number, address in enumerate(replication.addresses)]
     settings = {
         "chainingAllowed": True, "heartbeatIntervalMillis": 2000, "heartbeatTimeoutSecs": 10, "electionTimeoutMillis": 10000, "catchUpTimeoutMillis": -1,
         "catchUpTakeoverDelayMillis": 30000, "getLastErrorModes": {}, "getLastErrorDefaults": {"w": 1, "wtimeout": 0}, "replicaSetId": replication.id,
@@ -30,8 +30,8 @@ def config(replication: Replication) -> Document:
     }  # fmt: skip
 
 
-def _configured(replication: Replication, number: int, address: str) -> Document:
-    is_ = partial(electorate.is_, replication.traits, address)
+def _describe_member(replication: Replication, number: int, address: str) -> Document:
+    is_ = partial(electorate.has_trait, replication.traits, address)
     return {
         "_id": number, "host": address, "arbiterOnly": is_("arbiterOnly"), "buildIndexes": True, "hidden": is_("hidden"), "priority": float(is_("priority")),
         "tags": is_("tags"), "secondaryDelaySecs": Int64(0), "votes": is_("votes"),
@@ -44,7 +44,7 @@ def status(replication: Replication) -> Document:
     seen = {"ts": Timestamp(*node.seen), "t": Int64(node.term)}
     members = [_member(replication, number, address, now) for number, address in enumerate(replication.addresses)]
     addresses, traits = replication.addresses, replication.traits
-    voting, mine = len(replication.voters), electorate.is_(traits, replication.server.address, "arbiterOnly")
+    voting, mine = len(replication.voters), electorate.has_trait(traits, replication.server.address, "arbiterOnly")
     own = 7 if mine else 1 if node.primary else 2 if replication.readable() else 3
     return {
         "set": node.settings.replica_set, "date": DatetimeMS(now_ms()), "myState": own, "term": Int64(node.term),
@@ -64,7 +64,7 @@ def _member(replication: Replication, number: int, address: str, now: float) -> 
         or not replication.node.primary
         or now - replication.seen.get(address, 0) < 3
     )
-    arbiter = electorate.is_(replication.traits, address, "arbiterOnly")
+    arbiter = electorate.has_trait(replication.traits, address, "arbiterOnly")
     state = (
         7 if arbiter else (1 if replication.node.primary else 2) if mine else 1 if address == replication.leader else 2
     )
@@ -88,10 +88,10 @@ def _member(replication: Replication, number: int, address: str, now: float) -> 
 def hello(replication: Replication, primary: str) -> Document:
     """The part of ``hello`` that is about the set."""
     node, traits, mine = replication.node, replication.traits, replication.server.address
-    shown = [address for address in replication.addresses if not electorate.is_(traits, address, "hidden")]
-    arbiters = [address for address in shown if electorate.is_(traits, address, "arbiterOnly")]
+    shown = [address for address in replication.addresses if not electorate.has_trait(traits, address, "hidden")]
+    arbiters = [address for address in shown if electorate.has_trait(traits, address, "arbiterOnly")]
     data = [address for address in shown if address not in arbiters]
-    passives = [address for address in data if not electorate.is_(traits, address, "priority")]
+    passives = [address for address in data if not electorate.has_trait(traits, address, "priority")]
     out: Document = {"hosts": [address for address in data if address not in passives]}
     out |= {name: found for name, found in (("passives", passives), ("arbiters", arbiters)) if found}
     out |= {
@@ -100,9 +100,9 @@ def hello(replication: Replication, primary: str) -> Document:
     }  # fmt: skip
     if replication.leader:
         out["primary"] = replication.leader
-    out |= {name: True for name in ("arbiterOnly", "hidden") if electorate.is_(traits, mine, name)}
-    if not electorate.is_(traits, mine, "priority") and not electorate.is_(traits, mine, "arbiterOnly"):
+    out |= {name: True for name in ("arbiterOnly", "hidden") if electorate.has_trait(traits, mine, name)}
+    if not electorate.has_trait(traits, mine, "priority") and not electorate.has_trait(traits, mine, "arbiterOnly"):
         out["passive"] = True
-    if tags := electorate.is_(traits, mine, "tags"):
+    if tags := electorate.has_trait(traits, mine, "tags"):
         out["tags"] = tags
     return {**out, "me": mine}

@@ -16,7 +16,7 @@ from dev.servers.mongodb.values.errors import MongoError
 ALL = 100_000_000
 
 
-async def drained(router: Router, shard: Shard, db: str, body: Document) -> list[Document]:
+async def read_all_documents(router: Router, shard: Shard, db: str, body: Document) -> list[Document]:
     """All documents of a cursor at a shard."""
     cursor = (await router.send(shard, db, body))["cursor"]
     out = list(cursor["firstBatch"])
@@ -66,7 +66,7 @@ async def shard_collection(router: Router, context: Context, body: Document) -> 
         await router.send(shard, db, {**clone, "announce": shard is primary, "unique": bool(body.get("unique"))})
     for chunk in first_chunks(namespace, key, primary.name, router.staying):
         await router.set_config("chunks", chunk)
-    documents = await drained(router, primary, db, {"find": name, "batchSize": ALL})
+    documents = await read_all_documents(router, primary, db, {"find": name, "batchSize": ALL})
     await router.set_config("collections", {"_id": namespace, "key": key, "uuid": listed["info"]["uuid"]})
     await settle(router, namespace, documents, primary)
     return {"collectionsharded": namespace, "ok": 1.0}
@@ -150,14 +150,14 @@ async def move(router: Router, namespace: str, chunk: Document, to: str) -> None
     donor, target = router.shards[chunk["shard"]], router.shards[to]
     db, _, name = namespace.partition(".")
     documents = [
-        document for document in await drained(router, donor, db, {"find": name, "batchSize": ALL})
+        document for document in await read_all_documents(router, donor, db, {"find": name, "batchSize": ALL})
         if order.key(list(chunk["min"].values())) <= order.key(key_values(key, document)) < order.key(list(chunk["max"].values()))
     ]  # fmt: skip
-    if not await drained(
+    if not await read_all_documents(
         router, target, db, {"listCollections": 1, "filter": {"name": name}}
     ):  # a shard that was added since
         primary = await router.primary_of(db)
-        (listed,) = await drained(router, primary, db, {"listCollections": 1, "filter": {"name": name}})
+        (listed,) = await read_all_documents(router, primary, db, {"listCollections": 1, "filter": {"name": name}})
         clone = {"_standInClone": name, "uuid": listed["info"]["uuid"], "options": listed["options"], "key": key}
         await router.send(target, db, {**clone, "announce": False, "unique": False})
     await router.set_config("chunks", {**chunk, "shard": to})

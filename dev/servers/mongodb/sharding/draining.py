@@ -28,7 +28,7 @@ async def remove_shard(router: Router, context: Context, body: Document) -> Docu
     note: Document = {"note": "you need to drop or movePrimary these databases", "dbsToMove": dbs}
     if name not in router.draining:
         _check(router, name)
-        router.draining[name] = asyncio.create_task(_empty(router, name))
+        router.draining[name] = asyncio.create_task(_move_chunks(router, name))
         return {"msg": "draining started successfully", "state": "started", "shard": name, **note, "ok": 1.0}
     task = router.draining[name]
     if task.done():
@@ -57,7 +57,7 @@ def _check(router: Router, name: str) -> None:
         raise MongoError(20, f"the stand-in keeps the cluster's configuration on {name}, which cannot be removed")
 
 
-async def _empty(router: Router, name: str) -> None:
+async def _move_chunks(router: Router, name: str) -> None:
     """Move the chunks of a shard to those that stay."""
     moved = 0
     while left := await router.config("chunks", {"shard": name}):

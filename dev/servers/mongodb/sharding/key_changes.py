@@ -23,13 +23,13 @@ def images(reply: Document) -> Document | None:
     return errors[0]["errInfo"] if errors and errors[0]["code"] == WOULD_MOVE else None
 
 
-async def updated(router: Router, context: Context, shard: Shard, body: Document, found: Document) -> Document:
+async def update_key(router: Router, context: Context, shard: Shard, body: Document, found: Document) -> Document:
     """Do the one update of a command that changes a document's key."""
     if body["updates"][0].get("multi"):
         error = MongoError(72, "Multi-update operations are not allowed when updating the shard key field.")
     else:
         try:
-            return await _moved(router, context, shard, body["update"], found) or await router.send(
+            return await _move_document(router, context, shard, body["update"], found) or await router.send(
                 shard, context.db, {**body, "_standInKey": True}
             )
         except MongoError as raised:
@@ -37,7 +37,7 @@ async def updated(router: Router, context: Context, shard: Shard, body: Document
     return {"n": 0, "nModified": 0, "writeErrors": [{"index": 0, "code": error.code, "errmsg": error.message}]}
 
 
-async def modified(router: Router, context: Context, shard: Shard, body: Document) -> Document:
+async def find_and_modify(router: Router, context: Context, shard: Shard, body: Document) -> Document:
     """The reply of a ``findAndModify`` at a shard, also where the document leaves it."""
     try:
         return await router.send(shard, context.db, body)
@@ -45,14 +45,14 @@ async def modified(router: Router, context: Context, shard: Shard, body: Documen
         if error.code != WOULD_MOVE:
             raise
         found: Document = error.more["errInfo"]
-    if await _moved(router, context, shard, body[context.name], found) is None:
+    if await _move_document(router, context, shard, body[context.name], found) is None:
         return await router.send(shard, context.db, {**body, "_standInKey": True})
-    shape: Any = projections.compiled(body["fields"]) if body.get("fields") else lambda document: document
+    shape: Any = projections.compile_projection(body["fields"]) if body.get("fields") else lambda document: document
     value = shape(found["after"] if body.get("new") else found["before"])
     return {"lastErrorObject": {"n": 1, "updatedExisting": True}, "value": value, "ok": 1.0}
 
 
-async def _moved(router: Router, context: Context, shard: Shard, name: str, found: Document) -> Document | None:
+async def _move_document(router: Router, context: Context, shard: Shard, name: str, found: Document) -> Document | None:
     """Bring a document to the shard of its new key; None when that is where it is."""
     if "txnNumber" not in context.body:
         raise MongoError(
@@ -88,14 +88,14 @@ async def _in_a_transaction(router: Router, db: str, name: str, shard: Shard, ta
             await _bring(router, db, name, shard, target, found)
         except MongoError:
             for at in (shard, target):
-                await _ended(router, at, "abortTransaction")
+                await _end_transaction(router, at, "abortTransaction")
             raise
         await router.end([shard, target], "commitTransaction")
     finally:
         TRANSACTION.reset(own)
 
 
-async def _ended(router: Router, shard: Shard, how: str) -> None:
+async def _end_transaction(router: Router, shard: Shard, how: str) -> None:
     transaction = TRANSACTION.get()
     assert transaction
     if shard.name in transaction.shards:

@@ -7,7 +7,7 @@ from typing import Any
 from bson import Int64, MinKey, ObjectId
 
 from dev.servers.mongodb.operation.context import Context
-from dev.servers.mongodb.sharding.chunks import ALL, drained
+from dev.servers.mongodb.sharding.chunks import ALL, read_all_documents
 from dev.servers.mongodb.sharding.router import Router, Shard, first_chunks, key_values
 from dev.servers.mongodb.storage.versioned_collections import new_uuid
 from dev.servers.mongodb.values import order
@@ -17,7 +17,7 @@ from dev.servers.mongodb.values.errors import MongoError
 MOST_CHUNKS = 8
 
 
-async def _known(router: Router, namespace: str) -> tuple[Document, list[Document], Document]:
+async def _load_collection(router: Router, namespace: str) -> tuple[Document, list[Document], Document]:
     """Shard key, chunks, and what the configuration says of a sharded collection."""
     sharded = await router.chunks(namespace)
     if sharded is None:
@@ -26,12 +26,14 @@ async def _known(router: Router, namespace: str) -> tuple[Document, list[Documen
     return *sharded, noted
 
 
-async def _listed(router: Router, shard: Shard, db: str, query: Document) -> list[Document]:
-    return await drained(router, shard, db, {"listCollections": 1, "filter": {"type": "collection", **query}})
+async def _list_collections(router: Router, shard: Shard, db: str, query: Document) -> list[Document]:
+    return await read_all_documents(
+        router, shard, db, {"listCollections": 1, "filter": {"type": "collection", **query}}
+    )
 
 
 async def _indexes(router: Router, shard: Shard, db: str, name: str) -> list[Document]:
-    found = await drained(router, shard, db, {"listIndexes": name})
+    found = await read_all_documents(router, shard, db, {"listIndexes": name})
     return [
         {option: value for option, value in index.items() if option != "v"}
         for index in found
@@ -39,11 +41,11 @@ async def _indexes(router: Router, shard: Shard, db: str, name: str) -> list[Doc
     ]
 
 
-async def _quietly(router: Router, shard: Shard, db: str, command: Document) -> None:
+async def _change_without_event(router: Router, shard: Shard, db: str, command: Document) -> None:
     await router.send(shard, db, {"_standInQuietly": 1, "command": command})
 
 
-def _cut(
+def _cut_chunks(
     namespace: str, key: Document, documents: list[Document], wanted: int, primary: str, shards: list[str]
 ) -> list[Document]:
     """The chunks of a new key: where it is of ranges, cut where the documents are, and dealt out to the shards in turn."""
@@ -63,21 +65,26 @@ def _cut(
 async def reshard_collection(router: Router, context: Context, body: Document) -> Document:
     """Spread a collection by another key, under another UUID; its documents have no events."""
     namespace, key = body["reshardCollection"], body["key"]
-    old, _, noted = await _known(router, namespace)
+    old, _, noted = await _load_collection(router, namespace)
     db, _, name = namespace.partition(".")
     if list(old.items()) == list(key.items()) and not body.get("forceRedistribution"):
         return {"ok": 1.0}
     primary, uuid = await router.primary_of(db), new_uuid()
     owners = await router.owners(db, name)
-    documents = [d for shard in owners for d in await drained(router, shard, db, {"find": name, "batchSize": ALL})]
-    (listed,), indexes = await _listed(router, primary, db, {"name": name}), await _indexes(router, primary, db, name)
+    documents = [
+        d for shard in owners for d in await read_all_documents(router, shard, db, {"find": name, "batchSize": ALL})
+    ]
+    (listed,), indexes = (
+        await _list_collections(router, primary, db, {"name": name}),
+        await _indexes(router, primary, db, name),
+    )
     wanted = int(body.get("numInitialChunks", len(router.shards)))
     described = {
         "reshardUUID": uuid, "shardKey": key, "oldShardKey": old, "unique": bool(body.get("unique", False)), "numInitialChunks": Int64(wanted),
     }  # fmt: skip
     announce = {"_standInAnnounce": "reshardCollection", "coll": name, "uuid": noted["uuid"], "described": described}
     await router.send(primary, db, announce)
-    chunks = _cut(namespace, key, documents, min(wanted, MOST_CHUNKS), primary.name, router.staying)
+    chunks = _cut_chunks(namespace, key, documents, min(wanted, MOST_CHUNKS), primary.name, router.staying)
     clone = {
         "_standInClone": name,
         "uuid": uuid,
@@ -87,10 +94,10 @@ async def reshard_collection(router: Router, context: Context, body: Document) -
         "announce": False,
     }
     for shard in router.shards.values():
-        await _quietly(router, shard, db, {"drop": name})
+        await _change_without_event(router, shard, db, {"drop": name})
         await router.send(shard, db, clone)
         if indexes:
-            await _quietly(router, shard, db, {"createIndexes": name, "indexes": indexes})
+            await _change_without_event(router, shard, db, {"createIndexes": name, "indexes": indexes})
         here = [d for d in documents if router.chunk_of(key, chunks, d)["shard"] == shard.name]
         if here:
             await router.send(shard, db, {"_standInMove": name, "insert": here})
@@ -104,7 +111,7 @@ async def reshard_collection(router: Router, context: Context, body: Document) -
 async def refine_key(router: Router, context: Context, body: Document) -> Document:
     """Give a collection's shard key more fields at its end."""
     namespace, key = body["refineCollectionShardKey"], body["key"]
-    old, chunks, noted = await _known(router, namespace)
+    old, chunks, noted = await _load_collection(router, namespace)
     db, _, name = namespace.partition(".")
     if list(key.items())[: len(old)] != list(old.items()):
         raise MongoError(72, f"refineCollectionShardKey shard key {key} must extend the current shard key {old}")
@@ -150,18 +157,18 @@ async def move_primary(router: Router, context: Context, body: Document) -> Docu
 async def _bring(router: Router, db: str, donor: Shard, target: Shard) -> None:
     """Have the collections of a database that are not sharded at another shard; nobody may write meanwhile."""
     sharded = {one["_id"] for one in await router.config("collections", {})}
-    moved = [one for one in await _listed(router, donor, db, {}) if f"{db}.{one['name']}" not in sharded]
+    moved = [one for one in await _list_collections(router, donor, db, {}) if f"{db}.{one['name']}" not in sharded]
     for one in moved:
         name = one["name"]
-        documents = await drained(router, donor, db, {"find": name, "batchSize": ALL})
+        documents = await read_all_documents(router, donor, db, {"find": name, "batchSize": ALL})
         await router.send(target, db, {"create": name, **one["options"]})
         if indexes := await _indexes(router, donor, db, name):
-            await _quietly(router, target, db, {"createIndexes": name, "indexes": indexes})
+            await _change_without_event(router, target, db, {"createIndexes": name, "indexes": indexes})
         if documents:
             await router.send(target, db, {"_standInMove": name, "insert": documents})
     await router.set_config("databases", {"_id": db, "primary": target.name})
     for one in moved:
-        await _quietly(router, donor, db, {"drop": one["name"]})
+        await _change_without_event(router, donor, db, {"drop": one["name"]})
 
 
 async def add_shard(router: Router, context: Context, body: Document) -> Document:

@@ -19,7 +19,7 @@ from bson import Int64, MaxKey, MinKey, ObjectId, Timestamp
 
 from dev.servers.mongodb.expressions import operators
 from dev.servers.mongodb.operation.context import Context
-from dev.servers.mongodb.operation.registry import found
+from dev.servers.mongodb.operation.registry import find_command
 from dev.servers.mongodb.server import Server
 from dev.servers.mongodb.storage.node import Settings
 from dev.servers.mongodb.values import order
@@ -262,13 +262,13 @@ class Router(Server):
         self._enter(body)
         handler = self._handlers.get(name)
         if handler is not None:
-            async with self.using() if name in USING and not _follows(body) else nullcontext():
+            async with self.using() if name in USING and not _opens_change_stream(body) else nullcontext():
                 return await handler(
                     self, context, {field: value for field, value in body.items() if not own_field(field)}
                 )
         if name in HERE:
             return await super()._run(context)
-        found(name, body)
+        find_command(name, body)
         raise MongoError(59, f"the stand-in's router does not know '{name}'")
 
     def _gossip(self) -> Document:
@@ -285,7 +285,7 @@ Handler = Callable[[Router, Context, Document], Awaitable[Document]]
 """What a router does with one command: its reply."""
 
 
-def _follows(body: Document) -> bool:
+def _opens_change_stream(body: Document) -> bool:
     """Whether a command opens a change stream."""
     pipeline = body.get("pipeline")
     return isinstance(pipeline, list) and bool(pipeline) and "$changeStream" in pipeline[0]
@@ -300,13 +300,13 @@ def key_values(key: Document, document: Document) -> list[Any]:
     """The shard key's values of a document; a hashed field by its hash."""
     out = []
     for path, kind in key.items():
-        value = operators.walked(document, path.split("."))
+        value = operators.walk_path(document, path.split("."))
         value = None if value is MISSING else value
-        out.append(hashed(value) if kind == "hashed" else value)
+        out.append(hash_value(value) if kind == "hashed" else value)
     return out
 
 
-def hashed(value: Any) -> Int64:
+def hash_value(value: Any) -> Int64:
     """The hash of a value: a 64-bit number of its bytes. Not the server's hash of the same name."""
     import hashlib
 

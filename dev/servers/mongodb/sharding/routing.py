@@ -63,7 +63,7 @@ async def _write(router: Router, context: Context, body: Document) -> Document:
         for shard in await _targets(router, context, body[context.name], statement["q"]):
             reply = await router.send(shard, context.db, {**body, part: [statement]})
             if found := key_changes.images(reply):
-                reply = await key_changes.updated(router, context, shard, {**body, part: [statement]}, found)
+                reply = await key_changes.update_key(router, context, shard, {**body, part: [statement]}, found)
             for name in ("n", "nModified"):
                 if name in out:
                     out[name] += reply.get(name, 0)
@@ -80,20 +80,22 @@ async def _write(router: Router, context: Context, body: Document) -> Document:
 async def _find_and_modify(router: Router, context: Context, body: Document) -> Document:
     reply: Document = {}
     for shard in await _targets(router, context, body[context.name], body.get("query", {})):
-        reply = await key_changes.modified(router, context, shard, body)
+        reply = await key_changes.find_and_modify(router, context, shard, body)
         if reply["lastErrorObject"]["n"]:
             break
     return reply
 
 
-async def _gathered(router: Router, context: Context, name: str, query: Document, more: Document) -> Iterator[Document]:
+async def _gather_documents(
+    router: Router, context: Context, name: str, query: Document, more: Document
+) -> Iterator[Document]:
     """All documents that a filter lets through, from all shards that hold the collection."""
     # what a moment of the past shows may have been moved since
     past = more.get("readConcern", {}).get("level") == "snapshot"
     shards = list(router.shards.values()) if past else await _targets(router, context, name, query)
     ask = {"find": name, "filter": query, "batchSize": chunks.ALL, **more}
     return itertools.chain.from_iterable(
-        await asyncio.gather(*(chunks.drained(router, shard, context.db, ask) for shard in shards))
+        await asyncio.gather(*(chunks.read_all_documents(router, shard, context.db, ask) for shard in shards))
     )
 
 
@@ -109,7 +111,7 @@ async def _concern(router: Router, context: Context, body: Document) -> Document
 async def _find(router: Router, context: Context, body: Document) -> Document:
     name = body["find"]
     bounds = {field: body[field] for field in ("min", "max", "hint") if field in body}
-    documents = await _gathered(
+    documents = await _gather_documents(
         router, context, name, body.get("filter", {}), {**bounds, **await _concern(router, context, body)}
     )
     sort = body.get("sort") or ({"_id": 1} if bounds.get("min") or bounds.get("max") else None)
@@ -118,7 +120,7 @@ async def _find(router: Router, context: Context, body: Document) -> Document:
     limit = abs(int(body.get("limit", 0)))
     found = itertools.islice(found, start, start + limit if limit else None)
     if body.get("projection"):
-        found = map(projections.compiled(body["projection"]), found)
+        found = map(projections.compile_projection(body["projection"]), found)
     return context.opened(
         found,
         f"{context.db}.{name}",
@@ -129,7 +131,7 @@ async def _find(router: Router, context: Context, body: Document) -> Document:
 
 async def _count(router: Router, context: Context, body: Document) -> Document:
     return {
-        "n": sum(1 for _ in await _gathered(router, context, body["count"], body.get("query") or {}, {})),
+        "n": sum(1 for _ in await _gather_documents(router, context, body["count"], body.get("query") or {}, {})),
         "ok": 1.0,
     }
 
@@ -146,7 +148,9 @@ async def _aggregate(router: Router, context: Context, body: Document) -> Docume
         owners = await router.owners(context.db, target)
         parts = await asyncio.gather(
             *(
-                chunks.drained(router, shard, context.db, {"aggregate": target, "pipeline": pipeline[:1], "cursor": {}})
+                chunks.read_all_documents(
+                    router, shard, context.db, {"aggregate": target, "pipeline": pipeline[:1], "cursor": {}}
+                )
                 for shard in owners
             )
         )
@@ -155,12 +159,15 @@ async def _aggregate(router: Router, context: Context, body: Document) -> Docume
             for shard, part in zip(owners, parts, strict=True)
             for item in part
         ]
-        return context.opened(stages.compiled(pipeline[1:])(stats), f"{context.db}.{target}", chunks.ALL)
+        return context.opened(stages.compile_pipeline(pipeline[1:])(stats), f"{context.db}.{target}", chunks.ALL)
     query = pipeline[0]["$match"] if first == "$match" else {}
     concern = await _concern(router, context, body)
-    documents = await _gathered(router, context, target, query, concern)
-    others = {name: list(await _gathered(router, context, name, {}, concern)) for name in {*joins.named(pipeline)}}
-    made = stages.compiled(pipeline, body.get("let", {}), lambda name: iter(others[name]))(documents)
+    documents = await _gather_documents(router, context, target, query, concern)
+    others = {
+        name: list(await _gather_documents(router, context, name, {}, concern))
+        for name in {*joins.list_read_collections(pipeline)}
+    }
+    made = stages.compile_pipeline(pipeline, body.get("let", {}), lambda name: iter(others[name]))(documents)
     if output is not None:
         await _output(router, context, output, list(made), body)
         made = iter(())
@@ -183,7 +190,9 @@ async def _output(router: Router, context: Context, stage: Document, made: list[
 
 
 async def _distinct(router: Router, context: Context, body: Document) -> Document:
-    return reads.different(await _gathered(router, context, body["distinct"], body.get("query") or {}, {}), body["key"])
+    return reads.different(
+        await _gather_documents(router, context, body["distinct"], body.get("query") or {}, {}), body["key"]
+    )
 
 
 # structure
@@ -265,7 +274,7 @@ async def _list_shards(router: Router, context: Context, body: Document) -> Docu
 
 async def _open_stream(router: Router, context: Context, body: Document) -> Document:
     collection = body["aggregate"] if isinstance(body["aggregate"], str) else None
-    streams.checked(body["pipeline"][0]["$changeStream"], context.db, collection)
+    streams.check_options(body["pipeline"][0]["$changeStream"], context.db, collection)
     merged = Merged(router, context.db, body)
     await merged.open()
     size = body["cursor"].get("batchSize")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from dev.servers.mongodb.values.documents import Document, copy, encode, same
+from dev.servers.mongodb.values.documents import Document, are_identical, copy, encode
 
 PADDING = 15
 """What the oplog adds around a difference: a replacement is written when it is not longer than the difference and this."""
@@ -57,7 +57,7 @@ class Node:
         return out
 
 
-def between(before: Document, after: Document, whole_bytes: int = 0) -> Document | None:
+def compute_diff(before: Document, after: Document, whole_bytes: int = 0) -> Document | None:
     """The difference, or None when writing the whole document is shorter.
 
     :param whole_bytes: subdocuments of up to this size are written whole
@@ -76,8 +76,8 @@ def _documents(before: Document, after: Document, whole_bytes: int = 0) -> Node 
     while i < len(old) and j < len(new):
         (name, was), (other, now) = old[i], new[j]
         if name == other:
-            if not same(was, now):
-                _changed(node, name, was, now, whole_bytes)
+            if not are_identical(was, now):
+                _compare_field(node, name, was, now, whole_bytes)
             j += 1
         else:
             gone.append(name)
@@ -95,8 +95,8 @@ def _documents(before: Document, after: Document, whole_bytes: int = 0) -> Node 
 def _arrays(before: list[Any], after: list[Any]) -> Node | None:
     node = Node(array=True)
     for index, (was, now) in enumerate(zip(before, after, strict=False)):
-        if not same(was, now):
-            _changed(node, str(index), was, now)
+        if not are_identical(was, now):
+            _compare_field(node, str(index), was, now)
     for index in range(len(before), len(after)):
         node.updates[str(index)] = after[index]
     if len(before) > len(after):
@@ -104,7 +104,7 @@ def _arrays(before: list[Any], after: list[Any]) -> Node | None:
     return node if len(encode(node.document())) <= len(encode({str(i): item for i, item in enumerate(after)})) else None
 
 
-def _changed(node: Node, name: str, was: Any, now: Any, whole_bytes: int = 0) -> None:
+def _compare_field(node: Node, name: str, was: Any, now: Any, whole_bytes: int = 0) -> None:
     child = None
     if isinstance(was, dict) and isinstance(now, dict):
         child = _documents(was, now, whole_bytes) if len(encode(now)) > whole_bytes else None
@@ -116,7 +116,7 @@ def _changed(node: Node, name: str, was: Any, now: Any, whole_bytes: int = 0) ->
         node.children[name] = child
 
 
-def applied(before: Document, diff: Document) -> Document:
+def apply_diff(before: Document, diff: Document) -> Document:
     """The document after a difference; ``before`` stays as it is."""
     out = dict(before)
     for name in diff.get("d", {}):
@@ -134,7 +134,7 @@ def applied(before: Document, diff: Document) -> Document:
 
 def _child(before: Any, diff: Document) -> Any:
     if not diff.get("a"):
-        return applied(before if isinstance(before, dict) else {}, diff)
+        return apply_diff(before if isinstance(before, dict) else {}, diff)
     out = list(before) if isinstance(before, list) else []
     for name, value in diff.items():
         if name == "l":
@@ -146,7 +146,7 @@ def _child(before: Any, diff: Document) -> Any:
     return out
 
 
-def described(diff: Document, *, expanded: bool) -> Document:
+def describe_diff(diff: Document, *, expanded: bool) -> Document:
     """The ``updateDescription`` of a change event for a difference."""
     out: Document = {"updatedFields": {}, "removedFields": [], "truncatedArrays": []}
     paths: Document = {}
@@ -157,24 +157,24 @@ def described(diff: Document, *, expanded: bool) -> Document:
 def _describe(diff: Document, path: list[Any], out: Document, paths: Document) -> None:
     if diff.get("a") is True and path:
         if "l" in diff:
-            out["truncatedArrays"].append({"field": _place(path[:-1], path[-1], paths), "newSize": diff["l"]})
+            out["truncatedArrays"].append({"field": _format_path(path[:-1], path[-1], paths), "newSize": diff["l"]})
         for name, value in diff.items():
             if name[0] == "u" and name[1:].isdigit():
-                out["updatedFields"][_place(path, int(name[1:]), paths)] = value
+                out["updatedFields"][_format_path(path, int(name[1:]), paths)] = value
             elif name[0] == "s" and name[1:].isdigit():
                 _describe(value, [*path, int(name[1:])], out, paths)
         return
     for name in diff.get("d", {}):
-        out["removedFields"].append(_place(path, name, paths))
+        out["removedFields"].append(_format_path(path, name, paths))
     for section in ("u", "i"):
         for name, value in diff.get(section, {}).items():
-            out["updatedFields"][_place(path, name, paths)] = value
+            out["updatedFields"][_format_path(path, name, paths)] = value
     for name, child in diff.items():
         if name.startswith("s"):
             _describe(child, [*path, name[1:]], out, paths)
 
 
-def _place(path: list[Any], name: Any, paths: Document) -> str:
+def _format_path(path: list[Any], name: Any, paths: Document) -> str:
     parts = [*path, name]
     text = ".".join(str(part) for part in parts)
     if any(isinstance(part, str) and ("." in part or (i and part.isdigit())) for i, part in enumerate(parts)):

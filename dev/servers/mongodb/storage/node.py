@@ -246,7 +246,7 @@ class Node:
         if kind == "d":
             collection.put(key, None, when)
         elif operation["o"].get("$v") == 2:
-            collection.put(key, diffs.applied(before, operation["o"]["diff"]), when)
+            collection.put(key, diffs.apply_diff(before, operation["o"]["diff"]), when)
         else:
             collection.put(key, id_first(operation["o"]), when)
 

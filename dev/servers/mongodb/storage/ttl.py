@@ -40,14 +40,14 @@ def expire(node: Node, sessions: Sessions) -> None:
         for collection in list(collections.values()) if db not in INTERNAL else ():
             for index in collection.indexes:
                 if "expireAfterSeconds" in index and len(index["key"]) == 1 and "_id" not in index["key"]:
-                    _delete(Writer(node, sessions), collection, _expired(collection, index))
+                    _delete(Writer(node, sessions), collection, _find_expired(collection, index))
 
 
-def _expired(collection: Collection, index: Document) -> list[Document]:
+def _find_expired(collection: Collection, index: Document) -> list[Document]:
     """The documents whose date, or the first of several, is long enough ago."""
     before = now_ms() - int(float(index["expireAfterSeconds"]) * 1000)
     path = next(iter(index["key"])).split(".")
-    test = queries.compiled(index.get("partialFilterExpression", {}))
+    test = queries.compile_filter(index.get("partialFilterExpression", {}))
     out = []
     for document in collection.documents():
         found = [

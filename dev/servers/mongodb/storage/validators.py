@@ -18,7 +18,7 @@ LEVELS, ACTIONS = ("off", "strict", "moderate"), ("error", "warn")
 NO_VALIDATORS = frozenset({"admin", "config", "local"})
 
 
-def checked(command: str, db: str, name: str, given: Document) -> None:
+def check_validator(command: str, db: str, name: str, given: Document) -> None:
     """Raise when a command gives a validator, a level or an action that cannot be."""
     for option, known in (("validationLevel", LEVELS), ("validationAction", ACTIONS)):
         if option in given and given[option] not in known:
@@ -32,7 +32,7 @@ def checked(command: str, db: str, name: str, given: Document) -> None:
         raise MongoError(72, f"Document validators not allowed on system collection {db}.{name}")
     if validator and db in NO_VALIDATORS:
         raise MongoError(72, f"Document validators are not allowed on collections in the {db} database")
-    queries.compiled(validator)
+    queries.compile_filter(validator)
 
 
 def validate(collection: Collection, document: Document, before: Document | None = None) -> None:
@@ -42,9 +42,9 @@ def validate(collection: Collection, document: Document, before: Document | None
     level = options.get("validationLevel", "strict")
     if not validator or level == "off" or options.get("validationAction", "error") != "error":
         return
-    test = queries.compiled(validator)
+    test = queries.compile_filter(validator)
     if test(document) or (level == "moderate" and before is not None and not test(before)):
         return
-    details = filter_explanations.explained(validator, document)
+    details = filter_explanations.explain_filter(validator, document)
     info = {"failingDocumentId": document["_id"], "details": details}
     raise MongoError(FAILED, "Document failed validation", errInfo=info)

@@ -99,7 +99,7 @@ class Inc(Modifier):
                 14,
                 f"Cannot apply {self.name} to a value of non-numeric type. The field '{self.path}' is of type {type_name(before)}",
             )
-        return Result(numbers.calculated(before, self.argument, self.work, what=self.name))
+        return Result(numbers.compute_number(before, self.argument, self.work, what=self.name))
 
 
 class Mul(Inc):
@@ -107,7 +107,7 @@ class Mul(Inc):
     work = staticmethod(numbers.multiply)
 
     def initial(self, work: Any) -> Any:
-        return numbers.calculated(0, self.argument, numbers.multiply)
+        return numbers.compute_number(0, self.argument, numbers.multiply)
 
 
 class Min(Modifier):
@@ -234,7 +234,7 @@ class Push(_OnArray):
             after[place:place] = copy(self.items)
             appended = False
         if self.sort is not None:
-            after = _sorted(after, self.sort)
+            after = _sort_items(after, self.sort)
             appended = False
         if self.slice is not None and len(after) > abs(self.slice):
             after = after[: self.slice] if self.slice >= 0 else after[self.slice :]
@@ -242,17 +242,17 @@ class Push(_OnArray):
         return Result(after, appended and bool(self.items), forced=self.sort is not None)
 
 
-def _sorted(items: list[Any], spec: Any) -> list[Any]:
+def _sort_items(items: list[Any], spec: Any) -> list[Any]:
     if isinstance(spec, dict):
         out = items
         for path, direction in reversed(spec.items()):
             parts = path.split(".")
-            out = sorted(out, key=lambda item: order.key(_at(item, parts)), reverse=order.number(direction) < 0)
+            out = sorted(out, key=lambda item: order.key(_value_at(item, parts)), reverse=order.number(direction) < 0)
         return out
     return sorted(items, key=order.key, reverse=order.number(spec) < 0)
 
 
-def _at(item: Any, parts: list[str]) -> Any:
+def _value_at(item: Any, parts: list[str]) -> Any:
     for part in parts:
         item = item.get(part) if isinstance(item, dict) else None
     return item

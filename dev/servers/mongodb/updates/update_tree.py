@@ -12,7 +12,7 @@ from typing import Any
 from dev.servers.mongodb.query import queries
 from dev.servers.mongodb.storage.diffs import Node
 from dev.servers.mongodb.updates.modifiers import MODIFIERS, NOTHING, Modifier, Result
-from dev.servers.mongodb.values.documents import Document, copy, same
+from dev.servers.mongodb.values.documents import Document, are_identical, copy
 from dev.servers.mongodb.values.errors import MongoError, type_name
 
 PADDING_LIMIT = 1_500_000
@@ -116,7 +116,11 @@ class Operators:
         after: Document = copy(document)
         work = Work(after, Node(), self._filters, _positional(document, query or {}), inserting, self._clock)
         _object(self._tree, after, work.diff, [], work)
-        if not inserting and "_id" in document and ("_id" not in after or not same(document["_id"], after["_id"])):
+        if (
+            not inserting
+            and "_id" in document
+            and ("_id" not in after or not are_identical(document["_id"], after["_id"]))
+        ):
             raise MongoError(66, "Performing an update on the path '_id' would modify the immutable field '_id'")
         diff = work.diff.document()
         return Updated(after, diff, bool(diff))
@@ -139,7 +143,7 @@ def _array_filters(filters: list[Document]) -> dict[str, Callable[[Any], bool]]:
         name = _identifier(condition)
         if name in out:
             raise MongoError(9, f"Found multiple array filters with the same top-level field name {name}")
-        test = queries.compiled(condition)
+        test = queries.compile_filter(condition)
         out[name] = lambda item, test=test, name=name: test({name: item})
     return out
 
@@ -156,32 +160,34 @@ def _positional(document: Document, query: Document) -> Callable[[str], int]:
     """The number of the first element of an array that the query's conditions on it let through."""
 
     def find(path: str) -> int:
-        clauses = [(name, value) for name, value in flat(query) if name == path or name.startswith(path + ".")]
+        clauses = [
+            (name, value) for name, value in flatten_conditions(query) if name == path or name.startswith(path + ".")
+        ]
         found = list(queries.values(document, path.split(".")))
         items = found[0] if found and isinstance(found[0], list) else []
         for index, item in enumerate(items):
-            if clauses and all(_holds(name[len(path) :].lstrip("."), value, item) for name, value in clauses):
+            if clauses and all(_meets_condition(name[len(path) :].lstrip("."), value, item) for name, value in clauses):
                 return index
         raise MongoError(2, "The positional operator did not find the match needed from the query.")
 
     return find
 
 
-def flat(query: Document) -> list[tuple[str, Any]]:
+def flatten_conditions(query: Document) -> list[tuple[str, Any]]:
     """The conditions of a query by field, those within ``$and`` among them."""
     out: list[tuple[str, Any]] = []
     for name, value in query.items():
         if name == "$and":
             for part in value:
-                out += flat(part)
+                out += flatten_conditions(part)
         else:
             out.append((name, value))
     return out
 
 
-def _holds(rest: str, condition: Any, item: Any) -> bool:
+def _meets_condition(rest: str, condition: Any, item: Any) -> bool:
     path = "x." + rest if rest else "x"
-    return queries.compiled({path: condition})({"x": [item]})
+    return queries.compile_filter({path: condition})({"x": [item]})
 
 
 def _object(tree: Tree, target: Any, diff: Node, path: list[str], work: Work) -> None:
@@ -200,20 +206,20 @@ def _object(tree: Tree, target: Any, diff: Node, path: list[str], work: Work) ->
 
 def _step(name: str, child: Tree | Modifier, target: Any, diff: Node, path: list[str], work: Work) -> None:
     here = [*path, name]
-    exists = _exists(target, name, here)
+    exists = _field_exists(target, name, here)
     if isinstance(child, Modifier):
         _modify(name, child, target, diff, here, work, exists)
     elif exists:
         inner = target[int(name)] if isinstance(target, list) else target[name]
         if not isinstance(inner, dict | list):
-            if _creates(child, work):
+            if _creates_field(child, work):
                 raise MongoError(
                     28, f"Cannot create field '{next(iter(child.children))}' in element {{{name}: {inner}}}"
                 )
             return
         below = Node(array=isinstance(inner, list))
         if isinstance(inner, list) and not all(part.isdigit() or part.startswith("$") for part in child.children):
-            if _creates(child, work):
+            if _creates_field(child, work):
                 raise MongoError(
                     28, f"Cannot create field '{next(iter(child.children))}' in element {{{name}: {inner}}}"
                 )
@@ -224,12 +230,12 @@ def _step(name: str, child: Tree | Modifier, target: Any, diff: Node, path: list
         elif below.document() != ({"a": True} if below.array else {}):
             diff.children[name] = below
     else:
-        made = _built(child, work, here)
+        made = _build_document(child, work, here)
         if made is not NOTHING:
             _create(target, name, made, diff)
 
 
-def _exists(target: Any, name: str, here: list[str]) -> bool:
+def _field_exists(target: Any, name: str, here: list[str]) -> bool:
     if isinstance(target, list):
         if not name.isdigit():
             raise MongoError(28, f"Cannot create field '{name}' in element {{{'.'.join(here[:-1])}: [...]}}")
@@ -237,13 +243,13 @@ def _exists(target: Any, name: str, here: list[str]) -> bool:
     return name in target
 
 
-def _creates(tree: Tree | Modifier, work: Work) -> bool:
+def _creates_field(tree: Tree | Modifier, work: Work) -> bool:
     if isinstance(tree, Modifier):
         return tree.creates and (work.inserting or tree.name != "$setOnInsert")
-    return any(_creates(child, work) for child in tree.children.values())
+    return any(_creates_field(child, work) for child in tree.children.values())
 
 
-def _built(tree: Tree, work: Work, path: list[str]) -> Any:
+def _build_document(tree: Tree, work: Work, path: list[str]) -> Any:
     """The new document for a path that does not exist yet; NOTHING when no operator below it creates anything."""
     out: Document = {}
     for name, child in tree.ordered():
@@ -252,11 +258,11 @@ def _built(tree: Tree, work: Work, path: list[str]) -> Any:
                 2, f"The path '{'.'.join(path)}' must exist in the document in order to apply array updates."
             )
         if isinstance(child, Tree):
-            value = _built(child, work, [*path, name])
+            value = _build_document(child, work, [*path, name])
         elif child.name == "$rename":
-            value = _take(child, work)
+            value = _take_rename_source(child, work)
         else:
-            value = child.initial(work) if _creates(child, work) else NOTHING
+            value = child.initial(work) if _creates_field(child, work) else NOTHING
         if value is not NOTHING:
             out[name] = value
     return out if out else NOTHING
@@ -298,7 +304,7 @@ def _modify(name: str, modifier: Modifier, target: Any, diff: Node, path: list[s
         return
     before = target[key]
     result = modifier.changed(before, work)
-    if result.value is NOTHING or (not result.appended and not result.forced and same(before, result.value)):
+    if result.value is NOTHING or (not result.appended and not result.forced and are_identical(before, result.value)):
         return
     target[key] = result.value
     _log(name, before, result, diff)
@@ -314,7 +320,7 @@ def _log(name: str, before: Any, result: Result, diff: Node) -> None:
         diff.updates[name] = result.value
 
 
-def _take(modifier: Modifier, work: Work) -> Any:
+def _take_rename_source(modifier: Modifier, work: Work) -> Any:
     """Take the source of a ``$rename`` out of the document."""
     holder: Any = work.root
     node, parts = work.diff, modifier.argument.split(".")
@@ -343,7 +349,7 @@ def _take(modifier: Modifier, work: Work) -> Any:
 def _rename(name: str, modifier: Modifier, target: Any, diff: Node, work: Work, exists: bool) -> None:
     if isinstance(target, list):
         raise MongoError(2, "The destination field cannot be an array element")
-    value = _take(modifier, work)
+    value = _take_rename_source(modifier, work)
     if value is NOTHING:
         return
     if exists:
@@ -357,7 +363,7 @@ def _elements(tree: Tree, target: list[Any], diff: Node, path: list[str], work: 
     """``$[]`` and ``$[name]``: the array is logged as a whole when more than one element changed."""
     changed: dict[int, Node] = {}
     for index, item in enumerate(target):
-        merged = _merged(tree, index, item, work)
+        merged = _merge_trees(tree, index, item, work)
         if merged is None:
             continue
         below = Node(array=True)
@@ -372,7 +378,7 @@ def _elements(tree: Tree, target: list[Any], diff: Node, path: list[str], work: 
             diff.children |= below.children
 
 
-def _merged(tree: Tree, index: int, item: Any, work: Work) -> Tree | Modifier | None:
+def _merge_trees(tree: Tree, index: int, item: Any, work: Work) -> Tree | Modifier | None:
     found: list[Tree | Modifier] = []
     for name, child in tree.children.items():
         if name == "$[]" or name == str(index) or (name.startswith("$[") and work.filters[name[2:-1]](item)):

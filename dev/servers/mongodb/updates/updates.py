@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dev.servers.mongodb.updates.update_tree import Operators, Updated, flat
-from dev.servers.mongodb.values.documents import Document, copy, same
+from dev.servers.mongodb.updates.update_tree import Operators, Updated, flatten_conditions
+from dev.servers.mongodb.values.documents import Document, are_identical, copy
 from dev.servers.mongodb.values.errors import MongoError, type_name
 
 
@@ -61,7 +61,7 @@ class Pipeline:
             name = next(iter(stage), "")
             if name not in self.STAGES:
                 raise MongoError(72, f"{name} is not allowed to be used within an update")
-        self._run = known.compiled(stages, constants or {})
+        self._run = known.compile_pipeline(stages, constants or {})
         self._whole_bytes = whole_bytes
 
     def applied(self, document: Document, *, inserting: bool = False, query: Document | None = None) -> Updated:
@@ -72,7 +72,7 @@ class Pipeline:
         after = next(iter(made))
         if "_id" in document and "_id" not in after:
             after = {"_id": document["_id"], **after}
-        elif "_id" in document and not inserting and not same(document["_id"], after["_id"]):
+        elif "_id" in document and not inserting and not are_identical(document["_id"], after["_id"]):
             raise MongoError(
                 66,
                 f"After applying the update, the (immutable) field '_id' was found to have been altered to _id: {after['_id']}",
@@ -80,9 +80,9 @@ class Pipeline:
         check_storable(after)
         if "_id" in after and next(iter(after)) != "_id":  # the event has it as it was written, and the collection not
             return Updated(after, None, True)
-        if same(document, after):
+        if are_identical(document, after):
             return Updated(after, {}, False)
-        return Updated(after, diffs.between(document, after, self._whole_bytes), True)
+        return Updated(after, diffs.compute_diff(document, after, self._whole_bytes), True)
 
 
 def check_storable(document: Document) -> None:
@@ -107,7 +107,7 @@ def _check_names(value: Any) -> None:
         _check_names(inner)
 
 
-def parsed(
+def parse_update(
     update: Any,
     array_filters: list[Document] | None = None,
     clock: Callable[[], Any] = lambda: None,
@@ -126,4 +126,4 @@ def parsed(
     return Replacement(update)
 
 
-__all__ = ["Operators", "Pipeline", "Replacement", "Updated", "check_id", "flat", "parsed"]
+__all__ = ["Operators", "Pipeline", "Replacement", "Updated", "check_id", "flatten_conditions", "parse_update"]

@@ -139,7 +139,7 @@ def _symbol(data: bytes, i: int) -> tuple[Symbol, int]:
     return Symbol(text), i
 
 
-def _scoped(data: bytes, i: int) -> tuple[Code, int]:
+def _decode_scoped_code(data: bytes, i: int) -> tuple[Code, int]:
     text, middle = _text(data, i + 4)
     scope, end = _document(data, middle)
     return Code(text, scope), end
@@ -165,7 +165,7 @@ _READERS: dict[int, Any] = {
     0x0C: _pointer,
     0x0D: _code,
     0x0E: _symbol,
-    0x0F: _scoped,
+    0x0F: _decode_scoped_code,
     0x10: lambda data, i: (_INT.unpack_from(data, i)[0], i + 4),
     0x11: _stamp,
     0x12: lambda data, i: (Int64(_LONG.unpack_from(data, i)[0]), i + 8),
@@ -213,7 +213,7 @@ def _integer(value: int) -> tuple[int, bytes]:
     return (0x10, _INT.pack(value)) if value in INT32 else (0x12, _LONG.pack(value))
 
 
-def _coded(value: Code) -> tuple[int, bytes]:
+def _encode_code(value: Code) -> tuple[int, bytes]:
     if value.scope is None:
         return 0x0D, _string(value.text)
     payload = _string(value.text) + encode(value.scope)
@@ -235,7 +235,7 @@ _WRITERS: dict[type, Any] = {
     type(None): lambda v: (0x0A, b""),
     Regex: lambda v: (0x0B, v.pattern.encode() + b"\0" + v.options.encode() + b"\0"),
     DbPointer: lambda v: (0x0C, _string(v.ref) + v.id.binary),
-    Code: _coded,
+    Code: _encode_code,
     Symbol: lambda v: (0x0E, _string(v.text)),
     int: _integer,
     Timestamp: lambda v: (0x11, _STAMP.pack(v.inc, v.time)),
@@ -246,7 +246,7 @@ _WRITERS: dict[type, Any] = {
 }
 
 
-def same(one: Any, other: Any) -> bool:
+def are_identical(one: Any, other: Any) -> bool:
     """Whether two values are the same bytes: type, width, order of fields and all."""
     return type(one) is type(other) and _WRITERS[type(one)](one) == _WRITERS[type(other)](other)
 

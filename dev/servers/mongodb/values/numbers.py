@@ -19,7 +19,7 @@ _CONTEXT = decimal.Context(
 INT64 = range(-(2**63), 2**63)
 
 
-def calculated(
+def compute_number(
     one: Any, other: Any, work: Callable[[Any, Any], Any], *, what: str = "$inc", overflow_to_double: bool = False
 ) -> Any:
     """``work`` on two BSON numbers, in the type of the result. Raises :class:`MongoError` where 64 bits overflow."""

@@ -32,13 +32,13 @@ class Message:
     exhaust: bool = False
 
 
-def parsed(header: bytes, data: bytes) -> Message:
+def parse_message(header: bytes, data: bytes) -> Message:
     """The request that a header and what follows it hold."""
     _, request, _, code = HEADER.unpack(header)
     compressor = 0
     if code == OP_COMPRESSED:
         code, size, compressor = struct.unpack_from("<iiB", data)
-        data = _inflated(compressor, data[9:], size)
+        data = _inflate_body(compressor, data[9:], size)
     if code == OP_MSG:
         return _message(request, data, compressor)
     if code == OP_QUERY:
@@ -105,18 +105,20 @@ def reply(message: Message, body: Document | bytes, *, flags: int = 0, number: i
         payload = struct.pack("<iqii", 8, 0, 0, 1) + data
         return HEADER.pack(16 + len(payload), number, message.id, OP_REPLY) + payload
     payload = struct.pack("<I", flags) + b"\0" + data
-    if message.compressor and not _plain(message.body):
-        packed = struct.pack("<iiB", OP_MSG, len(payload), message.compressor) + _deflated(message.compressor, payload)
+    if message.compressor and not _is_uncompressed(message.body):
+        packed = struct.pack("<iiB", OP_MSG, len(payload), message.compressor) + _deflate_body(
+            message.compressor, payload
+        )
         return HEADER.pack(16 + len(packed), number, message.id, OP_COMPRESSED) + packed
     return HEADER.pack(16 + len(payload), number, message.id, OP_MSG) + payload
 
 
-def _plain(body: Document) -> bool:
+def _is_uncompressed(body: Document) -> bool:
     """Whether a command's messages are never compressed."""
     return next(iter(body), "").lower() in ("hello", "ismaster", "saslstart", "saslcontinue", "authenticate")
 
 
-def _inflated(compressor: int, data: bytes, size: int) -> bytes:
+def _inflate_body(compressor: int, data: bytes, size: int) -> bytes:
     if compressor == 0:
         return data
     if compressor == SNAPPY:
@@ -130,7 +132,7 @@ def _inflated(compressor: int, data: bytes, size: int) -> bytes:
     raise MongoError(2, f"unknown compressor {compressor}")
 
 
-def _deflated(compressor: int, data: bytes) -> bytes:
+def _deflate_body(compressor: int, data: bytes) -> bytes:
     if compressor == SNAPPY:
         import pyarrow as pa
 

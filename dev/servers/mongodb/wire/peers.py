@@ -56,7 +56,7 @@ class Peer:
         await self._writer.drain()
         header = await self._reader.readexactly(16)
         data = await self._reader.readexactly(messages.HEADER.unpack(header)[0] - 16)
-        return messages.parsed(header, data).body
+        return messages.parse_message(header, data).body
 
     def close(self) -> None:
         """Close the connection."""

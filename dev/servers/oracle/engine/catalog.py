@@ -6,7 +6,7 @@ import sqlite3
 from dataclasses import dataclass, field
 
 from dev.servers.oracle.errors import OraError
-from dev.servers.oracle.values.datatypes import DataType, qualified
+from dev.servers.oracle.values.datatypes import DataType, qualify_names
 
 FIRST_OBJECT = 73_000
 SYSTEM_USERS = ("SYS", "SYSTEM")
@@ -86,7 +86,7 @@ class Table:
         for column in self.live:
             if column.name == name:
                 return column
-        raise OraError(904, qualified(name))
+        raise OraError(904, qualify_names(name))
 
     def has(self, name: str) -> bool:
         return any(column.name == name for column in self.live)
@@ -102,7 +102,7 @@ class Table:
 
     @property
     def full_name(self) -> str:
-        return qualified(self.owner, self.name)
+        return qualify_names(self.owner, self.name)
 
     def logs(self, group_type: str) -> bool:
         return any(kind == group_type for _, kind, _ in self.log_groups)

@@ -26,7 +26,7 @@ class Flashback:
     def scn(self, text: str) -> int:
         """TIMESTAMP_TO_SCN: ORA-08180 for a time before the first one known."""
         moment = moments.read(text)
-        at = moments.keep(moments.Moment(moment.time, moment.nanos), "TIMESTAMP")
+        at = moments.store_moment(moments.Moment(moment.time, moment.nanos), "TIMESTAMP")
         with self._engine.lock:
             row = self._engine.db.execute(
                 "SELECT scn FROM times WHERE at <= ? ORDER BY scn DESC LIMIT 1", (at,)

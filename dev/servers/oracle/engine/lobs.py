@@ -19,7 +19,7 @@ from dev.servers.oracle.engine.engine import Engine
 from dev.servers.oracle.engine.transactions import Transaction
 from dev.servers.oracle.errors import OraError
 from dev.servers.oracle.redo import redo as log
-from dev.servers.oracle.values.datatypes import LOB_KINDS, qualified
+from dev.servers.oracle.values.datatypes import LOB_KINDS, qualify_names
 
 INLINE = 1982
 FRAGMENT = 2000
@@ -51,7 +51,7 @@ def _size(value: str | bytes) -> int:
     return len(value if isinstance(value, bytes) else value.encode())
 
 
-def nothing(column: Column) -> Any:
+def placeholder_value(column: Column) -> Any:
     """The value that an insert shows where the real one follows: an empty LOB, or NULL."""
     return (b"" if column.type.kind == "BLOB" else "") if column.type.kind in LOB_KINDS else None
 
@@ -59,7 +59,7 @@ def nothing(column: Column) -> Any:
 def in_row(column: Column, value: Any) -> Any:
     """The old value as the undo of a change shows it: one that lies apart from its row is empty, or NULL."""
     if column.type.kind in LOB_KINDS:
-        return nothing(column) if _size(value or "") > INLINE else value
+        return placeholder_value(column) if _size(value or "") > INLINE else value
     return None if is_long(column, value) else value
 
 
@@ -67,7 +67,7 @@ def check_nulls(table: Table, values: dict[int, Any], error: int) -> None:
     """ORA-01400 or ORA-01407 for NULL in a column that forbids it."""
     for column in table.live:
         if not column.nullable and values[column.id] is None:
-            raise OraError(error, qualified(table.owner, table.name, column.name))
+            raise OraError(error, qualify_names(table.owner, table.name, column.name))
 
 
 def record_insert(engine: Engine, transaction: Transaction, table: Table, row: int, values: dict[int, Any]) -> None:
@@ -121,7 +121,9 @@ def _record(
         engine.record(transaction, log.INTERNAL, table=table, row=row, body=None)
 
 
-def apart(columns: list[Column], before: dict[int, Any], after: dict[int, Any]) -> tuple[list[Column], list[Column]]:
+def lobs_logged_apart(
+    columns: list[Column], before: dict[int, Any], after: dict[int, Any]
+) -> tuple[list[Column], list[Column]]:
     """The columns that 23ai logs apart from an insert (``before`` is empty) or update: in pieces, and in an update that follows."""
     lobs = [column for column in columns if column.type.kind in LOB_KINDS and column.id in after]
     pieces = [column for column in lobs if _size(after[column.id] or "") > INLINE]
@@ -136,9 +138,9 @@ def apart(columns: list[Column], before: dict[int, Any], after: dict[int, Any]) 
     return pieces, later
 
 
-def shown(columns: list[Column], before: dict[int, Any], after: dict[int, Any]) -> dict[int, Any]:
+def first_record_values(columns: list[Column], before: dict[int, Any], after: dict[int, Any]) -> dict[int, Any]:
     """The values in 23ai's first record of an update; a LOB that was NULL is empty before its pieces."""
-    pieces, later = apart(columns, before, after)
+    pieces, later = lobs_logged_apart(columns, before, after)
     empty = {column.id: "" if column.type.kind != "BLOB" else b"" for column in pieces if column.type.kind in LOB_KINDS}
     hidden = {column.id for column in pieces + later}
     return {key: value for key, value in after.items() if key not in hidden} | {
@@ -151,25 +153,25 @@ def _record_blocks(
     changed: list[int],
 ) -> None:  # fmt: skip
     """Write the records behind an insert or update, as 23ai logs them."""
-    pieces, later = apart(table.live, before, {column: values[column] for column in changed})
+    pieces, later = lobs_logged_apart(table.live, before, {column: values[column] for column in changed})
     record = transaction.undo[-1].record + transaction.undo[-1].count - 1
     identity = _identity(table, values)
 
-    def put(op: int, column: Column, part: Any) -> None:
+    def record_part(op: int, column: Column, part: Any) -> None:
         engine.record(transaction, op, table=table, row=row, body={"column": column.id, "part": part, "row": identity})
 
     for column in pieces:
         value, lob = values[column.id], column.type.kind in LOB_KINDS
         for op, part in _parts(column, value):
-            put(op, column, part)
+            record_part(op, column, part)
         if lob and before.get(column.id) is not None:
             if engine.lob_shape == BASIC:
-                put(SELECT_LOCATOR, column, None)
-            put(log.LOB_TRIM, column, len(value))
+                record_part(SELECT_LOCATOR, column, None)
+            record_part(log.LOB_TRIM, column, len(value))
     if later or any(column.type.kind == "XMLTYPE" for column in (table.live if not before else pieces)):
         inline = {column.id: values[column.id] for column in later}
         engine.record(transaction, log.UPDATE, table=table, row=row, body=[identity, inline, record])
-    if before and not shown(table.live, before, {column: values[column] for column in changed}):
+    if before and not first_record_values(table.live, before, {column: values[column] for column in changed}):
         hide(engine, record)
 
 

@@ -3,7 +3,7 @@
 import sqlite3
 
 from dev.servers.oracle.engine.catalog import Key, Table
-from dev.servers.oracle.values.datatypes import qualified
+from dev.servers.oracle.values.datatypes import qualify_names
 
 
 def storage_ddl(table: Table) -> list[str]:
@@ -21,7 +21,7 @@ def storage_ddl(table: Table) -> list[str]:
 def key_ddl(table: Table, key: Key) -> str:
     """The SQLite index behind a key."""
     columns = ", ".join(f"c{table.column(name).id}" for name in key.columns)
-    return f"CREATE INDEX IF NOT EXISTS {qualified(f'{table.storage}_{key.name}')} ON {table.storage} ({columns})"
+    return f"CREATE INDEX IF NOT EXISTS {qualify_names(f'{table.storage}_{key.name}')} ON {table.storage} ({columns})"
 
 
 def change_affinity(database: sqlite3.Connection, table: str, column: str, affinity: str) -> None:
@@ -33,7 +33,7 @@ def change_affinity(database: sqlite3.Connection, table: str, column: str, affin
     )
     indexes = dict(found.fetchall())
     for name in indexes:
-        database.execute(f"DROP INDEX {qualified(name)}")
+        database.execute(f"DROP INDEX {qualify_names(name)}")
     database.execute(f"ALTER TABLE {table} RENAME COLUMN {column} TO {column}_before")
     database.execute(f"ALTER TABLE {table} ADD COLUMN {column} {affinity}")
     database.execute(f"UPDATE {table} SET {column} = {column}_before")

@@ -197,19 +197,22 @@ class Renderer:
         elif op == redo.DELETE:
             facts["SQL_REDO"] = writer.delete(before, row_id)
         elif op == redo.INSERT:
-            pieces, later = lobs.apart(columns, {}, after)
+            pieces, later = lobs.lobs_logged_apart(columns, {}, after)
             apart = {column.id for column in pieces + later}
             xml = {column.id for column in columns if column.type.kind == "XMLTYPE"}
             if apart or xml & after.keys():
                 facts["ROW_ID"] = rowids.EMPTY
             emptied = {
-                key: lobs.nothing(_column(writer, key)) if key in apart else value for key, value in after.items()
+                key: lobs.placeholder_value(_column(writer, key)) if key in apart else value
+                for key, value in after.items()
             }
             facts["SQL_REDO"] = writer.insert({key: value for key, value in emptied.items() if key not in xml})
         else:
-            if lobs.apart(columns, before, after)[0]:
+            if lobs.lobs_logged_apart(columns, before, after)[0]:
                 facts["ROW_ID"] = rowids.EMPTY
-            facts["SQL_REDO"] = writer.update(before, lobs.shown(columns, before, after), row_id, inline=True)
+            facts["SQL_REDO"] = writer.update(
+                before, lobs.first_record_values(columns, before, after), row_id, inline=True
+            )
         return facts
 
     def _row_change(

@@ -99,7 +99,7 @@ class Miner:
             rows = session.engine.redo.read(self.connection, list(self.files.values()), start, min(last, 2**63 - 1))
         names = frozenset(name for name, bit in CONSTANTS.items() if options & bit and bit >= 64)
         renderer = contents.Renderer(session, names, dictionary, start)
-        made = _committed(renderer, rows) if options & CONSTANTS["COMMITTED_DATA_ONLY"] else renderer.rows(rows)
+        made = _committed_rows(renderer, rows) if options & CONSTANTS["COMMITTED_DATA_ONLY"] else renderer.rows(rows)
         self._fill(row for row in made if not self._inside or row[CONTAINER] == session.container)
 
     def end(self) -> None:
@@ -221,7 +221,7 @@ class Miner:
         )
 
 
-def _committed(renderer: "contents.Renderer", rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+def _committed_rows(renderer: "contents.Renderer", rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     """COMMITTED_DATA_ONLY: whole transactions in the order of their commits, without what they took back."""
     open_ones: dict[int, list[tuple[Any, ...]]] = {}
     for row in rows:

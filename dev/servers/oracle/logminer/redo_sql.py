@@ -13,7 +13,7 @@ from typing import Any
 from dev.servers.oracle.engine.catalog import Column, Table
 from dev.servers.oracle.engine.lobs import is_long
 from dev.servers.oracle.values import datatypes, moments, rowids
-from dev.servers.oracle.values.datatypes import LOB_KINDS, NATIONAL_KINDS, qualified
+from dev.servers.oracle.values.datatypes import LOB_KINDS, NATIONAL_KINDS, qualify_names
 from dev.servers.oracle.values.moments import Nls
 from dev.servers.oracle.wire.codecs import (
     encode_day_second,
@@ -61,7 +61,7 @@ class Writer:
 
     @property
     def _full(self) -> str:
-        return qualified(self.owner, self.name)
+        return qualify_names(self.owner, self.name)
 
     @property
     def _raw(self) -> bool:
@@ -110,7 +110,7 @@ class Writer:
             return f"TO_YMINTERVAL('{value[0]}{value[1:10].lstrip('0').rjust(years, '0')}{value[10:]}')"
         if kind in NATIONAL_KINDS and not value.isascii():
             return unistr(value)
-        return quoted(value)
+        return quote_text(value)
 
     def _date_format(self) -> str:
         return self.nls.settings["NLS_DATE_FORMAT"]
@@ -190,7 +190,7 @@ class Writer:
 
     def lob_write(self, column: Column, offset: int, data: str | bytes) -> str:
         locator, buffer = LOCATORS[column.type.kind]
-        text = f"HEXTORAW('{data.hex()}')" if isinstance(data, bytes) else quoted(data)
+        text = f"HEXTORAW('{data.hex()}')" if isinstance(data, bytes) else quote_text(data)
         if column.type.kind == "NCLOB" and isinstance(data, str) and not data.isascii():
             text = unistr(data)
         return f" {buffer} := {text}; \n dbms_lob.write({locator}, {len(data)}, {offset}, {buffer});\n"
@@ -210,12 +210,12 @@ class Writer:
         return (
             f"XML_REDO := HEXTORAW('{encoded.hex()}'):{len(encoded)}"
             if binary
-            else f"XML_REDO := {quoted(data)}:{len(data)}"
+            else f"XML_REDO := {quote_text(data)}:{len(data)}"
         )
 
     def xml_amount(self, data: str) -> str:
         """A piece of a document as 23ai shows it."""
-        return f"XML_REDO := {quoted(data)}\n amount: {len(data)}"
+        return f"XML_REDO := {quote_text(data)}\n amount: {len(data)}"
 
     def string_begin(self, column: Column, values: dict[int, Any]) -> str:
         rest = {key: value for key, value in values.items() if key != column.id}
@@ -223,14 +223,14 @@ class Writer:
         return DECLARE_STRING + statement.replace("'", "''") + ";';"
 
     def string_write(self, data: str | bytes) -> str:
-        text = f"HEXTORAW('{data.hex()}')" if isinstance(data, bytes) else quoted(data)
+        text = f"HEXTORAW('{data.hex()}')" if isinstance(data, bytes) else quote_text(data)
         return f"  buf_c := {text};\n DBMS_LOB.WriteAppend(TempLob, {len(data)}, buf_c);\n"
 
 
 # texts
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     """A string literal."""
     return "'" + text.replace("'", "''") + "'"
 

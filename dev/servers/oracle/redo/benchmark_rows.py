@@ -107,14 +107,14 @@ def _facts(plan: Plan) -> Any:
             "SRC_CON_NAME": plan.container, "DATA_OBJ#": 0, "DATA_OBJV#": 0, "DATA_OBJD#": 0,
         }  # fmt: skip
         if op != redo.INSERT:
-            yield _with(base, op, "commit;" if op == redo.COMMIT else "set transaction read write;", scn, number)
+            yield _make_row(base, op, "commit;" if op == redo.COMMIT else "set transaction read write;", scn, number)
             continue
         row, number = number, number + 1
         sql = INSERT.format(
             owner=plan.owner, table=plan.table, row=row + 1, customer=row % 9973, amount=row % 7919, cents=row % 100,
             status=("NEW", "PAID", "SENT")[row % 3], price=f"{row % 1009}.{row % 7 + 1}",
         )  # fmt: skip
-        yield _with(base, op, sql, scn, row) | {
+        yield _make_row(base, op, sql, scn, row) | {
             "SEG_OWNER": plan.owner, "TABLE_NAME": plan.table, "SEG_NAME": plan.table, "SEG_TYPE_NAME": "TABLE",
             "DATA_OBJ#": plan.object_id, "DATA_OBJV#": plan.version, "DATA_OBJD#": plan.object_id,
             "ROW_ID": rowids.to_text(rowids.make(plan.object_id, row)),
@@ -124,11 +124,11 @@ def _facts(plan: Plan) -> Any:
 def _order(plan: Plan) -> Iterator[tuple[int, int]]:
     """Transaction and operation of each row; the one that is open all the time is -1."""
     if not plan.open_rows:
-        yield from _others(plan)
+        yield from _transaction_ranges(plan)
         return
     yield -1, redo.START
     due = 0.0
-    for transaction, op in _others(plan):
+    for transaction, op in _transaction_ranges(plan):
         yield transaction, op
         due += plan.open_rows / plan.count if op == redo.INSERT else 0
         while due >= 1:
@@ -139,7 +139,7 @@ def _order(plan: Plan) -> Iterator[tuple[int, int]]:
     yield -1, redo.COMMIT
 
 
-def _others(plan: Plan) -> Iterator[tuple[int, int]]:
+def _transaction_ranges(plan: Plan) -> Iterator[tuple[int, int]]:
     size = plan.transaction_rows
     transactions = -(-plan.count // size)
     for first in range(0, transactions, plan.at_once):
@@ -151,7 +151,7 @@ def _others(plan: Plan) -> Iterator[tuple[int, int]]:
         yield from ((one, redo.COMMIT) for one in together)
 
 
-def _with(base: dict[str, Any], op: int, sql: str, scn: int, row: int) -> dict[str, Any]:
+def _make_row(base: dict[str, Any], op: int, sql: str, scn: int, row: int) -> dict[str, Any]:
     own = {
         "SCN": scn,
         "OPERATION_CODE": op,

@@ -215,7 +215,7 @@ class Redo:
         return next(log for log in reversed(self.logs) if log.thread == thread)
 
     def _open_log(self, thread: int, sequence: int, scn: int) -> LogFile:
-        log = LogFile(thread, sequence, scn, None, _now(), resetlogs=self.resetlogs)
+        log = LogFile(thread, sequence, scn, None, _format_now(), resetlogs=self.resetlogs)
         self.logs.append(log)
         self.logs.sort(key=lambda one: (one.thread, one.sequence))
         self.save(log)
@@ -239,12 +239,12 @@ class Redo:
             self._empty_strand(serial)
         old = self.current(thread)
         scn = self.tick()
-        old.next, old.next_time = scn, _now()
+        old.next, old.next_time = scn, _format_now()
         self._since_switch[thread] = 0
         self.flush(thread)
         new = self._open_log(thread, old.sequence + 1, scn)
         if not self.archiving_held:
-            old.archived_at = _now()
+            old.archived_at = _format_now()
         self.save(old)
         self.save_clock()
         return new
@@ -253,7 +253,7 @@ class Redo:
         """Copy every closed log that is not archived yet."""
         for log in self.logs:
             if log.next is not None and log.archived_at is None:
-                log.archived_at = _now()
+                log.archived_at = _format_now()
                 self.save(log)
 
     def is_online(self, log: LogFile) -> bool:
@@ -289,5 +289,5 @@ class Redo:
         return heapq.merge(*map(of_thread, flushed), key=lambda row: row[1])
 
 
-def _now() -> str:
+def _format_now() -> str:
     return f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M:%S}"

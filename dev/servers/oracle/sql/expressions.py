@@ -256,7 +256,7 @@ class Expressions(Inference):
             return _quote(functions.interval(text, unit))
         moment = moments.read(text)
         kind = "DATE" if word == "DATE" else "TIMESTAMP" if moment.zone is None else "TIMESTAMP_TZ"
-        return _quote(moments.keep(moment, kind))
+        return _quote(moments.store_moment(moment, kind))
 
     # names
 
@@ -277,7 +277,7 @@ class Expressions(Inference):
                 return VALUES[path[0]]
         if RENAMED.get("_".join(path)) in self._allowed:
             return f"{RENAMED['_'.join(path)]}()"
-        raise OraError(904, datatypes.qualified(*path))
+        raise OraError(904, datatypes.qualify_names(*path))
 
     def _call(self, path: list[str], reader: Tokens, scope: Scope) -> str:
         name = "_".join(path[1:] if path[0] == "SYS" else path)
@@ -295,7 +295,7 @@ class Expressions(Inference):
         if name == "GROUP_CONCAT":
             raise unknown(self.sql, "LISTAGG")
         if name not in self._allowed:
-            raise OraError(904, datatypes.qualified(*path))
+            raise OraError(904, datatypes.qualify_names(*path))
         distinct = "DISTINCT " if inside and inside[0].word == "DISTINCT" else ""
         arguments = (self.translate(part, scope) for part in split(inside[1:] if distinct else inside))
         call = f"{name}({distinct}{', '.join(arguments)})"

@@ -65,11 +65,11 @@ def register(connection: sqlite3.Connection, context: Context) -> frozenset[str]
     """Give the connection these functions; returns the names a statement may use."""
     library = Library(context)
     for name, function in library.functions.items():
-        connection.create_function(name, -1, _guarded(function, context), deterministic=name in DETERMINISTIC)
+        connection.create_function(name, -1, _guard_function(function, context), deterministic=name in DETERMINISTIC)
     return frozenset(library.functions) | NATIVE
 
 
-def _guarded(function: Callable[..., Any], context: Context) -> Callable[..., Any]:
+def _guard_function(function: Callable[..., Any], context: Context) -> Callable[..., Any]:
     def call(*arguments: Any) -> Any:
         try:
             return function(*arguments)
@@ -164,12 +164,14 @@ class Library:
         }  # fmt: skip
 
     def _now(self, kind: str) -> Callable[[], str]:
-        def now(*_: Any) -> str:
+        def current_time(*_: Any) -> str:
             time = self._context.now()
             zone = 0 if kind == "TIMESTAMP_TZ" else None
-            return moments.keep(Moment(time.replace(microsecond=0, tzinfo=None), time.microsecond * 1000, zone), kind)
+            return moments.store_moment(
+                Moment(time.replace(microsecond=0, tzinfo=None), time.microsecond * 1000, zone), kind
+            )
 
-        return now
+        return current_time
 
     def _reader(self, kind: str) -> Callable[..., str | None]:
         def read(text: Any, pattern: str | None = None, *_: Any) -> str | None:
@@ -180,7 +182,7 @@ class Library:
                 moment = moments.read(str(text))
             else:
                 moment = moments.parse(str(text), pattern or nls.format_of(kind), nls)
-            return moments.keep(moment, kind, nls.zone)
+            return moments.store_moment(moment, kind, nls.zone)
 
         return read
 
@@ -205,7 +207,7 @@ class Library:
         if value is None:
             return None
         if kind.kind == "DATE" and isinstance(value, str) and moments.KEPT.fullmatch(value):
-            return moments.keep(moments.read(value), "DATE")
+            return moments.store_moment(moments.read(value), "DATE")
         return datatypes.store(value, kind, "CAST", self._context.nls)
 
     def _as_type(self, kind: str, value: Any) -> Any:
@@ -220,8 +222,8 @@ class Library:
         else:
             moment = moments.parse(text, self._context.nls.format_of(kind), self._context.nls)
         if kind == "DATE" and moment.nanos:
-            return moments.keep(moment, "TIMESTAMP")
-        return moments.keep(moment, kind, self._context.nls.zone)
+            return moments.store_moment(moment, "TIMESTAMP")
+        return moments.store_moment(moment, kind, self._context.nls.zone)
 
     def _trunc(self, value: Any, places: Any = 0) -> Any:
         if value is None:
@@ -357,7 +359,7 @@ def _add(left: Any, sign: int, right: Any) -> Any:
     days = moments.interval_days(right) if isinstance(right, str) and right[0] in "+-" else float(right)
     kind = "DATE" if len(left) == 19 else "TIMESTAMP" if moment.zone is None else "TIMESTAMP_TZ"
     shift = datetime.timedelta(seconds=round(sign * days * 86400, 6))
-    return moments.keep(Moment(moment.time + shift, moment.nanos, moment.zone), kind)
+    return moments.store_moment(Moment(moment.time + shift, moment.nanos, moment.zone), kind)
 
 
 def _add_months(value: str | None, months: int) -> str | None:
@@ -366,7 +368,7 @@ def _add_months(value: str | None, months: int) -> str | None:
     time = moments.read(value).time
     year, month = divmod(time.year * 12 + time.month - 1 + int(months), 12)
     last = (datetime.datetime(year + (month == 11), (month + 1) % 12 + 1, 1) - datetime.timedelta(days=1)).day
-    return moments.keep(Moment(time.replace(year=year, month=month + 1, day=min(time.day, last))), "DATE")
+    return moments.store_moment(Moment(time.replace(year=year, month=month + 1, day=min(time.day, last))), "DATE")
 
 
 def _last_day(value: str | None) -> str | None:

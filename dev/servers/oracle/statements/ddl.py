@@ -9,7 +9,7 @@ from dev.servers.oracle.session_protocol import Session
 from dev.servers.oracle.sql.lexer import Tokens
 from dev.servers.oracle.sql.statements import Statement
 from dev.servers.oracle.statements import ddl_log, private_tables, tables
-from dev.servers.oracle.values.datatypes import DataType, qualified
+from dev.servers.oracle.values.datatypes import DataType, qualify_names
 
 SUPPLEMENTAL = {"ALL": "ALL", "PRIMARY KEY": "PK", "UNIQUE": "UI", "FOREIGN KEY": "FK"}
 IGNORED_SYSTEM = ("CHECKPOINT", "FLUSH", "REGISTER")
@@ -60,7 +60,7 @@ def _create_index(session: Session, reader: Tokens, kind: str) -> None:
     table = session.names.table(reader.names(), "ALTER")
     columns = [token.text for token in reader.group() if token.is_identifier and token.word not in ("ASC", "DESC")]
     ddl_log.lock(session, table)
-    if any(key.name == name for one in _of(session, table.owner) for key in one.keys):
+    if any(key.name == name for one in _tables_of(session, table.owner) for key in one.keys):
         raise OraError(955)
     with session.engine.writing():
         tables.add_key(session, table, Key(name, kind, columns))
@@ -68,7 +68,7 @@ def _create_index(session: Session, reader: Tokens, kind: str) -> None:
         ddl_log.log(session, reader, table, table.owner, name)
 
 
-def _of(session: Session, owner: str) -> list[Table]:
+def _tables_of(session: Session, owner: str) -> list[Table]:
     """The tables of a schema: names of indexes are unique in one."""
     tables_ = session.engine.catalog.tables.values()
     return [table for table in tables_ if table.owner == owner and table.container == session.container]
@@ -216,7 +216,7 @@ def _drop(session: Session, reader: Tokens) -> None:
 
 def _drop_index(session: Session, reader: Tokens) -> None:
     *path, name = reader.names()
-    for table in _of(session, path[0] if path else session.schema):
+    for table in _tables_of(session, path[0] if path else session.schema):
         for key in table.keys:
             if key.name == name and key.kind in "IX":
                 with session.engine.writing():
@@ -330,12 +330,12 @@ def get_ddl(session: Session, kind: str, name: str, owner: str) -> str:
     for key in table.keys:
         if key.kind in "PU":
             words = "PRIMARY KEY" if key.kind == "P" else "UNIQUE"
-            columns = ", ".join(qualified(column) for column in key.columns)
-            lines.append(f"CONSTRAINT {qualified(key.name)} {words} ({columns})\n  USING INDEX  ENABLE")
+            columns = ", ".join(qualify_names(column) for column in key.columns)
+            lines.append(f"CONSTRAINT {qualify_names(key.name)} {words} ({columns})\n  USING INDEX  ENABLE")
     for group, log_kind, columns_logged in table.log_groups:
         if log_kind == "USER LOG GROUP":
-            names = ", ".join(qualified(column) for column in columns_logged)
-            lines.append(f"SUPPLEMENTAL LOG GROUP {qualified(group)} ({names}) ALWAYS")
+            names = ", ".join(qualify_names(column) for column in columns_logged)
+            lines.append(f"SUPPLEMENTAL LOG GROUP {qualify_names(group)} ({names}) ALWAYS")
         else:
             lines.append(
                 f"SUPPLEMENTAL LOG DATA ({log_kind.replace(' COLUMN LOGGING', '').replace(' KEY LOGGING', ' KEY')}) COLUMNS"
@@ -346,7 +346,7 @@ def get_ddl(session: Session, kind: str, name: str, owner: str) -> str:
 
 
 def _column_ddl(name: str, kind: DataType, default: str | None, nullable: bool, generated: str | None) -> str:
-    text = f"{qualified(name)} {kind.ddl}"
+    text = f"{qualify_names(name)} {kind.ddl}"
     if generated:
         text += f" GENERATED {generated} AS IDENTITY"
     elif default is not None:

@@ -17,7 +17,7 @@ from dev.servers.oracle.sql.queries import Compiled
 from dev.servers.oracle.sql.statements import Statement
 from dev.servers.oracle.statements import names
 from dev.servers.oracle.values import datatypes, rowids
-from dev.servers.oracle.values.datatypes import qualified
+from dev.servers.oracle.values.datatypes import qualify_names
 
 MODES = {
     "ROW SHARE": transactions.ROW_SHARE, "SHARE UPDATE": transactions.ROW_SHARE, "ROW EXCLUSIVE": transactions.ROW_EXCLUSIVE,
@@ -148,12 +148,12 @@ def _attempt(session: Session, statement: Statement, change: Change, binds: list
 
 def _insert(session: Session, statement: Statement, change: Change, binds: list[Any]) -> Changed:
     done = Changed()
-    for given in _inserted(session, statement, change, binds):
+    for given in _inserted_rows(session, statement, change, binds):
         row, values = insert_row(session, change, given)
         done.count += 1
         done.row_id = rowids.make(change.table.data_id, row)
         if change.returning:
-            done.returned.append(_returned(session, statement, change, row, values, binds))
+            done.returned.append(_returning_values(session, statement, change, row, values, binds))
     return done
 
 
@@ -168,7 +168,7 @@ def insert_row(session: Session, change: Change, given: Sequence[Any]) -> tuple[
     return row, values
 
 
-def _inserted(session: Session, statement: Statement, change: Change, binds: list[Any]) -> Iterable[Sequence[Any]]:
+def _inserted_rows(session: Session, statement: Statement, change: Change, binds: list[Any]) -> Iterable[Sequence[Any]]:
     if change.query is not None:
         compiled = session.compile(statement).query(change.query)
         if len(compiled.columns) != len(change.columns):
@@ -250,13 +250,13 @@ def _modify(session: Session, statement: Statement, change: Change, binds: list[
         for row in found:
             if change.returning:
                 before = session.engine.newest(table, row[0])[1]
-                done.returned.append(_returned(session, statement, change, row[0], before, binds))
+                done.returned.append(_returning_values(session, statement, change, row[0], before, binds))
             session.engine.delete(transaction, table, row[0])
         return done
     for number, values in update_rows(session, change, found):
         done.row_id = rowids.make(table.data_id, number)
         if change.returning:
-            done.returned.append(_returned(session, statement, change, number, values, binds))
+            done.returned.append(_returning_values(session, statement, change, number, values, binds))
     return done
 
 
@@ -273,7 +273,7 @@ def update_rows(
 ) -> Iterable[tuple[int, dict[int, Any]]]:
     """Change rows: each its number and the new values of the columns of a change; then its number and all its values."""
     table, transaction = change.table, session.transaction()
-    plan = [(row[0], _updated(session, change, row)) for row in found]
+    plan = [(row[0], _updated_values(session, change, row)) for row in found]
     changed = [column.id for column in change.columns]
     for number, values in plan:
         session.engine.wait_for_keys(transaction, table, values, number)
@@ -284,7 +284,7 @@ def update_rows(
     return plan
 
 
-def _updated(session: Session, change: Change, row: Sequence[Any]) -> dict[int, Any]:
+def _updated_values(session: Session, change: Change, row: Sequence[Any]) -> dict[int, Any]:
     values = dict(session.engine.newest(change.table, row[0])[1])
     for column, value, tokens in zip(change.columns, row[1:], change.values, strict=True):
         given = _default(column, session) if _is_default(tokens) else value
@@ -292,7 +292,7 @@ def _updated(session: Session, change: Change, row: Sequence[Any]) -> dict[int, 
     return values
 
 
-def _returned(
+def _returning_values(
     session: Session, statement: Statement, change: Change, row: int, values: dict[int, Any], binds: list[Any]
 ) -> tuple[Any, ...]:
     """The expressions behind RETURNING, computed from the row."""
@@ -382,5 +382,5 @@ def lock_rows(session: Session, compiled: Compiled, binds: list[Any]) -> list[tu
 def _alias(compiled: Compiled) -> str:
     head, _, tail = compiled.sql.rpartition(f"{compiled.sources[0].sql} AS `")
     if not head:
-        raise OraError(900, f"FOR UPDATE of {qualified(*compiled.names)}")
+        raise OraError(900, f"FOR UPDATE of {qualify_names(*compiled.names)}")
     return tail.split("`", 1)[0]

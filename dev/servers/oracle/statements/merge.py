@@ -31,16 +31,16 @@ class Merge(Change):
         ours, theirs = f"{rows} AS `{self.alias}`", f"({source.sql}) AS `{self.source_alias}`"
         done = Changed()
 
-        def asked(change: Change, first: str, rest: str) -> list[Any]:
+        def evaluate_all(change: Change, first: str, rest: str) -> list[Any]:
             values = [queries.expressions.translate(tokens, scope) for tokens in change.values]
             return session.evaluate(f"SELECT {', '.join([first, *values])} FROM {rest}", binds)
 
         fresh: list[Any] = []
         if self.unmatched is not None:  # looked for before anything is changed
             without = f"{theirs} WHERE NOT EXISTS (SELECT 1 FROM {ours} WHERE {condition})"
-            fresh = asked(self.unmatched, "0", without)
+            fresh = evaluate_all(self.unmatched, "0", without)
         if self.matched is not None:
-            found = asked(self.matched, f"`{self.alias}`.__ROW", f"{theirs} JOIN {ours} ON {condition}")
+            found = evaluate_all(self.matched, f"`{self.alias}`.__ROW", f"{theirs} JOIN {ours} ON {condition}")
             if len({row[0] for row in found}) < len(found):
                 raise OraError(30926)
             for row in found:

@@ -34,7 +34,7 @@ def create(session: Session, reader: Tokens) -> None:
         if not reader.take("ON", "COMMIT", "PRESERVE", "DEFINITION"):
             raise unknown(reader.sql, "a private table without ON COMMIT PRESERVE DEFINITION")
         if reader.take("AS"):
-            rows = table_rows.selected(session, reader, table, reader.until(";"))
+            rows = table_rows.select_rows(session, reader, table, reader.until(";"))
         reader.end()
         for statement in storage_ddl(table):
             session.engine.db.execute(statement)

@@ -9,7 +9,7 @@ from dev.servers.oracle.sql.lexer import Token, Tokens
 from dev.servers.oracle.values import datatypes
 
 
-def selected(session: Session, reader: Tokens, table: Table, query: list[Token]) -> list[Any]:
+def select_rows(session: Session, reader: Tokens, table: Table, query: list[Token]) -> list[Any]:
     """The rows of a query, and its columns for a table."""
     statement = session.statement(reader.text(query))
     compiled = session.compile(statement).query(statement.tokens)

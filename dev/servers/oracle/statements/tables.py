@@ -105,7 +105,7 @@ def create(session: Session, reader: Tokens) -> None:
         if reader.take("AS"):
             query = reader.until(";")
         reader.end()
-        rows = table_rows.selected(session, reader, table, query) if query else []
+        rows = table_rows.select_rows(session, reader, table, query) if query else []
         for statement in storage_ddl(table):
             session.engine.db.execute(statement)
         for key in table.keys:

@@ -125,10 +125,10 @@ def parse(text: str) -> DataType | None:
     if text.upper() in _ALIASES:
         return _ALIASES[text.upper()]
     match = _PLAIN.fullmatch(text)
-    return _sized(match["name"].upper(), match["a"], match["b"], match["unit"]) if match else None
+    return _sized_type(match["name"].upper(), match["a"], match["b"], match["unit"]) if match else None
 
 
-def _sized(name: str, first: str | None, second: str | None, unit: str | None) -> DataType | None:
+def _sized_type(name: str, first: str | None, second: str | None, unit: str | None) -> DataType | None:
     if name in ("NUMBER", "NUMERIC", "DECIMAL", "DEC"):
         if first is None:
             return NUMBER if name == "NUMBER" else INTEGER
@@ -153,7 +153,7 @@ def _sized(name: str, first: str | None, second: str | None, unit: str | None) -
 def number(value: Any) -> int | float | str:
     """A number in the form the engine keeps: INTEGER, REAL with up to 15 digits, or exact text."""
     if isinstance(value, int):
-        return value if -BIGGEST_INTEGER <= value < BIGGEST_INTEGER else _plain(Decimal(value))
+        return value if -BIGGEST_INTEGER <= value < BIGGEST_INTEGER else _format_plain(Decimal(value))
     try:
         exact = Decimal(f"{value:.15g}") if isinstance(value, float) else Decimal(str(value).strip())
     except InvalidOperation:
@@ -163,11 +163,11 @@ def number(value: Any) -> int | float | str:
     exact = NUMBER_DIGITS.plus(exact)
     if exact == exact.to_integral_value():
         return number(int(exact))
-    text = _plain(exact)
+    text = _format_plain(exact)
     return float(text) if len(exact.normalize(NUMBER_DIGITS).as_tuple().digits) <= EXACT_DIGITS else text
 
 
-def _plain(value: Decimal) -> str:
+def _format_plain(value: Decimal) -> str:
     text = format(value, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
@@ -177,7 +177,7 @@ def decimal(value: int | float | str) -> Decimal:
     return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
 
 
-def _rounded(value: Any, column: DataType) -> int | float | str:
+def _round_number(value: Any, column: DataType) -> int | float | str:
     kept = number(value)
     if column.kind == "FLOAT":
         digits = max(1, int((column.precision or 126) * 0.30103 + 1))
@@ -209,7 +209,7 @@ def store(value: Any, column: DataType, name: str, nls: "moments.Nls") -> Any:
         return None
     kind = column.kind
     if kind in ("NUMBER", "FLOAT"):
-        return _rounded(value, column)
+        return _round_number(value, column)
     if kind == "BOOLEAN":
         return int(value)
     if kind in TEXT_KINDS:
@@ -252,7 +252,7 @@ def text_of(value: Any) -> str:
 
 def number_text(value: int | float | str, longest: int = 40) -> str:
     """A number as Oracle writes it: no zero before the point, at most 40 characters, or 64 in the format TM9."""
-    text = _plain(decimal(value))
+    text = _format_plain(decimal(value))
     sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
     if digits.startswith("0."):
         digits = digits[1:]
@@ -272,6 +272,6 @@ def _float(value: Any, kind: str) -> float | str:
     return "nan" if result != result else result
 
 
-def qualified(*parts: str) -> str:
+def qualify_names(*parts: str) -> str:
     """Names in double quotes with points between them, as errors show them."""
     return ".".join(f'"{part}"' for part in parts)

@@ -62,7 +62,7 @@ def read(text: str) -> Moment:
     return Moment(time + datetime.timedelta(minutes=zone) if match[8] else time, nanos, zone)
 
 
-def keep(moment: Moment, kind: str, session_zone: int = 0) -> str:
+def store_moment(moment: Moment, kind: str, session_zone: int = 0) -> str:
     """A moment as the engine keeps a value of this kind."""
     time = moment.time
     if kind == "DATE":
@@ -86,11 +86,11 @@ def store(value: Any, kind: str, scale: int, nls: Nls) -> str:
         return text
     moment = read(text) if KEPT.fullmatch(text) else parse(text, nls.format_of(kind), nls)
     if kind != "DATE":
-        moment = _rounded(moment, scale)
-    return keep(moment, kind, nls.zone)
+        moment = _round_moment(moment, scale)
+    return store_moment(moment, kind, nls.zone)
 
 
-def _rounded(moment: Moment, digits: int) -> Moment:
+def _round_moment(moment: Moment, digits: int) -> Moment:
     unit = 10 ** (9 - digits)
     nanos = (moment.nanos + unit // 2) // unit * unit
     carry, nanos = divmod(nanos, 10**9)

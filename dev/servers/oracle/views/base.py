@@ -50,6 +50,6 @@ def find(path: list[str]) -> View | None:
     return _VIEWS.get(re.sub(r"^(G?V)_\$", r"\1$", path[-1]))
 
 
-def nothing(session: Session) -> Rows:
+def no_rows(session: Session) -> Rows:
     """No rows: there is no such thing in this database."""
     return []

@@ -7,7 +7,7 @@ from dev.servers.oracle.engine.catalog import Column, Key, Table
 from dev.servers.oracle.session_protocol import Session
 from dev.servers.oracle.values import rowids
 from dev.servers.oracle.values.datatypes import LOB_KINDS, NATIONAL_KINDS, TEXT_KINDS
-from dev.servers.oracle.views.base import View, nothing, view
+from dev.servers.oracle.views.base import View, no_rows, view
 
 Row = dict[str, Any]
 RowsOf = Callable[[Session, Table], Iterator[Row]]
@@ -240,7 +240,7 @@ def _collections(session: Session) -> Iterator[Row]:
 def _family(name: str, columns: str, rows: RowsOf, owner: str = "OWNER") -> list[View]:
     """ALL_, USER_, DBA_ and CDB_ forms of a view whose rows belong to tables."""
 
-    def of(prefix: str) -> Callable[[Session], Iterator[Row]]:
+    def view_of(prefix: str) -> Callable[[Session], Iterator[Row]]:
         def answer(session: Session) -> Iterator[Row]:
             for table in list(session.engine.catalog.tables.values()):
                 everywhere = prefix == "CDB_" and session.container == session.database.root
@@ -257,10 +257,10 @@ def _family(name: str, columns: str, rows: RowsOf, owner: str = "OWNER") -> list
 
     plain = " ".join(part for part in columns.split() if part != f"{owner}:T")
     return [
-        view(f"ALL_{name}", columns, of("ALL_")),
-        view(f"USER_{name}", plain, of("USER_")),
-        view(f"DBA_{name}", columns, of("DBA_")),
-        view(f"CDB_{name}", f"{columns} CON_ID:N", of("CDB_")),
+        view(f"ALL_{name}", columns, view_of("ALL_")),
+        view(f"USER_{name}", plain, view_of("USER_")),
+        view(f"DBA_{name}", columns, view_of("DBA_")),
+        view(f"CDB_{name}", f"{columns} CON_ID:N", view_of("CDB_")),
     ]
 
 
@@ -302,7 +302,7 @@ ABSENT = {
 VIEWS = [
     view("ALL_COLL_TYPES", "OWNER:T TYPE_NAME:T COLL_TYPE:T", _collections),
     *(one for family in FAMILIES for one in _family(*family)),
-    *(view(f"{prefix}_{name}", columns, nothing) for name, columns in ABSENT.items() for prefix in ("ALL", "USER", "DBA")),
+    *(view(f"{prefix}_{name}", columns, no_rows) for name, columns in ABSENT.items() for prefix in ("ALL", "USER", "DBA")),
     *(view(f"{prefix}_USERS", "USERNAME:T USER_ID:N CREATED:D COMMON:T ORACLE_MAINTAINED:T", _users) for prefix in ("ALL", "DBA")),
     *(view(f"{prefix}_SEQUENCES", "SEQUENCE_OWNER:T SEQUENCE_NAME:T INCREMENT_BY:N LAST_NUMBER:N", _sequences) for prefix in ("ALL", "DBA")),
 ]  # fmt: skip

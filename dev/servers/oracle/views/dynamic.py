@@ -6,7 +6,7 @@ from typing import Any
 from dev.servers.oracle.redo import logminer_columns, redo
 from dev.servers.oracle.redo.redo import LogFile
 from dev.servers.oracle.session_protocol import Session
-from dev.servers.oracle.views.base import View, nothing, view
+from dev.servers.oracle.views.base import View, no_rows, view
 
 Row = dict[str, Any]
 BLOCK = 512
@@ -41,11 +41,11 @@ def _log(session: Session) -> Iterator[Row]:
         yield {
             "GROUP#": log.group, "THREAD#": log.thread, "SEQUENCE#": log.sequence, "BYTES": redo.MEMBER_SIZE, "BLOCKSIZE": BLOCK,
             "MEMBERS": 1, "ARCHIVED": _yes(bool(log.archived_at)), "STATUS": _status(session, log), "FIRST_CHANGE#": log.first,
-            "FIRST_TIME": log.first_time, "NEXT_CHANGE#": _next(log), "NEXT_TIME": log.next_time, "CON_ID": 0,
+            "FIRST_TIME": log.first_time, "NEXT_CHANGE#": _next_scn(log), "NEXT_TIME": log.next_time, "CON_ID": 0,
         }  # fmt: skip
 
 
-def _next(log: LogFile) -> int | str:
+def _next_scn(log: LogFile) -> int | str:
     """As text where it is too large for the storage's integers."""
     return str(redo.NEVER) if log.next is None else log.next
 
@@ -55,7 +55,7 @@ def _logfile(session: Session) -> Iterator[Row]:
         yield {"GROUP#": log.group, "TYPE": "ONLINE", "MEMBER": log.member, "IS_RECOVERY_DEST_FILE": "NO", "CON_ID": 0}
 
 
-def _archived(session: Session) -> Iterator[Row]:
+def _archived_logs(session: Session) -> Iterator[Row]:
     facts = session.engine.catalog.facts
     for number, log in enumerate((log for log in session.engine.redo.logs if log.archived_at), 1):
         for destination in range(1, session.database.destinations + 1):
@@ -113,13 +113,13 @@ def _standby_logs(session: Session) -> Iterator[Row]:
             }  # fmt: skip
 
 
-def _mined(session: Session) -> Iterator[Row]:
+def _mined_logs(session: Session) -> Iterator[Row]:
     facts = session.engine.catalog.facts
     for number, (name, log) in enumerate(session.miner.files.items(), 1):
         yield {
             "LOG_ID": number, "FILENAME": name, "LOW_TIME": log.first_time, "HIGH_TIME": log.next_time, "DB_ID": session.database.dbid,
             "DB_NAME": session.database.name, "RESET_SCN": facts.resetlogs_scn, "THREAD_ID": log.thread, "THREAD_SQN": log.sequence,
-            "LOW_SCN": log.first, "NEXT_SCN": _next(log), "DICTIONARY_BEGIN": _yes(log.dictionary_begin),
+            "LOW_SCN": log.first, "NEXT_SCN": _next_scn(log), "DICTIONARY_BEGIN": _yes(log.dictionary_begin),
             "DICTIONARY_END": _yes(log.dictionary_end), "TYPE": "ONLINE" if name == log.member else "ARCHIVED", "BLOCKSIZE": BLOCK,
             "FILESIZE": redo.MEMBER_SIZE, "INFO": None, "STATUS": 0, "CON_ID": 0,
         }  # fmt: skip
@@ -194,15 +194,15 @@ DESTINATION_COLUMNS = (
 VIEWS = [
     view("V$LOG", LOG_COLUMNS, _log),
     view("V$LOGFILE", "GROUP#:N STATUS:T TYPE:T MEMBER:T IS_RECOVERY_DEST_FILE:T CON_ID:N", _logfile),
-    view("V$ARCHIVED_LOG", ARCHIVED_COLUMNS, _archived),
+    view("V$ARCHIVED_LOG", ARCHIVED_COLUMNS, _archived_logs),
     view("V$LOG_HISTORY", "RECID:N THREAD#:N SEQUENCE#:N FIRST_CHANGE#:N FIRST_TIME:D NEXT_CHANGE#:N RESETLOGS_CHANGE#:N RESETLOGS_TIME:D CON_ID:N", _history),
     view("V$ARCHIVE_DEST_STATUS", DESTINATION_COLUMNS, _destinations),
     view("V$ARCHIVE_DEST", DESTINATION_COLUMNS, _destinations),
     view("V$THREAD", "THREAD#:N STATUS:T ENABLED:T GROUPS:N CURRENT_GROUP#:N SEQUENCE#:N INSTANCE:T CHECKPOINT_CHANGE#:N ENABLE_CHANGE#:N DISABLE_CHANGE#:N LAST_REDO_SEQUENCE#:N LAST_REDO_CHANGE#:N CON_ID:N", _threads),
     view("V$STANDBY_LOG", "GROUP#:N THREAD#:N SEQUENCE#:N BYTES:N BLOCKSIZE:N USED:N ARCHIVED:T STATUS:T FIRST_CHANGE#:N FIRST_TIME:D NEXT_CHANGE#:N NEXT_TIME:D LAST_CHANGE#:N CON_ID:N", _standby_logs),
-    view("V$LOGMNR_LOGS", MINED_COLUMNS, _mined),
+    view("V$LOGMNR_LOGS", MINED_COLUMNS, _mined_logs),
     view("V$LOGMNR_PARAMETERS", "START_SCN:N END_SCN:N OPTIONS:N INFO:T STATUS:N CON_ID:N", _parameters),
-    View("V$LOGMNR_CONTENTS", logminer_columns.COLUMNS, nothing),
+    View("V$LOGMNR_CONTENTS", logminer_columns.COLUMNS, no_rows),
     view("GV$TRANSACTION", "INST_ID:N ADDR:R XIDUSN:N XIDSLOT:N XIDSQN:N STATUS:T START_TIME:T START_DATE:D START_SCN:N START_SCNB:N START_SCNW:N XID:R USED_UREC:N CON_ID:N", _transactions),
     view("V$TRANSACTION", "ADDR:R XIDUSN:N XIDSLOT:N XIDSQN:N STATUS:T START_TIME:T START_DATE:D START_SCN:N START_SCNB:N START_SCNW:N XID:R USED_UREC:N CON_ID:N", _own_transactions),
     view("V$SESSION", "SID:N SERIAL#:N AUDSID:N USERNAME:T STATUS:T PROGRAM:T MACHINE:T OSUSER:T SCHEMANAME:T TYPE:T TADDR:R LOGON_TIME:D CON_ID:N", _sessions),

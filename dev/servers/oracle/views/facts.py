@@ -21,9 +21,9 @@ PARAMETERS = {
 def _database(session: Session) -> Iterator[Row]:
     engine, database = session.engine, session.database
     facts = engine.catalog.facts
-    supplemental = facts.supplemental | (set() if database.settings.autonomous else _inside(session))
+    supplemental = facts.supplemental | (set() if database.settings.autonomous else _local_logging(session))
 
-    def has(kind: str) -> str:
+    def supplemental_flag(kind: str) -> str:
         return "YES" if kind in supplemental else "NO"
 
     minimal = "YES" if "MIN" in supplemental else "IMPLICIT" if supplemental else "NO"
@@ -34,20 +34,20 @@ def _database(session: Session) -> Iterator[Row]:
         "CURRENT_SCN": database.standby_scn() if session.standby else engine.read_scn(),
         "CHECKPOINT_CHANGE#": min(engine.redo.current(thread).first for thread in range(1, engine.redo.threads + 1)),
         "RESETLOGS_CHANGE#": facts.resetlogs_scn, "RESETLOGS_TIME": facts.resetlogs_time, "SUPPLEMENTAL_LOG_DATA_MIN": minimal,
-        "SUPPLEMENTAL_LOG_DATA_ALL": has("ALL"), "SUPPLEMENTAL_LOG_DATA_PK": has("PK"), "SUPPLEMENTAL_LOG_DATA_UI": has("UI"),
-        "SUPPLEMENTAL_LOG_DATA_FK": has("FK"), "FORCE_LOGGING": "NO", "FLASHBACK_ON": "NO", "PLATFORM_NAME": "Linux x86 64-bit",
+        "SUPPLEMENTAL_LOG_DATA_ALL": supplemental_flag("ALL"), "SUPPLEMENTAL_LOG_DATA_PK": supplemental_flag("PK"), "SUPPLEMENTAL_LOG_DATA_UI": supplemental_flag("UI"),
+        "SUPPLEMENTAL_LOG_DATA_FK": supplemental_flag("FK"), "FORCE_LOGGING": "NO", "FLASHBACK_ON": "NO", "PLATFORM_NAME": "Linux x86 64-bit",
         "CON_ID": 0,
     }  # fmt: skip
 
 
-def _inside(session: Session) -> set[str]:
+def _local_logging(session: Session) -> set[str]:
     """The logging of the session's pluggable database alone."""
     return session.engine.catalog.facts.supplemental_inside.get(session.container, set())
 
 
 def _supplemental(session: Session) -> Iterator[Row]:
     names = {"MINIMAL": "MIN", "ALL_COLUMN": "ALL", "PRIMARY_KEY": "PK", "UNIQUE_INDEX": "UI", "FOREIGN_KEY": "FK"}
-    inside = _inside(session)
+    inside = _local_logging(session)
     yield {name: "YES" if kind in inside else "NO" for name, kind in names.items()}
 
 

@@ -5,7 +5,7 @@ import secrets
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from dev.servers.oracle.wire.packets import Reader, counted, ub
+from dev.servers.oracle.wire.packets import Reader, encode_counted, ub
 
 VERIFIER_12C = 0x4815
 VERIFIER_ROUNDS = 4096
@@ -35,7 +35,9 @@ def read_logon(reader: Reader) -> tuple[str, dict[str, str]]:
 
 def parameters(*values: tuple[str, str] | tuple[str, str, int]) -> bytes:
     """A message of keys and values, and the end of the call."""
-    body = b"".join(counted(item[0]) + counted(item[1]) + ub(item[2] if len(item) > 2 else 0) for item in values)
+    body = b"".join(
+        encode_counted(item[0]) + encode_counted(item[1]) + ub(item[2] if len(item) > 2 else 0) for item in values
+    )
     return b"\x08" + ub(len(values)) + body + b"\x09" + ub(0) + ub(0)
 
 
@@ -70,7 +72,7 @@ class Logon:
         plain = _aes(session, bytes.fromhex(values["AUTH_PASSWORD"]), encrypt=False)
         if self._password is None or plain[16 : -plain[-1]] != self._password.encode():
             return None
-        proof = _aes(session, _padded(secrets.token_bytes(16) + b"SERVER_TO_CLIENT"), encrypt=True)
+        proof = _aes(session, _pad_block(secrets.token_bytes(16) + b"SERVER_TO_CLIENT"), encrypt=True)
         return parameters(("AUTH_SVR_RESPONSE", proof.hex().upper()), *facts.items())
 
 
@@ -80,6 +82,6 @@ def _aes(key: bytes, data: bytes, *, encrypt: bool) -> bytes:
     return worker.update(data) + worker.finalize()
 
 
-def _padded(data: bytes) -> bytes:
+def _pad_block(data: bytes) -> bytes:
     missing = 16 - len(data) % 16
     return data + bytes((missing,)) * missing

@@ -10,7 +10,7 @@ from typing import Any
 from dev.servers.oracle.values import moments, rowids
 from dev.servers.oracle.values.datatypes import DataType
 from dev.servers.oracle.values.moments import Moment
-from dev.servers.oracle.wire.packets import Reader, counted, sized, ub
+from dev.servers.oracle.wire.packets import Reader, encode_counted, encode_sized, ub
 
 VARCHAR, NUMBER, LONG, ROWID, DATE, RAW, LONG_RAW = 1, 2, 8, 11, 12, 23, 24
 CHAR, BINARY_FLOAT, BINARY_DOUBLE, CLOB, BLOB = 96, 100, 101, 112, 113
@@ -64,7 +64,7 @@ def describe(columns: list[Column]) -> bytes:
         body += ub(charset) + bytes((column.form,)) + ub(characters if column.form else 0)
         body += (
             bytes((column.nullable, min(len(column.name), 255)))
-            + counted(column.name)
+            + encode_counted(column.name)
             + ub(0)
             + ub(0)
             + ub(position)
@@ -158,8 +158,8 @@ def decode_moment(data: bytes, wire: int) -> str:
     kind = {DATE: "DATE", TIMESTAMP: "TIMESTAMP", TIMESTAMP_TZ: "TIMESTAMP_TZ"}.get(wire, "TIMESTAMP_LTZ")
     if kind == "TIMESTAMP_TZ":
         zone = (data[11] - ZONE_HOUR) * 60 + data[12] - ZONE_MINUTE if len(data) > 12 else 0
-        return moments.keep(Moment(time + datetime.timedelta(minutes=zone), nanos, zone), kind)
-    return moments.keep(Moment(time, nanos), kind)
+        return moments.store_moment(Moment(time + datetime.timedelta(minutes=zone), nanos, zone), kind)
+    return moments.store_moment(Moment(time, nanos), kind)
 
 
 # intervals, floats
@@ -207,25 +207,25 @@ def encoder(column: Column) -> Callable[[Any], bytes]:
     """The function that puts a value of this column, never a LOB locator, on the wire."""
     kind = column.type.kind
     if kind in ("NUMBER", "FLOAT"):
-        return lambda value: sized(encode_number(value))
+        return lambda value: encode_sized(encode_number(value))
     if kind in ("DATE", "TIMESTAMP", "TIMESTAMP_TZ", "TIMESTAMP_LTZ"):
-        return lambda value: sized(encode_moment(value, kind))
+        return lambda value: encode_sized(encode_moment(value, kind))
     if kind in ("BINARY_FLOAT", "BINARY_DOUBLE"):
         form = ">f" if kind == "BINARY_FLOAT" else ">d"
-        return lambda value: sized(encode_float(value, form))
+        return lambda value: encode_sized(encode_float(value, form))
     if kind == "ROWID":
         return _row_id
     special: dict[str, Callable[[Any], bytes]] = {
-        "RAW": sized,
-        "INTERVAL_DS": lambda value: sized(encode_day_second(value)),
-        "INTERVAL_YM": lambda value: sized(encode_year_month(value)),
-        "XMLTYPE": lambda value: sized(value.encode()) + ub(0) + ub(0),
+        "RAW": encode_sized,
+        "INTERVAL_DS": lambda value: encode_sized(encode_day_second(value)),
+        "INTERVAL_YM": lambda value: encode_sized(encode_year_month(value)),
+        "XMLTYPE": lambda value: encode_sized(value.encode()) + ub(0) + ub(0),
     }
     if kind in special:
         return special[kind]
     if column.form == NATIONAL:
-        return lambda value: sized(str(value).encode("utf-16-be"))
-    return lambda value: sized(str(value).encode())
+        return lambda value: encode_sized(str(value).encode("utf-16-be"))
+    return lambda value: encode_sized(str(value).encode())
 
 
 def _row_id(value: bytes | str) -> bytes:

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from typing import Any
 
 from dev.servers.oracle.errors import OraError
-from dev.servers.oracle.wire.packets import Reader, sized, ub
+from dev.servers.oracle.wire.packets import Reader, encode_sized, ub
 
 LOCATOR_SIZE = 40
 MOST_LOCATORS = 50_000
@@ -44,7 +44,7 @@ class Lobs:
     def column(self, value: str | bytes, *, national: bool) -> bytes:
         """A LOB column of a row: sizes and locator."""
         locator = self.give(value, national=national)
-        return ub(LOCATOR_SIZE) + ub(len(value)) + ub(CHUNK_SIZE) + sized(locator)
+        return ub(LOCATOR_SIZE) + ub(len(value)) + ub(CHUNK_SIZE) + encode_sized(locator)
 
     def call(self, reader: Reader) -> bytes:
         """Answer one LOB call, without the message that ends it."""
@@ -107,4 +107,4 @@ def _bytes(part: str | bytes, national: bool) -> bytes:
 
 
 def _lob_data(data: bytes) -> bytes:
-    return sized(data)
+    return encode_sized(data)

@@ -33,7 +33,7 @@ def ub(number: int) -> bytes:
     return bytes((size,)) + number.to_bytes(size, "big")
 
 
-def sized(data: bytes | None) -> bytes:
+def encode_sized(data: bytes | None) -> bytes:
     """Bytes with their length before them, in chunks when they are long; nothing and NULL are the same."""
     if not data:
         return b"\0"
@@ -43,10 +43,10 @@ def sized(data: bytes | None) -> bytes:
     return b"\xfe" + b"".join(ub(len(chunk)) + chunk for chunk in chunks) + b"\0"
 
 
-def counted(data: bytes | str) -> bytes:
+def encode_counted(data: bytes | str) -> bytes:
     """Bytes with a count before the length-prefixed form."""
     raw = data.encode() if isinstance(data, str) else data
-    return ub(len(raw)) + (sized(raw) if raw else b"")
+    return ub(len(raw)) + (encode_sized(raw) if raw else b"")
 
 
 class Incomplete(Exception):

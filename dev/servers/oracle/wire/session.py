@@ -11,7 +11,7 @@ from dev.servers.oracle.errors import OraError
 from dev.servers.oracle.wire import codecs, packets
 from dev.servers.oracle.wire.auth import SERVER_VERSION, Logon, read_logon
 from dev.servers.oracle.wire.lobs import Lobs
-from dev.servers.oracle.wire.packets import Closed, Connection, Incomplete, Interrupted, Reader, sized
+from dev.servers.oracle.wire.packets import Closed, Connection, Incomplete, Interrupted, Reader, encode_sized
 from dev.servers.oracle.wire.statements import Backend, Statements, end_of_call
 
 LOG = logging.getLogger("oracle.wire")
@@ -137,7 +137,13 @@ class Session:
         running[6] = STRINGS_OF_32K
         charsets = bytes(9) + struct.pack(">H", codecs.UTF16)
         head = b"\x01\x06\0oracle test server\0" + struct.pack("<H", codecs.UTF8) + b"\x01" + struct.pack("<H", 0)
-        return head + struct.pack(">H", len(charsets)) + charsets + sized(bytes(compiled)) + sized(bytes(running))
+        return (
+            head
+            + struct.pack(">H", len(charsets))
+            + charsets
+            + encode_sized(bytes(compiled))
+            + encode_sized(bytes(running))
+        )
 
     def _piggyback(self, reader: Reader) -> None:
         function = reader.u8()

@@ -11,7 +11,7 @@ from dev.servers.oracle.values.datatypes import DataType
 from dev.servers.oracle.wire import codecs
 from dev.servers.oracle.wire.codecs import Bind, Column
 from dev.servers.oracle.wire.lobs import Lobs
-from dev.servers.oracle.wire.packets import Reader, sized, ub
+from dev.servers.oracle.wire.packets import Reader, encode_sized, ub
 
 EXECUTE_OPTION, FETCH_OPTION, COMMIT_OPTION, NOT_PLSQL, BATCH_ERRORS = 0x20, 0x40, 0x100, 0x8000, 0x80000
 DIRECTION_IN, DIRECTION_OUT, DIRECTION_BOTH = 32, 16, 48
@@ -90,7 +90,7 @@ def end_of_call(
     else:
         body += ub(0) * 2 + b"\0" + ub(0) * 2
     body += ub(0) + b"\0\0" + ub(0) * 6 + ub(number) + ub(count)
-    return body + (sized((error.text + "\n").encode()) if error else b"")
+    return body + (encode_sized((error.text + "\n").encode()) if error else b"")
 
 
 class Statements:
@@ -238,7 +238,8 @@ class Statements:
             indexes = range(len(cursor.binds) - cursor.returned, len(cursor.binds))
             executions = len(next(iter(outcome.outs.values())))
             return b"".join(
-                b"\x07" + b"".join(_returned(cursor.binds[index], outcome.outs[index][turn]) for index in indexes)
+                b"\x07"
+                + b"".join(_encode_returned(cursor.binds[index], outcome.outs[index][turn]) for index in indexes)
                 for turn in range(executions)
             )
         count = len(cursor.binds)
@@ -305,7 +306,9 @@ class Statements:
         national = column.form == codecs.NATIONAL
         if define and define.wire in (codecs.LONG, codecs.LONG_RAW):
             charset = "utf-16-be" if define.form == codecs.NATIONAL else "utf-8"
-            return lambda value: sized(value if isinstance(value, bytes) else str(value).encode(charset)) + b"\0\0"
+            return lambda value: (
+                encode_sized(value if isinstance(value, bytes) else str(value).encode(charset)) + b"\0\0"
+            )
         return lambda value: self._lobs.column(value, national=national)
 
     def fetch(self, reader: Reader) -> bytes:
@@ -333,7 +336,7 @@ def _out_value(bind: Bind, value: Any) -> bytes:
     return (codecs.null(column) if value is None else codecs.encoder(column)(value)) + ub(0)
 
 
-def _returned(bind: Bind, values: list[Any]) -> bytes:
+def _encode_returned(bind: Bind, values: list[Any]) -> bytes:
     return ub(len(values)) + b"".join(_out_value(bind, value) for value in values)
 
 

@@ -64,7 +64,7 @@ REFUSED: list[tuple[Any, int]] = [
 
 @pytest.mark.parametrize(("expression", "result"), MANUAL, ids=str)
 def test_an_operator_makes_what_the_manual_says(expression: Any, result: Any) -> None:
-    found = expressions.compiled(expression)({}, {})
+    found = expressions.compile_expression(expression)({}, {})
     assert type(found) is type(result)
     assert order.key(found) == order.key(result), found
 
@@ -72,5 +72,5 @@ def test_an_operator_makes_what_the_manual_says(expression: Any, result: Any) ->
 @pytest.mark.parametrize(("expression", "code"), REFUSED, ids=str)
 def test_what_it_cannot_compute_is_refused_with_the_servers_code(expression: Any, code: int) -> None:
     with pytest.raises(MongoError) as refused:
-        expressions.compiled(expression)({}, {})
+        expressions.compile_expression(expression)({}, {})
     assert refused.value.code == code

@@ -81,7 +81,7 @@ def test_an_arbiter_votes_and_has_nothing() -> None:
         client.shop.get_collection("orders", write_concern=WriteConcern("majority")).insert_one({"_id": 1})
         with client.shop.watch() as stream:
             first = members.primary()
-            until(lambda: _has(members, {"_id": 1}), "both have the document")
+            until(lambda: _has_document(members, {"_id": 1}), "both have the document")
             first.kill()
             other = members.primary()
             assert other not in (first, arbiter)
@@ -98,7 +98,7 @@ def _arbiters(client: Any) -> list[str]:
     return [member["name"] for member in members if member["stateStr"] == "ARBITER" and "optime" not in member]
 
 
-def _has(members: ReplicaSet, document: dict[str, Any]) -> bool:
+def _has_document(members: ReplicaSet, document: dict[str, Any]) -> bool:
     """Whether all members with data have a document."""
     for member in members.members[:2]:
         with member.direct(readPreference="secondaryPreferred") as alone:

@@ -42,7 +42,7 @@ def shop_database(client: Any) -> Any:
     return client.shop
 
 
-def _made(shop: Any, *stages: dict[str, Any], of: str = "orders") -> list[dict[str, Any]]:
+def _run_pipeline(shop: Any, *stages: dict[str, Any], of: str = "orders") -> list[dict[str, Any]]:
     return list(shop[of].aggregate(list(stages)))
 
 
@@ -51,9 +51,11 @@ def _made(shop: Any, *stages: dict[str, Any], of: str = "orders") -> list[dict[s
 
 def test_a_lookup_by_fields_finds_what_is_equal(shop_database: Any) -> None:
     lookup = {"from": "people", "localField": "who", "foreignField": "_id", "as": "by.who"}
-    found = _made(shop_database, {"$lookup": lookup})
+    found = _run_pipeline(shop_database, {"$lookup": lookup})
     assert [[person["name"] for person in order["by"]["who"]] for order in found] == [["Ann"], ["Bob"], [], ["Ann"], ["Bob"], []]  # fmt: skip
-    unwound = _made(shop_database, {"$lookup": lookup}, {"$unwind": "$by.who"}, {"$match": {"by.who.name": "Bob"}})
+    unwound = _run_pipeline(
+        shop_database, {"$lookup": lookup}, {"$unwind": "$by.who"}, {"$match": {"by.who.name": "Bob"}}
+    )
     assert [order["_id"] for order in unwound] == [1, 4]
 
 
@@ -70,40 +72,42 @@ def test_arrays_and_nothing_are_looked_up_as_a_filter_would(
     others = [{"_id": 0, "x": None}, {"_id": 1, "x": 1}, {"_id": 2, "x": [1, 2], "deep": [{"n": 1.0}]}, {"_id": 3, "x": 2.0}, {"_id": 4}]  # fmt: skip
     shop_database.others.insert_many(others)
     shop_database.mine.insert_one({"_id": 1, "one": 1, "list": [1, 2], "deep": [{"n": 1}, {"n": 2}], "empty": []})
-    (mine,) = _made(shop_database, {"$lookup": {"from": "others", "localField": local, "foreignField": foreign, "as": "f"}}, of="mine")  # fmt: skip
+    (mine,) = _run_pipeline(shop_database, {"$lookup": {"from": "others", "localField": local, "foreignField": foreign, "as": "f"}}, of="mine")  # fmt: skip
     assert [other["_id"] for other in mine["f"]] == found
 
 
 def test_a_lookup_by_a_pipeline_has_the_variables_of_its_document(shop_database: Any) -> None:
     inner = [{"$match": {"$expr": {"$lt": ["$_id", "$$who"]}}}, {"$project": {"_id": 0, "n": {"$concat": ["$name", "!"]}, "w": "$$who"}}]  # fmt: skip
-    found = _made(shop_database, {"$lookup": {"from": "seen", "let": {"who": "$who"}, "pipeline": inner, "as": "f"}})
+    found = _run_pipeline(
+        shop_database, {"$lookup": {"from": "seen", "let": {"who": "$who"}, "pipeline": inner, "as": "f"}}
+    )
     assert found[2]["f"] == [{"n": "Ann!", "w": 2}, {"n": "Bob!", "w": 2}]
     assert found[0]["f"] == []
     both = {"from": "people", "localField": "who", "foreignField": "_id", "let": {"t": "$t"}, "as": "f"}
     both["pipeline"] = [{"$match": {"$expr": {"$gt": ["$$t", 20]}}}]
-    assert [len(order["f"]) for order in _made(shop_database, {"$lookup": both})] == [0, 0, 0, 1, 1, 0]
+    assert [len(order["f"]) for order in _run_pipeline(shop_database, {"$lookup": both})] == [0, 0, 0, 1, 1, 0]
     nested = {"from": "orders", "pipeline": [{"$lookup": {"from": "people", "localField": "who", "foreignField": "_id", "as": "p"}}, {"$match": {"p": []}}], "as": "f"}  # fmt: skip
-    assert [order["_id"] for order in _made(shop_database, {"$lookup": nested}, of="people")[0]["f"]] == [2, 5]
+    assert [order["_id"] for order in _run_pipeline(shop_database, {"$lookup": nested}, of="people")[0]["f"]] == [2, 5]
 
 
 def test_documents_are_followed_from_one_to_the_next(shop_database: Any) -> None:
     graph = {"from": "people", "startWith": "$who", "connectFromField": "boss", "connectToField": "_id", "as": "chain", "depthField": "d"}  # fmt: skip
-    found = _made(shop_database, {"$graphLookup": graph})
+    found = _run_pipeline(shop_database, {"$graphLookup": graph})
     assert [[(p["_id"], p["d"]) for p in order["chain"]] for order in found[:3]] == [[(0, 0), (1, 1)], [(1, 0)], []]
-    (first, *_) = _made(shop_database, {"$graphLookup": {**graph, "maxDepth": 0}})
+    (first, *_) = _run_pipeline(shop_database, {"$graphLookup": {**graph, "maxDepth": 0}})
     assert [p["_id"] for p in first["chain"]] == [0]
-    (first, *_) = _made(shop_database, {"$graphLookup": {**graph, "restrictSearchWithMatch": {"name": "Bob"}}})
+    (first, *_) = _run_pipeline(shop_database, {"$graphLookup": {**graph, "restrictSearchWithMatch": {"name": "Bob"}}})
     assert first["chain"] == []
 
 
 def test_pipelines_are_put_one_after_another_and_beside_each_other(shop_database: Any) -> None:
     union = {"$unionWith": {"coll": "seen", "pipeline": [{"$set": {"t": 1}}]}}
-    assert [document["_id"] for document in _made(shop_database, {"$match": {"_id": 5}}, union)] == [5, 0, 1]
-    assert len(_made(shop_database, {"$unionWith": "people"})) == 9
-    assert len(_made(shop_database, {"$unionWith": "nothing"})) == 6
+    assert [document["_id"] for document in _run_pipeline(shop_database, {"$match": {"_id": 5}}, union)] == [5, 0, 1]
+    assert len(_run_pipeline(shop_database, {"$unionWith": "people"})) == 9
+    assert len(_run_pipeline(shop_database, {"$unionWith": "nothing"})) == 6
     assert [d["x"] for d in shop_database.people.aggregate([{"$limit": 1}, {"$unionWith": {"pipeline": [{"$documents": [{"x": 1}]}]}}, {"$match": {"x": 1}}])] == [1]  # fmt: skip
     bucket = {"groupBy": "$t", "boundaries": [0, 20, 40], "default": "more", "output": {"n": {"$sum": 1}, "ids": {"$push": "$_id"}}}  # fmt: skip
-    (facets,) = _made(shop_database, {"$facet": {"n": [{"$count": "n"}], "by": [{"$bucket": bucket}], "none": [{"$match": {"x": 1}}]}})  # fmt: skip
+    (facets,) = _run_pipeline(shop_database, {"$facet": {"n": [{"$count": "n"}], "by": [{"$bucket": bucket}], "none": [{"$match": {"x": 1}}]}})  # fmt: skip
     by = [{"_id": 0, "n": 2, "ids": [0, 1]}, {"_id": 20, "n": 2, "ids": [2, 3]}, {"_id": "more", "n": 2, "ids": [4, 5]}]
     assert facets == {"n": [{"n": 6}], "by": by, "none": []}
 
@@ -132,7 +136,7 @@ def test_what_cannot_be_is_refused_with_the_servers_code_and_changes_nothing(
     shop_database.create_collection("capped", capped=True, size=4096)
     names = sorted(shop_database.list_collection_names())
     with pytest.raises(OperationFailure) as failed:
-        _made(shop_database, stage)
+        _run_pipeline(shop_database, stage)
     assert failed.value.code == code
     assert sorted(shop_database.list_collection_names()) == names
     assert list(shop_database.people.find()) == PEOPLE
@@ -179,7 +183,7 @@ def test_an_output_that_fails_leaves_its_target_as_it_was(shop_database: Any) ->
     shop_database.sums.insert_one({"_id": "old", "n": 1})
     with shop_database.sums.watch(max_await_time_ms=20) as stream:
         with pytest.raises(OperationFailure) as failed:
-            _made(shop_database, {"$project": {"n": {"$mod": ["$_id", 2]}}}, {"$out": "sums"})
+            _run_pipeline(shop_database, {"$project": {"n": {"$mod": ["$_id", 2]}}}, {"$out": "sums"})
         assert failed.value.code == 11000
         assert stream.try_next() is None
     assert list(shop_database.sums.find()) == [{"_id": "old", "n": 1}]
@@ -189,7 +193,7 @@ def test_an_output_that_fails_leaves_its_target_as_it_was(shop_database: Any) ->
 @pytest.mark.parametrize("stage", [{"$out": "x"}, {"$merge": "x"}])
 def test_what_writes_is_last_and_in_no_transaction(client: Any, shop_database: Any, stage: dict[str, Any]) -> None:
     with pytest.raises(OperationFailure) as failed:
-        _made(shop_database, stage, {"$limit": 1})
+        _run_pipeline(shop_database, stage, {"$limit": 1})
     assert failed.value.code == 40601
     with client.start_session() as session:
         session.start_transaction()
@@ -212,7 +216,7 @@ MATCHED: dict[str, Any] = {
 ALLOWED = {*itertools.product(("replace", "merge", "pipeline"), ("insert", "fail", "discard")), ("keepExisting", "insert"), ("fail", "insert")}  # fmt: skip
 
 
-def _expected(mode: str, there: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+def _merged_document(mode: str, there: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """What a document that is there becomes."""
     if mode == "replace":
         return {"_id": there["_id"], **{name: value for name, value in new.items() if name != "_id"}}
@@ -247,7 +251,7 @@ def test_a_merge_does_what_its_modes_say(shop_database: Any, mode: str, unmatche
             code = 11000
             break
         if n in model:
-            after = _expected(mode, model[n], document)
+            after = _merged_document(mode, model[n], document)
             wanted += [("change", n)] if after != model[n] else []
             model[n] = after
         elif unmatched == "insert":
@@ -292,7 +296,7 @@ def test_a_user_needs_the_rights_on_all_that_a_pipeline_reads_and_writes() -> No
         with guarded.connect(username="root", password="x") as root:
             root.shop.orders.insert_one({"_id": 1})
 
-            def allowed(*rights: tuple[str, list[str]]) -> set[str]:
+            def allowed_pipelines(*rights: tuple[str, list[str]]) -> set[str]:
                 """Which pipelines a user may run who may find in ``orders``, and this."""
                 name = f"user{len(root.admin.command('usersInfo', 1)['users'])}"
                 on = [{"resource": {"db": "shop", "collection": collection}, "actions": actions} for collection, actions in (("orders", ["find"]), *rights)]  # fmt: skip
@@ -309,10 +313,10 @@ def test_a_user_needs_the_rights_on_all_that_a_pipeline_reads_and_writes() -> No
                                 raise
                 return found
 
-            assert allowed() == set()
-            assert allowed(("people", ["find"])) == {"lookup", "facet"}
-            assert allowed(("sums", ["insert", "remove"])) == {"out", "add"}
-            assert allowed(("sums", ["insert", "update"])) == {"merge", "add"}
+            assert allowed_pipelines() == set()
+            assert allowed_pipelines(("people", ["find"])) == {"lookup", "facet"}
+            assert allowed_pipelines(("sums", ["insert", "remove"])) == {"out", "add"}
+            assert allowed_pipelines(("sums", ["insert", "update"])) == {"merge", "add"}
 
 
 def test_documents_expire_by_their_index_with_an_event(server: MongoDb, shop_database: Any) -> None:

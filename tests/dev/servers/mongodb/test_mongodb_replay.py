@@ -37,7 +37,7 @@ def client(events: tuple[Path, list[dict[str, Any]]]) -> Iterator[Any]:
         yield client
 
 
-def taken(client: Any, count: int, **options: Any) -> list[dict[str, Any]]:
+def take_events(client: Any, count: int, **options: Any) -> list[dict[str, Any]]:
     with client.watch(**options) as stream:
         return [next(stream) for _ in range(count)]
 
@@ -45,7 +45,7 @@ def taken(client: Any, count: int, **options: Any) -> list[dict[str, Any]]:
 def test_all_events_come_in_their_order_each_time_with_later_places(
     client: Any, events: tuple[Path, list[dict[str, Any]]]
 ) -> None:
-    found = taken(client, WORK * COPIES)
+    found = take_events(client, WORK * COPIES)
     assert [event["documentKey"]["_id"] for event in found] == list(range(WORK)) * COPIES
     assert found[0] == events[1][0]
     tokens = [event["_id"]["_data"] for event in found]
@@ -58,13 +58,13 @@ def test_all_events_come_in_their_order_each_time_with_later_places(
 @pytest.mark.parametrize("size", [None, 7])
 @pytest.mark.parametrize("place", [0, WORK - 1, WORK, 2 * WORK + 5])
 def test_a_stream_goes_on_behind_the_event_of_its_token(client: Any, place: int, size: int | None) -> None:
-    found = taken(client, WORK * COPIES)
-    more = taken(client, WORK * COPIES - place - 1, resume_after=found[place]["_id"], batch_size=size)
+    found = take_events(client, WORK * COPIES)
+    more = take_events(client, WORK * COPIES - place - 1, resume_after=found[place]["_id"], batch_size=size)
     assert more == found[place + 1 :]
 
 
 def test_behind_the_last_one_nothing_comes_and_the_place_moves_on(client: Any) -> None:
-    last = taken(client, WORK * COPIES)[-1]["_id"]
+    last = take_events(client, WORK * COPIES)[-1]["_id"]
     with client.watch(resume_after=last, max_await_time_ms=50) as stream:
         assert stream.try_next() is None
         mark = stream.resume_token
@@ -87,7 +87,7 @@ def test_held_events_happen_when_they_are_asked_for_behind_all_that_was_before(
         with client.watch(max_await_time_ms=50) as stream:
             assert stream.try_next() is None
         client.admin.command(RELEASE)
-        found = taken(client, WORK * COPIES, start_at_operation_time=before)
+        found = take_events(client, WORK * COPIES, start_at_operation_time=before)
         after = client.admin.command("hello")["lastWrite"]["opTime"]["ts"]
     assert [event["documentKey"]["_id"] for event in found] == list(range(WORK)) * COPIES
     times = [event["clusterTime"] for event in found]

@@ -199,7 +199,7 @@ def test_a_compressed_message_is_read_as_it_was(compressor: int) -> None:
     asked = messages.Message(7, {"find": "c"}, compressor=compressor)
     data = messages.reply(asked, {"text": "x" * 1000})
     assert len(data) < 200
-    assert messages.parsed(data[:16], data[16:]).body == {"text": "x" * 1000}
+    assert messages.parse_message(data[:16], data[16:]).body == {"text": "x" * 1000}
 
 
 # users
@@ -214,16 +214,16 @@ def secured_server() -> Iterator[MongoDb]:
         yield started
 
 
-def _as(server: MongoDb, name: str, password: str = "secret", **options: Any) -> Any:
+def _connect_as(server: MongoDb, name: str, password: str = "secret", **options: Any) -> Any:
     return server.connect(username=name, password=password, **options)
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-1", None])
 def test_a_user_authenticates(secured_server: MongoDb, mechanism: str | None) -> None:
     more = {"authMechanism": mechanism} if mechanism else {}
-    with _as(secured_server, "root", **more) as client:
+    with _connect_as(secured_server, "root", **more) as client:
         client.shop.orders.insert_one({})
-    with _as(secured_server, "root", "wrong", **more) as client, pytest.raises(OperationFailure) as failed:
+    with _connect_as(secured_server, "root", "wrong", **more) as client, pytest.raises(OperationFailure) as failed:
         client.shop.orders.find_one()
     assert failed.value.code == 18
     with secured_server.connect() as client, pytest.raises(OperationFailure) as failed:
@@ -234,13 +234,13 @@ def test_a_user_authenticates(secured_server: MongoDb, mechanism: str | None) ->
 def test_users_may_do_what_the_recording_lets_them(secured_server: MongoDb) -> None:
     """The scenario ``privileges``: each note names the roles of the user of the steps after it."""
     differences = []
-    with _as(secured_server, "root") as root:
+    with _connect_as(secured_server, "root") as root:
         for part, steps in _by_user(SCENARIOS["privileges"]["steps"]):
             user: Any = root
             if part is not None:
                 name = f"user{len(differences)}_{time.monotonic_ns()}"
                 root.admin.command({"createUser": name, "pwd": "secret", "roles": part})
-                user = _as(secured_server, name)
+                user = _connect_as(secured_server, name)
             for step in steps:
                 if found := _allowed_otherwise(user, step):
                     differences.append(f"{part}: {found}")
@@ -392,21 +392,21 @@ def test_each_compressor_is_agreed_to_and_carries_commands_and_replies(server: M
 
     with socket.create_connection((server.host, server.port)) as connected, connected.makefile("rb") as answers:
 
-        def asked(data: bytes) -> tuple[int, dict[str, Any]]:
+        def send_and_read(data: bytes) -> tuple[int, dict[str, Any]]:
             connected.sendall(data)
             header = answers.read(16)
             size, _, _, code = messages.HEADER.unpack(header)
-            return code, messages.parsed(header, answers.read(size - 16)).body
+            return code, messages.parse_message(header, answers.read(size - 16)).body
 
         hello = {"hello": 1, "compression": ["nonsense", name], "$db": "admin"}
-        assert asked(message(hello))[1]["compression"] == [name]
+        assert send_and_read(message(hello))[1]["compression"] == [name]
         texts = ["x" * 100_000, "né"]
         insert = {
             "insert": "packed",
             "documents": [{"_id": f"{name} {i}", "t": t} for i, t in enumerate(texts)],
             "$db": "shop",
         }
-        code, reply = asked(message(insert, number))
+        code, reply = send_and_read(message(insert, number))
         assert (code, reply["n"]) == (messages.OP_COMPRESSED, 2)
         find = {
             "find": "packed",
@@ -414,7 +414,7 @@ def test_each_compressor_is_agreed_to_and_carries_commands_and_replies(server: M
             "sort": {"_id": 1},
             "$db": "shop",
         }
-        found = asked(message(find, number))[1]["cursor"]["firstBatch"]
+        found = send_and_read(message(find, number))[1]["cursor"]["firstBatch"]
         assert [document["t"] for document in found] == texts
 
 
@@ -425,25 +425,25 @@ def test_members_join_and_leave_a_set() -> None:
             added = members.add_member()
             with added.direct(readPreference="secondaryPreferred") as alone:
 
-                def copied() -> bool:
+                def is_copied() -> bool:
                     try:
                         return bool(alone.shop.c.count_documents({}) == 50)
                     except NotPrimaryError:  # it has nothing yet
                         return False
 
-                until(copied, "the new member has all documents")
+                until(is_copied, "the new member has all documents")
             until(lambda: len(client.nodes) == 4, "the driver knows it")
             members.remove_member(members.secondaries()[0])
             client.admin.command({"replSetStepDown": 5, "force": True})
 
-            def written() -> bool:
+            def is_written() -> bool:
                 try:
                     client.shop.c.replace_one({"_id": 50}, {"_id": 50}, upsert=True)
                 except PyMongoError:  # there may be another election meanwhile
                     return False
                 return True
 
-            until(written, "there is a primary again")
+            until(is_written, "there is a primary again")
             assert next(stream)["documentKey"] == {"_id": 50}
         assert client.admin.command("replSetGetConfig")["config"]["version"] == 3
         with pytest.raises(OperationFailure) as failed:

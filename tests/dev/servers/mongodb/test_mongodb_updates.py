@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dev.servers.mongodb.storage import diffs
 from dev.servers.mongodb.updates import updates
 from dev.servers.mongodb.values import order
-from dev.servers.mongodb.values.documents import UNDEFINED, decode, encode, same
+from dev.servers.mongodb.values.documents import UNDEFINED, are_identical, decode, encode
 from dev.servers.mongodb.values.errors import MongoError
 from dev.servers.mongodb.values.keystring import encode as keystring
 from tests.support.sources.mongodb.mongodb_updates import DOCUMENTS, OPERATORS, SCALARS
@@ -19,29 +19,29 @@ from tests.support.sources.mongodb.mongodb_updates import DOCUMENTS, OPERATORS, 
 def test_the_difference_of_operators_gives_the_document_after(before: dict[str, Any], update: dict[str, Any]) -> None:
     kept = encode(before)
     try:
-        updated = updates.parsed(update).applied(before)
+        updated = updates.parse_update(update).applied(before)
     except MongoError as error:
         if error.code not in {2, 9, 14, 28, 40, 52, 56, 66}:
             raise
         return
     assert encode(before) == kept, "the document before was changed"
     assert updated.diff is not None
-    assert updated.changed or same(updated.document, before)
-    assert encode(diffs.applied(before, updated.diff)) == encode(updated.document)
+    assert updated.changed or are_identical(updated.document, before)
+    assert encode(diffs.apply_diff(before, updated.diff)) == encode(updated.document)
 
 
 @given(before=DOCUMENTS, after=DOCUMENTS)
 def test_the_difference_of_two_documents_gives_the_second(before: dict[str, Any], after: dict[str, Any]) -> None:
-    diff = diffs.between(before, after)
+    diff = diffs.compute_diff(before, after)
     if diff is not None:
-        assert order.key(_sorted(diffs.applied(before, diff))) == order.key(_sorted(after))
+        assert order.key(_sort_fields(diffs.apply_diff(before, diff))) == order.key(_sort_fields(after))
 
 
-def _sorted(value: Any) -> Any:
+def _sort_fields(value: Any) -> Any:
     """The value with its fields in one order: a field that moved is set in place."""
     if isinstance(value, dict):
-        return {name: _sorted(value[name]) for name in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list) else value
+        return {name: _sort_fields(value[name]) for name in sorted(value)}
+    return [_sort_fields(item) for item in value] if isinstance(value, list) else value
 
 
 @given(DOCUMENTS)
@@ -58,5 +58,5 @@ def test_texts_of_tokens_order_as_the_values_do(pair: list[Any]) -> None:
 
 def test_a_conflict_of_paths_is_refused() -> None:
     with pytest.raises(MongoError) as failed:
-        updates.parsed({"$set": {"a.b": 1}, "$unset": {"a": ""}})
+        updates.parse_update({"$set": {"a.b": 1}, "$unset": {"a": ""}})
     assert failed.value.code == 40

@@ -11,7 +11,7 @@ from pymongo.errors import OperationFailure, WriteError
 
 from dev.servers.mongodb import MongoDb
 from dev.servers.mongodb.query import queries
-from dev.servers.mongodb.query.filter_explanations import explained
+from dev.servers.mongodb.query.filter_explanations import explain_filter
 from dev.servers.mongodb.query.json_schema import Schema
 from dev.servers.mongodb.values.errors import MongoError
 
@@ -46,10 +46,10 @@ def test_a_keyword_of_a_schema_lets_through_what_the_manual_says(
     for value, refused in [*((value, False) for value in good), *((value, True) for value in bad)]:
         assert bool(whole.broken(value)) is refused
         document = {"_id": 1, "f": value}
-        assert queries.compiled(below)(document) is not queries.compiled(turned)(document)
+        assert queries.compile_filter(below)(document) is not queries.compile_filter(turned)(document)
         for query in (below, turned):
-            if not queries.compiled(query)(document):
-                (rule,) = explained(query, document)["schemaRulesNotSatisfied"]
+            if not queries.compile_filter(query)(document):
+                (rule,) = explain_filter(query, document)["schemaRulesNotSatisfied"]
                 assert rule["propertiesNotSatisfied"][0]["details"]
 
 
@@ -64,7 +64,7 @@ def test_a_keyword_of_a_schema_lets_through_what_the_manual_says(
 )  # fmt: skip
 def test_what_is_no_schema_is_refused(schema: dict[str, Any], code: int) -> None:
     with pytest.raises(MongoError) as refused:
-        queries.compiled({"$jsonSchema": schema})
+        queries.compile_filter({"$jsonSchema": schema})
     assert refused.value.code == code
 
 
@@ -111,8 +111,8 @@ EXPLAINED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
 def test_why_a_filter_is_not_met_is_told_in_the_form_of_the_manual(
     query: dict[str, Any], document: dict[str, Any], details: dict[str, Any]
 ) -> None:
-    assert not queries.compiled(query)(document)
-    assert explained(query, document) == details
+    assert not queries.compile_filter(query)(document)
+    assert explain_filter(query, document) == details
 
 
 # collections

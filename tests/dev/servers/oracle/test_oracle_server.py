@@ -374,11 +374,11 @@ def test_a_second_writer_of_a_row_waits_for_the_first(server: Oracle, owner: ora
     with closing(server.connect()) as other:
         done = threading.Event()
 
-        def second() -> None:
+        def run_second() -> None:
             run(other, "UPDATE ty SET v = v * 2")
             done.set()
 
-        thread = threading.Thread(target=second)
+        thread = threading.Thread(target=run_second)
         thread.start()
         assert not done.wait(0.3)
         owner.commit()
@@ -393,7 +393,7 @@ def test_a_second_insert_of_a_key_waits_and_then_fails_or_works(server: Oracle, 
     with closing(server.connect()) as other:
         results: list[str] = []
 
-        def second() -> None:
+        def run_second() -> None:
             try:
                 run(other, "INSERT INTO ty VALUES (1)")
                 results.append("in")
@@ -401,7 +401,7 @@ def test_a_second_insert_of_a_key_waits_and_then_fails_or_works(server: Oracle, 
                 results.append("double")
 
         for end, expected in ((owner.rollback, "in"), (owner.commit, "double")):
-            thread = threading.Thread(target=second)
+            thread = threading.Thread(target=run_second)
             thread.start()
             thread.join(0.3)
             assert thread.is_alive()

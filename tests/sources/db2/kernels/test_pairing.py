@@ -26,7 +26,7 @@ def events_of(rows: Rows, pairs: bool, compiled: bool = True) -> Events | int:
     return list(zip(*(column[:count].tolist() for column in (ops, before, after)), strict=True))
 
 
-def plain(rows: Rows, pairs: bool) -> Events:
+def pair_plainly(rows: Rows, pairs: bool) -> Events:
     found: Events = []
     left = list(enumerate(rows))
     while left:
@@ -43,7 +43,7 @@ def plain(rows: Rows, pairs: bool) -> Events:
 @pytest.mark.parametrize("compiled", [True, False])
 def test_events_are_those_of_a_plain_reading(compiled: bool, rows: Rows, pairs: bool) -> None:
     rows.sort(key=lambda row: row[0])
-    assert events_of(rows, pairs, compiled) == plain(rows, pairs)
+    assert events_of(rows, pairs, compiled) == pair_plainly(rows, pairs)
 
 
 def test_a_delete_and_an_insert_of_two_transactions_are_no_update() -> None:

@@ -238,12 +238,12 @@ def _names(rows: RowBlock, mask: Any, i: int) -> tuple[str, ...]:
     return () if mask is None else tuple(np.array(rows.table.column_names)[mask[:, i]].tolist())
 
 
-def short(events: Iterable[Event]) -> list[tuple[Any, ...]]:
+def shorten_events(events: Iterable[Event]) -> list[tuple[Any, ...]]:
     """Operation, table and key column of each change."""
     return [(e.op, e.table, (e.after or e.before or {}).get("ID")) for e in events]
 
 
-def replayed(events: Sequence[Event], table: str, key: str = "ID", rows: Iterable[Row] = ()) -> list[Row]:
+def replay_events(events: Sequence[Event], table: str, key: str = "ID", rows: Iterable[Row] = ()) -> list[Row]:
     """The rows of a table after the changes, in the order of their keys.
 
     :param rows: that it had before

@@ -54,7 +54,7 @@ class Listed:
         return changes(self.schema, piece) if piece else None
 
 
-def out(blocks: list[ChangeBlock]) -> list[tuple[bytes, str, int]]:
+def shorten_blocks(blocks: list[ChangeBlock]) -> list[tuple[bytes, str, int]]:
     """Commit, table and value of each change, in the order in which core takes them."""
     found = []
     for block in blocks:
@@ -119,7 +119,7 @@ def test_changes_of_all_tables_come_in_the_order_of_commit_and_change(
         listed.append(Listed(table(number), rows, sizes))
         expected += [(key(lsn), number, lsn[0], f"T{number}", i) for lsn, i in rows]
     blocks = list(ChangeMerger(listed, block_rows).iterate_blocks())
-    assert out(blocks) == [one[2:] for one in sorted(expected)]
+    assert shorten_blocks(blocks) == [one[2:] for one in sorted(expected)]
     whole_transactions(blocks)
 
 
@@ -128,7 +128,7 @@ def test_a_transaction_larger_than_a_block_goes_out_in_open_blocks() -> None:
     blocks = list(ChangeMerger([Listed(table(0), rows, [10])], 20).iterate_blocks())
     assert [(len(block), block.open) for block in blocks] == [(20, True)] * 4 + [(16, False)]
     assert [len(block.commits) for block in blocks] == [1, 1, 1, 1, 2]
-    assert [value for _, _, value in out(blocks)] == list(range(96))
+    assert [value for _, _, value in shorten_blocks(blocks)] == list(range(96))
 
 
 def test_an_open_transaction_whose_changes_have_all_gone_out_is_ended_by_a_block_without_rows() -> None:

@@ -66,7 +66,7 @@ def read(made: ChangeTableReader) -> list[tuple[Any, ...]]:
     return found
 
 
-def plain(rows: list[Raw], pairs: bool, before_images: bool) -> list[tuple[Any, ...]]:
+def pair_plainly(rows: list[Raw], pairs: bool, before_images: bool) -> list[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = []
     left = list(rows)
     while left:
@@ -100,7 +100,7 @@ def test_changes_are_those_of_a_plain_reading_wherever_fetches_cut_the_rows(
         rows.append((bytes([0, commit]), i.to_bytes(3, "big"), letter, i, text, *old))
     change = schema_of(*SCHEMA.columns, column("INTEGER", "XID"), column("VARCHAR(20)", "XV"))
     how = layout(pairs=pairs, prefix="X" if prefix else None, change=change if prefix else None)
-    assert read(reader(list(rows), how, size)) == plain(rows, pairs, prefix)
+    assert read(reader(list(rows), how, size)) == pair_plainly(rows, pairs, prefix)
 
 
 def test_a_delete_at_the_end_of_a_fetch_waits_for_the_next_row() -> None:

@@ -19,7 +19,7 @@ from airflow_provider_cdc.sources.db2.log.change_merger import ChangeMerger
 from airflow_provider_cdc.sources.db2.position import lsn_bytes
 from dev.servers.db2 import Db2
 from dev.servers.db2.engine.driver import Connection
-from tests.sources.db2.log.streamed import Row, Streamed, replayed
+from tests.sources.db2.log.streamed import Row, Streamed, replay_events
 from tests.support.sources.db2.db2_manners import manners
 
 TABLES = ("A", "B", "C")
@@ -132,4 +132,4 @@ def test_changes_add_up_to_the_tables_at_every_position(db2_factory: Callable[..
     for position in (reached[0], reached[-1], *rng.sample(reached, min(8, len(reached)))):
         so_far = [e for e in on.events if lsn_bytes(e.commit) <= position.commit_lsn]
         for table in TABLES:
-            assert replayed(so_far, table) == tables_at(on, table, position.commit_lsn)
+            assert replay_events(so_far, table) == tables_at(on, table, position.commit_lsn)

@@ -28,7 +28,7 @@ from airflow_provider_cdc.sources.db2.log.change_merger import ChangeMerger
 from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_bytes, lsn_text, previous_lsn
 from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
 from dev.servers.db2 import Db2
-from tests.sources.db2.log.streamed import Event, Streamed, replayed, short
+from tests.sources.db2.log.streamed import Event, Streamed, replay_events, shorten_events
 from tests.support.patience import LONGEST_S, until
 from tests.support.sources.db2.db2_settings import config
 
@@ -76,7 +76,7 @@ def test_a_rollback_leaves_nothing(streamed_schema: Streamed) -> None:
         writer.rollback()
         writer.execute(f"INSERT INTO {streamed_schema.namespace}.T VALUES (2, 'b')")
         writer.commit()
-    assert short(streamed_schema.read()) == [("c", "T", 2)]
+    assert shorten_events(streamed_schema.read()) == [("c", "T", 2)]
 
 
 def test_changes_of_one_transaction_over_several_tables_come_in_the_order_in_which_they_were_made(
@@ -87,7 +87,7 @@ def test_changes_of_one_transaction_over_several_tables_come_in_the_order_in_whi
         "UPDATE {s}.U SET V = 'b'", "DELETE FROM {s}.T", "INSERT INTO {s}.U VALUES (2, 'c')",
     )  # fmt: skip
     events = streamed_schema.read()
-    assert short(events) == [
+    assert shorten_events(events) == [
         ("c", "T", 1), ("c", "U", 1), ("u", "T", 1), ("u", "U", 1), ("d", "T", 1), ("c", "U", 2),
     ]  # fmt: skip
     assert len({e.commit for e in events}) == 1
@@ -141,7 +141,7 @@ def test_lsns_of_ten_bytes_are_read_as_those_of_sixteen(db2_factory: Callable[..
     for i in range(5):
         on.sql(f"INSERT INTO {{s}}.T VALUES ({i}, 'a')", f"INSERT INTO {{s}}.U VALUES ({i}, 'b')")
     events = on.read()
-    assert short(events) == [("c", table, i) for i in range(5) for table in "TU"]
+    assert shorten_events(events) == [("c", table, i) for i in range(5) for table in "TU"]
     assert {len(lsn_bytes(e.commit)) for e in events} == {10}
     assert on.read() == []
 
@@ -150,7 +150,7 @@ def test_the_beginning_is_before_all_rows_of_change_tables(streamed_schema: Stre
     streamed_schema.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     streamed_schema.sql("INSERT INTO {s}.T VALUES (2, 'a')")
     streamed_schema.position = Db2Position(b"")
-    assert short(streamed_schema.read()) == [("c", "T", 1), ("c", "T", 2)]
+    assert shorten_events(streamed_schema.read()) == [("c", "T", 1), ("c", "T", 2)]
 
 
 @pytest.mark.parametrize("lsn_bytes", [10, 16])
@@ -167,7 +167,7 @@ def test_a_position_with_an_lsn_of_another_length_loses_and_repeats_nothing(
         on.position = replace(on.position, commit_lsn=other)
         assert on.read() == []
         on.sql("INSERT INTO {s}.T VALUES (2, 'a')", "DELETE FROM {s}.T WHERE ID = 2")
-        assert short(on.read()) == [("c", "T", 2), ("d", "T", 2)]
+        assert shorten_events(on.read()) == [("c", "T", 2), ("d", "T", 2)]
 
 
 def test_updates_that_come_as_one_row_have_no_image_before(streamed_schema: Streamed) -> None:
@@ -231,7 +231,7 @@ def test_a_restart_inside_a_large_commit_gives_the_whole_transaction_again(
     assert len(streamed_schema.events) == 1 + 150 + 75 + 1
     assert [e.table for e in streamed_schema.events[1:151]] == ["T", "U"] * 75
     assert len({e.commit for e in streamed_schema.events}) == 3
-    assert len(replayed(streamed_schema.events, "T")) == 75
+    assert len(replay_events(streamed_schema.events, "T")) == 75
 
 
 def test_a_backlog_is_read_in_windows_and_every_position_within_is_one_to_go_on_from(streamed_schema: Streamed) -> None:
@@ -246,14 +246,14 @@ def test_a_backlog_is_read_in_windows_and_every_position_within_is_one_to_go_on_
     ):
         streamed_schema.read(end)
         assert streamed_schema.metrics.counters.windows >= 7
-        whole = short(streamed_schema.events)
+        whole = shorten_events(streamed_schema.events)
         assert whole == [("c", table, i) for i in range(30) for table in "TU"]
         positions = [start, *(block.position for block in streamed_schema.blocks)]
         for position in positions:
             again = Streamed.__new__(Streamed)
             again.__dict__ |= streamed_schema.__dict__ | {"position": position, "events": [], "blocks": []}
             again.read(end)
-            assert short(again.events) == whole[len(whole) - len(again.events) :]
+            assert shorten_events(again.events) == whole[len(whole) - len(again.events) :]
             assert len(again.events) == sum(lsn_bytes(e.commit) > position.commit_lsn for e in streamed_schema.events)  # type: ignore[attr-defined]
 
 
@@ -276,19 +276,19 @@ def test_many_tables_are_read_with_few_open_results(streamed_schema: Streamed) -
     most = 0
     fetch = cursor_pool.CursorPool.fetch_rows
 
-    def watched(self: cursor_pool.CursorPool, *args: object) -> list[tuple[object, ...]]:
+    def count_open_cursors(self: cursor_pool.CursorPool, *args: object) -> list[tuple[object, ...]]:
         nonlocal most
         found = fetch(self, *args)  # type: ignore[arg-type]
         most = max(most, len(self._open))
         return found
 
     with (
-        patch.object(cursor_pool.CursorPool.__init__, "__defaults__", (3,)), patch.object(cursor_pool.CursorPool, "fetch_rows", watched),
+        patch.object(cursor_pool.CursorPool.__init__, "__defaults__", (3,)), patch.object(cursor_pool.CursorPool, "fetch_rows", count_open_cursors),
         patch.object(ChangeMerger.__init__, "__defaults__", (50,)), patch.object(stream, "FETCH_ROWS", 7),
     ):  # fmt: skip
         events = streamed_schema.read()
     assert most == 3
-    assert short(events) == [("c", name, i) for i in range(60) for name in names]
+    assert shorten_events(events) == [("c", name, i) for i in range(60) for name in names]
 
 
 def test_a_quiet_table_beside_a_busy_one_costs_no_query(streamed_schema: Streamed) -> None:
@@ -297,10 +297,10 @@ def test_a_quiet_table_beside_a_busy_one_costs_no_query(streamed_schema: Streame
     for i in range(5):
         queries = streamed_schema.metrics.counters.queries
         streamed_schema.sql(f"INSERT INTO {{s}}.T VALUES ({i}, 'a')")
-        assert short(streamed_schema.read()) == [("c", "T", i)]
+        assert shorten_events(streamed_schema.read()) == [("c", "T", i)]
         assert streamed_schema.metrics.counters.queries == queries + 1
     streamed_schema.sql("UPDATE {s}.U SET V = 'b'")
-    assert short(streamed_schema.read()) == [("u", "U", 0)]
+    assert shorten_events(streamed_schema.read()) == [("u", "U", 0)]
 
 
 # positions to read up to
@@ -311,9 +311,9 @@ def test_nothing_from_after_the_position_to_read_up_to_comes(streamed_schema: St
     until = Db2Position(streamed_schema.server.catch_up())
     streamed_schema.sql("INSERT INTO {s}.T VALUES (2, 'a')")
     streamed_schema.server.catch_up()
-    assert short(streamed_schema.read(until)) == [("c", "T", 1)]
+    assert shorten_events(streamed_schema.read(until)) == [("c", "T", 1)]
     assert streamed_schema.position.commit_lsn == until.commit_lsn
-    assert short(streamed_schema.read()) == [("c", "T", 2)]
+    assert shorten_events(streamed_schema.read()) == [("c", "T", 2)]
 
 
 def test_the_end_of_the_log_is_reached_when_the_agent_has_published_what_had_committed_by_then(
@@ -331,7 +331,7 @@ def test_the_end_of_the_log_is_reached_when_the_agent_has_published_what_had_com
         )
     )
     resumed.start()
-    assert short(streamed_schema.read(end)) == [("c", "T", 1)]
+    assert shorten_events(streamed_schema.read(end)) == [("c", "T", 1)]
     resumed.join()
     assert streamed_schema.heartbeats > 10
     assert streamed_schema.position.mark == end.awaits
@@ -405,7 +405,7 @@ def test_what_was_committed_while_the_agent_was_stopped_comes_when_it_goes_on(st
     while len(streamed_schema.events) < 10 and time.monotonic() < deadline:
         next(items)
     items.close()  # type: ignore[attr-defined]
-    assert short(streamed_schema.events) == [("c", "T", i) for i in range(10)]
+    assert shorten_events(streamed_schema.events) == [("c", "T", i) for i in range(10)]
 
 
 def test_the_agent_may_be_slow_and_be_restarted_while_others_write(streamed_schema: Streamed) -> None:
@@ -439,7 +439,7 @@ def test_the_agent_may_be_slow_and_be_restarted_while_others_write(streamed_sche
         streamed_schema.server.agent("start")
     streamed_schema.read()
     assert written > 5
-    assert short(streamed_schema.events) == [(op, "T", i) for i in range(written) for op in "cu"]
+    assert shorten_events(streamed_schema.events) == [(op, "T", i) for i in range(written) for op in "cu"]
 
 
 def test_the_agent_is_looked_at_once_in_each_poll_interval(
@@ -451,7 +451,7 @@ def test_the_agent_is_looked_at_once_in_each_poll_interval(
         streamed_schema.properties = {"poll.interval.ms": poll_interval_ms}
         now, looks = [100.0], list[float]()
 
-        def look(*asked: Any, now: list[float] = now, looks: list[float] = looks) -> AgentProgress:
+        def record_look(*asked: Any, now: list[float] = now, looks: list[float] = looks) -> AgentProgress:
             looks.append(now[0])
             return read_agent_progress(*asked)
 
@@ -460,7 +460,7 @@ def test_the_agent_is_looked_at_once_in_each_poll_interval(
 
         clock = SimpleNamespace(monotonic=lambda now=now: now[0], sleep=sleep)
         with monkeypatch.context() as patched:
-            patched.setattr(stream, "read_agent_progress", look)
+            patched.setattr(stream, "read_agent_progress", record_look)
             patched.setattr(stream, "time", clock)
             streamed_schema.read_until(lambda looks=looks: len(looks) == 4)  # type: ignore[misc]
         pauses = [later - earlier for earlier, later in itertools.pairwise(looks)]
@@ -496,7 +496,7 @@ def test_a_killed_server_is_an_error_and_the_stream_goes_on_where_it_was(db2_fac
     on.server.start()
     on.sql("INSERT INTO {s}.T VALUES (100, 'a')")
     on.read()
-    assert short(on.events) == [("c", table, i) for i in range(40) for table in "TU"] + [("c", "T", 100)]
+    assert shorten_events(on.events) == [("c", table, i) for i in range(40) for table in "TU"] + [("c", "T", 100)]
 
 
 # what is lost, and is no secret
@@ -534,7 +534,7 @@ def test_a_table_pruned_up_to_the_position_is_no_error(streamed_with_apply: Stre
     on.read()
     on.server.prune(before=on.position.commit_lsn, tables=[(on.namespace, "T")])
     on.sql("INSERT INTO {s}.T VALUES (2, 'a')")
-    assert short(on.read()) == [("c", "T", 2)]
+    assert shorten_events(on.read()) == [("c", "T", 2)]
 
 
 @contextmanager
@@ -549,7 +549,7 @@ def kept_for(on: Streamed, minutes: int) -> Iterator[None]:
 
 def test_changes_pruned_for_their_age_are_an_error_though_no_synchpoint_shows_it(streamed_schema: Streamed) -> None:
     streamed_schema.sql("INSERT INTO {s}.T VALUES (1, 'a')")
-    assert short(streamed_schema.read()) == [("c", "T", 1)]
+    assert shorten_events(streamed_schema.read()) == [("c", "T", 1)]
     streamed_schema.sql("INSERT INTO {s}.T VALUES (2, 'lost')")
     streamed_schema.server.catch_up()
     with kept_for(streamed_schema, 0):
@@ -571,7 +571,7 @@ def test_a_row_from_before_the_position_proves_that_nothing_after_it_was_pruned(
     if evidence == "change table":
         streamed_schema.server.sql("DELETE FROM ASNCDC.IBMSNAP_UOW")
     with kept_for(streamed_schema, 0):
-        assert short(streamed_schema.read()) == [("c", "T", 2)]
+        assert shorten_events(streamed_schema.read()) == [("c", "T", 2)]
 
 
 def test_a_log_that_stood_still_for_longer_than_changes_are_kept_has_lost_nothing(streamed_schema: Streamed) -> None:
@@ -591,7 +591,7 @@ def test_a_log_that_stood_still_for_longer_than_changes_are_kept_has_lost_nothin
     streamed_schema.read_until(lambda: streamed_schema.heartbeats > 3)
     assert streamed_schema.position.seen_us > left.published_us + long_ago - 60_000_000
     streamed_schema.sql("INSERT INTO {s}.T VALUES (2, 'a')")
-    assert short(streamed_schema.read()) == [("c", "T", 2)]
+    assert shorten_events(streamed_schema.read()) == [("c", "T", 2)]
     streamed_schema.position = left
     with pytest.raises(PositionLost, match="keeps changes for"):
         streamed_schema.read()
@@ -617,7 +617,7 @@ def test_rows_pruned_while_they_are_read_are_an_error(streamed_with_apply: Strea
         on.server.prune(tables=[(on.namespace, "T")])
         with pytest.raises(PositionLost):
             collections.deque(items)
-    assert short(on.events) == [("c", "T", i) for i in range(len(on.events))]
+    assert shorten_events(on.events) == [("c", "T", i) for i in range(len(on.events))]
     assert len(on.events) < 60
 
 
@@ -635,7 +635,7 @@ def test_a_table_that_was_registered_anew_is_an_error(streamed_schema: Streamed)
         r"`airflow cdc db2 switch-capture-instance \w+ \w+\.T --confirm \w+` \(without --writers-stopped\)",
         str(e.value),
     )
-    assert short(streamed_schema.events) == [("c", "T", 1)]
+    assert shorten_events(streamed_schema.events) == [("c", "T", 1)]
 
 
 def test_a_table_that_was_registered_anew_on_purpose_is_read_from_its_beginning(streamed_schema: Streamed) -> None:
@@ -654,7 +654,7 @@ def test_a_table_that_was_registered_anew_on_purpose_is_read_from_its_beginning(
     streamed_schema.position = replace(
         streamed_schema.position, made={**streamed_schema.position.made, f"{streamed_schema.namespace}.T": made}
     )
-    assert short(streamed_schema.read()) == [("c", "U", 1), ("c", "T", 3)]
+    assert shorten_events(streamed_schema.read()) == [("c", "U", 1), ("c", "T", 3)]
 
 
 def test_a_change_table_that_begins_later_on_purpose_is_acknowledged_until_the_position_reaches_it(
@@ -672,7 +672,7 @@ def test_a_change_table_that_begins_later_on_purpose_is_acknowledged_until_the_p
     on.sql("INSERT INTO {s}.T VALUES (3, 'a')")
     name = f"{on.namespace}.T"
     on.position = replace(on.position, made={name: one.made_us}, acknowledged={name: one.old})
-    assert short(on.read()) == [("c", "U", 1), ("c", "T", 3)]
+    assert shorten_events(on.read()) == [("c", "U", 1), ("c", "T", 3)]
     assert not on.position.acknowledged
 
 
@@ -704,7 +704,7 @@ def test_a_dropped_table_is_dropped(streamed_schema: Streamed) -> None:
     streamed_schema.server.remove_table(streamed_schema.namespace, "T")
     streamed_schema.server.sql(f"DROP TABLE {streamed_schema.namespace}.T")
     streamed_schema.sql("INSERT INTO {s}.U VALUES (1, 'a')")
-    assert short(streamed_schema.read()) == [("c", "U", 1)]
+    assert shorten_events(streamed_schema.read()) == [("c", "U", 1)]
     assert [(c.type, c.id.name) for item in streamed_schema.changes for c in item.changes] == [("DROP", "T")]
     assert streamed_schema.id("T") not in streamed_schema.tables.schemas
 
@@ -720,7 +720,7 @@ def test_a_table_that_is_dropped_while_the_stream_reads_is_dropped(streamed_sche
     while len(streamed_schema.events) < 2:
         next(items)
     items.close()  # type: ignore[attr-defined]
-    assert short(streamed_schema.events) == [("c", "T", 1), ("c", "U", 1)]
+    assert shorten_events(streamed_schema.events) == [("c", "T", 1), ("c", "U", 1)]
     assert [(c.type, c.id.name) for item in streamed_schema.changes for c in item.changes] == [("DROP", "T")]
 
 
@@ -788,9 +788,9 @@ def test_a_table_that_is_added_while_the_stream_reads_is_new_and_its_changes_com
     assert (change.type, change.id, change.exact) == ("CREATE", streamed_schema.id("N"), False)
     assert change.table is not None
     assert change.table.key == ("ID",)
-    assert short(streamed_schema.events) == [("c", "N", 2), ("c", "T", 1)]
+    assert shorten_events(streamed_schema.events) == [("c", "N", 2), ("c", "T", 1)]
     streamed_schema.sql("INSERT INTO {s}.N VALUES (3)")  # and after a restart, no loss is seen that is none
-    assert short(streamed_schema.read()) == [("c", "N", 3)]
+    assert shorten_events(streamed_schema.read()) == [("c", "N", 3)]
 
 
 def test_a_table_that_the_filters_leave_out_is_no_concern(streamed_schema: Streamed) -> None:
@@ -800,7 +800,7 @@ def test_a_table_that_the_filters_leave_out_is_no_concern(streamed_schema: Strea
     streamed_schema.server.sql(
         f"UPDATE ASNCDC.IBMSNAP_REGISTER SET STATE = 'I' WHERE SOURCE_OWNER = '{streamed_schema.namespace}' AND SOURCE_TABLE = 'U'"
     )
-    assert short(streamed_schema.read()) == [("c", "T", 1)]
+    assert shorten_events(streamed_schema.read()) == [("c", "T", 1)]
     assert streamed_schema.changes == []
 
 
@@ -845,7 +845,7 @@ def _docs(on: Streamed, **options: Any) -> None:
     on.begin()
 
 
-def _last(events: list[Event]) -> Event:
+def _last_event(events: list[Event]) -> Event:
     assert events
     return events[-1]
 
@@ -861,7 +861,7 @@ def test_lobs_that_were_changed_are_read_from_the_table_by_key(streamed_schema: 
     assert second.after == {"ID": 2, "NAME": "b", "TEXT": None, "DATA": None}
     assert (first.lacking, second.lacking) == ((), ())
     streamed_schema.sql("UPDATE {s}.DOCS SET TEXT = CAST('another' AS CLOB(1M)) WHERE ID = 1")
-    update = _last(streamed_schema.read())
+    update = _last_event(streamed_schema.read())
     assert (update.after, update.lacking) == ({"ID": 1, "NAME": "a", "TEXT": "another", "DATA": b"\x00\xff"}, ())
     assert update.lacking_before == ("TEXT", "DATA")
 
@@ -873,10 +873,10 @@ def test_lobs_of_updates_that_come_as_one_row_are_read_where_they_were_changed(s
     )
     streamed_schema.read()
     streamed_schema.sql("UPDATE {s}.DOCS SET NAME = 'c' WHERE ID = 1")
-    update = _last(streamed_schema.read())
+    update = _last_event(streamed_schema.read())
     assert (update.after, update.lacking) == ({"ID": 1, "NAME": "c", "TEXT": None, "DATA": None}, ("TEXT", "DATA"))
     streamed_schema.sql("UPDATE {s}.DOCS SET TEXT = CAST('another' AS CLOB(1M)) WHERE ID = 1")
-    update = _last(streamed_schema.read())
+    update = _last_event(streamed_schema.read())
     assert (update.after, update.lacking) == ({"ID": 1, "NAME": "c", "TEXT": "another", "DATA": None}, ("DATA",))
 
 
@@ -893,7 +893,7 @@ def test_lob_values_come_from_the_table_whatever_the_agent_writes_into_change_ta
     assert first.after == {"ID": 1, "NAME": "a", "TEXT": "U", "DATA": b"\x00\xff"}
     assert second.after == {"ID": 2, "NAME": "b", "TEXT": "text", "DATA": None}
     on.sql("UPDATE {s}.DOCS SET NAME = 'c', DATA = CAST(X'01' AS BLOB(1M)) WHERE ID = 2")
-    update = _last(on.read())
+    update = _last_event(on.read())
     assert (update.after, update.lacking) == ({"ID": 2, "NAME": "c", "TEXT": "text", "DATA": b"\x01"}, ())
 
 
@@ -905,7 +905,7 @@ def test_lobs_of_a_row_that_is_inserted_again_without_them_are_null(streamed_sch
     )
     streamed_schema.read()
     streamed_schema.sql("DELETE FROM {s}.DOCS", "INSERT INTO {s}.DOCS VALUES (1, 'a', NULL, NULL)")
-    update = _last(streamed_schema.read())
+    update = _last_event(streamed_schema.read())
     assert (update.op, update.lacking) == ("u", ())
     assert update.after == {"ID": 1, "NAME": "a", "TEXT": None, "DATA": None}
 
@@ -915,7 +915,7 @@ def test_lobs_come_along_when_the_key_changes(streamed_schema: Streamed) -> None
     streamed_schema.sql("INSERT INTO {s}.DOCS VALUES (1, 'a', CAST('some text' AS CLOB(1M)), NULL)")
     streamed_schema.read()
     streamed_schema.sql("UPDATE {s}.DOCS SET ID = 7")
-    update = _last(streamed_schema.read())
+    update = _last_event(streamed_schema.read())
     assert (update.after, update.lacking) == ({"ID": 7, "NAME": "a", "TEXT": "some text", "DATA": None}, ())
 
 
@@ -932,7 +932,7 @@ def test_lobs_are_left_out_where_that_is_wanted(streamed_schema: Streamed) -> No
     streamed_schema.properties = {"lob.handling.mode": "unavailable"}
     _docs(streamed_schema)
     streamed_schema.sql("INSERT INTO {s}.DOCS VALUES (1, 'a', CAST('some text' AS CLOB(1M)), NULL)")
-    assert _last(streamed_schema.read()).lacking == ("TEXT", "DATA")
+    assert _last_event(streamed_schema.read()).lacking == ("TEXT", "DATA")
 
 
 def test_lobs_of_a_table_without_a_key_are_unavailable_with_a_warning(
@@ -941,7 +941,7 @@ def test_lobs_of_a_table_without_a_key_are_unavailable_with_a_warning(
     streamed_schema.create("BAG (N INTEGER, TEXT CLOB(1M))")
     streamed_schema.begin()
     streamed_schema.sql("INSERT INTO {s}.BAG VALUES (1, CAST('some text' AS CLOB(1M)))")
-    assert _last(streamed_schema.read()).lacking == ("TEXT",)
+    assert _last_event(streamed_schema.read()).lacking == ("TEXT",)
     assert "has no key" in caplog.text
 
 
@@ -958,24 +958,24 @@ def test_whatever_is_asked_and_read_ends_its_transaction(
     began: dict[int, set[str]] = {}
     seen: set[str] = set()
 
-    def noted(name: str) -> None:
+    def record_method(name: str) -> None:
         method = getattr(Db2Connection, name)
 
-        def asked(self: Db2Connection, *args: Any, **more: Any) -> Any:
+        def record_call(self: Db2Connection, *args: Any, **more: Any) -> Any:
             began.setdefault(id(self), set()).add(name)
             seen.add(name)
             return method(self, *args, **more)
 
-        monkeypatch.setattr(Db2Connection, name, asked)
+        monkeypatch.setattr(Db2Connection, name, record_call)
 
-    def ended(self: Db2Connection) -> None:
+    def end_transaction(self: Db2Connection) -> None:
         rollback(self)
         began.pop(id(self), None)
 
     for name in ("fetch_rows", "open_cursor", "execute"):
-        noted(name)
+        record_method(name)
     rollback = Db2Connection.rollback
-    monkeypatch.setattr(Db2Connection, "rollback", ended)
+    monkeypatch.setattr(Db2Connection, "rollback", end_transaction)
     items = streamed_schema.stream()
     for i in range(3):
         streamed_schema.sql(f"INSERT INTO {{s}}.T VALUES ({i}, 'a')")

@@ -20,17 +20,17 @@ MappedRows = tuple[list[Any], list[Node]]
 """The values of a row, and the nodes of its schema."""
 
 
-def _unscaled(value: int) -> str:
+def _encode_unscaled(value: int) -> str:
     return base64.b64encode(value.to_bytes((value + (value < 0)).bit_length() // 8 + 1, "big", signed=True)).decode()
 
 
-def _named(kind: str, name: str, **parameters: str) -> Node:
+def _named_type(kind: str, name: str, **parameters: str) -> Node:
     return {"type": kind, "name": name, "version": 1} | ({"parameters": parameters} if parameters else {})
 
 
 def _decimal(precision: int, scale: int) -> Node:
     name = "org.apache.kafka.connect.data.Decimal"
-    return _named("bytes", name, **{"scale": str(scale), "connect.decimal.precision": str(precision)})
+    return _named_type("bytes", name, **{"scale": str(scale), "connect.decimal.precision": str(precision)})
 
 
 STRING, BYTES = {"type": "string"}, {"type": "bytes"}
@@ -44,8 +44,8 @@ TYPES: list[tuple[str, str, Node, Any]] = [
     ("BIGINT", "9223372036854775807", {"type": "int64"}, 9223372036854775807),
     ("REAL", "1.5", {"type": "float"}, 1.5),
     ("DOUBLE", "0.1", {"type": "double"}, 0.1),
-    ("DECIMAL(9,2)", "-1.5", _decimal(9, 2), _unscaled(-150)),
-    ("NUMERIC(5,1)", "12.5", _decimal(5, 1), _unscaled(125)),
+    ("DECIMAL(9,2)", "-1.5", _decimal(9, 2), _encode_unscaled(-150)),
+    ("NUMERIC(5,1)", "12.5", _decimal(5, 1), _encode_unscaled(125)),
     ("CHAR(5)", "'ab'", STRING, "ab   "),
     ("VARCHAR(9)", "'it''s '", STRING, "it's "),
     ("CLOB(1K)", "CAST('long' AS CLOB(1K))", STRING, "long"),
@@ -54,11 +54,11 @@ TYPES: list[tuple[str, str, Node, Any]] = [
     ("BINARY(3)", "X'00FF0A'", BYTES, "AP8K"),
     ("VARBINARY(4)", "X'00FF0A'", BYTES, "AP8K"),
     ("BLOB(1K)", "CAST(X'00FF0A' AS BLOB(1K))", BYTES, "AP8K"),
-    ("DATE", f"'{DAY}'", _named("int32", "io.debezium.time.Date"), DAYS),
-    ("TIME", f"'{TIME}'", _named("int32", "io.debezium.time.Time"), MS),
-    ("TIMESTAMP", f"'{AT}.945104'", _named("int64", "io.debezium.time.MicroTimestamp"), SECOND * 10**6 + 945_104),
-    ("TIMESTAMP(3)", f"'{AT}.945'", _named("int64", "io.debezium.time.Timestamp"), SECOND * 1000 + 945),
-    ("TIMESTAMP(9)", f"'{AT}.945104'", _named("int64", "io.debezium.time.NanoTimestamp"), SECOND * 10**9 + 945_104_000),
+    ("DATE", f"'{DAY}'", _named_type("int32", "io.debezium.time.Date"), DAYS),
+    ("TIME", f"'{TIME}'", _named_type("int32", "io.debezium.time.Time"), MS),
+    ("TIMESTAMP", f"'{AT}.945104'", _named_type("int64", "io.debezium.time.MicroTimestamp"), SECOND * 10**6 + 945_104),
+    ("TIMESTAMP(3)", f"'{AT}.945'", _named_type("int64", "io.debezium.time.Timestamp"), SECOND * 1000 + 945),
+    ("TIMESTAMP(9)", f"'{AT}.945104'", _named_type("int64", "io.debezium.time.NanoTimestamp"), SECOND * 10**9 + 945_104_000),
 ]  # fmt: skip
 
 
@@ -80,17 +80,17 @@ def _insert(db: Db2Adapter, number: int) -> None:
     db.server.catch_up()
 
 
-def _told(db: Db2Adapter, folder: Path, number: int, **properties: Any) -> tuple[MappedRows, MappedRows]:
+def _capture_mapped_rows(db: Db2Adapter, folder: Path, number: int, **properties: Any) -> tuple[MappedRows, MappedRows]:
     """Of a row in a snapshot, and of one in the stream."""
     connector = db.connector(folder, **properties)
     first = of_table(captured(connector, schemas=True), "T")
     _insert(db, number)
     found = [first[0], *of_table(captured(connector, schemas=True), "T")]
     assert [r["value"]["payload"]["op"] for r in found] == ["r", "c"]
-    return _of(found[0]), _of(found[1])
+    return _mapped_row(found[0]), _mapped_row(found[1])
 
 
-def _of(record: Record) -> MappedRows:
+def _mapped_row(record: Record) -> MappedRows:
     after, fields = record["value"]["payload"]["after"], row_fields(record)
     nodes = [{k: v for k, v in fields[f"C{i}"].items() if k != "field"} for i in range(len(TYPES))]
     assert all(node.pop("optional") is True for node in nodes)
@@ -99,7 +99,7 @@ def _of(record: Record) -> MappedRows:
 
 @pytest.fixture(scope="module")
 def mapped_rows(db: Db2Adapter, tmp_path_factory: pytest.TempPathFactory) -> tuple[MappedRows, MappedRows]:
-    return _told(db, tmp_path_factory.mktemp("types"), 2)
+    return _capture_mapped_rows(db, tmp_path_factory.mktemp("types"), 2)
 
 
 @pytest.mark.parametrize("i", range(len(TYPES)), ids=[declared for declared, *_ in TYPES])
@@ -112,12 +112,12 @@ def test_each_type_has_its_documented_schema_and_value(mapped_rows: tuple[Mapped
 def test_connect_times_are_those_of_kafka_connect(db: Db2Adapter, tmp_path: Path) -> None:
     """Milliseconds, whatever digits a second has."""
     name = "org.apache.kafka.connect.data."
-    stamp = (_named("int64", f"{name}Timestamp"), SECOND * 1000 + 945)
+    stamp = (_named_type("int64", f"{name}Timestamp"), SECOND * 1000 + 945)
     expected = {
-        "DATE": (_named("int32", f"{name}Date"), DAYS), "TIME": (_named("int32", f"{name}Time"), MS),
+        "DATE": (_named_type("int32", f"{name}Date"), DAYS), "TIME": (_named_type("int32", f"{name}Time"), MS),
         "TIMESTAMP": stamp, "TIMESTAMP(3)": stamp, "TIMESTAMP(9)": stamp,
     }  # fmt: skip
-    for values, nodes in _told(db, tmp_path, 3, time_precision_mode="connect"):
+    for values, nodes in _capture_mapped_rows(db, tmp_path, 3, time_precision_mode="connect"):
         found = {TYPES[i][0]: (nodes[i], values[i]) for i in range(len(TYPES))}
         assert {declared: found[declared] for declared in expected} == expected
     assert config().time_precision_mode == "adaptive"

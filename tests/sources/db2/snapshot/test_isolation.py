@@ -59,7 +59,7 @@ def rows_of(session: SnapshotSession, db: Db2Adapter, table: str = "t") -> list[
     return sorted((row for block in blocks for row in (block.after or []).to_pylist()), key=repr)
 
 
-def _waits(db: Db2Adapter, statement: str, timeout: str = "NOT WAIT") -> bool:
+def _has_to_wait(db: Db2Adapter, statement: str, timeout: str = "NOT WAIT") -> bool:
     """Whether a statement of another session has to wait for a lock."""
     with db.server.connect("DB2INST1") as other:
         other.execute(f"SET CURRENT LOCK TIMEOUT {timeout}")
@@ -95,8 +95,10 @@ def test_others_wait_as_the_isolation_mode_says_until_the_last_row_was_read(
     with open_source(connector.definition(), connector.secrets) as source:
         with source.open_snapshot([db.id("t")], readers=2) as session:
             assert len(rows_of(session, db)) == 5
-            assert (_waits(db, read), _waits(db, write)) == (readers_wait, writers_wait)
-        assert (_waits(db, read, "5"), _waits(db, write, "5")) == (False, False), "the locks end with the snapshot"
+            assert (_has_to_wait(db, read), _has_to_wait(db, write)) == (readers_wait, writers_wait)
+        assert (_has_to_wait(db, read, "5"), _has_to_wait(db, write, "5")) == (False, False), (
+            "the locks end with the snapshot"
+        )
 
 
 @pytest.mark.parametrize(("timeout_ms", "least_s", "most_s"), [(0, 0, 8), (2000, 1.5, 9)])
@@ -129,7 +131,7 @@ def _times_of_locks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     found: list[float] = []
     execute = Db2Connection.execute
 
-    def timed(connection: Db2Connection, sql: str, *params: Any) -> int:
+    def time_statement(connection: Db2Connection, sql: str, *params: Any) -> int:
         began = time.monotonic()
         try:
             return execute(connection, sql, *params)
@@ -137,7 +139,7 @@ def _times_of_locks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
             if sql.startswith("LOCK TABLE"):
                 found.append(time.monotonic() - began)
 
-    monkeypatch.setattr(Db2Connection, "execute", timed)
+    monkeypatch.setattr(Db2Connection, "execute", time_statement)
     return found
 
 

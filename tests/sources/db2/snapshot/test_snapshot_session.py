@@ -33,7 +33,7 @@ def db(db2: Db2) -> Iterator[Db2Adapter]:
         yield made
 
 
-def opened(
+def open_snapshot(
     db: Db2Adapter, folder: Path, stack: ExitStack, *, readers: int = 2, selects: Any = None, **properties: Any
 ) -> SnapshotSession:
     connector = db.connector(folder, **properties)
@@ -66,7 +66,7 @@ def write(db: Db2Adapter) -> bool:
 )
 def test_who_may_write_meanwhile(db: Db2Adapter, tmp_path: Path, mode: str, writes: bool) -> None:
     with ExitStack() as stack:
-        session = opened(db, tmp_path, stack, snapshot_isolation_mode=mode)
+        session = open_snapshot(db, tmp_path, stack, snapshot_isolation_mode=mode)
         assert write(db) == writes
         assert ids(session, db) == list(range(100))
         assert write(db) == writes
@@ -87,7 +87,7 @@ def test_readers_are_not_held_up_by_writers_that_wait(db: Db2Adapter, tmp_path: 
 
     writer = threading.Thread(target=insert)
     with ExitStack() as stack:
-        session = opened(db, tmp_path, stack, readers=3, snapshot_isolation_mode=mode)
+        session = open_snapshot(db, tmp_path, stack, readers=3, snapshot_isolation_mode=mode)
         writer.start()
         assert not done.wait(0.5)
         for _ in range(4):
@@ -98,13 +98,13 @@ def test_readers_are_not_held_up_by_writers_that_wait(db: Db2Adapter, tmp_path: 
 
 def test_the_position_is_behind_what_had_committed_before(db: Db2Adapter, tmp_path: Path) -> None:
     with ExitStack() as stack:
-        session = opened(db, tmp_path, stack)
+        session = open_snapshot(db, tmp_path, stack)
         at = session.position.commit_lsn  # type: ignore[attr-defined]
         assert len(db.server.table_at(db.namespace, "t", at)) == 100
     with db.transaction() as t:
         t.delete("t", {"id": 5})
     with ExitStack() as stack:
-        session = opened(db, tmp_path, stack)
+        session = open_snapshot(db, tmp_path, stack)
         assert session.position.commit_lsn > at  # type: ignore[attr-defined]
         assert ids(session, db) == [i for i in range(100) if i != 5]
 
@@ -113,10 +113,10 @@ def test_a_lock_that_is_not_granted_ends_the_snapshot(db: Db2Adapter, tmp_path: 
     with db.server.connect() as connection, ExitStack() as stack:
         connection.execute(f'UPDATE {db.name("t")} SET "note" = NULL WHERE "id" = 1')
         with pytest.raises(SourceBusy) as caught:
-            opened(db, tmp_path, stack, snapshot_lock_timeout_ms=0)
+            open_snapshot(db, tmp_path, stack, snapshot_lock_timeout_ms=0)
         assert "snapshot.lock.timeout.ms" in str(caught.value.remedy)
         connection.rollback()
-        assert ids(opened(db, tmp_path, stack, snapshot_lock_timeout_ms=0), db) == list(range(100))
+        assert ids(open_snapshot(db, tmp_path, stack, snapshot_lock_timeout_ms=0), db) == list(range(100))
 
 
 def test_an_agent_that_does_not_run_is_named(db2_factory: Any, tmp_path: Path) -> None:
@@ -128,18 +128,18 @@ def test_an_agent_that_does_not_run_is_named(db2_factory: Any, tmp_path: Path) -
         locked: list[str] = []
         execute = Db2Connection.execute
 
-        def noted(self: Db2Connection, sql: str, *params: Any) -> int:
+        def record_and_execute(self: Db2Connection, sql: str, *params: Any) -> int:
             locked.extend([sql] if sql.startswith("LOCK") else [])
             return execute(self, sql, *params)
 
-        with patch.object(Db2Connection, "execute", noted):
+        with patch.object(Db2Connection, "execute", record_and_execute):
             with pytest.raises(PrerequisiteError, match="does not run") as caught:
-                opened(db, tmp_path, stack, snapshot_agent_timeout_ms=300)
+                open_snapshot(db, tmp_path, stack, snapshot_agent_timeout_ms=300)
             assert "ASNCDCSERVICES('start','asncdc')" in str(caught.value.remedy)
             assert locked == [], "no lock waits for an agent that does not run"
-        assert ids(opened(db, tmp_path, stack, snapshot_isolation_mode="read_committed"), db) == []
+        assert ids(open_snapshot(db, tmp_path, stack, snapshot_isolation_mode="read_committed"), db) == []
         server.agent("resume")
-        assert ids(opened(db, tmp_path, stack), db) == []
+        assert ids(open_snapshot(db, tmp_path, stack), db) == []
 
 
 def test_the_error_of_an_account_without_signals_names_the_grant_before_anything_is_locked(
@@ -153,21 +153,21 @@ def test_the_error_of_an_account_without_signals_names_the_grant_before_anything
         with server.connect() as writer:
             writer.execute(f"INSERT INTO {db.name('t')} VALUES (1, 'would be waited for')")
             with pytest.raises(PrerequisiteError) as caught:
-                opened(db, tmp_path, stack)
+                open_snapshot(db, tmp_path, stack)
             writer.rollback()
         grant, _, other = str(caught.value.remedy).partition("; ")
         assert grant == 'GRANT SELECT, INSERT ON TABLE "ASNCDC".IBMSNAP_SIGNAL TO USER CDC'
         assert "snapshot.isolation.mode=read_committed" in other
-        assert ids(opened(db, tmp_path, stack, snapshot_isolation_mode="read_committed"), db) == []
+        assert ids(open_snapshot(db, tmp_path, stack, snapshot_isolation_mode="read_committed"), db) == []
         server.sql(grant)
-        assert ids(opened(db, tmp_path, stack), db) == []
+        assert ids(open_snapshot(db, tmp_path, stack), db) == []
 
 
 def test_a_snapshot_of_a_quiet_database_does_not_wait(db: Db2Adapter, tmp_path: Path) -> None:
     db.server.catch_up()
     before = db.server.published()
     with ExitStack() as stack:
-        session = opened(db, tmp_path, stack, snapshot_agent_timeout_ms=20_000)
+        session = open_snapshot(db, tmp_path, stack, snapshot_agent_timeout_ms=20_000)
         assert session.position.commit_lsn > before, "the signal moved the log"  # type: ignore[attr-defined]
         assert len(ids(session, db)) == 100
 
@@ -186,7 +186,7 @@ def test_a_large_table_is_cut_into_parts_that_have_each_row_once(
 ) -> None:
     monkeypatch.setattr(key_partitions, "PART_ROWS", 20)
     with ExitStack() as stack:
-        session = opened(db, tmp_path, stack)
+        session = open_snapshot(db, tmp_path, stack)
         chunks = session.split_table(db.id("t"))
         assert len(chunks) == 5
         assert ids(session, db) == list(range(100))
@@ -209,7 +209,7 @@ def test_a_statement_of_ones_own_gives_the_rows(db: Db2Adapter, tmp_path: Path) 
 
 def test_a_statement_of_a_signal_that_is_no_sql_is_refused(db: Db2Adapter, tmp_path: Path) -> None:
     with ExitStack() as stack:
-        session = opened(db, tmp_path, stack, selects={db.id("t"): "this is <> not SQL"})
+        session = open_snapshot(db, tmp_path, stack, selects={db.id("t"): "this is <> not SQL"})
         with pytest.raises(QueryRejected, match="rejects the statement"):
             ids(session, db)
 
@@ -227,7 +227,7 @@ def test_every_type_that_the_engine_has(db: Db2Adapter, tmp_path: Path) -> None:
         f'INSERT INTO {db.name("t")} ("id") VALUES (2)',
     )
     with ExitStack() as stack:
-        session = opened(db, tmp_path, stack)
+        session = open_snapshot(db, tmp_path, stack)
         rows = [
             row for c in session.split_table(db.id("t")) for b in session.read(c) for row in (b.after or []).to_pylist()
         ]

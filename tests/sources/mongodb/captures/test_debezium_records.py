@@ -33,7 +33,7 @@ Record = dict[str, Any]
 RELAXED = JSONOptions(json_mode=JSONMode.RELAXED, datetime_conversion=DatetimeConversion.DATETIME_MS)
 
 
-def numbered(records: list[Record]) -> list[Record]:
+def number_transactions(records: list[Record]) -> list[Record]:
     """With transactions by their numbers in the work: a client counts all of a session's."""
     text = json.dumps(records)
     for number, name in enumerate(dict.fromkeys(re.findall(r"session \d+:\d+", text))):
@@ -47,14 +47,14 @@ def numbered(records: list[Record]) -> list[Record]:
 
 
 @cache
-def theirs() -> dict[str, Any]:
+def load_debezium_records() -> dict[str, Any]:
     document: dict[str, Any] = json.loads(FILE.read_text())
     for scenario in document.values():
-        scenario["records"] = numbered([alike(record) for record in scenario["records"]])
+        scenario["records"] = number_transactions([comparable_record(record) for record in scenario["records"]])
     return document
 
 
-def alike(record: Record) -> Record:
+def comparable_record(record: Record) -> Record:
     """A record without what may differ."""
     if (value := record["value"]) is None:
         return record
@@ -77,7 +77,7 @@ def captured_records(uri: str, client: Any, folder: Path) -> Any:
     """The records of one scenario, with schemas."""
 
     @cache
-    def captured(name: str) -> list[Record]:
+    def capture_scenario(name: str) -> list[Record]:
         scenario = SCENARIOS[name]
         client.drop_database(DATABASE)
         scenario.before(client[DATABASE])
@@ -92,7 +92,7 @@ def captured_records(uri: str, client: Any, folder: Path) -> Any:
         records = DebeziumRenderer(connector.changelog, connector.name, schemas=True).render_records()
         return [json.loads(json.dumps(record.to_document(schemas=True))) for record in records]
 
-    return captured
+    return capture_scenario
 
 
 def payloads(records: list[Record]) -> list[Record]:
@@ -101,7 +101,7 @@ def payloads(records: list[Record]) -> list[Record]:
     parts = [
         {"topic": r["topic"], **{side: r[side] and r[side]["payload"] for side in ("key", "value")}} for r in records
     ]
-    return numbered([alike(comparable(part, sessions)) for part in parts])
+    return number_transactions([comparable_record(comparable(part, sessions)) for part in parts])
 
 
 def is_read(record: Record) -> bool:
@@ -115,7 +115,7 @@ def snapshot(records: list[Record]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_what_was_read_is_debeziums(captured_records: Any, name: str) -> None:
-    expected, found = snapshot(theirs()[name]["records"]), snapshot(payloads(captured_records(name)))
+    expected, found = snapshot(load_debezium_records()[name]["records"]), snapshot(payloads(captured_records(name)))
     assert found.keys() == expected.keys()
     for key, record in expected.items():
         assert found[key] == record
@@ -123,7 +123,7 @@ def test_what_was_read_is_debeziums(captured_records: Any, name: str) -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_changes_are_debeziums(captured_records: Any, name: str) -> None:
-    expected = [record for record in theirs()[name]["records"] if not is_read(record)]
+    expected = [record for record in load_debezium_records()[name]["records"] if not is_read(record)]
     found = [record for record in payloads(captured_records(name)) if not is_read(record)]
     assert [(r["topic"], r["key"]) for r in found] == [(r["topic"], r["key"]) for r in expected]
     for mine, other in zip(found, expected, strict=True):
@@ -139,6 +139,6 @@ def test_schemas_are_debeziums(captured_records: Any, name: str) -> None:
         for side in ("key", "value"):
             if record[side] is not None:
                 described.setdefault(record["topic"], {})[side] = record[side]["schema"]
-    expected = json.loads(json.dumps(theirs()[name]["schemas"]).replace("dash-ed_1.", "dash_ed_1."))
+    expected = json.loads(json.dumps(load_debezium_records()[name]["schemas"]).replace("dash-ed_1.", "dash_ed_1."))
     expected.pop(f"{TOPIC}.{DATABASE}.{SIGNALS}", None)
     assert described == expected

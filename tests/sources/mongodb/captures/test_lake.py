@@ -153,14 +153,14 @@ def test_a_table_is_compared_with_what_was_captured_since(
     letters_collection.insert_many([{"_id": n, "v": {"a": n}} for n in range(4)])
     lake.follow()
 
-    def meanwhile() -> None:
+    def write_meanwhile() -> None:
         database.other.insert_one({})
         lake.connector.capture()  # the position is within this batch
         letters_collection.update_many({}, {"$set": {"v.b": 1}})
         lake.follow()
 
     only = rf"{database.name}\.letters"
-    (compared,) = verify(lake, meanwhile, tables=(only,)).tables
+    (compared,) = verify(lake, write_meanwhile, tables=(only,)).tables
     assert (compared.source, compared.target, compared.different, compared.not_compared) == (4, 4, 0, "")
 
     def at_once() -> None:

@@ -143,13 +143,13 @@ def test_the_fetch_size_is_that_of_the_questions(
     seen: list[tuple[int | None, int]] = []
     ask = RawCursor._ask
 
-    def spied(self: RawCursor, command: Any) -> Any:
+    def record_command(self: RawCursor, command: Any) -> Any:
         answer = ask(self, command)
         if command.get("find") == "orders" or command.get("collection") == "orders":
             seen.append((command.get("batchSize"), len(answer.documents) if answer.documents is not None else 0))
         return answer
 
-    monkeypatch.setattr(RawCursor, "_ask", spied)
+    monkeypatch.setattr(RawCursor, "_ask", record_command)
     options = {} if size is None else {"snapshot_fetch_size": size}
     connector = _streaming(uri, tmp_path, database, **options)
     assert len(captured(connector)) == 300

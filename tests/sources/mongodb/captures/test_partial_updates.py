@@ -101,7 +101,7 @@ def test_rows_that_a_chunk_has_read_keep_what_updates_beside_it_changed(
     ours.capture()
     read, calls = MongoChunkReader.read, [0]
 
-    def beside(self: MongoChunkReader, *given: Any) -> Any:
+    def update_and_read(self: MongoChunkReader, *given: Any) -> Any:
         calls[0] += 1
         letters.update_one({"_id": 3 * calls[0] - 3}, {"$set": {"v": "before the chunk"}})
         found = read(self, *given)
@@ -110,7 +110,7 @@ def test_rows_that_a_chunk_has_read_keep_what_updates_beside_it_changed(
         letters.update_one({"_id": 3 * calls[0] - 2}, {"$push": {"tags": "d"}})
         return found
 
-    with patch.object(MongoChunkReader, "read", beside):
+    with patch.object(MongoChunkReader, "read", update_and_read):
         snapshot(ours, f"{database.name}.letters")
         ours.capture()
         ours.capture()
@@ -187,14 +187,14 @@ def test_a_table_is_compared_with_its_collection(
     compared = only(verified(engine, ours, **NAMED))
     assert (compared.source, compared.target, compared.different, compared.not_compared) == (count, count, 0, "")
 
-    def meanwhile() -> None:
+    def write_meanwhile() -> None:
         database.other.insert_one({})
         ours.capture()  # the position is within this batch
         work.collection.update_many({}, {"$set": {"fresh": 1}})
         ours.capture()
         sink(engine, ours, **NAMED).apply()
 
-    compared = only(verified(engine, ours, meanwhile, tables=[rf"{database.name}\.letters"], **NAMED))
+    compared = only(verified(engine, ours, write_meanwhile, tables=[rf"{database.name}\.letters"], **NAMED))
     assert (compared.source, compared.target, compared.different, compared.not_compared) == (count, count, 0, "")
     with engine.begin() as connection:
         connection.exec_driver_sql("UPDATE letters SET document = '{}' WHERE _id = (SELECT min(_id) FROM letters)")

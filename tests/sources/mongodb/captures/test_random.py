@@ -250,7 +250,7 @@ def test_a_table_keeps_its_form_until_it_is_read_again_as_the_warning_says(
         else:
             same([row["document"] for row in found], work.collection.find())
 
-    def compared() -> dict[str, tuple[str, int, int]]:
+    def compare_tables() -> dict[str, tuple[str, int, int]]:
         found = verified(engine, ours).tables
         return {t.topic.rpartition(".")[2]: (t.problem, t.source, t.missing + t.surplus + t.different) for t in found}
 
@@ -272,7 +272,7 @@ def test_a_table_keeps_its_form_until_it_is_read_again_as_the_warning_says(
         ours.store.send("test", chunks_of(f"{database.name}.letters"))
         work.write(10)
         equal(columns=not wanted)
-        assert compared() == {"letters": ("", work.collection.count_documents({}), 0), "quiet": ("", 3, 0)}
+        assert compare_tables() == {"letters": ("", work.collection.count_documents({}), 0), "quiet": ("", 3, 0)}
         caplog.clear()
         ours.capture()
         assert not [m for m in caplog.messages if m.startswith("Rows of")], "it is told once"
@@ -287,4 +287,4 @@ def test_a_table_keeps_its_form_until_it_is_read_again_as_the_warning_says(
         assert [(row["v"], row["document"]) for row in target("quiet")] == (
             [(n, None) for n in range(3)] if wanted else [(None, f'{{"_id": {n},"v": {n}}}') for n in range(3)]
         )
-        assert compared() == {"letters": ("", work.collection.count_documents({}), 0), "quiet": ("", 3, 0)}
+        assert compare_tables() == {"letters": ("", work.collection.count_documents({}), 0), "quiet": ("", 3, 0)}

@@ -36,27 +36,27 @@ def test_a_document_is_found_by_its_key_and_compared_with_the_source(
     access = ConnectorAccess(ConnectorDefinition("shop", "mongodb", f"{tmp_path}/changelog", properties), "shop")
     database.orders.insert_many([{"_id": id_, "n": 1, "secret": "x"} for id_ in IDS.values()])
 
-    def captured() -> None:
+    def capture_once() -> None:
         with access.prepare_capture(owner="test", lease_ttl_s=30, lease_wait_s=30) as capture:
             capture.run()
 
-    def story(key: str) -> RowHistory:
+    def read_row_history(key: str) -> RowHistory:
         clean(capfd)
         run("row", f"{database.name}.orders", key, "--compare", "--json")
         return RowHistory.model_validate_json(capfd.readouterr().out)
 
-    captured()
+    capture_once()
     database.orders.update_one({"_id": 7}, {"$set": {"n": 2}})
-    captured()
+    capture_once()
     for key in IDS:
-        told = story(key)
+        told = read_row_history(key)
         assert told.source is not None, key
         assert (told.row.state, told.source.equal) == ("row", True), key
         assert "secret" not in str(told.source.row)
-    assert [change.operation for change in story("7").changes] == ["update", "read"]
+    assert [change.operation for change in read_row_history("7").changes] == ["update", "read"]
     database.orders.update_one({"_id": 7}, {"$set": {"n": 3}})
     database.orders.delete_one({"_id": "7"})
-    ahead, gone = story("7").source, story('"7"').source
+    ahead, gone = read_row_history("7").source, read_row_history('"7"').source
     assert ahead is not None
     assert gone is not None
     assert (ahead.equal, ahead.different) == (False, ["document"])

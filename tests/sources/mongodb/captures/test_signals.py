@@ -56,7 +56,7 @@ def connector_factory(uri: str, shop_database: Any, tmp_path: Path) -> Connector
     return make
 
 
-def asked(connector: MongoConnector) -> list[dict[str, Any]]:
+def capture_signal_records(connector: MongoConnector) -> list[dict[str, Any]]:
     """The records of two runs: a signal that ends the log is carried out by the next one."""
     return captured(connector) + captured(connector)
 
@@ -83,7 +83,7 @@ def test_the_document_of_the_guide_has_collections_read(
     given = shop_database.debeziumSignal.insert_one(
         {**id_, "type": "execute-snapshot", "data": data(wanted)}
     ).inserted_id
-    found = asked(connector)
+    found = capture_signal_records(connector)
     assert {r["topic"] for r in found} == {f"test.{shop_database.name}.{name}" for name in ("orders", "My.Collection")}
     assert ids(of_table(found, "orders")) == ids(of_table(found, "Collection")) == [*range(25)]
     for value in (r["value"] for r in found):
@@ -100,10 +100,12 @@ def test_without_its_name_a_collection_is_no_signalling_collection(
     connector = connector_factory(signal_data_collection=f"{shop_database.name}.others")
     data = {"data-collections": [f"{shop_database.name}.orders"]}
     shop_database.debeziumSignal.insert_one({"type": "execute-snapshot", "data": data})
-    assert {r["topic"] for r in asked(connector)} == {f"test.{shop_database.name}.debeziumSignal"}
+    assert {r["topic"] for r in capture_signal_records(connector)} == {f"test.{shop_database.name}.debeziumSignal"}
     connector.properties["signal.data.collection"] = f"{shop_database.name}.debeziumSignal"
     shop_database.debeziumSignal.insert_one({"type": "execute-snapshot", "data": data})
-    assert {r["topic"] for r in asked(connector)} == {f"test.{shop_database.name}.orders"}, "and with it, it is one"
+    assert {r["topic"] for r in capture_signal_records(connector)} == {f"test.{shop_database.name}.orders"}, (
+        "and with it, it is one"
+    )
 
 
 def test_a_collection_that_is_captured_is_read_again_into_its_stream(
@@ -116,7 +118,7 @@ def test_a_collection_that_is_captured_is_read_again_into_its_stream(
     shop_database.debeziumSignal.insert_one(
         {"type": "execute-snapshot", "data": {"data-collections": [f"{shop_database.name}.orders"]}}
     )
-    found = asked(connector)
+    found = capture_signal_records(connector)
     assert (before, ids(found)) == (26, [*range(25)])
     assert {r["topic"] for r in records(connector)} == {f"test.{shop_database.name}.orders"}
     there = sorted(shop_database.orders.find(), key=lambda d: d["_id"])
@@ -137,7 +139,7 @@ def test_a_database_some_collections_or_a_part_of_one_is_read(
         ),
     ):
         shop_database.debeziumSignal.insert_one({"type": "execute-snapshot", "data": data})
-        found = Counter(str(record["topic"]).rpartition(".")[2] for record in asked(connector))
+        found = Counter(str(record["topic"]).rpartition(".")[2] for record in capture_signal_records(connector))
         assert dict(found) == wanted
 
 
@@ -163,7 +165,7 @@ def test_a_part_is_read_by_a_condition_with_values_of_every_type(
         "chunk-size": Int64(5),
     }
     shop_database.debeziumSignal.insert_one({"type": "execute-snapshot", "data": data})
-    assert ids(asked(connector)) == [2 * number for number in range(len(VALUES))]
+    assert ids(capture_signal_records(connector)) == [2 * number for number in range(len(VALUES))]
 
 
 def test_one_condition_as_a_text_is_a_filter(shop_database: Any, connector_factory: ConnectorFactory) -> None:
@@ -202,7 +204,7 @@ def test_the_document_that_stops_a_snapshot(
     stop = {"_id": "enough", "type": "stop-snapshot", "data": data({"type": "incremental", **named})}
     shop_database.debeziumSignal.insert_one(stop)
     send(connector, "resume-snapshot")
-    found = asked(connector)
+    found = capture_signal_records(connector)
     assert len(of_table(found, "orders")) == 0
     assert len(of_table(found, "Collection")) == (0 if whole else 25)
     assert signal_state(connector, number)[0] == "failed"
@@ -261,5 +263,5 @@ def test_a_strange_document_of_the_signalling_collection_harms_nothing(
             ]
         )
     shop_database.orders.insert_one({"_id": 100})
-    assert ids(asked(connector)) == [100]
+    assert ids(capture_signal_records(connector)) == [100]
     assert {signal.state for signal in connector.store.signals_of("test", limit=50)} <= {"refused", "done"}

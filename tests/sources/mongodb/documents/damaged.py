@@ -32,7 +32,7 @@ REPLY = {
 }
 
 
-def damaged(random: Random, raw: bytes) -> bytes:
+def damage_bytes(random: Random, raw: bytes) -> bytes:
     """The same, cut off, or with some other bytes in it; one in five stays whole."""
     choice = random.randint(0, 4)
     if choice == 0:
@@ -56,9 +56,9 @@ def outcome(read: Callable[[], object]) -> str:
 def outcomes(seed: int) -> list[str]:
     """What becomes of one document, event, reply and update."""
     random = Random(seed)
-    document = damaged(random, random_bson.document(random))
-    event, reply = damaged(random, write(EVENT)), damaged(random, write(REPLY))
-    description = damaged(random, write(EVENT["updateDescription"]))
+    document = damage_bytes(random, random_bson.document(random))
+    event, reply = damage_bytes(random, write(EVENT)), damage_bytes(random, write(REPLY))
+    description = damage_bytes(random, write(EVENT["updateDescription"]))
     of_one = BsonDocuments.of_list([document])
     found = [outcome(lambda form=form: format_values(of_one.document_values, form).to_pylist()) for form in JsonForm]  # type: ignore[misc]
     found.append(outcome(lambda: format_values(of_one.document_values, replace_not_utf8=True).to_pylist()))

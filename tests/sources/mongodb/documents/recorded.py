@@ -8,27 +8,31 @@ from tests.support.sources.mongodb.mongodb_json import write
 from tests.support.sources.mongodb.mongodb_recordings import scenarios
 
 
-def _cut(step: Any) -> bool:
+def _is_cut_text(step: Any) -> bool:
     """Whether a long text of the recording was left out."""
     if isinstance(step, dict):
-        return "$long" in step or any(map(_cut, step.values()))
-    return isinstance(step, list) and any(map(_cut, step))
+        return "$long" in step or any(map(_is_cut_text, step.values()))
+    return isinstance(step, list) and any(map(_is_cut_text, step))
 
 
-def _short(step: Any) -> Any:
+def _shorten_texts(step: Any) -> Any:
     """The same with shorter texts where one is many times the same."""
     if isinstance(step, dict) and "$repeated" in step:
         return step["$repeated"] * min(step["times"], 100)
     if isinstance(step, dict):
-        return {name: _short(value) for name, value in step.items()}
-    return [_short(value) for value in step] if isinstance(step, list) else step
+        return {name: _shorten_texts(value) for name, value in step.items()}
+    return [_shorten_texts(value) for value in step] if isinstance(step, list) else step
 
 
 @cache
 def batches() -> list[dict[str, Any]]:
     """Every step in which a change stream gave events."""
     steps = [step for scenario in scenarios().values() for step in scenario["steps"]]
-    return [_short(step) for step in steps if (step.get("firstBatch") or step.get("nextBatch")) and not _cut(step)]
+    return [
+        _shorten_texts(step)
+        for step in steps
+        if (step.get("firstBatch") or step.get("nextBatch")) and not _is_cut_text(step)
+    ]
 
 
 @cache

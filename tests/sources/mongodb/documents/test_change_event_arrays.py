@@ -32,7 +32,7 @@ def read_all(events: list[dict[str, Any]]) -> ChangeEvents:
     return read_events(BsonDocuments.of_list([write(event) for event in events]))
 
 
-def shuffled(event: dict[str, Any]) -> dict[str, Any]:
+def shuffle_fields(event: dict[str, Any]) -> dict[str, Any]:
     names = list(event)
     random.Random(len(names)).shuffle(names)
     return {name: event[name] for name in names}
@@ -42,12 +42,12 @@ def documents(values: BsonValues) -> list[dict[str, Any] | None]:
     return [None if raw is None else read(raw) for raw in values.to_binary().to_pylist()]
 
 
-def whole(value: dict[str, str]) -> int:
+def parse_number(value: dict[str, str]) -> int:
     (text,) = value.values()
     return int(text)
 
 
-@pytest.mark.parametrize("order", [lambda event: event, shuffled], ids=["as sent", "in another order"])
+@pytest.mark.parametrize("order", [lambda event: event, shuffle_fields], ids=["as sent", "in another order"])
 def test_every_field_of_every_recorded_event_is_found(order: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     events = [order(event) for event in recorded.events()]
     found = read_all(events)
@@ -57,11 +57,13 @@ def test_every_field_of_every_recorded_event_is_found(order: Callable[[dict[str,
     assert [found.operation_text(i) for i in range(len(events))] == [e.get("operationType", "") for e in events]
     times = [e.get("clusterTime", {"$timestamp": {"t": 0, "i": 0}})["$timestamp"] for e in events]
     assert found.cluster_time.tolist() == [time["t"] << 32 | time["i"] for time in times]
-    assert found.wall_time.tolist() == [whole(e["wallTime"]["$date"]) if "wallTime" in e else MISSING for e in events]
-    assert found.txn_number.tolist() == [whole(e["txnNumber"]) if "txnNumber" in e else MISSING for e in events]
+    assert found.wall_time.tolist() == [
+        parse_number(e["wallTime"]["$date"]) if "wallTime" in e else MISSING for e in events
+    ]
+    assert found.txn_number.tolist() == [parse_number(e["txnNumber"]) if "txnNumber" in e else MISSING for e in events]
     splits = [e.get("splitEvent") for e in events]
     for values, name in zip(found.fragment_numbers, ("fragment", "of"), strict=True):
-        assert values.tolist() == [whole(split[name]) if split else 0 for split in splits]
+        assert values.tolist() == [parse_number(split[name]) if split else 0 for split in splits]
     assert any(splits)
     assert found.token_data.to_strings().to_pylist() == [e["_id"]["_data"] for e in events]
     for name in ("fullDocument", "fullDocumentBeforeChange", "documentKey", "updateDescription", "lsid", "to", "ns"):
@@ -80,7 +82,7 @@ def test_every_part_of_every_recorded_update_is_found() -> None:
     assert removed == [one.get("removedFields") for one in said]
     cut = [one.get("truncatedArrays") for one in said]
     expected = [
-        None if one is None else [{"field": c["field"], "size": whole(c["newSize"])} for c in one] for one in cut
+        None if one is None else [{"field": c["field"], "size": parse_number(c["newSize"])} for c in one] for one in cut
     ]
     assert truncated_arrays(found.update_parts[b"truncatedArrays"]).to_pylist() == expected
     assert any(removed)

@@ -47,7 +47,10 @@ def test_a_document_that_is_cut_off_anywhere_is_refused(read: Callable[[bytes], 
 
 
 def test_the_error_says_which_document_and_where() -> None:
-    good, bad = random_bson.written({"a": (0x10, b"\1\0\0\0")}), random_bson.written({"abc": (0x08, b"\2")})
+    good, bad = (
+        random_bson.encode_document({"a": (0x10, b"\1\0\0\0")}),
+        random_bson.encode_document({"abc": (0x08, b"\2")}),
+    )
     with pytest.raises(DamagedDocument) as refused:
         format_values(BsonDocuments.of_list([good, good, bad, good]).document_values)
     assert (refused.value.row, refused.value.offset) == (2, 4)

@@ -27,7 +27,7 @@ def applied(before: dict[str, Any], dotted_names: bool = True, **said: Any) -> A
     return read(apply_update(write(before), write(description), dotted_names=dotted_names))
 
 
-def cut(field: str, size: int) -> dict[str, Any]:
+def truncated_array(field: str, size: int) -> dict[str, Any]:
     return {"field": field, "newSize": {"$numberInt": str(size)}}
 
 
@@ -62,11 +62,16 @@ def test_the_order_and_the_types_of_everything_else_stay() -> None:
 
 def test_arrays_are_cut_before_elements_are_set_and_filled_up_to_them() -> None:
     got = applied(
-        {"l": [INT, INT, INT]}, updatedFields={"l.0": "x"}, truncatedArrays=[cut("l", 1)], disambiguatedPaths={}
+        {"l": [INT, INT, INT]},
+        updatedFields={"l.0": "x"},
+        truncatedArrays=[truncated_array("l", 1)],
+        disambiguatedPaths={},
     )
     assert got == {"l": ["x"]}
     assert applied({"l": ["a"]}, updatedFields={"l.3": "d"}, disambiguatedPaths={}) == {"l": ["a", None, None, "d"]}
-    assert applied({"l": [["a", "b"]]}, truncatedArrays=[cut("l.0", 0)], disambiguatedPaths={}) == {"l": [[]]}
+    assert applied({"l": [["a", "b"]]}, truncatedArrays=[truncated_array("l.0", 0)], disambiguatedPaths={}) == {
+        "l": [[]]
+    }
 
 
 def test_names_with_dots_dollars_and_digits() -> None:
@@ -81,7 +86,8 @@ def test_names_with_dots_dollars_and_digits() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [{"updatedFields": {"x.y": "new"}}, {"removedFields": ["x.y"]}, {"truncatedArrays": [cut("x.y", 0)]}]
+    "said",
+    [{"updatedFields": {"x.y": "new"}}, {"removedFields": ["x.y"]}, {"truncatedArrays": [truncated_array("x.y", 0)]}],
 )
 def test_a_path_with_two_meanings_is_refused(said: dict[str, Any]) -> None:
     with pytest.raises(AmbiguousPath, match=r"'x\.y'.*showExpandedEvents"):
@@ -91,7 +97,7 @@ def test_a_path_with_two_meanings_is_refused(said: dict[str, Any]) -> None:
 def test_a_path_with_one_meaning_is_followed_without_help() -> None:
     assert applied({"x": {"y": [INT]}}, removedFields=["x.y"]) == {"x": {}}
     assert applied({"x.y": INT}, removedFields=["x.y"]) == {}
-    assert applied({"x": {"y": [INT]}}, truncatedArrays=[cut("x.y", 0)]) == {"x": {"y": []}}
+    assert applied({"x": {"y": [INT]}}, truncatedArrays=[truncated_array("x.y", 0)]) == {"x": {"y": []}}
     assert applied({"x": "no document"}, updatedFields={"x.y": INT}) == {"x": "no document", "x.y": INT}
     with pytest.raises(AmbiguousPath):
         applied({"x": {}}, updatedFields={"x.y": INT})  # a new field x.y would look the same
@@ -102,7 +108,7 @@ def test_a_path_with_one_meaning_is_followed_without_help() -> None:
     "said",
     [
         {"updatedFields": {"a.b": INT}}, {"updatedFields": {"gone.b": INT}}, {"updatedFields": {"l.x": INT}}, {"removedFields": ["gone"]}, {"removedFields": ["l.0"]},
-        {"truncatedArrays": [cut("l", 3)]}, {"truncatedArrays": [cut("a", 0)]}, {"truncatedArrays": [cut("gone", 0)]}, {"updatedFields": {"l.99999999999": INT}},
+        {"truncatedArrays": [truncated_array("l", 3)]}, {"truncatedArrays": [truncated_array("a", 0)]}, {"truncatedArrays": [truncated_array("gone", 0)]}, {"updatedFields": {"l.99999999999": INT}},
     ],
 )  # fmt: skip
 def test_an_update_of_another_document_is_refused(said: dict[str, Any]) -> None:
@@ -128,7 +134,7 @@ def test_random_operators_give_the_document_that_the_stand_in_has(
     before: dict[str, Any], update: dict[str, Any]
 ) -> None:
     try:
-        updated = updates.parsed(update).applied(before)
+        updated = updates.parse_update(update).applied(before)
     except MongoError:
         return
     assert updated.diff is not None
@@ -138,16 +144,16 @@ def test_random_operators_give_the_document_that_the_stand_in_has(
 @given(before=DOCUMENTS, after=DOCUMENTS)
 @settings(deadline=None, max_examples=200)
 def test_random_changes_give_the_document_that_the_stand_in_has(before: dict[str, Any], after: dict[str, Any]) -> None:
-    diff = diffs.between(before, after)
+    diff = diffs.compute_diff(before, after)
     if diff is not None:
-        check(before, diff, encode(diffs.applied(before, diff)))
+        check(before, diff, encode(diffs.apply_diff(before, diff)))
 
 
 def check(before: dict[str, Any], diff: dict[str, Any], after: bytes) -> None:
     """With its paths disambiguated an update gives the document after, without them this or an error."""
-    assert apply_update(encode(before), encode(diffs.described(diff, expanded=True))) == after
+    assert apply_update(encode(before), encode(diffs.describe_diff(diff, expanded=True))) == after
     try:
-        plain = apply_update(encode(before), encode(diffs.described(diff, expanded=False)))
+        plain = apply_update(encode(before), encode(diffs.describe_diff(diff, expanded=False)))
     except AmbiguousPath:
         return
     assert plain == after

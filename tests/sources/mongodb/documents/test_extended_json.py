@@ -35,7 +35,7 @@ def text(document: bytes, form: JsonForm = JsonForm.STRICT, **options: Any) -> s
 
 
 def value(kind: int, raw: bytes) -> BsonValues:
-    return BsonDocuments.of_list([random_bson.written({"v": (kind, raw)})]).read_field(b"v")
+    return BsonDocuments.of_list([random_bson.encode_document({"v": (kind, raw)})]).read_field(b"v")
 
 
 def string(content: bytes) -> bytes:
@@ -134,11 +134,14 @@ def test_what_grows_most_still_fits(form: JsonForm) -> None:
         inside = bytes([kind]) + b"\0" + raw
         body = inside * 50_000
         array = struct.pack("<i", len(body) + 5) + body + b"\0"
-        document = random_bson.written({"v": (0x04, array)})
+        document = random_bson.encode_document({"v": (0x04, array)})
         found = text(document, form)
         assert found.count("$" if kind != 0x05 else "$binary") >= 50_000
     controls = b"\1" * 100_000
-    assert text(random_bson.written({"v": (0x02, string(controls))}), form) == '{"v": "' + "\\u0001" * 100_000 + '"}'
+    assert (
+        text(random_bson.encode_document({"v": (0x02, string(controls))}), form)
+        == '{"v": "' + "\\u0001" * 100_000 + '"}'
+    )
 
 
 def test_documents_of_very_different_sizes_are_written_together() -> None:
@@ -147,17 +150,17 @@ def test_documents_of_very_different_sizes_are_written_together() -> None:
     assert [len(t) for t in format_values(documents.document_values).to_pylist()] == [9 + size for size in sizes]
 
 
-def nested(depth: int) -> bytes:
+def nest_document(depth: int) -> bytes:
     document = write({})
     for _ in range(depth - 1):
-        document = random_bson.written({"d": (0x03, document)})
+        document = random_bson.encode_document({"d": (0x03, document)})
     return document
 
 
 def test_documents_are_nested_as_deep_as_servers_have_them_and_no_deeper() -> None:
-    assert text(nested(DEEPEST)).count("{") == DEEPEST
+    assert text(nest_document(DEEPEST)).count("{") == DEEPEST
     with pytest.raises(DamagedDocument, match="nested more than 200 levels deep"):
-        text(nested(DEEPEST + 1))
+        text(nest_document(DEEPEST + 1))
 
 
 @pytest.mark.parametrize("bad", [b"\xff", b"a\xc3", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"])
@@ -168,7 +171,7 @@ def test_text_that_is_not_utf8_is_refused_or_replaced(bad: bytes) -> None:
         (0x0F, struct.pack("<i", 4 + len(string(bad)) + 5) + string(bad) + b"\5\0\0\0\0"), (0x03, b"%c\0\0\0\n%b\0\0" % (len(bad) + 7, bad)),
     ]  # fmt: skip
     for kind, raw in places:
-        damaged = random_bson.written({"n": (0x10, b"\1\0\0\0"), "v": (kind, raw)})
+        damaged = random_bson.encode_document({"n": (0x10, b"\1\0\0\0"), "v": (kind, raw)})
         documents = BsonDocuments.of_list([good, damaged, good])
         with pytest.raises(DamagedDocument, match=r"^document 1 .* is not valid UTF-8$") as refused:
             format_values(documents.document_values)

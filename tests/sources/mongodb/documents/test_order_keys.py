@@ -93,8 +93,8 @@ def test_what_is_within_a_document_decides_as_it_does_alone(seed: int) -> None:
     random = Random(seed)
     values = [random_bson.value(random, 2) for _ in range(2)]
     alone = [order_key(kind, raw) for kind, raw in values]
-    inside = [order_key(0x03, random_bson.written({"a": value, "z": (0x7F, b"")})) for value in values]
-    listed = [order_key(0x04, random_bson.written({"0": value, "1": (0xFF, b"")})) for value in values]
+    inside = [order_key(0x03, random_bson.encode_document({"a": value, "z": (0x7F, b"")})) for value in values]
+    listed = [order_key(0x04, random_bson.encode_document({"0": value, "1": (0xFF, b"")})) for value in values]
     for made in (inside, listed):
         assert (made[0] < made[1], made[0] == made[1]) == (alone[0] < alone[1], alone[0] == alone[1])
 

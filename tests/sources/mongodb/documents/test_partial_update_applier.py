@@ -33,7 +33,7 @@ def strict(documents: list[bytes]) -> list[Any]:
     return format_values(BsonDocuments.of_list(documents).document_values).to_pylist()
 
 
-def said(descriptions: list[bytes]) -> dict[str, pa.Array]:
+def encode_updates(descriptions: list[bytes]) -> dict[str, pa.Array]:
     """The columns of events."""
     found = BsonDocuments.of_list(descriptions)
     updated, paths = (
@@ -49,14 +49,14 @@ def said(descriptions: list[bytes]) -> dict[str, pa.Array]:
     }
 
 
-def applied(before: list[Any], descriptions: list[bytes], follows: list[int] | None = None) -> Any:
+def apply_updates(before: list[Any], descriptions: list[bytes], follows: list[int] | None = None) -> Any:
     chain = np.array(follows or [-1] * len(before), np.int64)
-    return partial_updates("mongodb").apply_updates(before, chain, said(descriptions))
+    return partial_updates("mongodb").apply_updates(before, chain, encode_updates(descriptions))
 
 
 def test_every_recorded_update_gives_the_text_that_it_gives_in_bytes() -> None:
     given_ = [one for one in recorded.updates() if one[3]]
-    found, problems = applied(strict([one[0] for one in given_]), [one[1] for one in given_])
+    found, problems = apply_updates(strict([one[0] for one in given_]), [one[1] for one in given_])
     assert problems == {}
     assert found.to_pylist() == strict([apply_update(before, description) for before, description, _, _ in given_])
     # which is the document after it, but for the order of fields in some
@@ -74,17 +74,17 @@ def test_random_updates_follow_each_other_and_what_begins_anew_does_not(
     for anew, change in changes:
         before = first if anew else document
         try:
-            updated = updates.parsed(change).applied(before)
+            updated = updates.parse_update(change).applied(before)
         except MongoError:
             continue
         chain.append(len(after) - 1 if after and not anew else -1)
         bases.append(None if chain[-1] >= 0 else strict([encode(before)])[0])
         assert updated.diff is not None
-        descriptions.append(encode(diffs.described(updated.diff, expanded=True)))
+        descriptions.append(encode(diffs.describe_diff(updated.diff, expanded=True)))
         document = updated.document
         after.append(encode(document))
     if after:
-        found, problems = applied(bases, descriptions, chain)
+        found, problems = apply_updates(bases, descriptions, chain)
         assert problems == {}
         assert found.to_pylist() == strict(after)
 
@@ -103,7 +103,7 @@ def test_an_update_without_fields_or_with_renamed_ones_is_one_of_the_document_wi
                 part.value = rewrite_document(part.encode_bson(), rules, dotted=True)
             elif part.name == b"disambiguatedPaths":
                 part.value = field_rewriter._paths(part.encode_bson(), rules)
-        columns = said([BsonContainer(k.DOCUMENT, parts).encode_bson()])
+        columns = encode_updates([BsonContainer(k.DOCUMENT, parts).encode_bson()])
         fields = columns["updateDescription"].to_pylist()[0]
         fields["removedFields"] = field_rewriter._names(fields["removedFields"], rules)
         fields["truncatedArrays"] = field_rewriter._arrays(fields["truncatedArrays"], rules)
@@ -119,7 +119,7 @@ def test_an_update_without_fields_or_with_renamed_ones_is_one_of_the_document_wi
 def test_what_does_not_fit_is_told_and_so_is_what_follows_it() -> None:
     lost = write({"updatedFields": {}, "removedFields": ["gone"], "truncatedArrays": [], "disambiguatedPaths": {}})
     more = write({"updatedFields": {"b": "x"}, "removedFields": [], "truncatedArrays": [], "disambiguatedPaths": {}})
-    found, problems = applied(['{"a": "secret"}', None, '{"a": 1}'], [lost, more, more], [-1, 0, -1])
+    found, problems = apply_updates(['{"a": "secret"}', None, '{"a": 1}'], [lost, more, more], [-1, 0, -1])
     assert found.to_pylist() == [None, None, '{"a": 1,"b": "x"}']
     assert problems.keys() == {0, 1}
     assert "gone" in problems[0]
@@ -129,9 +129,9 @@ def test_what_does_not_fit_is_told_and_so_is_what_follows_it() -> None:
 def test_a_path_that_may_be_a_name_is_told_when_the_server_has_not_said_which_it_is() -> None:
     before = strict([write({"x": {"y": "path"}, "x.y": "name"})])
     description = {"updatedFields": {"x.y": "new"}, "removedFields": [], "truncatedArrays": []}
-    _, problems = applied(before, [write(description)])
+    _, problems = apply_updates(before, [write(description)])
     assert "x.y" in problems[0]
-    found, problems = applied(before, [write({**description, "disambiguatedPaths": {"x.y": ["x.y"]}})])
+    found, problems = apply_updates(before, [write({**description, "disambiguatedPaths": {"x.y": ["x.y"]}})])
     assert problems == {}
     assert read(extended_json_parser.parse_document(found[0].as_py())) == {"x": {"y": "path"}, "x.y": "new"}
 

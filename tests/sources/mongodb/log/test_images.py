@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_cdc.core.errors import UnreadableValue
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.mongodb.source import MongoDbSource
-from tests.sources.mongodb.log.test_stream import IMAGES, started
+from tests.sources.mongodb.log.test_stream import IMAGES, start_connector
 from tests.support.signals import signal_state, snapshot
 from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
 from tests.support.workloads.small_tables import operations
@@ -26,7 +26,7 @@ def test_a_collection_without_images_is_stopped_alone(
     uri: str, tmp_path: Path, database: Any, mode: dict[str, str]
 ) -> None:
     orders, notes = database.create_collection("orders", **IMAGES), database.notes
-    connector = started(uri, tmp_path, database, batch_max_ms=100, **mode)
+    connector = start_connector(uri, tmp_path, database, batch_max_ms=100, **mode)
     connector.replay.partial = True
     check = MongoDbSource.check_prerequisites
 
@@ -38,7 +38,7 @@ def test_a_collection_without_images_is_stopped_alone(
             collection.update_one({}, {"$inc": {"n": 1}})
         return found
 
-    def stopped() -> bool:
+    def has_stopped() -> bool:
         offset = connector.store.load_offset("test").offset
         return bool(offset and offset.stopped and len(connector.documents(f"{database.name}.orders")) == 2)
 
@@ -46,7 +46,7 @@ def test_a_collection_without_images_is_stopped_alone(
         patch.object(MongoDbSource, "check_prerequisites", check_and_write),
         pytest.raises(UnreadableValue, match=f"1 table is stopped.*{database.name}.notes has no image"),
     ):
-        connector.capture(run_for_s=60, until=stopped)
+        connector.capture(run_for_s=60, until=has_stopped)
     offset = connector.store.load_offset("test").offset
     assert list(offset.stopped) == [f"{database.name}.notes"]
     assert 'collMod: "notes"' in str(offset.stopped)

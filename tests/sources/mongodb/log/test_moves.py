@@ -67,7 +67,7 @@ def _hides_rows(shards: list[list[Step]]) -> bool:
     return bool(inserted[0] & inserted[1])
 
 
-def _merged(random: Random, shards: list[list[Step]]) -> list[tuple[int, Step]]:
+def _merge_shards(random: Random, shards: list[list[Step]]) -> list[tuple[int, Step]]:
     """The events as a router gives them: each shard has its time or both have one, at which they come in any order."""
     times = random.choice(((1, 1), (1, 2), (2, 1)))
     left = [[(time, step) for step in steps] for time, steps in zip(times, shards, strict=True)]
@@ -84,7 +84,7 @@ def test_what_a_transaction_leaves_is_what_its_events_say(sampled: Sampled) -> N
     random, behind = sampled.random("moves"), 0
     for case in range(LONG if sampled.all else DRAWN):
         before, after, shards = _transaction(random)
-        found = _merged(random, shards)
+        found = _merge_shards(random, shards)
         moves, rows = ShardMoves(), dict(before)
         batches = [found] if _hides_rows(shards) or random.random() < 0.5 else [[one] for one in found]
         for batch in filter(None, batches):

@@ -23,8 +23,8 @@ from airflow_provider_cdc.sources.mongodb.log.stream_event_reader import MongoEv
 from airflow_provider_cdc.sources.mongodb.metrics import MongoStreamMetrics
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 from dev.servers.mongodb import MongoDb
-from tests.sources.mongodb.log.test_stream import captured, image, started
-from tests.sources.mongodb.log.test_waits import failing
+from tests.sources.mongodb.log.test_stream import capture_events, image, start_connector
+from tests.sources.mongodb.log.test_waits import fail_commands
 from tests.support.sources.mongodb.mongodb_connectors import MongoConnector
 
 
@@ -35,7 +35,7 @@ def server() -> Iterator[MongoDb]:
         yield running
 
 
-def put(connector: MongoConnector, position: dict[str, Any]) -> None:
+def store_position(connector: MongoConnector, position: dict[str, Any]) -> None:
     """Have the next run begin at a position."""
     with connector.store.acquire_lease("test", "a test", wait_s=5) as lease:
         stored = connector.store.load_offset("test")
@@ -47,11 +47,11 @@ def test_events_of_a_large_transaction_are_counted_from_its_first_one(
     uri: str, tmp_path: Path, database: Any, client: Any
 ) -> None:
     """It begins in the middle of a reply of the server's, which has 101 events, and goes on in the next one."""
-    connector = started(uri, tmp_path, database, provide_transaction_metadata="true")
+    connector = start_connector(uri, tmp_path, database, provide_transaction_metadata="true")
     database.orders.insert_many([{"_id": -1}, {"_id": -2}])
     with client.start_session() as session, session.start_transaction():
         database.orders.insert_many([{"_id": n} for n in range(150)], session=session)
-    _, _, *events = (event["transaction"] for event in captured(connector))
+    _, _, *events = (event["transaction"] for event in capture_events(connector))
     assert [event["total_order"] for event in events] == [*range(1, 151)]
     assert [event["data_collection_order"] for event in events] == [*range(1, 151)]
 
@@ -63,7 +63,7 @@ def test_a_stream_whose_position_is_the_moment_of_a_drop_goes_on_behind_it(
     """A stream that begins at that moment gets the drop once more, which ends it."""
     target = database.name if scope == "database" else f"{database.name}.orders"
     database.create_collection("orders")
-    connector = started(uri, tmp_path, database, capture_scope=scope, capture_target=target)
+    connector = start_connector(uri, tmp_path, database, capture_scope=scope, capture_target=target)
     with client[database.name].watch() as stream:
         if scope == "collection":
             database.orders.drop()
@@ -71,9 +71,9 @@ def test_a_stream_whose_position_is_the_moment_of_a_drop_goes_on_behind_it(
             client.drop_database(database.name)
         ends = {"collection": "drop", "database": "dropDatabase"}
         time = next(event["clusterTime"] for event in stream if event["operationType"] == ends[scope])
-    put(connector, MongoPosition(ClusterTime(time.time, time.inc)).to_json())
+    store_position(connector, MongoPosition(ClusterTime(time.time, time.inc)).to_json())
     database.orders.insert_one({"_id": 2})
-    assert [image(event, "after") for event in captured(connector)] == [{"_id": 2}]
+    assert [image(event, "after") for event in capture_events(connector)] == [{"_id": 2}]
 
 
 def test_a_stream_that_can_be_opened_and_not_read_is_tried_after_ever_longer_times_until_it_fails(
@@ -88,7 +88,7 @@ def test_a_stream_that_can_be_opened_and_not_read_is_tried_after_ever_longer_tim
     config = MongoDbConfig.parse(
         {"topic.prefix": "t", "mongodb.connection.string": server.url(), "connect.max.attempts": 3}
     )
-    failing(server, "getMore", 5)
+    fail_commands(server, "getMore", 5)
     with open_client(config) as client, caplog.at_level(logging.WARNING):
         now = client.admin.command("hello")["lastWrite"]["opTime"]["ts"]
         reader = reconnecting_cursor.ChangeStreamFeed(

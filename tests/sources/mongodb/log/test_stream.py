@@ -41,13 +41,13 @@ def orders_collection(database: Any) -> Any:
     return database.create_collection("orders", **IMAGES)
 
 
-def started(uri: str, folder: Path, database: Any, **properties: Any) -> MongoConnector:
+def start_connector(uri: str, folder: Path, database: Any, **properties: Any) -> MongoConnector:
     connector = mongodb_connector(uri, folder, database_include_list=database.name, **properties)
     connector.capture()
     return connector
 
 
-def captured(connector: MongoConnector) -> list[dict[str, Any]]:
+def capture_events(connector: MongoConnector) -> list[dict[str, Any]]:
     """The events of a run, as the change log has them."""
     import pyarrow.parquet as pq
 
@@ -77,10 +77,10 @@ def test_each_mode_has_its_images(
     uri: str, tmp_path: Path, database: Any, orders_collection: Any, mode: str | None, after: Any, before: Any
 ) -> None:
     """The default has the document of after, and not that of before."""
-    connector = started(uri, tmp_path, database, **({} if mode is None else {"capture_mode": mode}))
+    connector = start_connector(uri, tmp_path, database, **({} if mode is None else {"capture_mode": mode}))
     orders_collection.insert_one({"_id": 1, "n": 1})
     orders_collection.update_one({"_id": 1}, {"$set": {"n": 2}})
-    (create, update) = captured(connector)
+    (create, update) = capture_events(connector)
     assert (image(create, "after"), image(update, "after"), image(update, "before")) == (
         {"_id": 1, "n": 1},
         after,
@@ -90,7 +90,7 @@ def test_each_mode_has_its_images(
     assert update["unavailable"] == (None if after else ["document"])
     orders_collection.replace_one({"_id": 1}, {"n": 3})
     orders_collection.delete_one({"_id": 1})
-    replace, delete = captured(connector)
+    replace, delete = capture_events(connector)
     assert (create["op"], update["op"], replace["op"]) == ("c", "u", "u")
     assert (image(replace, "after"), replace["updateDescription"]) == ({"_id": 1, "n": 3}, None)
     assert (delete["op"], delete["key"], image(delete, "before")) == (
@@ -104,10 +104,10 @@ def test_a_document_that_is_gone_when_it_is_looked_up_keeps_what_it_was(
     uri: str, tmp_path: Path, database: Any, orders_collection: Any
 ) -> None:
     orders_collection.insert_one({"_id": 1, "n": 1})
-    connector = started(uri, tmp_path, database)
+    connector = start_connector(uri, tmp_path, database)
     orders_collection.update_one({"_id": 1}, {"$set": {"n": 2}})
     orders_collection.delete_one({"_id": 1})
-    update, delete = captured(connector)
+    update, delete = capture_events(connector)
     assert (image(update, "after"), update["unavailable"], delete["op"]) == (None, ["document"], "d")
 
 
@@ -116,11 +116,11 @@ def test_a_target_keeps_the_row_of_a_document_that_was_gone_when_it_was_looked_u
 ) -> None:
     """Without the delete, which is not captured here, the update is the last that is known of it: of what it says and of what was there the row is made."""
     orders_collection.insert_one({"_id": 1, "n": 1, "other": True})
-    connector = started(uri, tmp_path, database, skipped_operations="d")
+    connector = start_connector(uri, tmp_path, database, skipped_operations="d")
     engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
     orders_collection.update_one({"_id": 1}, {"$set": {"n": 2}})
     orders_collection.delete_one({"_id": 1})
-    (update,) = captured(connector)
+    (update,) = capture_events(connector)
     assert image(update, "after") is None
     sink(engine, connector, collection__name__format="orders").apply()
     assert [json.loads(row["document"]) for row in rows(engine, "orders")] == [{"_id": 1, "n": 2, "other": True}]
@@ -130,11 +130,11 @@ def test_a_target_keeps_the_row_of_a_document_that_was_gone_when_it_was_looked_u
 def test_the_source_block_has_what_the_documents_say(
     uri: str, tmp_path: Path, database: Any, orders_collection: Any, client: Any
 ) -> None:
-    connector = started(uri, tmp_path, database, provide_transaction_metadata=True)
+    connector = start_connector(uri, tmp_path, database, provide_transaction_metadata=True)
     with client.start_session() as session, session.start_transaction():
         orders_collection.insert_many([{"_id": i} for i in range(3)], session=session)
     orders_collection.insert_one({"_id": 9})
-    *within, alone = captured(connector)
+    *within, alone = capture_events(connector)
     (number,) = {e["source"]["txnNumber"] for e in within}
     (session_id,) = {e["source"]["lsid"] for e in within}
     assert json.loads(session_id)["id"]["$type"] == "04"
@@ -155,7 +155,7 @@ def test_what_becomes_of_the_target_when_a_collection_goes(
 ) -> None:
     orders_collection.insert_many([{"_id": i} for i in range(4)])
     database.other.insert_one({"_id": "x"})
-    connector = started(uri, tmp_path, database)
+    connector = start_connector(uri, tmp_path, database)
     name = f"{database.name}."
     orders_collection.drop()
     assert operations(connector, connector.capture()) == {"orders": {"t": 1}}
@@ -185,7 +185,7 @@ def test_a_stream_goes_on_when_what_it_was_opened_on_is_dropped_and_made_again(
     uri: str, tmp_path: Path, database: Any, orders_collection: Any, scope: str, client: Any
 ) -> None:
     target = database.name if scope == "database" else f"{database.name}.orders"
-    connector = started(uri, tmp_path, database, capture_scope=scope, capture_target=target)
+    connector = start_connector(uri, tmp_path, database, capture_scope=scope, capture_target=target)
     for n in range(3):
         database.orders.insert_one({"_id": n})
         database.elsewhere.insert_one({"_id": n})
@@ -207,7 +207,7 @@ def test_what_is_out_of_scope_is_no_ones_table_until_it_comes_into_it(
     database.other.insert_one({"_id": 2})
     name = f"{database.name}."
     scope = {"capture_scope": "collection", "capture_target": f"{name}orders"}
-    connector = started(uri, tmp_path, database, **scope)
+    connector = start_connector(uri, tmp_path, database, **scope)
     orders_collection.rename("archive")
     connector.capture()
     assert connector.documents(name + "orders") == []
@@ -224,7 +224,7 @@ def test_a_collection_that_is_left_out_need_not_record_images(
 ) -> None:
     name = re.escape(database.name)
     mode = {"capture_mode": "change_streams_update_full_with_pre_image", "capture_mode_full_update_type": "post_image"}
-    connector = started(uri, tmp_path, database, **mode, collection_exclude_list=rf"{name}\.log,{name}\.a.*")
+    connector = start_connector(uri, tmp_path, database, **mode, collection_exclude_list=rf"{name}\.log,{name}\.a.*")
     for collection in (orders_collection, database.log, database.audit):
         collection.insert_one({"_id": 1})
         collection.update_one({"_id": 1}, {"$set": {"n": 1}})
@@ -235,7 +235,7 @@ def test_own_stages_filter_and_what_they_take_away_is_missed(
     uri: str, tmp_path: Path, database: Any, orders_collection: Any
 ) -> None:
     only = json.dumps([{"$match": {"$or": [{"fullDocument.n": {"$gte": 5}}, {"operationType": "drop"}]}}])
-    connector = started(uri, tmp_path, database, cursor_pipeline=only)
+    connector = start_connector(uri, tmp_path, database, cursor_pipeline=only)
     orders_collection.insert_many([{"_id": i, "n": i} for i in range(10)])
     assert connector.capture().events == 5
     connector.properties["cursor.pipeline"] = json.dumps([{"$project": {"fullDocument": 0}}])
@@ -249,7 +249,7 @@ def test_a_filter_that_lets_the_last_event_through_no_more_loses_nothing(
     uri: str, tmp_path: Path, database: Any, orders_collection: Any
 ) -> None:
     """The server refuses a token whose event the pipeline drops: the stream begins at its moment instead."""
-    connector = started(uri, tmp_path, database)
+    connector = start_connector(uri, tmp_path, database)
     with connector.store.acquire_lease("test", "a test", wait_s=5) as lease:
         orders_collection.insert_one({"_id": 1})
         stream = database.watch(start_at_operation_time=bson.Timestamp(*_position(connector)))
@@ -276,23 +276,23 @@ def test_texts_that_are_not_utf8_come_as_java_reads_them(
 ) -> None:
     """In snapshots, in the stream and in columns; no other byte of the document is another one. A key that is none stops its collection."""
 
-    def put(collection: Any, key: Any = 1) -> None:
+    def put_text(collection: Any, key: Any = 1) -> None:
         raw = bson.encode({"_id": key, "n": 1, "text": "abc", "in": {"list": ["abc"]}}).replace(b"abc", b"a\xffc")
         collection.insert_one(RawBSONDocument(raw))
 
     wanted = {"_id": 1, "n": 1, "text": "a\ufffdc", "in": {"list": ["a\ufffdc"]}}
-    put(database.orders)
-    put(database.columns)
-    connector = started(uri, tmp_path, database, document_columns_list=r".*\.columns")
+    put_text(database.orders)
+    put_text(database.columns)
+    connector = start_connector(uri, tmp_path, database, document_columns_list=r".*\.columns")
     assert caplog.text.count("U+FFFD") == 2
     for name in ("orders", "columns"):
         database[name].delete_many({})
-        put(database[name])
+        put_text(database[name])
     connector.capture()
     assert connector.documents(f"{database.name}.orders") == [wanted]
     (row,) = super(MongoConnector, connector).rows(f"{database.name}.columns")
     assert (row["n"], row["text"], json.loads(row["in"])) == (1, "a\ufffdc", wanted["in"])
-    put(database.orders, "abc")
+    put_text(database.orders, "abc")
     database.columns.delete_many({})
     with pytest.raises(CdcError, match="not valid UTF-8"):
         connector.capture()
@@ -303,7 +303,7 @@ def test_tables_have_the_order_in_which_documents_are_stored(uri: str, tmp_path:
     orders = database.create_collection("orders", **IMAGES)
     orders.insert_one({"_id": 1, "a": 1})
     mode = {"capture_mode": "change_streams_update_full_with_pre_image", "capture_mode_full_update_type": "post_image"}
-    connector = started(uri, tmp_path, database, **mode)
+    connector = start_connector(uri, tmp_path, database, **mode)
     orders.update_one({"_id": 1}, [{"$replaceWith": {"$mergeObjects": [{"first": 1}, "$$ROOT"]}}])
     connector.capture()
     (document,) = connector.documents(f"{database.name}.orders")
@@ -345,7 +345,7 @@ def test_events_above_the_largest_size_stop_are_split_or_left_out(
 ) -> None:
     mode = {"capture_mode": "change_streams_update_full_with_pre_image", "capture_mode_full_update_type": "post_image"}
     orders_collection.insert_one({"_id": 1, "pad": "x" * 9_000_000})
-    connector = started(uri, tmp_path, database, **mode)
+    connector = start_connector(uri, tmp_path, database, **mode)
     orders_collection.update_one({"_id": 1}, {"$set": {"n": 1}})
     orders_collection.insert_one({"_id": 2})
     with pytest.raises(PrerequisiteError, match="limit of 16 MB") as caught:
@@ -392,7 +392,7 @@ def test_a_run_goes_on_over_a_step_down_and_a_killed_primary(
     caplog.set_level(logging.INFO)
     with members.connect() as client:
         client.shop.create_collection("orders")
-        connector = started(members.url(), tmp_path, client.shop, connect_backoff_initial_delay_ms=200)
+        connector = start_connector(members.url(), tmp_path, client.shop, connect_backoff_initial_delay_ms=200)
         stop = threading.Event()
         written: list[int] = []
         found: list[Any] = []
@@ -457,7 +457,7 @@ def test_a_sharded_cluster_is_captured_through_its_router(tmp_path: Path) -> Non
         client.admin.command({"enableSharding": "shop"})
         client.admin.command({"shardCollection": "shop.orders", "key": {"_id": "hashed"}})
         client.shop.orders.insert_many([{"_id": i, "n": 0} for i in range(50)])
-        connector = started(cluster.router.url(), tmp_path, client.shop)
+        connector = start_connector(cluster.router.url(), tmp_path, client.shop)
         for n in range(3):
             client.shop.orders.update_many({}, {"$set": {"n": n + 1}})
             client.shop.orders.insert_one({"_id": 100 + n, "n": n})
@@ -474,7 +474,7 @@ def test_a_sharded_cluster_is_captured_through_its_router(tmp_path: Path) -> Non
 def test_a_lost_place_is_said_with_how_much_is_missing(tmp_path: Path) -> None:
     with MongoDb({"oplog_bytes": 20_000}) as server, server.connect() as client:
         client.shop.orders.insert_one({"_id": 1})
-        connector = started(server.url(), tmp_path, client.shop)
+        connector = start_connector(server.url(), tmp_path, client.shop)
         for n in range(40):
             client.shop.orders.insert_one({"_id": 100 + n, "pad": "x" * 1000})
         with pytest.raises(PositionLost, match=r"it begins at .* and holds") as caught:
@@ -488,7 +488,7 @@ def test_a_quiet_collection_keeps_its_place(tmp_path: Path) -> None:
     """Others write more than the oplog holds: the place of the stream moves on with them."""
     with MongoDb({"oplog_bytes": 20_000}) as server, server.connect() as client:
         client.shop.orders.insert_one({"_id": 1})
-        connector = started(server.url(), tmp_path, client.shop, collection_include_list="shop.orders")
+        connector = start_connector(server.url(), tmp_path, client.shop, collection_include_list="shop.orders")
         for n in range(40):
             client.shop.busy.insert_one({"_id": n, "pad": "x" * 1000})
             if n % 8 == 0:

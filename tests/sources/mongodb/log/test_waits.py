@@ -129,7 +129,7 @@ def test_a_lost_stream_is_opened_at_once_and_then_after_ever_longer_times_until_
     assert metrics.disconnects == len(waits)
 
 
-def failing(server: MongoDb, command: str, times: int) -> None:
+def fail_commands(server: MongoDb, command: str, times: int) -> None:
     """Have a command fail some times as it does when a member goes down."""
     data = {"failCommands": [command], "errorCode": 91, "closeConnection": False}
     with server.connect() as client:
@@ -150,13 +150,13 @@ def test_lost_connections_are_counted_where_they_were_lost(
         client.counted.orders.insert_many([{"_id": n} for n in range(20)])
         connector = mongodb_connector(server.url(), tmp_path, database_include_list="counted", **quick)
         connector.secrets |= secrets
-        failing(server, "getMore", 2)
+        fail_commands(server, "getMore", 2)
         found: Any = connector.capture().metrics
         assert found["snapshot"]["NumberOfDisconnects"] == 2
         assert "continues in 0.01 s: No available member" in caplog.text
         assert "RawBSONDocument" not in caplog.text
         client.counted.orders.insert_one({"_id": 100})
-        failing(server, "getMore", 1)
+        fail_commands(server, "getMore", 1)
         found = connector.capture(run_for_s=30, until=lambda: "opened again" in caplog.text).metrics
         assert "snapshot" not in found
         assert (found["streaming"]["NumberOfDisconnects"], found["streaming"]["NumberOfPrimaryElections"]) == (1, 0)

@@ -25,7 +25,7 @@ print(json.dumps({"events": result.events, "position": result.position, "importe
 """
 
 
-def _apart(connector: Connector) -> dict[str, Any]:
+def _run_apart(connector: Connector) -> dict[str, Any]:
     given = {
         "definition": connector.definition().to_document(),
         "state": connector.state_url,
@@ -38,8 +38,8 @@ def _apart(connector: Connector) -> dict[str, Any]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def _empty(connector: Connector) -> None:
-    found = _apart(connector)
+def _assert_empty_run(connector: Connector) -> None:
+    found = _run_apart(connector)
     assert found["events"] == 0
     assert not HEAVY & set(found["imported"])
 
@@ -55,27 +55,27 @@ def test_only_a_run_that_has_something_to_decode_imports_what_decodes(
         connector = mysql_connector(
             db.server, tmp_path, db.server.kind, database_include_list=db.name, table_include_list=f"{db.name}.a"
         )
-        assert _apart(connector)["events"] == 1
-        _empty(connector)
+        assert _run_apart(connector)["events"] == 1
+        _assert_empty_run(connector)
 
         db.sql("INSERT INTO a VALUES (2)")
-        found = _apart(connector)
+        found = _run_apart(connector)
         assert found["events"] == 1
         assert set(found["imported"]) >= {"numba", "pyarrow"}
-        _empty(connector)
+        _assert_empty_run(connector)
 
         # the log moves on with what is not captured: the offset does, too, and then there is nothing again
         before = found["position"]
         db.sql("INSERT INTO other VALUES (1)")
-        found = _apart(connector)
+        found = _run_apart(connector)
         assert found["events"] == 0
         assert found["position"] != before
         assert "pandas" not in found["imported"]
-        _empty(connector)
+        _assert_empty_run(connector)
 
         new_log_file(db.server)
-        assert _apart(connector)["events"] == 0
-        _empty(connector)
+        assert _run_apart(connector)["events"] == 0
+        _assert_empty_run(connector)
         assert connector.rows(f"{db.name}.a") == [{"id": 1}, {"id": 2}]
         connector.store.close()
 

@@ -46,7 +46,9 @@ def connector(db: Any, tmp_path: Path) -> Connector:
     return made
 
 
-def _refused(connector: Connector, error: type[CdcError], *words: str, secrets: dict[str, Any] | None = None) -> None:
+def _assert_run_fails(
+    connector: Connector, error: type[CdcError], *words: str, secrets: dict[str, Any] | None = None
+) -> None:
     """The run fails with words for the person on call; offset and change log are as before."""
     before = (
         connector.store.load_offset(connector.name),
@@ -87,13 +89,13 @@ def set_variable(dedicated_server: Any) -> Iterator[Callable[[str, str], None]]:
 
 
 def test_wrong_password(connector: Connector) -> None:
-    _refused(
+    _assert_run_fails(
         connector, AccessDenied, "rejected user 'cdc'", "Airflow connection", secrets={"database.password": "cdc-wrong"}
     )
 
 
 def test_no_server(connector: Connector) -> None:
-    _refused(connector, SourceUnavailable, "does not answer", secrets={"database.port": 1})
+    _assert_run_fails(connector, SourceUnavailable, "does not answer", secrets={"database.port": 1})
 
 
 @pytest.mark.parametrize("lost", ["REPLICATION SLAVE", "BINLOG MONITOR", "SELECT"])
@@ -103,7 +105,7 @@ def test_missing_grant_is_named_with_the_statement_that_gives_it(connector: Conn
     db.sql(f"GRANT {', '.join(sorted(grants))} ON *.* TO 'few'@'%'")
     try:
         told = "REPLICATION CLIENT" if lost == "BINLOG MONITOR" else lost
-        _refused(
+        _assert_run_fails(
             connector, PrerequisiteError, f"lacks the privilege {told}", f"GRANT {told} ON *.* TO 'few'@'%'",
             secrets={"database.user": "few", "database.password": "few"},
         )  # fmt: skip
@@ -125,13 +127,13 @@ def test_server_setting_that_loses_data(
     connector: Connector, set_variable: Callable[[str, str], None], name: str, value: str, wanted: str
 ) -> None:
     set_variable(name, value)
-    _refused(connector, PrerequisiteError, f"{name} is {value}", f"SET GLOBAL {name} = '{wanted}'")
+    _assert_run_fails(connector, PrerequisiteError, f"{name} is {value}", f"SET GLOBAL {name} = '{wanted}'")
 
 
 def test_all_findings_are_told_at_once(connector: Connector, set_variable: Callable[[str, str], None]) -> None:
     set_variable("binlog_format", "STATEMENT")
     set_variable("binlog_row_image", "MINIMAL")
-    _refused(connector, PrerequisiteError, "binlog_format is STATEMENT", "binlog_row_image is MINIMAL")
+    _assert_run_fails(connector, PrerequisiteError, "binlog_format is STATEMENT", "binlog_row_image is MINIMAL")
 
 
 def test_one_session_that_logs_statements(connector: Connector, db: Any) -> None:
@@ -189,7 +191,7 @@ def test_purged_log(connector: Connector, dedicated_server: Any, db: Any) -> Non
     dedicated_server.sql("FLUSH BINARY LOGS")
     db.sql("INSERT INTO t VALUES (6, 'six')")
     purge_log(dedicated_server)
-    _refused(connector, PositionLost, "purged", "snapshot.mode=when_needed")
+    _assert_run_fails(connector, PositionLost, "purged", "snapshot.mode=when_needed")
     connector.capture({"snapshot.mode": "when_needed"})
     _equal(connector, db)
     assert len(connector.rows(f"{db.name}.t")) == 4
@@ -198,7 +200,7 @@ def test_purged_log(connector: Connector, dedicated_server: Any, db: Any) -> Non
 def test_log_that_was_reset(connector: Connector, dedicated_server: Any, db: Any) -> None:
     dedicated_server.sql("RESET MASTER")
     db.sql("INSERT INTO t VALUES (7, 'seven')")
-    _refused(connector, PositionLost, "snapshot.mode=when_needed")
+    _assert_run_fails(connector, PositionLost, "snapshot.mode=when_needed")
     connector.capture({"snapshot.mode": "when_needed"})
     _equal(connector, db)
 
@@ -210,13 +212,13 @@ def test_log_that_was_reset_and_has_grown_past_the_position(
     dedicated_server.sql("RESET MASTER")
     for i in range(60):
         db.sql(f"INSERT INTO t VALUES ({100 + i}, 'more')")
-    _refused(connector, PositionLost, "snapshot.mode=when_needed")
+    _assert_run_fails(connector, PositionLost, "snapshot.mode=when_needed")
 
 
 def test_another_server_in_its_place(connector: Connector, mariadb_factory: Any, db: Any) -> None:
     with mariadb_factory(server_id="77") as other:
         other.sql(f"CREATE DATABASE {db.name}")
-        _refused(
+        _assert_run_fails(
             connector, PositionLost, "snapshot.mode=when_needed",
             secrets={"database.hostname": other.host, "database.port": other.port},
         )  # fmt: skip
@@ -262,7 +264,7 @@ def test_columns_of_another_type_in_the_middle_of_the_log(
     db.sql("INSERT INTO v VALUES (2, 1)")
     name = next(iter(then))
     connector.properties |= then
-    _refused(connector, ConfigError, name, f"{db.name}.v.v", "snapshot.mode=always")
+    _assert_run_fails(connector, ConfigError, name, f"{db.name}.v.v", "snapshot.mode=always")
     connector.capture({"snapshot.mode": "always"})
     db.sql("INSERT INTO v VALUES (3, 1)")
     connector.capture()

@@ -21,7 +21,7 @@ from tests.support.connectors import Connector, mysql_connector
 KEY = (("id", "int32"), ("region", "string"))
 
 
-def _story(connector: Connector, table: TableId, *key: str) -> RowHistory:
+def _read_row_history(connector: Connector, table: TableId, *key: str) -> RowHistory:
     events = KeyEventReader(connector.changelog, connector.name, time.monotonic() + 60)
     stories = RowHistoryReader(events, connector.name, partial(connector.store.schema_changes_of, connector.name))
     (columns,) = set(events.list_key_columns()[table.full_name][max(events.list_key_columns()[table.full_name])])
@@ -52,7 +52,7 @@ def test_the_story_of_a_row_of_mariadb(database: Database, tmp_path: Path) -> No
     )
     connector.capture()
     table = TableId(namespace=database.name, name="goods")
-    story = _story(connector, table, "7", "uk")
+    story = _read_row_history(connector, table, "7", "uk")
     changes = _before_it_was_read_again(story)
     assert [change.operation for change in changes] == [
         "key change",
@@ -77,7 +77,7 @@ def test_the_story_of_a_row_of_mariadb(database: Database, tmp_path: Path) -> No
         "remark": "two",
         "at": "2024-02-29T12:00:00.000001",
     }
-    gone = _story(connector, table, "7", "us")
+    gone = _read_row_history(connector, table, "7", "us")
     assert [change.operation for change in _before_it_was_read_again(gone)] == [
         "delete",
         "schema change",
@@ -100,7 +100,7 @@ def test_the_story_goes_on_under_the_primary_key_before(database: Database, tmp_
         "UPDATE items SET note = 'three' WHERE id = 7",
     )
     connector.capture()
-    story = _story(connector, TableId(namespace=database.name, name="items"), "7", "eu")
+    story = _read_row_history(connector, TableId(namespace=database.name, name="items"), "7", "eu")
     told = [(change.operation, (change.after or {}).get("note")) for change in story.changes]
     assert told == [("update", "three"), ("schema change", None), ("update", "two"), ("read", "one")]
 
@@ -112,7 +112,7 @@ VOLATILE = {
 """What is another one in each run."""
 
 
-def _steady(text: str) -> str:
+def _mask_volatile(text: str) -> str:
     for pattern, word in VOLATILE.items():
         text = re.sub(pattern, word, text, flags=re.MULTILINE)
     return text
@@ -146,4 +146,4 @@ def test_the_story_in_the_docs_is_what_the_command_says(database: Database, tmp_
         Path(paths.ROOT, "docs/operations.md").read_text(),
         re.DOTALL,
     )
-    assert _steady(shown) == _steady(said)
+    assert _mask_volatile(shown) == _mask_volatile(said)

@@ -86,7 +86,7 @@ def hostile_session(request: pytest.FixtureRequest) -> Iterator[Hostile]:
         found.connection.close()
 
 
-def _filled(hostile: Hostile, table: str = "t") -> None:
+def _create_filled(hostile: Hostile, table: str = "t") -> None:
     hostile.sql(
         f"CREATE TABLE {table} (id INT AUTO_INCREMENT PRIMARY KEY, c CHAR(20), s VARCHAR(3000) CHARACTER SET latin1 NOT NULL, "
         "e VARCHAR(9))"
@@ -102,7 +102,7 @@ def _connector(hostile: Hostile, folder: Path, **properties: Any) -> Connector:
 
 def test_a_snapshot_and_the_stream_after_it_have_everything(hostile_session: Hostile, tmp_path: Path) -> None:
     for table in ("t", "u", "v", "w"):
-        _filled(hostile_session, table)
+        _create_filled(hostile_session, table)
     expected = source_rows(hostile_session.server, "hostile", "t")
     connector = _connector(hostile_session, tmp_path)
     with hostile_session:
@@ -115,7 +115,7 @@ def test_a_snapshot_and_the_stream_after_it_have_everything(hostile_session: Hos
 
 @pytest.mark.parametrize("surrogate", [None, "s"])
 def test_chunks_have_everything(hostile_session: Hostile, tmp_path: Path, surrogate: str | None) -> None:
-    _filled(hostile_session)
+    _create_filled(hostile_session)
     connector = _connector(hostile_session, tmp_path, snapshot_mode="no_data", incremental_snapshot_chunk_size=10)
     connector.replay.partial = True
     with hostile_session:
@@ -128,7 +128,7 @@ def test_chunks_have_everything(hostile_session: Hostile, tmp_path: Path, surrog
 
 
 def test_windows_by_deletion_need_no_key_of_the_signal_table(hostile_session: Hostile, tmp_path: Path) -> None:
-    _filled(hostile_session)
+    _create_filled(hostile_session)
     hostile_session.sql("CREATE TABLE asks (id VARCHAR(42), type VARCHAR(32), data VARCHAR(2048))")
     account = f"'{hostile_session.server.user}'@'%'"
     hostile_session.sql(f"GRANT SELECT, INSERT, DELETE ON hostile.asks TO {account}")

@@ -75,7 +75,7 @@ def _literal(data: Any) -> str:
     return "NULL" if data is None else "'" + json.dumps(data).replace("\\", "\\\\").replace("'", "''") + "'"
 
 
-def here(connector: Connector) -> MySqlPosition:
+def current_position(connector: Connector) -> MySqlPosition:
     with open_source(connector.definition(), connector.secrets) as source:
         position = source.current_position()
     assert isinstance(position, MySqlPosition)
@@ -247,15 +247,15 @@ def test_a_position_that_is_set_skips_or_repeats_at_once(
 ) -> None:
     connector = connector_factory(table_include_list=f"{db.name}.products")
 
-    def place() -> dict[str, Any]:
-        position = here(connector)
+    def position_data() -> dict[str, Any]:
+        position = current_position(connector)
         if form == "gtids":
             return {"gtid_set": position.gtids}
         return {"binlog_filename": position.file, "binlog_position": position.pos}
 
-    start = place()
+    start = position_data()
     db.sql("INSERT INTO products VALUES (100, 'x', 1)")
-    later = place()
+    later = position_data()
     db.sql("INSERT INTO products VALUES (101, 'x', 1)")
     number = send(connector, "set-binlog-position", later)
     assert [r["key"]["id"] for r in of_table(captured(connector), "products")] == [101], "100 is skipped"
@@ -271,7 +271,7 @@ def test_a_position_that_is_none_is_refused_and_the_present_one_kept(
     db: Any, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
     connector = connector_factory(table_include_list=f"{db.name}.products")
-    now = here(connector)
+    now = current_position(connector)
     good = {"binlog_filename": now.file, "binlog_position": now.pos}
     wrong = [
         {}, {"binlog_filename": now.file}, {"binlog_position": 4}, {**good, "gtid_set": now.gtids},

@@ -53,7 +53,7 @@ def main() -> None:
     whole = binlog_connection.BinlogConnection.read_events
     randomly = random.Random(0)
 
-    def damaged(self: binlog_connection.BinlogConnection) -> Iterator[EventSet]:
+    def damage_events(self: binlog_connection.BinlogConnection) -> Iterator[EventSet]:
         for events in whole(self):
             bodies = [i for i in range(len(events)) if int(events.table[i, k.EV_TYPE]) in given["types"]]
             for i in randomly.sample(bodies, min(len(bodies), randomly.choice((0, 1, 1, 3)))):
@@ -66,7 +66,7 @@ def main() -> None:
     with cls(config) as source:  # type: ignore[call-arg]
         present, filters = source.discover_tables(), Filters(config)
         start, end = source.oldest_position(), source.current_position()
-        binlog_connection.BinlogConnection.read_events = damaged  # type: ignore[method-assign]
+        binlog_connection.BinlogConnection.read_events = damage_events  # type: ignore[method-assign]
         until = time.monotonic() + given["seconds"]
         for seed in range(given["rounds"][1]):
             if seed >= given["rounds"][0] and time.monotonic() > until:

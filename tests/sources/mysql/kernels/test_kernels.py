@@ -37,7 +37,7 @@ def _run(script: list[str], given: Any, timeout: float, *, folder: Path = ROOT, 
     return done.stdout
 
 
-def _given(connector: Connector) -> list[Any]:
+def _process_arguments(connector: Connector) -> list[Any]:
     return [
         connector.name, connector.source, connector.changelog.storage.url, connector.properties, connector.secrets,
         connector.state_url,
@@ -75,10 +75,10 @@ def test_plain_python_twin_writes_the_same_change_log(
         ]
         compiled, plain = made
         compiled.capture()
-        _run(["-c", _CAPTURE], [_given(plain)], 300, NUMBA_DISABLE_JIT="1")
+        _run(["-c", _CAPTURE], [_process_arguments(plain)], 300, NUMBA_DISABLE_JIT="1")
         writer.write(40)
         compiled.capture()
-        _run(["-c", _CAPTURE], [_given(plain)], 300, NUMBA_DISABLE_JIT="1")
+        _run(["-c", _CAPTURE], [_process_arguments(plain)], 300, NUMBA_DISABLE_JIT="1")
         writer.run("DROP DATABASE twin")
     events = events_of(compiled)
     assert len(events) > 80

@@ -114,7 +114,7 @@ def db(mysql97: Any) -> Iterator[Any]:
         yield database
 
 
-def _tagged(db: Any, tag: str, *statements: str) -> None:
+def _write_tagged(db: Any, tag: str, *statements: str) -> None:
     with db.server.connect(database=db.name, autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute(f"SET gtid_next = 'AUTOMATIC:{tag}'")
         for statement in statements:
@@ -122,7 +122,7 @@ def _tagged(db: Any, tag: str, *statements: str) -> None:
         cursor.execute("SET gtid_next = 'AUTOMATIC'")
 
 
-def _executed(db: Any) -> MySqlGtids:
+def _executed_gtids(db: Any) -> MySqlGtids:
     return MySqlGtids.parse(db.sql("SELECT @@GLOBAL.gtid_executed")[0][0])
 
 
@@ -137,14 +137,14 @@ def _equal(connector: Connector, db: Any) -> None:
 def test_runs_go_on_behind_tagged_transactions_and_take_each_once(db: Any, tmp_path: Path) -> None:
     connector = _connector(db, tmp_path)
     connector.capture()
-    _tagged(
+    _write_tagged(
         db, "First", "INSERT INTO t VALUES (3, 'c')", "UPDATE t SET v = 'bb' WHERE id = 2", "ALTER TABLE t ADD w INT DEFAULT 5"
     )  # fmt: skip
     db.sql("INSERT INTO t VALUES (4, 'd', 6)")
     assert connector.capture().events > 0
     _equal(connector, db)
     db.server.sql("FLUSH BINARY LOGS")
-    _tagged(db, "second_1", "DELETE FROM t WHERE id = 1", "XA START 'x'", "INSERT INTO t VALUES (9, 'x', 1)", "XA END 'x'",
+    _write_tagged(db, "second_1", "DELETE FROM t WHERE id = 1", "XA START 'x'", "INSERT INTO t VALUES (9, 'x', 1)", "XA END 'x'",
             "XA PREPARE 'x'", "XA COMMIT 'x'")  # fmt: skip
     connector.capture()
     _equal(connector, db)
@@ -153,7 +153,7 @@ def test_runs_go_on_behind_tagged_transactions_and_take_each_once(db: Any, tmp_p
 
 
 def test_a_first_run_on_a_server_with_tagged_transactions(db: Any, tmp_path: Path) -> None:
-    _tagged(db, "before", "INSERT INTO t VALUES (3, 'c')")
+    _write_tagged(db, "before", "INSERT INTO t VALUES (3, 'c')")
     connector = _connector(db, tmp_path)
     connector.capture()
     db.sql("INSERT INTO t VALUES (4, 'd')")
@@ -168,7 +168,7 @@ def test_transactions_that_are_larger_than_the_buffer_and_compressed_ones(
     connector = _connector(db, tmp_path)
     connector.capture()
     large = [f"INSERT INTO t VALUES ({i}, REPEAT('x', 900000))" for i in range(10, 20)]
-    _tagged(db, "large", f"SET SESSION binlog_transaction_compression = {compressed}", "BEGIN", *large, "COMMIT")
+    _write_tagged(db, "large", f"SET SESSION binlog_transaction_compression = {compressed}", "BEGIN", *large, "COMMIT")
     connector.capture()
     connector.capture()
     _equal(connector, db)
@@ -178,10 +178,10 @@ def test_events_name_their_tags(db: Any, tmp_path: Path) -> None:
     connector = _connector(db, tmp_path, snapshot_mode="no_data", provide_transaction_metadata=True)
     connector.replay.partial = True
     connector.capture()
-    _tagged(db, "named", "INSERT INTO t VALUES (3, 'c')")
+    _write_tagged(db, "named", "INSERT INTO t VALUES (3, 'c')")
     found = captured(connector)
     server = db.sql("SELECT @@server_uuid")[0][0]
-    (number,) = {high for low, high in _executed(db).sources[f"{server}:named"]}
+    (number,) = {high for low, high in _executed_gtids(db).sources[f"{server}:named"]}
     gtid = f"{server}:named:{number}"
     (event,) = [e for e in found if (e["value"] or {}).get("op") == "c"]
     assert event["value"]["source"]["gtid"] == gtid
@@ -195,14 +195,14 @@ def source(db: Any) -> Iterator[MySqlSource]:
 
 
 def test_places_are_named_by_tagged_sets(db: Any, source: MySqlSource) -> None:
-    _tagged(db, "place", "INSERT INTO t VALUES (3, 'c')")
+    _write_tagged(db, "place", "INSERT INTO t VALUES (3, 'c')")
     db.server.sql("FLUSH BINARY LOGS")
-    _tagged(db, "place", "INSERT INTO t VALUES (5, 'c')")
+    _write_tagged(db, "place", "INSERT INTO t VALUES (5, 'c')")
     end = source.current_position()
     by_gtids = source.position_of({"gtid_set": end.gtids})
     assert by_gtids.has_reached(end)  # type: ignore[union-attr]
     by_file = source.position_of({"binlog_filename": end.file, "binlog_position": end.pos})
-    assert MySqlGtids.parse(by_file.gtids) == MySqlGtids.parse(end.gtids) == _executed(db)  # type: ignore[union-attr]
+    assert MySqlGtids.parse(by_file.gtids) == MySqlGtids.parse(end.gtids) == _executed_gtids(db)  # type: ignore[union-attr]
     server = db.sql("SELECT @@server_uuid")[0][0]
     with pytest.raises(ConfigError, match=r"has not executed .*:place:1000"):
         source.position_of({"gtid_set": f"{server}:place:1000"})
@@ -210,12 +210,12 @@ def test_places_are_named_by_tagged_sets(db: Any, source: MySqlSource) -> None:
 
 def test_chunks_are_read_between_tagged_transactions(db: Any, tmp_path: Path) -> None:
     db.sql("INSERT INTO t VALUES " + ", ".join(f"({i}, 'r')" for i in range(10, 60)))
-    _tagged(db, "chunk", "UPDATE t SET v = 'u' WHERE id = 12")
+    _write_tagged(db, "chunk", "UPDATE t SET v = 'u' WHERE id = 12")
     connector = _connector(db, tmp_path, snapshot_mode="no_data", incremental_snapshot_chunk_size=10)
     connector.replay.partial = True
     connector.capture()
     number = snapshot(connector, f"{db.name}.t")
-    _tagged(db, "chunk", "UPDATE t SET v = 'later' WHERE id = 13")
+    _write_tagged(db, "chunk", "UPDATE t SET v = 'later' WHERE id = 13")
     connector.capture()
     assert signal_state(connector, number)[0] == "done"
     _equal(connector, db)

@@ -27,7 +27,7 @@ OVERHEAD = 24
 """Bytes of a packet's payload beside an event's body: a status byte, a header, a checksum."""
 
 
-def _sent(events: Sequence[bytes], largest: int) -> bytes:
+def _encode_packets(events: Sequence[bytes], largest: int) -> bytes:
     return b"".join(packets(b"\0" + one, largest) for one in events) + END
 
 
@@ -90,7 +90,7 @@ def test_events_of_all_sizes_come_once_and_in_order(
     """H1a, R25: an event over packet borders is no exception; it keeps its place, also behind events that were kept."""
     bodies = [bytes([n % 256]) * size for n, size in enumerate(sizes)]
     events = [event(code.QUERY, body, 4, checksums=checksums) for body in bodies]
-    data = _sent(events, 100)
+    data = _encode_packets(events, 100)
     with _reader(data, pieces, buffer=buffer, checksums=checksums) as reader:
         assert _read(reader, random.Random(seed)) == events
     with _reader(data, pieces, buffer=buffer, checksums=checksums) as reader:
@@ -103,14 +103,14 @@ def test_events_around_the_real_border(packets_: int, off: int) -> None:
     sizes = [10, packets_ * LARGEST_PACKET - OVERHEAD + off, 10]
     events = [event(code.QUERY, bytes(size), 4) for size in sizes]
     for read in (lambda r: _read(r), lambda r: [one.tobytes() for one in r.raw_events()]):
-        with _reader(_sent(events, LARGEST_PACKET), buffer=4 << 20, largest=LARGEST_PACKET) as reader:
+        with _reader(_encode_packets(events, LARGEST_PACKET), buffer=4 << 20, largest=LARGEST_PACKET) as reader:
             assert read(reader) == events
             assert len(reader._buf) < 3 * packets_ * LARGEST_PACKET
 
 
 def test_the_buffer_shrinks_after_a_large_event() -> None:
     events = [event(code.QUERY, bytes(size), 4) for size in [1 << 16, *[100] * 3000]]
-    with _reader(_sent(events, 100)) as reader:
+    with _reader(_encode_packets(events, 100)) as reader:
         assert _read(reader) == events
         assert len(reader._buf) == 1 << 12
 
@@ -138,8 +138,8 @@ def test_a_format_ends_its_set_whatever_follows_it() -> None:
     """It says whether the events after it have checksums, also those over packet borders."""
     format_ = event(code.FORMAT_DESCRIPTION, bytes(57) + b"\0", 4)[:-4] + bytes(4)
     events = [format_, *(event(code.QUERY, bytes(size), 4, checksums=False) for size in (10, 500, 10))]
-    with _reader(_sent(events, 1 << 20), largest=1 << 20) as reader:
+    with _reader(_encode_packets(events, 1 << 20), largest=1 << 20) as reader:
         assert _read(reader) == events
-    with _reader(_sent(events, 100), largest=100, checksums=False) as reader:
+    with _reader(_encode_packets(events, 100), largest=100, checksums=False) as reader:
         found = _read(reader)
     assert np.cumsum([len(one) for one in found])[-1] == sum(map(len, events))

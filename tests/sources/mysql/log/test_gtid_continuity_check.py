@@ -65,7 +65,7 @@ def test_capture_goes_on_at_the_replica(request: pytest.FixtureRequest, tmp_path
 _MADE = ("CREATE DATABASE f", "CREATE TABLE f.t (a INT PRIMARY KEY)")
 
 
-def _at(connector: Any, server: Any) -> None:
+def _point_to_server(connector: Any, server: Any) -> None:
     """The connector's host name leads to another server now."""
     connector.secrets |= {"database.hostname": server.host, "database.port": server.port}
 
@@ -88,7 +88,7 @@ def test_a_mysql_that_lacks_captured_transactions_is_refused_by_their_names(
         applied(replica, f"{uuid}:1", *_MADE, "INSERT INTO f.t VALUES (1)")
         replica.sql("INSERT INTO f.t VALUES (9)")
         before = connector.store.load_offset("test")
-        _at(connector, replica)
+        _point_to_server(connector, replica)
         with pytest.raises(
             PositionLost, match=f"lacks captured transactions: {uuid}:4-5; it is not the same server"
         ) as caught:
@@ -127,7 +127,7 @@ def test_a_mysql_that_has_purged_what_is_not_captured_is_refused_by_names(mysql_
         uuid = _uuid(primary)
         primary.sql("INSERT INTO f.t VALUES (2)", "INSERT INTO f.t VALUES (3)")
         replica.sql(f"SET GLOBAL gtid_purged = '{uuid}:1-5'")
-        _at(connector, replica)
+        _point_to_server(connector, replica)
         with pytest.raises(PositionLost, match=f"purged transactions that were not captured: {uuid}:4-5"):
             connector.capture()
 
@@ -143,15 +143,15 @@ def test_a_transaction_that_is_logged_and_not_executed_yet_is_waited_for(
         connector.capture()
         uuid = _uuid(primary)
         applied(replica, f"{uuid}:1", *_MADE)
-        _at(connector, replica)
+        _point_to_server(connector, replica)
         paused = gtid_continuity_check.time.sleep
 
-        def executed(seconds: float) -> None:
+        def apply_and_pause(seconds: float) -> None:
             monkeypatch.setattr(gtid_continuity_check.time, "sleep", paused)
             applied(replica, f"{uuid}:3", "INSERT INTO f.t VALUES (1)")
             replica.sql("INSERT INTO f.t VALUES (2)")
 
-        monkeypatch.setattr(gtid_continuity_check.time, "sleep", executed)
+        monkeypatch.setattr(gtid_continuity_check.time, "sleep", apply_and_pause)
         connector.capture()
         assert connector.rows("f.t") == source_rows(replica, "f", "t")
         assert connector.replay.operations == {"r": 1, "c": 1}
@@ -169,7 +169,7 @@ def test_a_mariadb_that_lacks_a_captured_transaction_is_refused_by_its_name(
         applied(primary, "3-11-1", "INSERT INTO f.t VALUES (31)", "INSERT INTO f.t VALUES (32)")
         connector = mysql_connector(primary, tmp_path, database_include_list="f")
         connector.capture()
-        _at(connector, other)
+        _point_to_server(connector, other)
         said = "has a log that lacks captured transactions: "
         applied(other, "0-11-1", *_MADE, *(f"INSERT INTO f.t VALUES ({n})" for n in range(3)))
         with pytest.raises(PositionLost, match=f"{said}0-11-7,3-11-2; it is not the same server as before"):
@@ -200,7 +200,7 @@ def test_a_mariadb_whose_log_begins_behind_the_position_is_refused(mariadb_facto
             for statement in (*_MADE, *(f"INSERT INTO f.t VALUES ({n})" for n in (1, 2, 3))):
                 cursor.execute(statement)
         applied(replica, "0-11-6", "INSERT INTO f.t VALUES (4)")
-        _at(connector, replica)
+        _point_to_server(connector, replica)
         before = connector.store.load_offset("test")
         with pytest.raises(PositionLost, match="log begins with 0-11-6, but the last captured transaction is 0-11-3"):
             connector.capture()

@@ -93,11 +93,11 @@ def test_when_a_source_counts_that_did_not_the_tables_it_may_have_changed_are_to
         connector.capture()
         replica.insert("b", 4, 6)
         connector.capture()
-        assert not _missing(caplog)
+        assert not _missing_event_warnings(caplog)
         del connector.properties[f"gtid.source.{how}"]
         connector.capture()
         assert connector.rows("m.b") == []
-        (told,) = _missing(caplog)
+        (told,) = _missing_event_warnings(caplog)
         assert f"changes that the earlier gtid.source.{how} left out are in no batch" in told
         *tables, option = shlex.split(told.rpartition("To snapshot them again: ")[2])[4:]
         assert (tables, option) == (["m.a", "m.b"], "--replace")
@@ -105,10 +105,10 @@ def test_when_a_source_counts_that_did_not_the_tables_it_may_have_changed_are_to
         connector.capture()
         assert signal_state(connector, number)[0] == "done"
         assert connector.rows("m.b") == replica.rows("b")
-        assert len(_missing(caplog)) == 1, "it is told once"
+        assert len(_missing_event_warnings(caplog)) == 1, "it is told once"
 
 
-def _missing(caplog: pytest.LogCaptureFixture) -> list[str]:
+def _missing_event_warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [m for m in caplog.messages if "may be missing or outdated" in m]
 
 

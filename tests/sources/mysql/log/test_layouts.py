@@ -109,7 +109,7 @@ def test_a_dump_that_ends_early_loses_nothing(log: MadeLog, dumps: list[Dump], b
             applied = read(server, start, until, patched)
             rows += applied.rows
             for position in applied.positions:
-                assert _place(log, position) <= max(server.sent, _place(log, start)), "beyond what was sent"
+                assert _place_of(log, position) <= max(server.sent, _place_of(log, start)), "beyond what was sent"
             start = applied.positions[-1] if applied.positions else start
             if applied.error is None:
                 break
@@ -134,7 +134,7 @@ def test_a_log_that_is_ahead_of_what_is_sent_is_waited_for_and_then_an_error(
     assert applied.error is not None
     assert "repeatedly ended its log before" in str(applied.error.what)
     assert applied.rows == [(1, 10)]
-    assert _place(log, applied.positions[-1]) == sent, "the position is where the last event ended"
+    assert _place_of(log, applied.positions[-1]) == sent, "the position is where the last event ended"
     later = MadeServer(log, [Dump(0), Dump(0)])
     assert read(later, applied.positions[-1], until, monkeypatch).rows == [(2, 10)]
 
@@ -177,7 +177,7 @@ def test_a_file_that_a_crash_has_cut_is_left_for_the_next_one(
     server = MadeServer(log, largest=PACKET, buffer=buffer)
     applied = read(server, log.position((0, 4)), until, monkeypatch)
     assert (applied.error, applied.rows) == (None, [(1, 10)])
-    assert _place(log, applied.positions[-1]) == (1, 4)
+    assert _place_of(log, applied.positions[-1]) == (1, 4)
     assert f"{made.SERVER_UUID}:2" not in applied.positions[-1].gtids
     assert whole < (1, 4)
     assert read(server, applied.positions[-1], log.position(), monkeypatch).rows == [(20, 10)]
@@ -185,7 +185,7 @@ def test_a_file_that_a_crash_has_cut_is_left_for_the_next_one(
     assert (both.error, both.rows) == (None, [(1, 10), (20, 10)])
 
 
-def _place(log: MadeLog, position: MySqlPosition) -> tuple[int, int]:
+def _place_of(log: MadeLog, position: MySqlPosition) -> tuple[int, int]:
     return [file.name for file in log.files].index(position.file), position.pos
 
 

@@ -14,7 +14,7 @@ from tests.support.connectors import Connector, mysql_connector
 from tests.support.sources.mysql.workload import source_rows
 
 
-def _captured(server: Any, database: str, folder: Path, **properties: Any) -> Connector:
+def _start_connector(server: Any, database: str, folder: Path, **properties: Any) -> Connector:
     connector = mysql_connector(server, folder, database_include_list=database, **properties)
     connector.capture()
     return connector
@@ -34,7 +34,7 @@ def test_alter_in_two_phases_counts_once(mariadb_factory: Any, tmp_path: Path) -
     with mariadb_factory(edition="11.8", binlog_alter_two_phase="ON") as server, server.database() as db:
         db.sql("CREATE TABLE t (a INT PRIMARY KEY)")
         db.sql("INSERT INTO t VALUES (1)")
-        connector = _captured(server, db.name, tmp_path)
+        connector = _start_connector(server, db.name, tmp_path)
         db.sql("ALTER TABLE t ADD COLUMN b INT DEFAULT 5")
         db.sql("INSERT INTO t (a) VALUES (2)")
         with pytest.raises(pymysql.err.MySQLError):  # begins in the log, and is taken back there
@@ -55,7 +55,7 @@ def test_create_or_replace_that_failed_leaves_what_the_server_has(
     with server.database() as db:
         db.sql("CREATE TABLE t (a INT PRIMARY KEY)")
         db.sql("INSERT INTO t VALUES (1), (2)")
-        connector = _captured(server, db.name, tmp_path)
+        connector = _start_connector(server, db.name, tmp_path)
         with pytest.raises(pymysql.err.MySQLError):  # a column twice
             db.sql("CREATE OR REPLACE TABLE t (a INT PRIMARY KEY, a INT)")
         with contextlib.suppress(pymysql.err.ProgrammingError):  # some versions have lost the table by now
@@ -76,7 +76,7 @@ def test_create_or_replace_that_failed_leaves_what_the_server_has(
 
 def test_drop_of_a_table_that_is_there_and_one_that_is_not(database: Any, tmp_path: Path) -> None:
     database.sql("CREATE TABLE t (a INT PRIMARY KEY)")
-    connector = _captured(database.server, database.name, tmp_path)
+    connector = _start_connector(database.server, database.name, tmp_path)
     with pytest.raises(pymysql.err.MySQLError):
         database.sql("DROP TABLE t, nowhere")
     connector.capture()
@@ -86,7 +86,7 @@ def test_drop_of_a_table_that_is_there_and_one_that_is_not(database: Any, tmp_pa
 def test_names_and_defaults_in_the_sessions_character_set(database: Any, tmp_path: Path) -> None:
     database.sql("CREATE TABLE t (a INT PRIMARY KEY)")
     database.sql("INSERT INTO t VALUES (1)")
-    connector = _captured(database.server, database.name, tmp_path)
+    connector = _start_connector(database.server, database.name, tmp_path)
     with database.connect(charset="latin1", autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute("ALTER TABLE t ADD `größe` VARCHAR(20) CHARACTER SET utf8mb4 NOT NULL DEFAULT 'é€ü'")
         cursor.execute("INSERT INTO t (a) VALUES (2)")
@@ -99,7 +99,7 @@ def test_names_and_defaults_in_the_sessions_character_set(database: Any, tmp_pat
 def test_sql_mode_of_the_session_decides_how_a_statement_reads(database: Any, tmp_path: Path) -> None:
     database.sql("CREATE TABLE t (a INT PRIMARY KEY)")
     database.sql("INSERT INTO t VALUES (1)")
-    connector = _captured(database.server, database.name, tmp_path)
+    connector = _start_connector(database.server, database.name, tmp_path)
     with database.connect(autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute("SET sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,REAL_AS_FLOAT'")
         cursor.execute("""ALTER TABLE "t" ADD "b c" VARCHAR(20) DEFAULT 'x\\', ADD f REAL DEFAULT 0.5""")
@@ -114,7 +114,7 @@ def test_sql_mode_of_the_session_decides_how_a_statement_reads(database: Any, tm
 
 def test_executable_comments_count_by_version(database: Any, tmp_path: Path) -> None:
     database.sql("CREATE TABLE t (a INT PRIMARY KEY)")
-    connector = _captured(database.server, database.name, tmp_path)
+    connector = _start_connector(database.server, database.name, tmp_path)
     database.sql(
         "ALTER TABLE t ADD b INT /*!99999 , ADD never INT */ /*!40000 , ADD c INT */ /*M!100000 , ADD d INT */"
     )
@@ -127,7 +127,7 @@ def test_executable_comments_count_by_version(database: Any, tmp_path: Path) -> 
 def test_column_dropped_and_added_again_in_one_statement(database: Any, tmp_path: Path) -> None:
     database.sql("CREATE TABLE t (a INT PRIMARY KEY, b INT, c INT)")
     database.sql("INSERT INTO t VALUES (1, 10, 100), (2, 20, 200)")
-    connector = _captured(database.server, database.name, tmp_path)
+    connector = _start_connector(database.server, database.name, tmp_path)
     database.sql("ALTER TABLE t DROP b, ADD b VARCHAR(9) NOT NULL DEFAULT 'new', CHANGE c d INT, ADD c INT DEFAULT 5")
     database.sql("INSERT INTO t (a) VALUES (3)")
     connector.capture()
@@ -137,7 +137,7 @@ def test_column_dropped_and_added_again_in_one_statement(database: Any, tmp_path
 def test_primary_key_column_that_gets_another_type(database: Any, tmp_path: Path) -> None:
     database.sql("CREATE TABLE t (e ENUM('a','b') NOT NULL, n INT, UNIQUE KEY (e))")
     database.sql("INSERT INTO t VALUES ('a', 1)")
-    connector = _captured(database.server, database.name, tmp_path)
+    connector = _start_connector(database.server, database.name, tmp_path)
     database.sql("ALTER TABLE t MODIFY e VARCHAR(10) NOT NULL")
     database.sql("INSERT INTO t VALUES ('c', 2)")
     connector.capture()

@@ -56,14 +56,14 @@ def test_same_rows_in_the_same_order(request: pytest.FixtureRequest, tmp_path: P
         writer.run("DROP DATABASE opinion")
     ours = [
         (e["source"]["table"], e["op"], e["before"], e["after"])
-        for e in _joined(events_of(connector))
+        for e in _join_key_changes(events_of(connector))
         if e["op"] in ("c", "u", "d")
     ]
     assert len(ours) > 200
     assert ours == theirs
 
 
-def _joined(events: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _join_key_changes(events: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Key changes, which are a delete and a create of the same place in the log, as the one update that they were."""
     held = None
     for event in events:

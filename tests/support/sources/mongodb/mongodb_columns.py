@@ -23,7 +23,7 @@ from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonDocume
 from airflow_provider_cdc.sources.mongodb.documents.bson_tree import parse_elements
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import format_keys, format_values
 from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
-from dev.java_json.random_bson import written
+from dev.java_json.random_bson import encode_document
 
 Path = tuple[str, ...]
 Leaves = Counter[tuple[Path, Any]]
@@ -53,7 +53,7 @@ def _leaves(raw: bytes, within: Path, depth: int) -> Iterator[tuple[Path, Any]]:
         if element.kind == k.DOCUMENT and len(path) < depth and len(value) > 5:
             yield from _leaves(value, path, depth)
             continue
-        one = BsonDocuments.of_list([written({"v": (element.kind, value)})]).read_field(b"v")
+        one = BsonDocuments.of_list([encode_document({"v": (element.kind, value)})]).read_field(b"v")
         text = format_values(one, null_as_text=True)[0].as_py()
         yield path, _whole(parsed(text)) if element.kind == k.INT64 else _frozen(parsed(text))
 

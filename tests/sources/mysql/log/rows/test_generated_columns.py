@@ -62,16 +62,16 @@ def test_their_table_alone_is_stopped_where_they_are_not_logged(server: Any, con
     connector.capture(EXCLUDED)
     write(server, range(10, 13))
     connector.capture(EXCLUDED)
-    same(server, connector)
+    assert_equal_rows(server, connector)
 
 
 def test_rows_without_those_that_are_excluded_are_captured(server: Any, connector: Connector) -> None:
     connector.capture(EXCLUDED)
     write(server, range(1, 20))
     connector.capture(EXCLUDED)
-    same(server, connector)
+    assert_equal_rows(server, connector)
 
 
-def same(server: Any, connector: Connector) -> None:
+def assert_equal_rows(server: Any, connector: Connector) -> None:
     captured = [tuple(row.values()) for row in connector.rows(f"{DATABASE}.t")]
     assert sorted(captured) == sorted(server.sql(f"SELECT id, n, x, y FROM {DATABASE}.t"))

@@ -15,11 +15,11 @@ def test_a_table_that_gets_new_ids_all_the_time_is_parsed_once(monkeypatch: pyte
     parsed: list[int] = []
     parse = table_map_cache.parse_table_map
 
-    def counted(body: bytes, *, mariadb: bool) -> table_map_cache.TableMap:
+    def count_and_parse(body: bytes, *, mariadb: bool) -> table_map_cache.TableMap:
         parsed.append(len(body))
         return parse(body, mariadb=mariadb)
 
-    monkeypatch.setattr(table_map_cache, "parse_table_map", counted)
+    monkeypatch.setattr(table_map_cache, "parse_table_map", count_and_parse)
     monkeypatch.setattr(table_map_cache, "_MOST_TABLE_IDS", 1000)
     tables = made.tables()
     maps = TableMapCache(made.CONFIG, tables, made.CATALOG, TableNameResolver(0, tables), mariadb=False)

@@ -32,7 +32,7 @@ VALUES = (
 )  # fmt: skip
 
 
-def _hidden(connector: Connector, db: Any, name: str, columns: str, *statements: str) -> dict[str, Any]:
+def _capture_hidden_table(connector: Connector, db: Any, name: str, columns: str, *statements: str) -> dict[str, Any]:
     """Rows of a table that comes into sight under another structure than it has when capture comes, and goes on under a third
     name; gives what was captured of them."""
     db.sql("CREATE TABLE away (id INT PRIMARY KEY)", "CREATE TABLE t_other (id INT PRIMARY KEY)")
@@ -63,7 +63,9 @@ def test_the_log_tells_the_structure_of_rows(request: pytest.FixtureRequest, tmp
     with server.database() as db:
         listed = {"table_include_list": rf"{db.name}\.t_.*"}
         connector = mysql_connector(server, tmp_path, "mariadb" if kind == "mariadb" else "mysql", **listed)
-        found = _hidden(connector, db, "t_then", columns, insert, nulls, "UPDATE t_seen SET c0 = 5 WHERE id = 2")
+        found = _capture_hidden_table(
+            connector, db, "t_then", columns, insert, nulls, "UPDATE t_seen SET c0 = 5 WHERE id = 2"
+        )
         assert (found["left"], found["events"]) == ([], {"c": 2, "u": 1})
         assert [text.split()[0] for text in found["ddl"]] == ["RENAME", "RENAME", "ALTER"]
         images = {row["after"]["id"]: row["after"] for row in _events(connector) if row["op"] in "cu"}
@@ -94,7 +96,7 @@ def test_what_the_log_leaves_open_is_left_out_and_told(mariadb: Any, tmp_path: P
     with mariadb.database() as db:
         connector = mysql_connector(mariadb, tmp_path, table_include_list=rf"{db.name}\.t_.*")
         rows = "INSERT INTO t_seen VALUES (1, UUID()), (2, UUID())"
-        found = _hidden(
+        found = _capture_hidden_table(
             connector, db, "t_then", "ADD u UUID", rows, "DELETE FROM t_seen WHERE id = 1", "ALTER TABLE t_seen DROP u"
         )
         (left,) = found["left"]

@@ -137,7 +137,7 @@ class Table:
             if isinstance(action, AddColumn):
                 added = self._resolved(action.column)
                 if not (action.if_not_exists and added.name.lower() in before.keys() | new):
-                    place(placed, Placed(added.name.lower(), added), action)
+                    place_column(placed, Placed(added.name.lower(), added), action)
                 new.add(added.name.lower())
                 continue
             if isinstance(action, ChangeColumn):
@@ -145,7 +145,7 @@ class Table:
             if isinstance(action, ChangeColumn) and (action.first or action.after) and action.old.lower() in before:
                 moved = next(p for p in placed if p.origin == action.old.lower())
                 placed.remove(moved)
-                place(placed, moved, action)
+                place_column(placed, moved, action)
         for item in placed:
             if (alter := defaults.get(item.origin)) is not None:
                 default = typed_default(alter.default, item.column) if alter.default else None
@@ -174,7 +174,7 @@ class Placed:
     column: ColumnDef
 
 
-def place(columns: list[Placed], new: Placed, action: AddColumn | ChangeColumn) -> None:
+def place_column(columns: list[Placed], new: Placed, action: AddColumn | ChangeColumn) -> None:
     """Put a new or moved column where the action wants it."""
     at = len(columns)
     if action.first:

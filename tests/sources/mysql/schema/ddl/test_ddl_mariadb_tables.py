@@ -27,7 +27,7 @@ def connector(database: Any, tmp_path: Path) -> Connector:
     return mysql_connector(database.server, tmp_path, database_include_list=database.name)
 
 
-def _refused(connector: Connector, database: Any) -> None:
+def _assert_refused(connector: Connector, database: Any) -> None:
     with pytest.raises(PrerequisiteError) as caught:
         connector.capture()
     assert f"Table {database.name}.h is system-versioned" in str(caught.value)
@@ -46,7 +46,7 @@ def test_a_table_created_with_system_versioning_is_refused_by_name(
 ) -> None:
     connector.capture()
     database.sql(create, "INSERT INTO h (id, v) VALUES (1, 1)", "UPDATE h SET v = 2", "INSERT INTO t VALUES (2)")
-    _refused(connector, database)
+    _assert_refused(connector, database)
     _goes_on_without(connector, database)
 
 
@@ -57,7 +57,7 @@ def test_system_versioning_that_came_and_went_is_refused_at_its_place(connector:
         "ALTER TABLE h ADD SYSTEM VERSIONING", "INSERT INTO h VALUES (1, 1)", "DELETE FROM h", "ALTER TABLE h DROP SYSTEM VERSIONING",
         "ALTER TABLE h ADD n INT",
     )  # fmt: skip
-    _refused(connector, database)
+    _assert_refused(connector, database)
     _goes_on_without(connector, database)
 
 
@@ -66,7 +66,7 @@ def test_a_versioned_table_is_refused_before_a_snapshot_and_does_not_matter_wher
     connector: Connector, database: Any, create: str
 ) -> None:
     database.sql(create, "INSERT INTO h (id, v) VALUES (1, 1)", "DELETE FROM h")
-    _refused(connector, database)
+    _assert_refused(connector, database)
     _goes_on_without(connector, database)
 
 

@@ -162,7 +162,7 @@ TEXTS = st.text(alphabet="ab'\"\\;,()`#-/*\n\t\0é日😀%_ ", max_size=10)
 PLAIN = {"id", "Name", "_x", "$y", "größe", "1st", "comment", "status", "type"}
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace("\0", "\\0").replace("\n", "\\n")
     return "'" + escaped.replace("'", "''") + "'"
 
@@ -180,7 +180,7 @@ def gap(draw: st.DrawFn) -> str:
 
 
 @st.composite
-def words(draw: st.DrawFn, text: str) -> str:
+def spell_words(draw: st.DrawFn, text: str) -> str:
     """Keywords in any case, with anything that counts as space between them."""
     pieces = [draw(st.sampled_from([w, w.lower(), w.capitalize()])) for w in text.split()]
     return draw(gap()).join(pieces)
@@ -202,7 +202,7 @@ OTHER_WORDS: list[tuple[str, str, dict[str, Any]]] = [
 
 
 @st.composite
-def sized(draw: st.DrawFn) -> tuple[str, str, dict[str, Any]]:
+def draw_sized_type(draw: st.DrawFn) -> tuple[str, str, dict[str, Any]]:
     """A type's text, its canonical name and its fields."""
     kind = draw(st.sampled_from(["integer", "decimal", "text", "enum", "temporal", "bytes", "other"]))
     n = draw(st.integers(1, 60))
@@ -244,7 +244,7 @@ def sized(draw: st.DrawFn) -> tuple[str, str, dict[str, Any]]:
             values = tuple(draw(st.lists(TEXTS, min_size=1, max_size=4)))
             word = draw(st.sampled_from(["ENUM", "SET"]))
             return (
-                f"{word}(" + draw(gap()).join((", " if i else "") + quoted(v) for i, v in enumerate(values)) + ")",
+                f"{word}(" + draw(gap()).join((", " if i else "") + quote_text(v) for i, v in enumerate(values)) + ")",
                 word.lower(),
                 {"values": values},
             )
@@ -278,23 +278,23 @@ def attribute(draw: st.DrawFn, type_: str) -> tuple[str, dict[str, Any]]:
     match kind:
         case "null":
             nullable = draw(st.booleans())
-            return draw(words("NULL" if nullable else "NOT NULL")), {"nullable": nullable}
+            return draw(spell_words("NULL" if nullable else "NOT NULL")), {"nullable": nullable}
         case "comment":
             comment = draw(TEXTS)
-            return draw(words("COMMENT")) + " " + quoted(comment), {"comment": comment}
+            return draw(spell_words("COMMENT")) + " " + quote_text(comment), {"comment": comment}
         case "default":
             if type_ in ("char", "varchar", "mediumtext", "json", "longblob", "binary", "varbinary"):
                 value = draw(TEXTS)
-                return draw(words("DEFAULT")) + " " + quoted(value), {"default": MySqlColumnDefault(value)}
+                return draw(spell_words("DEFAULT")) + " " + quote_text(value), {"default": MySqlColumnDefault(value)}
             number = str(draw(st.integers(0, 10**6)))
             if type_ in ("tinyint", "mediumint", "int", "bigint", "double", "bit"):
-                return draw(words("DEFAULT")) + f" {number}", {"default": MySqlColumnDefault(number)}
-            return draw(words("DEFAULT NULL")), {"default": MySqlColumnDefault(None)}
+                return draw(spell_words("DEFAULT")) + f" {number}", {"default": MySqlColumnDefault(number)}
+            return draw(spell_words("DEFAULT NULL")), {"default": MySqlColumnDefault(None)}
         case "expression":
             text = draw(st.sampled_from(["CURRENT_TIMESTAMP(3)", "(a + ')' + `b)`)", "uuid()", "now()"]))
             return f"DEFAULT {text}", {"default": MySqlColumnDefault(text, True)}
         case "key":
-            return draw(words("UNIQUE KEY")), {"unique": True}
+            return draw(spell_words("UNIQUE KEY")), {"unique": True}
         case "generated":
             stored = draw(st.booleans())
             return f"AS (concat(')', `x`)) {'STORED' if stored else 'VIRTUAL'}", {"generated": True, "stored": stored}
@@ -308,7 +308,7 @@ def attribute(draw: st.DrawFn, type_: str) -> tuple[str, dict[str, Any]]:
 
 @st.composite
 def column(draw: st.DrawFn, name: str) -> tuple[str, ColumnDef]:
-    text, type_, fields = draw(sized())
+    text, type_, fields = draw(draw_sized_type())
     parts = [draw(identifier(name)), text]
     for _ in range(draw(st.integers(0, 4))):
         clause, said = draw(attribute(type_))
@@ -338,7 +338,7 @@ def table(draw: st.DrawFn) -> tuple[str, CreateTable]:
     if_not_exists = draw(st.booleans())
     charset = draw(st.sampled_from([None, "latin1", "utf8mb4"]))
     name = QualifiedName(draw(st.sampled_from([None, "s"])), draw(NAMES))
-    sql = draw(words("CREATE TABLE IF NOT EXISTS" if if_not_exists else "CREATE TABLE")) + draw(gap())
+    sql = draw(spell_words("CREATE TABLE IF NOT EXISTS" if if_not_exists else "CREATE TABLE")) + draw(gap())
     sql += ("s." if name.namespace else "") + draw(identifier(name.name)) + draw(gap()) + f"({body})"
     sql += draw(gap()) + "ENGINE=InnoDB" + (f" DEFAULT CHARSET={charset}" if charset else "")
     return sql, CreateTable(
@@ -362,7 +362,7 @@ def test_random_tables_are_read_as_meant(case: tuple[str, CreateTable]) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(sized())
+@given(draw_sized_type())
 def test_random_types_alone(case: tuple[str, str, dict[str, Any]]) -> None:
     text, type_, fields = case
     assert parse_type(text) == ColumnDef("", type_, **fields)

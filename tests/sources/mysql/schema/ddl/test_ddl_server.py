@@ -197,7 +197,7 @@ def number(version: str) -> int:
     return major * 10_000 + minor * 100 + patch
 
 
-def accepted(server: Server, sql: str) -> bool:
+def is_accepted(server: Server, sql: str) -> bool:
     """Whether the server took the statement."""
     try:
         server.run(sql)
@@ -206,7 +206,7 @@ def accepted(server: Server, sql: str) -> bool:
     return True
 
 
-def understand(server: Server, sql: str) -> Statement:
+def parse_one(server: Server, sql: str) -> Statement:
     """The statement as the reader sees it."""
     (statement,) = parse_statements(sql, version=server.version)
     return statement
@@ -236,7 +236,7 @@ def test_each_type(server: Server, definition: str) -> None:
         sql = f"CREATE TABLE t (a {definition}, b INT) CHARSET={charset}"
         server.run(sql)
         table = Table("latin1")
-        table.apply(understand(server, sql))
+        table.apply(parse_one(server, sql))
         compare(server, table, "t", [sql])
 
 
@@ -246,18 +246,18 @@ def test_random_alters(server: Server, seed: int) -> None:
     statements = Statements(seed, mariadb=server.mariadb)
     taken = 0
     server.run("DROP TABLE IF EXISTS t")
-    while not accepted(server, create := statements.create("t")):
+    while not is_accepted(server, create := statements.create("t")):
         pass
     table = Table("latin1")
-    table.apply(understand(server, create))
+    table.apply(parse_one(server, create))
     history = [create]
     compare(server, table, "t", history)
     for _ in range(40):
         sql = statements.alter("t", table)
-        statement = understand(server, sql)
+        statement = parse_one(server, sql)
         if isinstance(statement, UnknownStatement) and "a new column is converted" in statement.reason:
             continue
-        if is_a_riddle(table, statement) or not accepted(server, sql):
+        if is_a_riddle(table, statement) or not is_accepted(server, sql):
             continue
         taken += 1
         history.append(sql)
@@ -273,9 +273,9 @@ def test_what_the_server_prints(server: Server) -> None:
     for seed in range(100, 130):
         statements = Statements(seed, mariadb=server.mariadb)
         server.run("DROP TABLE IF EXISTS t, printed")
-        while not accepted(server, statements.create("t")):
+        while not is_accepted(server, statements.create("t")):
             pass
         ((_, sql),) = server.run("SHOW CREATE TABLE t")
         table = Table("latin1")
-        table.apply(understand(server, sql))
+        table.apply(parse_one(server, sql))
         compare(server, table, "t", [sql])
