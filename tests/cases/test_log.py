@@ -22,7 +22,7 @@ from airflow_provider_cdc.sources.mysql.log.log_end import log_files
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.patience import until
+from tests.support.patience import wait_until
 from tests.support.pytest_runs.sampled import Sampled
 from tests.support.sources.mysql.mysql_chunks import Fixed, source_of
 from tests.support.sources.mysql.workload import source_rows
@@ -411,7 +411,7 @@ def _kill(db: Any, how: str) -> None:
     for id_ in alive:
         db.sql(f"{how} {id_}")
     if how == "KILL":
-        until(lambda: not set(dumps()) & set(alive), "the server ends the dump")
+        wait_until(lambda: not set(dumps()) & set(alive), "the server ends the dump")
 
 
 def test_a_continuous_run_goes_on_after_kill_query(without_gtids: Any, tmp_path: Path) -> None:

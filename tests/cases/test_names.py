@@ -23,7 +23,7 @@ from airflow_provider_cdc.targets.database.target_engine import open_engine
 from dev.servers.db2 import Db2
 from tests.support.connectors import Connector, memory_connector
 from tests.support.pytest_runs.sampled import Sampled
-from tests.support.servers.derby import adapted
+from tests.support.servers.derby import adapt_engine
 from tests.targets.database import conftest as databases
 from tests.targets.database.apply.test_database_apply import UPPER, in_order, rows, sink
 from tests.targets.database.conftest import _FIXTURES
@@ -411,7 +411,7 @@ def test_a_table_of_db2_has_columns_whose_names_are_beyond_sixteen_bits(
     db2: Db2, source: MemoryDatabase, connector: Connector
 ) -> None:
     """IBM's driver cuts statements with such letters at their ends."""
-    engine = adapted(open_engine(DatabaseTargetConfig.parse({"connection.url": databases._of_db2(db2)})))
+    engine = adapt_engine(open_engine(DatabaseTargetConfig.parse({"connection.url": databases._of_db2(db2)})))
     try:
         with engine.begin() as connection:
             assert connection.exec_driver_sql("VALUES ('😀😀', 12)").one() == ("😀😀", 12)

@@ -32,7 +32,7 @@ from tests.support.pytest_runs.sampled import Sampled
 from tests.support.signals import snapshot
 from tests.targets.database.apply.test_database_apply import errors, rows, sink
 from tests.targets.database.conftest import _FIXTURES
-from tests.targets.database.parallel.test_staged_parallel_apply import staged
+from tests.targets.database.parallel.test_staged_parallel_apply import staged_apply
 from tests.targets.database.source_table import ID, Table, column
 from tests.targets.database.verify.test_verify_database import only, verified
 
@@ -563,7 +563,7 @@ def test_what_is_refused_of_one_table_stops_that_table_and_no_other(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str, refusal: type[Refusal], sampled: Sampled
 ) -> None:
     """B2a, B2b, B2c, B2d, R26: wherever the row is, however many tables there are, with and without workers."""
-    ways = [sink, staged] if kind != "sqlite" else [sink]
+    ways = [sink, staged_apply] if kind != "sqlite" else [sink]
     cases = [(way, bad, place) for way in ways for bad in "acd" for place in range(3)]
     chosen = sampled.cases(f"{kind} {refusal.__name__}", len(cases), every=9)
     for number in sorted(chosen):
@@ -671,7 +671,7 @@ def test_a_lock_that_somebody_holds_for_a_while_is_waited_for(
         assert [row["v"] for row in rows(engine, "p_s_b")] == [7]
 
 
-@pytest.mark.parametrize("way", [sink, staged], ids=["sink", "staged"])
+@pytest.mark.parametrize("way", [sink, staged_apply], ids=["sink", "staged"])
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb", "mysql"])
 def test_a_table_that_somebody_keeps_locked_stops_and_no_other(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str, way: Any, monkeypatch: pytest.MonkeyPatch
@@ -1029,7 +1029,7 @@ def test_two_moments_are_two_keys(engine: sa.Engine, tmp_path: Path) -> None:
     assert sorted(row["v"] for row in rows(engine, "p_s_t")) == [0, 1]
 
 
-@pytest.mark.parametrize("way", [sink, staged], ids=["sink", "staged"])
+@pytest.mark.parametrize("way", [sink, staged_apply], ids=["sink", "staged"])
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb", "mysql"])
 def test_both_zeros_are_one_key(request: pytest.FixtureRequest, tmp_path: Path, kind: str, way: Any) -> None:
     """A6d: as they are in databases."""

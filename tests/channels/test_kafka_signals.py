@@ -24,7 +24,7 @@ from airflow_provider_cdc.core.signals.signal_request_parser import (
 )
 from airflow_provider_cdc.state.state_store import StateStore
 from dev.servers import Kafka
-from tests.support.patience import LONGEST_S, until
+from tests.support.patience import LONGEST_S, wait_until
 
 EXECUTE = '{"type":"execute-snapshot","data":{"data-collections":["db.t1","db.t2"],"type":"INCREMENTAL"}}'
 STOP = '{"type":"stop-snapshot","data":{"data-collections":["db.t1"],"type":"INCREMENTAL"}}'
@@ -124,7 +124,9 @@ def test_ignored_messages_are_not_read_by_the_next_run(
     kafka.send(topic, EXECUTE, EXECUTE, key="another")
     channel = channel_factory()
     with caplog.at_level(logging.INFO):
-        until(lambda: _receive_signals(channel, 0, 0.2) or "offset 1" in caplog.text, "both messages are passed over")
+        wait_until(
+            lambda: _receive_signals(channel, 0, 0.2) or "offset 1" in caplog.text, "both messages are passed over"
+        )
         channel.close()
         assert caplog.text.count("Ignoring the message") == 2
         caplog.clear()
@@ -188,7 +190,7 @@ def test_what_is_not_recorded_is_read_again_and_is_the_same(
     store.create_tables()
     kafka.send(topic, EXECUTE, STOP, key="shop")
     channel = channel_factory()
-    signals = until(channel.poll, "the signals come")
+    signals = wait_until(channel.poll, "the signals come")
     assert channel.poll() == signals
     numbers = [store.send("shop", s) for s in signals]
     channel.close()  # and so it ends before it acknowledges
@@ -218,7 +220,7 @@ def test_a_topic_that_does_not_exist_yet_is_waited_for_and_not_created(
     try:
         prefix = f"late{time.time_ns()}"
         (channel,) = open_channels(_config(kafka, None, **{"topic.prefix": prefix}), "shop")
-        until(lambda: channel.poll() or "-signal does not exist yet" in caplog.text, "the topic is missed")
+        wait_until(lambda: channel.poll() or "-signal does not exist yet" in caplog.text, "the topic is missed")
         assert f"The topic {prefix}-signal does not exist yet" in caplog.text
         assert "create it, with one partition" in caplog.text
         assert f"{prefix}-signal" not in kafka.connect().list_topics(timeout=10).topics
@@ -288,7 +290,7 @@ def test_a_broker_that_is_gone_does_no_harm_and_signals_go_on_when_it_is_back(
     assert len(_receive_signals(channel)) == 1
     kafka.kill()
     try:
-        until(lambda: channel.poll() or "cannot be read" in caplog.text, "the broker is missed", every_s=0.05)
+        wait_until(lambda: channel.poll() or "cannot be read" in caplog.text, "the broker is missed", every_s=0.05)
         assert f"The topic {topic} cannot be read" in caplog.text
         began = time.monotonic()
         open_channels(_config(kafka, topic), "shop")[0].close()

@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.core.model.notifications import INCREMENTAL, Notification, NotificationType
-from tests.support.packages import installed
+from tests.support.packages import install_package
 
 _OWN = """
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
@@ -71,7 +71,7 @@ def test_a_notification_channel_that_is_not_there_is_refused_with_those_that_are
 
 
 def test_a_signal_channel_of_ones_own_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    installed(tmp_path, monkeypatch, {SIGNAL_GROUP: {"Queue": "{module}:Queue"}}, _OWN)
+    install_package(tmp_path, monkeypatch, {SIGNAL_GROUP: {"Queue": "{module}:Queue"}}, _OWN)
     (channel,) = open_channels(_config(signal_enabled_channels="queue"), "c")
     (signal,) = channel.poll()
     assert signal == SentSignal("1", "log", '{"message": "from a queue"}', "queue", "shop of c")
@@ -84,7 +84,7 @@ def test_a_signal_channel_of_ones_own_is_found_by_its_name(tmp_path: Path, monke
 def test_a_notification_channel_of_ones_own_is_found_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    installed(tmp_path, monkeypatch, {NOTIFICATION_GROUP: {"pager": "{module}:Pager"}}, _OWN)
+    install_package(tmp_path, monkeypatch, {NOTIFICATION_GROUP: {"pager": "{module}:Pager"}}, _OWN)
     (channel,) = open_notifications(_config(notification_enabled_channels="pager"))
     channel.send("c", Notification(aggregate_type=INCREMENTAL, type=NotificationType.STARTED))
     assert channel.sent == [("c", "STARTED")]  # type: ignore[attr-defined]
@@ -101,7 +101,7 @@ def test_a_channel_of_ones_own_that_does_not_work_is_named(
     place: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     points = {SIGNAL_GROUP: {"mine": place}, NOTIFICATION_GROUP: {"mine": place}}
-    installed(tmp_path, monkeypatch, points, _OWN)
+    install_package(tmp_path, monkeypatch, points, _OWN)
     with pytest.raises(ConfigError, match=f"the channel 'mine' {told}"):
         open_channels(_config(signal_enabled_channels="mine"), "c")
     with pytest.raises(ConfigError, match=f"the channel 'mine' {told}"):

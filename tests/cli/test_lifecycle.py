@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.reporting.progress_reporter import ProgressReport
 from tests.cli.conftest import capture, clean, run
 from tests.support.airflow import airflow_connector
 from tests.support.airflow.airflow_connector import ShopConnector
-from tests.support.patience import LONGEST_S, until
+from tests.support.patience import LONGEST_S, wait_until
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ def test_pause_waits_for_the_run_that_is_alive(
     with captured_connector.store.acquire_lease("shop", "worker-1", wait_s=0):
         waiting = threading.Thread(target=lambda: (run("pause", "shop", "--wait"), ended.set()))
         waiting.start()
-        until(lambda: captured_connector.store.load_control("shop").wanted == "paused", "the pause is asked for")
+        wait_until(lambda: captured_connector.store.load_control("shop").wanted == "paused", "the pause is asked for")
         time.sleep(1.5)
         assert not ended.is_set()
     waiting.join(LONGEST_S)

@@ -21,11 +21,11 @@ from dev.servers import Db2
 from tests.sources.db2.test_random import ends_equal
 from tests.sources.db2_adapter import db2_connector
 from tests.support.change_log.log_consistency import consistent
-from tests.support.patience import until
+from tests.support.patience import wait_until
 from tests.support.processes.crash_db2 import SMALL
 from tests.support.processes.fork import Ended, Forks, Run
 from tests.support.sources.db2.db2_history import Db2History
-from tests.support.sources.db2.db2_manners import manners
+from tests.support.sources.db2.db2_manners import draw_server_options
 from tests.support.sources.db2.db2_rows import KEYS
 from tests.support.sources.db2.db2_workload import Db2Writer
 
@@ -156,7 +156,7 @@ class Bench:
                 return True
             return False
 
-        until(is_done, "the lease of the run that died is over")
+        wait_until(is_done, "the lease of the run that died is over")
 
     def equal(self) -> Db2History:
         """All that the server remembers is what the change log says."""
@@ -173,7 +173,7 @@ def test_a_stream_killed_at_random_moments_is_what_the_server_held_at_any_lsn(
 ) -> None:
     r = Random(seed)
     with ExitStack() as stack:
-        server = stack.enter_context(Db2(manners(r)))
+        server = stack.enter_context(Db2(draw_server_options(r)))
         bench = Bench(server, db2_forks, seed, folder)
         writer = stack.enter_context(closing(bench.writer))
         writer.prepare()

@@ -20,11 +20,11 @@ import sqlalchemy as sa
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 from dev.servers.mongodb import ReplicaSet, ShardedCluster
 from tests.support.change_log.log_consistency import consistent
-from tests.support.patience import until
+from tests.support.patience import wait_until
 from tests.support.processes.fork import Forks
 from tests.support.sources.mongodb import mongodb_columns
 from tests.support.sources.mongodb.mongodb_connectors import MongoConnector, mongodb_connector
-from tests.support.sources.mongodb.mongodb_work import Work, manners, same
+from tests.support.sources.mongodb.mongodb_work import Work, assert_same_documents, draw_deployment_options
 from tests.targets.database.apply.test_database_apply import rows, sink
 
 pytestmark = pytest.mark.crash
@@ -93,7 +93,7 @@ class Bench:
             self.work.write(times)
             self.connector.capture()
             found = super(MongoConnector, self.connector).rows(f"{DATABASE}.letters")
-            same([row["document"] for row in found], self.work.collection.find())
+            assert_same_documents([row["document"] for row in found], self.work.collection.find())
         consistent(self.connector)
 
 
@@ -159,7 +159,7 @@ def test_a_stream_killed_on_deployments_of_all_manners_loses_and_repeats_nothing
 ) -> None:
     """One of two members with data is down at times beside an arbiter, so that the majority stands still; of some, only secondaries are read."""
     r = Random(seed)
-    options = {name: value for name, value in manners(r).items() if name != "commit_lag_ms"}
+    options = {name: value for name, value in draw_deployment_options(r).items() if name != "commit_lag_ms"}
     arbiter = r.random() < 0.5
     with ReplicaSet({"noop_seconds": 1, **options}, count=2 if arbiter else 3, arbiters=arbiter) as members:
         preference = "" if arbiter else r.choice(("", "&readPreference=secondary", "&readPreference=nearest"))
@@ -175,7 +175,7 @@ def test_a_stream_killed_on_deployments_of_all_manners_loses_and_repeats_nothing
                         bench.work.write(5)
                         bench.run(r.randrange(1, 40))
                 bench.run(r.randrange(1, 40))
-            until(lambda: len(members.secondaries()) == 2 - arbiter, "all members are there")
+            wait_until(lambda: len(members.secondaries()) == 2 - arbiter, "all members are there")
             concern = {"setDefaultRWConcern": 1, "defaultWriteConcern": {"w": "majority"}}
             bench.client.admin.command(concern)  # with arbiters, writes do not wait for one by themselves
             bench.ends_equal()
@@ -262,7 +262,7 @@ class ColumnBench(Bench):
         (schema,) = self.newest()
         replayed = super(MongoConnector, self.connector).rows(f"{DATABASE}.letters")
         for found in (replayed, rows(self.engine, "letters")):
-            mongodb_columns.same(found, schema, self.work.collection, 2)
+            mongodb_columns.assert_same_documents(found, schema, self.work.collection, 2)
 
     def newest(self) -> list[TableSchema]:
         """The newest schema of each table in the change log."""

@@ -18,7 +18,7 @@ from dev.benchmarks.measure import machine
 from dev.benchmarks.measure.figures import Bar, build_document, summed_up, verdicts
 from dev.benchmarks.measure.stages import Stages
 from dev.bootstrap.report import Problem
-from tests.support.patience import until
+from tests.support.patience import wait_until
 
 ROWS = 3000
 
@@ -52,7 +52,7 @@ def test_a_core_is_kept_busy_meanwhile_and_not_longer() -> None:
     before = _children()
     with machine.load_cores(1):
         (other,) = _children() - before
-        assert until(lambda: _cpu_ticks(other) > 10, "it does something")
+        assert wait_until(lambda: _cpu_ticks(other) > 10, "it does something")
     assert other not in _children()
 
 

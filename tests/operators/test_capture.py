@@ -23,7 +23,7 @@ from airflow_provider_cdc.operators import capture as module
 from airflow_provider_cdc.operators.base.operator_links import BatchLink
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
-from tests.support.patience import until
+from tests.support.patience import wait_until
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ def test_ending_the_task_commits_what_is_there_and_succeeds(shop_connector: Shop
     results: list[dict[str, Any]] = []
     running = threading.Thread(target=lambda: results.append(operator.execute(context())))
     running.start()
-    until(lambda: shop_connector.store.list_batches("shop"), "the snapshot is committed: the run is streaming")
+    wait_until(lambda: shop_connector.store.list_batches("shop"), "the snapshot is committed: the run is streaming")
     shop_connector.order(2)
     offset = shop_connector.store.load_offset("shop").offset
     operator.on_kill()
@@ -198,7 +198,9 @@ def test_the_lease_names_the_task_that_holds_it(shop_connector: ShopConnector) -
     operator = capture(shop_connector, run_for=600)
     running = threading.Thread(target=lambda: operator.execute(context()))
     running.start()
-    owner = until(lambda: (row := shop_connector.store.find_connector("shop")) and row.owner, "the run has its lease")
+    owner = wait_until(
+        lambda: (row := shop_connector.store.find_connector("shop")) and row.owner, "the run has its lease"
+    )
     assert owner.startswith("d.t r try 1 on ")
     with pytest.raises(AirflowException, match=r"is being captured by d\.t r try 1") as caught:
         capture(shop_connector, lease_wait=0.0).execute(context())
@@ -273,15 +275,15 @@ def test_a_connector_that_is_restarted_or_paused_goes_on_in_the_same_run(
 
     def write_orders() -> None:
         shop_connector.order(1)
-        until(lambda: has_reached(1), "the first order is captured")
+        wait_until(lambda: has_reached(1), "the first order is captured")
         shop_connector.store.request_restart("shop", "ann")
         shop_connector.order(2)
-        until(lambda: has_reached(2), "the second order is captured")
+        wait_until(lambda: has_reached(2), "the second order is captured")
         shop_connector.store.set_control("shop", DesiredState.PAUSED, "ann")
-        until(lambda: operator._capture is None, "the run has ended")
+        wait_until(lambda: operator._capture is None, "the run has ended")
         shop_connector.order(3)
         shop_connector.store.set_control("shop", DesiredState.RUNNING, "ann")
-        until(lambda: has_reached(3), "the third order is captured")
+        wait_until(lambda: has_reached(3), "the third order is captured")
         operator.on_kill()
 
     thread = threading.Thread(target=write_orders)
@@ -298,7 +300,7 @@ def test_one_that_hands_over_and_is_ended_before_its_time_is_tried_again(shop_co
     operator = capture(shop_connector, run_for=3600, hand_over=True)
 
     def end() -> None:
-        until(lambda: shop_connector.store.list_batches("shop"), "the snapshot is committed")
+        wait_until(lambda: shop_connector.store.list_batches("shop"), "the snapshot is committed")
         operator.on_kill()
 
     thread = threading.Thread(target=end)
@@ -316,7 +318,7 @@ def test_the_next_run_waits_for_the_lease_and_goes_on(shop_connector: ShopConnec
     results: list[dict[str, Any]] = []
     thread = threading.Thread(target=lambda: results.append(first.execute(context())))
     thread.start()
-    until(lambda: shop_connector.store.load_offset("shop").offset is not None, "the first one captures")
+    wait_until(lambda: shop_connector.store.load_offset("shop").offset is not None, "the first one captures")
     second = capture(shop_connector, run_for=3, hand_over=True, lease_wait=60).execute(context())
     thread.join()
     assert len(results) == 1

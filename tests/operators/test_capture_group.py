@@ -31,9 +31,9 @@ from airflow_provider_cdc.state.models import OffsetRow
 from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers import any_changes
 from tests.support.airflow.airflow_connector import SHOP, connect, context
-from tests.support.airflow.trigger_runs import first, revived
+from tests.support.airflow.trigger_runs import await_first_event, deserialize_trigger
 from tests.support.counted import Counted
-from tests.support.patience import LONGEST_S, until
+from tests.support.patience import LONGEST_S, wait_until
 
 NAMES = [f"c{n}" for n in range(6)]
 
@@ -261,7 +261,7 @@ def test_a_task_that_is_ended_commits_what_it_has_begins_no_further_one_and_is_t
 
     running = threading.Thread(target=execute)
     running.start()
-    until(reading.is_set, "the third one is being captured")
+    wait_until(reading.is_set, "the third one is being captured")
     operator.on_kill()
     go_on.set()
     running.join(300)
@@ -309,14 +309,14 @@ def sensor(group: Group, **more: Any) -> AnyChangesSensor:
 def defer_sensor(group: Group) -> Any:
     with pytest.raises(TaskDeferred) as e:
         sensor(group).execute(context())
-    return revived(e.value.trigger)
+    return deserialize_trigger(e.value.trigger)
 
 
 def test_the_sensor_waits_in_the_triggerer_until_any_of_them_has_changes(connector_group: Group) -> None:
     run(connector_group.of())
 
     async def run_story() -> None:
-        waiting = asyncio.create_task(first(defer_sensor(connector_group), within=LONGEST_S))
+        waiting = asyncio.create_task(await_first_event(defer_sensor(connector_group), within=LONGEST_S))
         await asyncio.sleep(1)
         assert not waiting.done()
         connector_group.change("c3", key=2)
@@ -335,10 +335,10 @@ def test_one_that_is_down_does_not_end_the_waiting_for_the_others(
         sensor(
             connector_group, connectors=[*connector_group.of(), connect_unreachable(connector_group, monkeypatch)]
         ).execute(context())
-    trigger = revived(e.value.trigger)
+    trigger = deserialize_trigger(e.value.trigger)
 
     async def run_story() -> None:
-        waiting = asyncio.create_task(first(trigger, within=LONGEST_S))
+        waiting = asyncio.create_task(await_first_event(trigger, within=LONGEST_S))
         await asyncio.sleep(1)
         assert not waiting.done()
         connector_group.change("c0", key=2)
@@ -384,14 +384,14 @@ def test_one_that_is_broken_does_not_end_the_waiting_for_the_others_and_is_told_
     broken(connector_group, monkeypatch)
 
     async def run_story() -> None:
-        waiting = asyncio.create_task(first(defer_sensor(connector_group), within=LONGEST_S))
+        waiting = asyncio.create_task(await_first_event(defer_sensor(connector_group), within=LONGEST_S))
         await asyncio.sleep(1)
         assert not waiting.done()
         connector_group.change("c1", key=2)
         assert (await waiting)["connector"] == "c1"
         monkeypatch.setattr(any_changes, "PAUSE_S", 0.1)
         await asyncio.to_thread(run, connector_group.of("c1"))
-        event = await first(defer_sensor(connector_group), within=LONGEST_S)
+        event = await await_first_event(defer_sensor(connector_group), within=LONGEST_S)
         assert event["connector"] == "c2"
         assert told in event["reason"]
 
@@ -423,8 +423,8 @@ def test_one_that_was_mended_in_the_pause_is_waited_for_again(
     looked = Counted(monkeypatch, ConnectorAccess, "resolve_properties")
 
     async def run_story() -> None:
-        waiting = asyncio.create_task(first(defer_sensor(connector_group), within=LONGEST_S))
-        await asyncio.to_thread(until, lambda: looked.calls >= len(NAMES), "all were looked up")
+        waiting = asyncio.create_task(await_first_event(defer_sensor(connector_group), within=LONGEST_S))
+        await asyncio.to_thread(wait_until, lambda: looked.calls >= len(NAMES), "all were looked up")
         connect(monkeypatch, "c2", conn_type="cdc_memory", host="group-c2")
         connector_group.change("c2", key=2)
         assert await waiting == {"connector": "c2", "reason": "the log has advanced to entry 3"}
@@ -443,14 +443,14 @@ def test_one_that_has_failed_begins_no_further_run_until_the_pause_is_over(
         run(connector_group.of())
 
     async def run_story() -> None:
-        waiting = asyncio.create_task(first(defer_sensor(connector_group), within=LONGEST_S))
+        waiting = asyncio.create_task(await_first_event(defer_sensor(connector_group), within=LONGEST_S))
         await asyncio.sleep(1)
         assert not waiting.done()
         connector_group.change("c1", key=2)
         assert (await waiting)["connector"] == "c1"
         await asyncio.to_thread(run, connector_group.of("c1"))
         monkeypatch.setattr(any_changes, "PAUSE_S", 0.1)
-        assert (await first(defer_sensor(connector_group), within=LONGEST_S))["connector"] == "c2"
+        assert (await await_first_event(defer_sensor(connector_group), within=LONGEST_S))["connector"] == "c2"
 
     asyncio.run(run_story())
 
@@ -517,7 +517,7 @@ def test_a_trigger_for_100_connectors_fits_into_a_column_of_mysql() -> None:
         }
         definition = ConnectorDefinition(f"erp_{number}", "mariadb", "s3://lake/changelog", properties, {"anon": False})
         accesses.append(ConnectorAccess(definition, f"erp_{number}_mariadb", "cdc_state_default", "lake"))
-    trigger = revived(any_changes.AnyChangesTrigger.from_accesses(accesses))
+    trigger = deserialize_trigger(any_changes.AnyChangesTrigger.from_accesses(accesses))
     path, arguments = trigger.serialize()
     assert path == "airflow_provider_cdc.triggers.any_changes.AnyChangesTrigger"
     encrypted = Fernet(Fernet.generate_key()).encrypt(json.dumps(arguments).encode())

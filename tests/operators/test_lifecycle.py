@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.lifecycle import TITLES, ConnectorLifecycleOperator, LifecycleAction
 from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
-from tests.support.patience import until
+from tests.support.patience import wait_until
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def running(shop: ShopConnector) -> tuple[threading.Thread, list[Any]]:
 
     thread = threading.Thread(target=run)
     thread.start()
-    until(lambda: shop.store.find_connector("shop").owner, "the run has its lease")
+    wait_until(lambda: shop.store.find_connector("shop").owner, "the run has its lease")
     return thread, results
 
 

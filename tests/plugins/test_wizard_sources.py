@@ -15,7 +15,16 @@ from airflow_provider_cdc.services.definition_writer import list_source_kinds
 from tests.plugins.conftest import ClientFactory
 from tests.plugins.test_wizard import API
 from tests.support.airflow.airflow_connector import ShopConnector, connect
-from tests.support.sources.any_source import SOURCES, AnySource, Rows, any_source, noted, parsed, ran, target_table
+from tests.support.sources.any_source import (
+    SOURCES,
+    AnySource,
+    Rows,
+    any_source,
+    normalize_rows,
+    parse_dag,
+    run_dag,
+    target_table,
+)
 
 FLEET = """
 from pathlib import Path
@@ -31,7 +40,7 @@ def target(folder: Path, source: AnySource, name: str) -> Rows:
     """A table of the target as ``(id, note)``."""
     table = target_table("made", source.tables[name])
     with contextlib.closing(sqlite3.connect(folder / "warehouse.db")) as connection:
-        return noted(source.kind, connection.execute(f'SELECT * FROM "{table}"').fetchall())
+        return normalize_rows(source.kind, connection.execute(f'SELECT * FROM "{table}"').fetchall())
 
 
 def wizard_answer(asked: ClientFactory, path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -52,7 +61,7 @@ def in_lake(lake: Path, kind: str, source: AnySource) -> list[Rows]:
     else:
         newest = (max(folder.glob("v*.metadata.json"), key=_version) for folder in lake.rglob("metadata"))
         tables = [StaticTable.from_metadata(str(file)).scan().to_arrow() for file in newest]
-    return [noted(source.kind, [tuple(row.values()) for row in table.to_pylist()]) for table in tables]
+    return [normalize_rows(source.kind, [tuple(row.values()) for row in table.to_pylist()]) for table in tables]
 
 
 def _version(file: Path) -> int:
@@ -101,13 +110,13 @@ def test_the_definition_makes_the_target_equal_to_the_source(
         files = write_definition(
             client_factory, monkeypatch, tmp_path, source, target="database", database="ware-house"
         )
-        result = ran(parsed(tmp_path / "dags", files[0]))
+        result = run_dag(parse_dag(tmp_path / "dags", files[0]))
         assert len(result["topics"]) == len(source.tables)
         for name in source.tables:
             assert target(tmp_path, source, name) == source.rows(name)
             assert len(source.rows(name)) == 2
             source.change(name)
-        ran(parsed(tmp_path / "dags", files[1]))
+        run_dag(parse_dag(tmp_path / "dags", files[1]))
         for name in source.tables:
             assert target(tmp_path, source, name) == source.rows(name) == [(2, "second"), (3, "thïrd")]
 
@@ -131,9 +140,9 @@ def test_the_definition_makes_the_lake_equal_to_the_source(
         files = write_definition(
             client_factory, monkeypatch, tmp_path, source, target=lake, location=f"{place}/{{database}}/{{table}}"
         )
-        ran(parsed(tmp_path / "dags", files[0]))
+        run_dag(parse_dag(tmp_path / "dags", files[0]))
         assert sorted(in_lake(place, lake, source)) == sorted(source.rows(name) for name in source.tables)
         for name in source.tables:
             source.change(name)
-        ran(parsed(tmp_path / "dags", files[1]))
+        run_dag(parse_dag(tmp_path / "dags", files[1]))
         assert in_lake(place, lake, source) == [[(2, "second"), (3, "thïrd")]] * len(source.tables)

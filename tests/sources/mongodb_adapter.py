@@ -18,7 +18,7 @@ from pymongo.client_session import ClientSession
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mongodb.log import raw_member_cursor
 from tests.sources.suite import Adapter, Changes, Row, Undo
-from tests.support.sources.mongodb.mongodb_connectors import MongoConnector, flat, mongodb_connector
+from tests.support.sources.mongodb.mongodb_connectors import MongoConnector, flatten_document, mongodb_connector
 
 _NUMBERS = itertools.count(1)
 IMAGES = {"changeStreamPreAndPostImages": {"enabled": True}}
@@ -65,7 +65,9 @@ class MongoAdapter(Adapter):
 
     def rows(self, table: str) -> list[Row]:
         found = self.database[table].find()
-        return sorted((flat({name: _plain_value(value) for name, value in d.items()}) for d in found), key=repr)
+        return sorted(
+            (flatten_document({name: _plain_value(value) for name, value in d.items()}) for d in found), key=repr
+        )
 
     def add_column(self, table: str, name: str, kind: str, value: Any = None) -> None:
         self.database[table].update_many({}, {"$set": {name: value}})
@@ -165,7 +167,7 @@ class _Changes(Changes):
         if key and set(key) & values.keys():  # an _id cannot be changed: another document takes its place
             for document in list(collection.find(self._where(table, where), session=self._session)):
                 collection.delete_one({"_id": document["_id"]}, session=self._session)
-                collection.insert_one(self._document(table, flat(document) | values), session=self._session)
+                collection.insert_one(self._document(table, flatten_document(document) | values), session=self._session)
             return
         collection.update_many(self._where(table, where), {"$set": values}, session=self._session)
 

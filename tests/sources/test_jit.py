@@ -26,21 +26,21 @@ def test_the_stamp_follows_every_file_with_kernels_and_no_other(tmp_path: Path) 
     constants.write_text("TWO = 2\n")
     other.write_text("ONE = 1\n")
 
-    def now() -> str:
+    def current_fingerprint() -> str:
         fingerprint_sources.cache_clear()
         return fingerprint_sources(tmp_path / "own", tmp_path / "shared")
 
-    before = now()
+    before = current_fingerprint()
     other.write_text("ONE = 2\n")
-    assert now() == before
+    assert current_fingerprint() == before
     helper.write_text("from airflow_provider_cdc.sources.jit import jit\nONE = 2\n")
-    changed = now()
+    changed = current_fingerprint()
     assert changed != before
     constants.write_text("TWO = 3\n")
-    before, changed = changed, now()
+    before, changed = changed, current_fingerprint()
     assert changed != before
     shared.write_text("from airflow_provider_cdc.sources.jit import jit\n")
-    assert now() not in (before, changed)
+    assert current_fingerprint() not in (before, changed)
 
 
 def test_every_file_with_kernels_is_seen() -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
-from tests.sources.suite import INT, LONG, TEXT, Adapter, SourceSuite, equal, started
-from tests.sources.suite.common import events, opened
+from tests.sources.suite import INT, LONG, TEXT, Adapter, SourceSuite, equal, start_connector
+from tests.sources.suite.common import events, open_connector_source
 from tests.sources.suite.incremental import IncrementalSuite
 from tests.support.change_log.log_consistency import consistent
 from tests.support.patience import LONGEST_S
@@ -27,7 +27,7 @@ from tests.support.workloads.small_tables import operations
 @pytest.fixture(scope="module")
 def server() -> Iterator[Db2 | RealDb2]:
     """A server whose log is pruned and whose registrations are spoiled: it is no one else's. A real one where ``DB2_DSN`` is set."""
-    with db2_real.real() if db2_real.given() else Db2() as server:
+    with db2_real.open_real_server() if db2_real.is_real_server_given() else Db2() as server:
         yield server
 
 
@@ -48,7 +48,7 @@ class TestDb2(_Db2, SourceSuite):
 
     def test_a_snapshot_shows_one_moment_and_each_row_once(self, filled_adapter: Adapter, tmp_path: Path) -> None:
         """Db2 has no view of the past: whoever writes waits until the snapshot is closed."""
-        with opened(filled_adapter, tmp_path) as source:
+        with open_connector_source(filled_adapter, tmp_path) as source:
             tables = [filled_adapter.id("a"), filled_adapter.id("bag"), filled_adapter.id("nothing")]
             was = {t: filled_adapter.rows(t) for t in ("a", "bag")}
             begun, done = threading.Event(), threading.Event()
@@ -78,7 +78,7 @@ class TestDb2(_Db2, SourceSuite):
     @pytest.mark.parametrize("looks", [1, 2])
     def test_columns_added_and_dropped(self, filled_adapter: Adapter, tmp_path: Path, looks: int) -> None:
         """A last column that is gone, and new ones behind it, may be the same: unless it is seen in between, the table is read again."""
-        connector = started(filled_adapter, tmp_path)
+        connector = start_connector(filled_adapter, tmp_path)
         filled_adapter.add_column("a", "more", INT, 7)
         filled_adapter.add_column("a", "late", TEXT)
         with filled_adapter.transaction() as t:
@@ -94,7 +94,7 @@ class TestDb2(_Db2, SourceSuite):
 
     def test_a_column_renamed_and_widened(self, filled_adapter: Adapter, tmp_path: Path) -> None:
         """The engine of the test server widens texts only."""
-        connector = started(filled_adapter, tmp_path)
+        connector = start_connector(filled_adapter, tmp_path)
         filled_adapter.rename_column("a", "n", "amount", INT)
         with filled_adapter.transaction() as t:
             t.update("a", {"id": 1}, {"amount": 5})
@@ -107,7 +107,7 @@ class TestDb2(_Db2, SourceSuite):
 
     def test_key_changes_and_swaps(self, filled_adapter: Adapter, tmp_path: Path) -> None:
         """A row that is deleted and inserted again in one transaction looks as an update does, and is one."""
-        connector = started(filled_adapter, tmp_path)
+        connector = start_connector(filled_adapter, tmp_path)
         with filled_adapter.transaction() as t:
             t.update("a", {"id": 1}, {"id": 100})
             for old, new in ((2, -1), (3, 2), (-1, 3)):
@@ -144,7 +144,7 @@ class TestDb2(_Db2, SourceSuite):
         ]  # fmt: skip
 
     def test_tables_created_dropped_and_created_again(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        connector = started(filled_adapter, tmp_path)
+        connector = start_connector(filled_adapter, tmp_path)
         filled_adapter.create("new", {"id": INT, "note": TEXT}, key=("id",))
         with filled_adapter.transaction() as t:
             t.insert("new", {"id": 1, "note": "x"})

@@ -17,7 +17,7 @@ import pytest
 from dev.servers.mongodb import MongoDb
 from tests.sources.mongodb_adapter import MongoAdapter
 from tests.sources.suite import Adapter, SourceSuite
-from tests.sources.suite.common import events, opened
+from tests.sources.suite.common import events, open_connector_source
 from tests.sources.suite.incremental import IncrementalSuite
 from tests.support.sources.mongodb import mongodb_connectors
 
@@ -30,7 +30,7 @@ IMAGES = {
 @pytest.fixture(scope="module")
 def server() -> Iterator[tuple[str, Callable[[], None] | None]]:
     """Connection string, and what has the deployment forget its oplog."""
-    if (uri := mongodb_connectors.given()) is not None:
+    if (uri := mongodb_connectors.real_deployment_uri()) is not None:
         yield uri, None
         return
     with MongoDb({"oplog_bytes": OPLOG_BYTES}) as started, started.connect() as client:
@@ -95,13 +95,13 @@ class TestMongoDb(_MongoDb, SourceSuite):
         super().test_a_run_of_an_existing_connector_loads_nothing_that_it_does_not_need(filled_adapter, tmp_path)
 
     def test_discover_finds_tables_with_their_structures(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        with opened(filled_adapter, tmp_path) as source:
+        with open_connector_source(filled_adapter, tmp_path) as source:
             found = source.discover_tables()
         mine = {t.name: (s.column_names, s.key) for t, s in found.items() if t.namespace == filled_adapter.namespace}
         assert mine == dict.fromkeys(("a", "b", "bag"), (("_id", "document"), ("_id",)))
 
     def test_a_snapshot_shows_one_moment_and_each_row_once(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        with opened(filled_adapter, tmp_path) as source:
+        with open_connector_source(filled_adapter, tmp_path) as source:
             tables = [filled_adapter.id("a"), filled_adapter.id("bag"), filled_adapter.id("nothing")]
             was = {t: filled_adapter.rows(t) for t in ("a", "bag")}
             with source.open_snapshot(tables, readers=2) as session:
@@ -112,7 +112,7 @@ class TestMongoDb(_MongoDb, SourceSuite):
                 for table in session.schemas:
                     blocks = [b for chunk in session.split_table(table) for b in session.read(chunk)]
                     rows = [json.loads(row["document"]) for block in blocks for row in (block.after or []).to_pylist()]
-                    assert sorted(map(mongodb_connectors.flat, rows), key=repr) == was[table.name]
+                    assert sorted(map(mongodb_connectors.flatten_document, rows), key=repr) == was[table.name]
                 assert source.current_position().has_reached(session.position)
                 assert not session.position.has_reached(source.current_position())
 

@@ -15,7 +15,7 @@ import pytest
 from airflow_provider_cdc.core.errors import SchemaConflict
 from dev.servers import Oracle
 from tests.sources.oracle_adapter import OracleAdapter
-from tests.sources.suite import INT, TEXT, Adapter, SourceSuite, equal, started
+from tests.sources.suite import INT, TEXT, Adapter, SourceSuite, equal, start_connector
 from tests.sources.suite.incremental import IncrementalSuite
 from tests.support.signals import signal_state, snapshot_as_advised
 from tests.support.workloads.small_tables import operations
@@ -100,7 +100,7 @@ class TestHybridOnCluster(SourceSuite):
 
     def test_a_column_of_another_kind_has_its_table_read_again(self, filled_adapter: Adapter, tmp_path: Path) -> None:
         """Where the column is made anew, nothing has to be read again."""
-        connector = started(filled_adapter, tmp_path)
+        connector = start_connector(filled_adapter, tmp_path)
         with filled_adapter.transaction() as t:
             t.insert("a", {"id": 20, "n": 1})
         filled_adapter.change_column("a", "n", TEXT)
@@ -119,7 +119,7 @@ class TestHybridOnCluster(SourceSuite):
             db.create("a", {"id": INT, "n": INT}, key=("id",))
             with db.transaction() as t:
                 t.insert("a", {"id": 1, "n": 1}, {"id": 2, "n": None})
-            connector = started(db, tmp_path)
+            connector = start_connector(db, tmp_path)
             with db.transaction() as t:
                 t.insert("a", {"id": 20, "n": 1})
             db.change_column("a", "n", TEXT)

@@ -47,12 +47,12 @@ def test_restarts_are_counted_and_leave_what_is_wanted(store: StateStore) -> Non
 def test_wishes_of_many_at_once_for_a_new_connector_are_all_heard(stores: Stores) -> None:
     barrier = threading.Barrier(4)
 
-    def ask() -> None:
+    def request_restart() -> None:
         mine = stores()
         barrier.wait(LONGEST_S)
         mine.request_restart("c", "somebody")
 
-    threads = [threading.Thread(target=ask) for _ in range(4)]
+    threads = [threading.Thread(target=request_restart) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

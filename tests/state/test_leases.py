@@ -23,7 +23,7 @@ from airflow_provider_cdc.state.state_database import _NOW_MS
 from airflow_provider_cdc.state.state_store import StateStore
 from tests.state.conftest import Stores, expires_ms
 from tests.support.change_log.manifests import manifest
-from tests.support.patience import LONGEST_S, until
+from tests.support.patience import LONGEST_S, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -225,7 +225,7 @@ def test_first_leases_of_a_connector_at_the_same_moment_are_one(stores: Stores) 
     for n in range(5):
         barrier, got, held = threading.Barrier(4), [], []
 
-        def take(
+        def take_lease(
             store: StateStore,
             n: int = n,
             barrier: threading.Barrier = barrier,
@@ -238,7 +238,7 @@ def test_first_leases_of_a_connector_at_the_same_moment_are_one(stores: Stores) 
             except LeaseHeld as e:
                 held.append(e)
 
-        threads = [threading.Thread(target=take, args=(stores(),)) for _ in range(4)]
+        threads = [threading.Thread(target=take_lease, args=(stores(),)) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -276,10 +276,10 @@ def test_a_renewal_goes_on_whatever_error_it_meets(
     store, other = StateStore(postgres_url, lease_ttl_s=60), StateStore(postgres_url)
     with store.acquire_lease("shop", "first", wait_s=0):
         postgres.sql("ALTER TABLE cdc_lease RENAME TO cdc_lease_away", database=name)
-        until(lambda: "could not be renewed, trying again" in caplog.text, "a renewal has failed")
+        wait_until(lambda: "could not be renewed, trying again" in caplog.text, "a renewal has failed")
         postgres.sql("ALTER TABLE cdc_lease_away RENAME TO cdc_lease", database=name)
         before = expires_ms(store, "shop")
-        until(lambda: expires_ms(store, "shop") > before, "it is renewed again")
+        wait_until(lambda: expires_ms(store, "shop") > before, "it is renewed again")
         with pytest.raises(LeaseHeld), other.acquire_lease("shop", "second", wait_s=0):
             pass
     store.close()

@@ -19,7 +19,7 @@ from airflow_provider_cdc.state.models import OffsetHistoryRow
 from airflow_provider_cdc.state.state_store import StateStore
 from tests.state.conftest import expires_ms
 from tests.support.change_log.manifests import manifest
-from tests.support.patience import until
+from tests.support.patience import wait_until
 from tests.support.servers.lossy_proxy import Proxy
 
 
@@ -29,14 +29,14 @@ def proxy(postgres: Any) -> Iterator[Proxy]:
         yield proxy
 
 
-def _through(proxy: Proxy, postgres: Any, url: str) -> str:
+def _proxied_url(proxy: Proxy, postgres: Any, url: str) -> str:
     return url.replace(f":{postgres.port}/", f":{proxy.port}/") + "?sslmode=disable&gssencmode=disable"
 
 
 @pytest.fixture
 def store(proxy: Proxy, postgres: Any, postgres_url: str) -> Iterator[StateStore]:
     """A store whose renewals of leases come too late to meet what the proxy does."""
-    store = StateStore(_through(proxy, postgres, postgres_url), lease_ttl_s=30)
+    store = StateStore(_proxied_url(proxy, postgres, postgres_url), lease_ttl_s=30)
     yield store
     store.close()
 
@@ -68,16 +68,16 @@ def test_a_commit_whose_answer_was_lost_is_recognised(store: StateStore, proxy: 
 def test_a_database_that_is_lost_with_the_answer_to_a_commit_leaves_it_open_what_is_durable(
     proxy: Proxy, postgres: Any, postgres_url: str
 ) -> None:
-    store, other = StateStore(_through(proxy, postgres, postgres_url), patience_s=1), StateStore(postgres_url)
+    store, other = StateStore(_proxied_url(proxy, postgres, postgres_url), patience_s=1), StateStore(postgres_url)
 
-    def lose(data: bytes) -> bool:
+    def lose_commit(data: bytes) -> bool:
         if b"COMMIT" in data:
             proxy.refuse()
         return b"COMMIT" in data
 
     with store.acquire_lease("c", "me", wait_s=0) as lease:
         before = store.load_offset("c")
-        proxy.lose = lose
+        proxy.lose = lose_commit
         with pytest.raises(CommitStateUnknown, match="The offset of c may have moved or not") as caught:
             store.commit_batch(lease, before, m := manifest(), "x")
     assert "cdc:***@127.0.0.1" in (caught.value.where or "")
@@ -90,16 +90,16 @@ def test_a_database_that_is_lost_with_the_answer_to_a_commit_leaves_it_open_what
 def test_a_database_that_is_lost_before_the_commit_is_known_to_have_kept_nothing(
     proxy: Proxy, postgres: Any, postgres_url: str
 ) -> None:
-    store, other = StateStore(_through(proxy, postgres, postgres_url), patience_s=1), StateStore(postgres_url)
+    store, other = StateStore(_proxied_url(proxy, postgres, postgres_url), patience_s=1), StateStore(postgres_url)
 
-    def lose(data: bytes) -> bool:
+    def lose_insert(data: bytes) -> bool:
         if b"INSERT INTO cdc_batch" in data:
             proxy.refuse()
         return b"INSERT INTO cdc_batch" in data
 
     with store.acquire_lease("c", "me", wait_s=0) as lease:
         before = store.load_offset("c")
-        proxy.lose = lose
+        proxy.lose = lose_insert
         with pytest.raises(StateUnavailable, match="cannot be reached"):
             store.commit_batch(lease, before, manifest(), "x")
     assert other.load_offset("c") == before
@@ -145,7 +145,7 @@ def test_somebody_elses_write_is_not_taken_for_a_lost_answer(store: StateStore, 
 
 def test_a_lease_whose_answer_was_lost_ends_by_itself(proxy: Proxy, postgres: Any, postgres_url: str) -> None:
     """Nobody knows that it was got; it is held until its time is over, and then taken anew."""
-    store = StateStore(_through(proxy, postgres, postgres_url), lease_ttl_s=1)
+    store = StateStore(_proxied_url(proxy, postgres, postgres_url), lease_ttl_s=1)
     _next_commit(proxy)
     with store.acquire_lease("c", "me", wait_s=20) as lease:
         store.confirm_lease(lease)
@@ -156,12 +156,12 @@ def test_a_lease_whose_answer_was_lost_ends_by_itself(proxy: Proxy, postgres: An
 def test_a_renewal_whose_connection_is_lost_is_made_again(
     proxy: Proxy, postgres: Any, postgres_url: str, renewed_often: None
 ) -> None:
-    store, other = StateStore(_through(proxy, postgres, postgres_url), lease_ttl_s=60), StateStore(postgres_url)
+    store, other = StateStore(_proxied_url(proxy, postgres, postgres_url), lease_ttl_s=60), StateStore(postgres_url)
     with store.acquire_lease("c", "me", wait_s=0) as lease:
         _next_commit(proxy)
-        until(lambda: proxy.lost, "the answer to a renewal is lost")
+        wait_until(lambda: proxy.lost, "the answer to a renewal is lost")
         before = expires_ms(other, "c")
-        until(lambda: expires_ms(other, "c") > before + 1000, "it is renewed again")
+        wait_until(lambda: expires_ms(other, "c") > before + 1000, "it is renewed again")
         with pytest.raises(LeaseHeld), other.acquire_lease("c", "other", wait_s=0):
             pytest.fail("two runs at once")
         store.confirm_lease(lease)
@@ -187,7 +187,7 @@ def test_a_database_that_is_away_for_a_while_is_waited_for(
     ask: Callable[[StateStore], Any], postgres: Any, postgres_url: str
 ) -> None:
     with Proxy(postgres.host, postgres.port, listen=False) as proxy:
-        store = StateStore(_through(proxy, postgres, postgres_url), patience_s=60)
+        store = StateStore(_proxied_url(proxy, postgres, postgres_url), patience_s=60)
         began = time.monotonic()
         threading.Timer(0.5, proxy.listen).start()
         ask(store)
@@ -197,7 +197,7 @@ def test_a_database_that_is_away_for_a_while_is_waited_for(
 
 def test_a_database_that_stays_away_is_an_error_for_the_person_on_call(postgres: Any, postgres_url: str) -> None:
     with Proxy(postgres.host, postgres.port, listen=False) as proxy:
-        url = _through(proxy, postgres, postgres_url)
+        url = _proxied_url(proxy, postgres, postgres_url)
         store = StateStore(url, patience_s=0.5)
         began = time.monotonic()
         with pytest.raises(StateUnavailable, match="cannot be reached") as caught:

@@ -21,7 +21,7 @@ from airflow_provider_cdc.state.state_store import StateStore
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def measured(
+def make_samples(
     series: dict[str, MetricSeries],
     *,
     connector: str = "shop",
@@ -32,15 +32,15 @@ def measured(
     return MetricSamples(connector, producer, {"a": "b"}, at, series, ended)
 
 
-def counted(n: float, gauge: float = 0.0) -> MetricSeries:
+def make_series(n: float, gauge: float = 0.0) -> MetricSeries:
     return MetricSeries({"g": gauge}, {"n": n}, {"f": [1.5]})
 
 
 def test_counts_add_up_over_runs_and_values_are_the_latest(store: StateStore) -> None:
-    store.metrics.add_measurements(measured({"": counted(2, 5), "t": counted(7)}))
-    store.metrics.add_measurements(measured({"": counted(3, 4)}))
-    store.metrics.add_measurements(measured({"": counted(100)}, producer="apply"))
-    store.metrics.add_measurements(measured({"": counted(100)}, connector="other"))
+    store.metrics.add_measurements(make_samples({"": make_series(2, 5), "t": make_series(7)}))
+    store.metrics.add_measurements(make_samples({"": make_series(3, 4)}))
+    store.metrics.add_measurements(make_samples({"": make_series(100)}, producer="apply"))
+    store.metrics.add_measurements(make_samples({"": make_series(100)}, connector="other"))
     whole, topic = [one for one in store.metrics.load_series("shop") if one.producer == "capture"]
     assert (whole.topic, whole.counters, whole.gauges, whole.tags, whole.at) == (
         "",
@@ -58,8 +58,8 @@ def test_counts_add_up_over_runs_and_values_are_the_latest(store: StateStore) ->
 def test_the_history_has_the_last_runs_and_no_more(store: StateStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT", 5)
     for n in range(12):
-        store.metrics.add_measurements(measured({"": counted(1)}, at=NOW + timedelta(minutes=n), ended=False))
-        store.metrics.add_measurements(measured({"": counted(1)}, at=NOW + timedelta(minutes=n)))
+        store.metrics.add_measurements(make_samples({"": make_series(1)}, at=NOW + timedelta(minutes=n), ended=False))
+        store.metrics.add_measurements(make_samples({"": make_series(1)}, at=NOW + timedelta(minutes=n)))
     found = store.metrics.load_run_history("shop")
     assert [metrics["counters"]["n"] for _, metrics in found] == [16, 18, 20, 22, 24]
     assert found[-1][0] == NOW + timedelta(minutes=11)
@@ -68,10 +68,10 @@ def test_the_history_has_the_last_runs_and_no_more(store: StateStore, monkeypatc
 
 
 def test_series_of_which_nothing_was_heard_for_long_are_removed(store: StateStore) -> None:
-    store.metrics.add_measurements(measured({"": counted(1), "dropped": counted(1)}))
-    store.metrics.add_measurements(measured({"": counted(1)}, connector="other"))
+    store.metrics.add_measurements(make_samples({"": make_series(1), "dropped": make_series(1)}))
+    store.metrics.add_measurements(make_samples({"": make_series(1)}, connector="other"))
     later = NOW + module.FORGOTTEN + timedelta(seconds=1)
-    store.metrics.add_measurements(measured({"": counted(1), "t": counted(1)}, at=later))
+    store.metrics.add_measurements(make_samples({"": make_series(1), "t": make_series(1)}, at=later))
     assert [(one.connector, one.topic) for one in store.metrics.load_series()] == [
         ("other", ""),
         ("shop", ""),
@@ -82,9 +82,9 @@ def test_series_of_which_nothing_was_heard_for_long_are_removed(store: StateStor
 
 def test_the_number_of_statements_does_not_grow_with_topics(store: StateStore) -> None:
     def statements(topics: int) -> int:
-        series = {"": counted(1)} | {f"t{n}": counted(1) for n in range(topics)}
+        series = {"": make_series(1)} | {f"t{n}": make_series(1) for n in range(topics)}
         with watched(store.database.engine) as seen:
-            store.metrics.add_measurements(measured(series))
+            store.metrics.add_measurements(make_samples(series))
         return len(seen)
 
     statements(1)
@@ -94,12 +94,12 @@ def test_the_number_of_statements_does_not_grow_with_topics(store: StateStore) -
 
 def test_names_of_any_length_have_a_series_of_their_own(store: StateStore) -> None:
     topics = ["x" * 400 + end for end in ("a", "b")] + ['é,"\\\n']
-    store.metrics.add_measurements(measured({topic: counted(1) for topic in topics}))
+    store.metrics.add_measurements(make_samples({topic: make_series(1) for topic in topics}))
     assert {one.topic for one in store.metrics.load_series("shop")} == set(topics)
 
 
 def test_nothing_is_left_of_a_connector_that_is_deleted(store: StateStore) -> None:
-    store.metrics.add_measurements(measured({"": counted(1)}))
+    store.metrics.add_measurements(make_samples({"": make_series(1)}))
     with store.acquire_lease("shop", "a test", wait_s=0) as lease:
         store.delete_connector(lease)
     assert store.metrics.load_series("shop") == []
@@ -138,8 +138,8 @@ def test_the_last_hour_is_kept_in_pieces_of_five_minutes(store: StateStore) -> N
         lines = MetricSeries(
             counters={"topic.TotalNumberOfEventsCaptured": 1}, observed={"topic.CaptureFreshnessInSeconds": [3.0]}
         )
-        found = {"": counted(1), "orders": orders, "lines": lines}
-        store.metrics.add_measurements(measured(found, at=NOW + timedelta(minutes=minute), ended=False))
+        found = {"": make_series(1), "orders": orders, "lines": lines}
+        store.metrics.add_measurements(make_samples(found, at=NOW + timedelta(minutes=minute), ended=False))
     ((whole, pieces),) = store.metrics.map_connector_totals(lambda *one: one)
     assert (whole.connector, whole.producer, whole.topic) == ("shop", "capture", "")
     first = int(NOW.timestamp() // PIECE_S) * PIECE_S
@@ -159,9 +159,11 @@ def test_what_there_was_lately_of_all_connectors_is_one_query_without_their_topi
     def query(connectors: int, topics: int) -> Any:
         for n in range(connectors):
             store.register_connector(ConnectorRegistration(f"c{n}", "memory", "/log"))
-            series = {"": counted(1)} | {f"t{k}": counted(1) for k in range(topics)}
-            store.metrics.add_measurements(measured(series, connector=f"c{n}"))
-            store.metrics.add_measurements(measured({"": counted(1)}, connector=f"c{n}", producer="apply delta 1"))
+            series = {"": make_series(1)} | {f"t{k}": make_series(1) for k in range(topics)}
+            store.metrics.add_measurements(make_samples(series, connector=f"c{n}"))
+            store.metrics.add_measurements(
+                make_samples({"": make_series(1)}, connector=f"c{n}", producer="apply delta 1")
+            )
         with watched(store.database.engine) as seen:
             found = store.metrics.map_connector_totals(lambda *one: one)
         assert sorted((one.connector, one.producer, one.topic) for one, _ in found) == [
@@ -180,19 +182,19 @@ def test_documents_of_many_connectors_are_not_there_at_once(store: StateStore) -
             orders = MetricSeries(observed={"topic.CaptureFreshnessInSeconds": [1.5]})
             at = NOW + timedelta(minutes=minute)
             store.metrics.add_measurements(
-                measured({"": counted(1), "orders": orders}, connector=f"c{n}", at=at, ended=False)
+                make_samples({"": make_series(1), "orders": orders}, connector=f"c{n}", at=at, ended=False)
             )
     ((_, pieces),) = store.metrics.map_connector_totals(lambda *one: one, "c0")
     assert len(pieces) == 12
 
-    def there() -> int:
+    def count_documents() -> int:
         young = gc.get_objects(generation=0)  # what was made since the collection below
         return sum(type(one) is dict and pieces[0].keys() == one.keys() for one in young)
 
     gc.collect()
     gc.disable()
     try:
-        alive = store.metrics.map_connector_totals(lambda *_: there())
+        alive = store.metrics.map_connector_totals(lambda *_: count_documents())
     finally:
         gc.enable()
     assert len(alive) == 20
@@ -214,7 +216,7 @@ def test_a_span_has_all_that_was_measured_in_it_and_ends(store: StateStore, span
             {}, {"topic.TotalNumberOfEventsCaptured": events}, {"topic.CaptureFreshnessInSeconds": [2.0]}
         )
         at = datetime.fromtimestamp(moment, UTC)
-        store.metrics.add_measurements(measured({"": whole, "orders": orders}, at=at, ended=draw.random() < 0.1))
+        store.metrics.add_measurements(make_samples({"": whole, "orders": orders}, at=at, ended=draw.random() < 0.1))
         told.append((moment, events, lag_ms / 1000))
     now = moment + 1
     kept, recent = store.metrics.load_rollups("shop")["capture"]

@@ -32,7 +32,9 @@ def lease(store: StateStore) -> Iterator[Lease]:
         yield lease
 
 
-def made(store: StateStore, row: Any, number: Any, values: dict[int, timedelta], column: str = "created_at") -> None:
+def age_rows(
+    store: StateStore, row: Any, number: Any, values: dict[int, timedelta], column: str = "created_at"
+) -> None:
     """Give rows an age."""
     with store.database.open_transaction() as c:
         for n, age in values.items():
@@ -59,7 +61,7 @@ def test_offsets_within_the_retention_stay_with_the_one_that_was_in_force_when_i
         offset = offset.with_snapshot(offset.snapshot.record_read([name], {"entry": n}))
         stored = store.advance_offset(lease, stored, offset)
         written.append(offset)
-    made(store, OffsetHistoryRow, OffsetHistoryRow.version, {v: (11 - v) * DAY for v in range(1, 11)})
+    age_rows(store, OffsetHistoryRow, OffsetHistoryRow.version, {v: (11 - v) * DAY for v in range(1, 11)})
     assert store.prune_rows("c", days(3), NOW + timedelta(hours=1)) == NOTHING | {"offset_history": 7}
     assert versions(store) == [8, 9, 10]
     assert [r.offset for r in reversed(store.offset_history("c"))] == written[7:]
@@ -86,8 +88,8 @@ def test_notifications_go_by_their_age(store: StateStore, lease: Lease) -> None:
     store.commit_batch(lease, store.load_offset("c"), manifest(notifications=told), "x")
     with store.database.engine.connect() as c:
         ids = c.scalars(sa.select(NotificationRow.id).order_by(NotificationRow.id)).all()
-    made(store, NotificationRow, NotificationRow.id, {id_: (5 - n) * DAY for n, id_ in enumerate(ids)})
-    made(store, BatchRow, BatchRow.batch, {1: 0 * DAY})
+    age_rows(store, NotificationRow, NotificationRow.id, {id_: (5 - n) * DAY for n, id_ in enumerate(ids)})
+    age_rows(store, BatchRow, BatchRow.batch, {1: 0 * DAY})
     assert store.prune_rows("c", days(2), NOW)["notifications"] == 3
     assert [n.notification.type for n in store.list_notifications("c")] == ["3", "4", "5"]
 

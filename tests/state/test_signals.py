@@ -30,14 +30,14 @@ SNAPSHOT = SentSignal("ad-hoc-1", "execute-snapshot", '{"data-collections": ["sh
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Every server that Airflow's metadata DB can be on."""
     if request.param == "sqlite":
-        yield _made(f"sqlite:///{tmp_path}/state.db")
+        yield _create_state_url(f"sqlite:///{tmp_path}/state.db")
         return
     server: Any = request.getfixturevalue({"postgresql": "postgres", "mysql": "mysql97"}[request.param])
     with server.database("state") as database:
-        yield _made(server.url(getattr(database, "name", database)))
+        yield _create_state_url(server.url(getattr(database, "name", database)))
 
 
-def _made(address: str) -> str:
+def _create_state_url(address: str) -> str:
     store = StateStore(address)
     store.create_tables()
     store.close()
@@ -73,19 +73,19 @@ def test_numbers_grow_and_signals_come_in_their_order(store: StateStore) -> None
 
 
 def test_what_is_found_again_at_the_same_place_is_the_same_signal(store: StateStore) -> None:
-    def sent(origin: str | None, connector: str = "c") -> int:
+    def send_signal(origin: str | None, connector: str = "c") -> int:
         return store.send(connector, SentSignal("x", "log", origin=origin))
 
-    first = sent("kafka:signals:0:17")
+    first = send_signal("kafka:signals:0:17")
     store.set_signal_state("c", first, SignalState.DONE)
-    assert sent("kafka:signals:0:17") == first
-    assert sent("kafka:signals:0:18") != first
-    assert sent("kafka:signals:0:17", "d") != first
+    assert send_signal("kafka:signals:0:17") == first
+    assert send_signal("kafka:signals:0:18") != first
+    assert send_signal("kafka:signals:0:17", "d") != first
     long = "/" + "long/" * 300
-    assert sent(long + "1") == sent(long + "1") != sent(long + "2")
-    assert sent(None) != sent(None)
+    assert send_signal(long + "1") == send_signal(long + "1") != send_signal(long + "2")
+    assert send_signal(None) != send_signal(None)
     # databases that think that letters are alike must not lose a signal
-    assert len({sent(o) for o in ("file:Ä", "file:A", "file:a", "file:a ", "file:ä")}) == 5
+    assert len({send_signal(o) for o in ("file:Ä", "file:A", "file:a", "file:a ", "file:ä")}) == 5
     assert len(store.signals_of("c", 100)) == 11
 
 
@@ -182,16 +182,16 @@ def test_signals_of_many_senders_are_seen_in_the_order_of_their_numbers(store: S
     sent: list[int] = []
     ended = threading.Event()
 
-    def dawdle(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+    def delay_insert(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
         if "INSERT INTO cdc_signal" in statement:
             time.sleep(random.random() / 50)
 
     def send(sender: int) -> None:
         mine = stores()
-        sa.event.listen(mine.database.engine, "after_cursor_execute", dawdle)
+        sa.event.listen(mine.database.engine, "after_cursor_execute", delay_insert)
         sent.extend(mine.send("c", SentSignal(f"{sender}-{n}", "log")) for n in range(each))
 
-    def take() -> None:
+    def take_signals() -> None:
         mine = stores()
         while True:
             last = ended.is_set()
@@ -199,7 +199,7 @@ def test_signals_of_many_senders_are_seen_in_the_order_of_their_numbers(store: S
             if last:
                 return
 
-    taker = threading.Thread(target=take)
+    taker = threading.Thread(target=take_signals)
     threads = [threading.Thread(target=send, args=(n,)) for n in range(senders)]
     for thread in (taker, *threads):
         thread.start()

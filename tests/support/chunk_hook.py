@@ -17,12 +17,12 @@ def chunk_hook(monkeypatch: pytest.MonkeyPatch) -> AtRead:
     acts: dict[int, Callable[[], object]] = {}
     settle, count = ChunkReaderThread._settle, [0]
 
-    def watched(thread: ChunkReaderThread, *where: Any, **how: Any) -> None:
+    def count_and_act(thread: ChunkReaderThread, *where: Any, **how: Any) -> None:
         if how.get("chunk"):
             count[0] += 1
             if (act := acts.get(count[0])) is not None:
                 act()
         settle(thread, *where, **how)
 
-    monkeypatch.setattr(ChunkReaderThread, "_settle", watched)
+    monkeypatch.setattr(ChunkReaderThread, "_settle", count_and_act)
     return lambda n, act: acts.update({n: act})

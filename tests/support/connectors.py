@@ -57,7 +57,7 @@ class Connector:
             self.name, self.source, self.changelog.storage.url, {**self.properties, **(properties or {})}
         )
         opened = open_capture(definition, self.state_url, secrets=self.secrets, lease_ttl_s=5, lease_wait_s=20)
-        with opened as capture, _stopped(capture, until) if until is not None else contextlib.nullcontext():
+        with opened as capture, _stop_when(capture, until) if until is not None else contextlib.nullcontext():
             return capture.run(run_for_s=run_for_s)
 
     def discovered(self, table: str) -> TableSchema:
@@ -71,7 +71,7 @@ class Connector:
 
 
 @contextlib.contextmanager
-def _stopped(capture: Capture, condition: Callable[[], object]) -> Iterator[None]:
+def _stop_when(capture: Capture, condition: Callable[[], object]) -> Iterator[None]:
     """Stop a capture as soon as a condition is true."""
     ended = threading.Event()
     errors: list[BaseException] = []

@@ -21,11 +21,11 @@ class Counted:
         self.calls = self.about = 0
         method, lock = getattr(kind, name), threading.Lock()
 
-        def counted(self_: Any, *arguments: Any, **more: Any) -> Any:
+        def count_and_call(self_: Any, *arguments: Any, **more: Any) -> Any:
             with lock:
                 self.calls += 1
                 if arguments and isinstance(arguments[0], Sized):
                     self.about += len(arguments[0])
             return method(self_, *arguments, **more)
 
-        monkeypatch.setattr(kind, name, counted)
+        monkeypatch.setattr(kind, name, count_and_call)

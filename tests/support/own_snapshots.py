@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.entry_points import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES
-from tests.support.packages import installed
+from tests.support.packages import install_package
 
 _CODE = """
 from airflow_provider_cdc.core.snapshot.snapshot_policy import SnapshotPolicy
@@ -47,5 +47,5 @@ def own_snapshots(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         SNAPSHOT_POLICIES: {"monthly": "{module}:OncePerMonth"}, SNAPSHOT_QUERIES: {"some": "{module}:query"},
         SNAPSHOT_LOCKS: {"mild": "{module}:lock"},
     }  # fmt: skip
-    installed(place, monkeypatch, points, _CODE)
+    install_package(place, monkeypatch, points, _CODE)
     return importlib.import_module("added_own")

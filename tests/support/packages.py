@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 
-def installed(
+def install_package(
     folder: Path, monkeypatch: pytest.MonkeyPatch, points: Mapping[str, Mapping[str, str]], code: str = ""
 ) -> None:
     """Install a package: a module with the name of the folder, and entry points.

@@ -12,7 +12,7 @@ LONGEST_S = 300.0
 """No wait of the tests that comes true on a quiet machine takes a hundredth of this. Nobody waits so long but where it never does."""
 
 
-def until(condition: Callable[[], T], what: str, *, every_s: float = 0.02) -> T:
+def wait_until(condition: Callable[[], T], what: str, *, every_s: float = 0.02) -> T:
     """Ask until the answer is true, and give it.
 
     >>> until(lambda: "yes", "somebody says yes")

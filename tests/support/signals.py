@@ -43,7 +43,7 @@ def signal_ended(connector: Connector, number: int) -> Callable[[], bool]:
     return lambda: signal_state(connector, number)[0] in {"done", "failed"}
 
 
-def notified(connector: Connector, kind: str | None = None) -> list[tuple[str, dict[str, str]]]:
+def list_notifications(connector: Connector, kind: str | None = None) -> list[tuple[str, dict[str, str]]]:
     """Types and data of the notifications, oldest first; without progress."""
     found = connector.store.list_notifications(connector.name, after=0, limit=10_000)
     return [
@@ -55,5 +55,7 @@ def notified(connector: Connector, kind: str | None = None) -> list[tuple[str, d
 
 def scans(connector: Connector) -> dict[str, str]:
     """Table → how its scan has ended, of incremental snapshots."""
-    ended = [data for type_, data in notified(connector, "Incremental Snapshot") if type_ == "TABLE_SCAN_COMPLETED"]
+    ended = [
+        data for type_, data in list_notifications(connector, "Incremental Snapshot") if type_ == "TABLE_SCAN_COMPLETED"
+    ]
     return {data["scanned_collection"]: data["status"] for data in ended}

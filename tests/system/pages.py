@@ -31,7 +31,7 @@ LOOKED_AT = """async within => {
 """What axe-core finds, and whether an answer was awaited meanwhile, or another page has come."""
 
 
-def settled(page: Any, within: str = PAGE) -> None:
+def wait_until_settled(page: Any, within: str = PAGE) -> None:
     """Wait until our part of the page awaits no answer, and nothing of it moves any more.
 
     :param within: a selector
@@ -53,11 +53,11 @@ def findings(page: Any, axe: str, *, loading: bool = False, within: str = PAGE) 
     :param within: a selector; dialogs are beside the page
     """
     if not loading:
-        settled(page, within)
+        wait_until_settled(page, within)
     if not page.evaluate("typeof window.axe !== 'undefined'"):
         page.evaluate(axe)
     while (found := page.evaluate(LOOKED_AT, within))["waits"] and not loading:
-        settled(
+        wait_until_settled(
             page, within
         )  # it has asked for something since, and axe has met what stands there until the answer comes
     return [
@@ -67,7 +67,7 @@ def findings(page: Any, axe: str, *, loading: bool = False, within: str = PAGE) 
     ]  # fmt: skip
 
 
-def themed(page: Any, services: Services, theme: str) -> None:
+def set_theme(page: Any, services: Services, theme: str) -> None:
     """Airflow keeps the theme where its own switch does."""
     page.evaluate(f"localStorage.setItem('theme', '{theme}')")
     page.reload(wait_until="domcontentloaded")
@@ -75,7 +75,7 @@ def themed(page: Any, services: Services, theme: str) -> None:
     page.locator(f"html.{theme}").wait_for(state="attached")
 
 
-def turned(page: Any, theme: str) -> None:
+def turn_theme(page: Any, theme: str) -> None:
     """The theme of a page that stays as it is: Airflow follows when its switch is used in another tab. Colours are there at once."""
     page.add_style_tag(content="*, *::before, *::after { transition: none !important }")
     page.evaluate(
@@ -88,7 +88,7 @@ def turned(page: Any, theme: str) -> None:
     page.locator(f"html.{theme}").wait_for(state="attached")
 
 
-def fits(page: Any, width: int = 800) -> bool:
+def fits_width(page: Any, width: int = 800) -> bool:
     """Whether the page is no wider than a narrow window, as soon as it is drawn anew."""
     page.set_viewport_size({"width": width, "height": 900})
     found = _in_a_moment(page, lambda: page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
@@ -169,7 +169,7 @@ def not_reached(page: Any) -> list[str]:
     return [what for n, what in enumerate(wanted) if n not in reached]
 
 
-def lose(store: StateStore, name: str) -> None:
+def lose_log(store: StateStore, name: str) -> None:
     """Let a connector stand in a file of the log that is not there any more."""
     with store.acquire_lease(name, "a test", wait_s=0) as lease:
         stored = store.load_offset(name)

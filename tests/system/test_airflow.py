@@ -18,7 +18,7 @@ from airflow_provider_cdc.state.models import VERSION_TABLE, Base
 from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers.changes_applied import AppliedTrigger
 from dev.airflow import LOOPBACK, Airflow, Services
-from tests.support.patience import until
+from tests.support.patience import wait_until
 from tests.support.processes.listening import Listening
 from tests.system.conftest import LINEAGE, PASSWORD, PLAIN
 
@@ -86,9 +86,9 @@ def first_run(airflow: Airflow, services: Services, inventory: Any) -> Listening
     with Listening(services.groups) as listening:
         services.until(lambda: services.request("GET", f"/api/v2/dags/{DAG}")[0] == 200, 120, f"{DAG} is parsed")
         services.json("PATCH", f"/api/v2/dags/{DAG}", {"is_paused": False})  # it is continuous: a run begins by itself
-        services.until(lambda: ended(services), 400, f"a run of {DAG} ends")
+        services.until(lambda: ended_runs(services), 400, f"a run of {DAG} ends")
     services.json("PATCH", f"/api/v2/dags/{DAG}", {"is_paused": True})
-    (state,) = ended(services).values()
+    (state,) = ended_runs(services).values()
     logs = "\n".join(file.read_text() for file in (airflow.home / "logs" / f"dag_id={DAG}").rglob("*.log"))
     assert state == "success", logs[-5000:]
     assert "--conf spark.ui.enabled=false" in logs
@@ -146,10 +146,10 @@ def test_openlineage_is_told_which_tables_and_columns_became_which(
     airflow_after_first_run: Airflow, inventory: Any
 ) -> None:
     """By the real provider, from the tasks of a real run; its client's own classes read what it has sent."""
-    until(
-        lambda: {"capture", "apply"} <= set(told(airflow_after_first_run)), "OpenLineage is told"
+    wait_until(
+        lambda: {"capture", "apply"} <= set(lineage_events(airflow_after_first_run)), "OpenLineage is told"
     )  # the task itself has ended before
-    sent = told(airflow_after_first_run)
+    sent = lineage_events(airflow_after_first_run)
     names = ("customers", "orders", "products")
     capture, apply = (read(sent[task]) for task in ("capture", "apply"))
     server = f"mysql://{inventory.host}:{inventory.port}"
@@ -202,17 +202,17 @@ def test_the_example_of_maintenance_and_the_command_maintain_the_tables(
 ) -> None:
     dag = "inventory_maintain_tables"
 
-    def ended() -> list[str]:
+    def ended_runs() -> list[str]:
         runs = services.json("GET", f"/api/v2/dags/{dag}/dagRuns?limit=10")["dag_runs"]
         return [run["state"] for run in runs if run["state"] in ("success", "failed")]
 
     services.json("PATCH", f"/api/v2/dags/{dag}", {"is_paused": False})  # the run of yesterday begins by itself
-    services.until(lambda: bool(ended()), 300, f"a run of {dag} ends")
+    services.until(lambda: bool(ended_runs()), 300, f"a run of {dag} ends")
     services.json("PATCH", f"/api/v2/dags/{dag}", {"is_paused": True})
     logs = "\n".join(
         file.read_text() for file in (airflow_after_first_run.home / "logs" / f"dag_id={dag}").rglob("*.log")
     )
-    assert ended() == ["success"], logs[-5000:]
+    assert ended_runs() == ["success"], logs[-5000:]
     assert "compact: of 1 files 1 are small" in logs
     ((value,),) = airflow_after_first_run.sql(f"SELECT value FROM xcom WHERE dag_id = '{dag}' AND key = 'return_value'")
     assert (found := json.loads(value))["tables"] == {}, found
@@ -333,7 +333,7 @@ def test_a_capture_that_is_ended_from_the_ui_commits_and_frees_its_lease(
 
 
 def test_links_of_task_instances_lead_to_their_batch(services: Services, airflow_after_first_run: Airflow) -> None:
-    (run,) = ended(services)
+    (run,) = ended_runs(services)
     links = services.json("GET", f"/api/v2/dags/{DAG}/dagRuns/{run}/taskInstances/apply/links")["extra_links"]
     assert services.request("GET", links["CDC batch"])[0] == 200
 
@@ -348,7 +348,7 @@ def test_the_password_of_the_source_is_nowhere(services: Services, airflow_after
     assert looked_at > 30
 
 
-def told(airflow: Airflow) -> dict[str, dict[str, Any]]:
+def lineage_events(airflow: Airflow) -> dict[str, dict[str, Any]]:
     """Task of the example DAG → the newest event of OpenLineage about its end."""
     sent = [json.loads(line) for line in (airflow.folder / LINEAGE).read_text().splitlines()]
     ends = [event for event in sent if event["eventType"] == "COMPLETE" and event["job"]["name"].startswith(f"{DAG}.")]
@@ -387,7 +387,7 @@ def batches(airflow: Airflow, connector: str) -> int:
     return int(count)
 
 
-def ended(services: Services) -> dict[str, str]:
+def ended_runs(services: Services) -> dict[str, str]:
     """Runs of the example DAG that have ended, with their states."""
     runs = services.json("GET", f"/api/v2/dags/{DAG}/dagRuns?limit=100")["dag_runs"]
     return {run["dag_run_id"]: run["state"] for run in runs if run["state"] in ("success", "failed")}

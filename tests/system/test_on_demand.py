@@ -57,14 +57,14 @@ class Runs:
     def begin(self, dag: str, **conf: Any) -> str:
         body = {"logical_date": None, "conf": conf}
 
-        def begun() -> str | None:
+        def begin_run() -> str | None:
             status, text = self.services.request("POST", f"/api/v2/dags/{dag}/dagRuns", body)
             if status == 500 and "Database error" in text:
                 return None  # Airflow's SQLite has one writer at a time, and its API server does not wait for long
             assert status < 300, (dag, status, text)
             return str(json.loads(text)["dag_run_id"])
 
-        return str(self.services.until(begun, 60, f"a run of {dag} begins"))
+        return str(self.services.until(begin_run, 60, f"a run of {dag} begins"))
 
     def of(self, dag: str) -> list[dict[str, Any]]:
         """Newest first."""
@@ -80,12 +80,12 @@ class Runs:
         """Wait until a task is in one of some states."""
         ended = {"success", "failed", "upstream_failed", "skipped"}
 
-        def there() -> dict[str, Any] | None:
+        def find_task() -> dict[str, Any] | None:
             found = self.task(dag, run, task)
             assert found["state"] in states or found["state"] not in ended, (found["state"], self.log(dag, run, task))
             return found if found["state"] in states else None
 
-        return dict(self.services.until(there, seconds, f"{dag}.{task} is {' or '.join(states)}"))
+        return dict(self.services.until(find_task, seconds, f"{dag}.{task} is {' or '.join(states)}"))
 
     def log(self, dag: str, run: str, task: str) -> str:
         """All of a task's log, with what its trigger wrote."""
@@ -118,11 +118,11 @@ def dag_runs(services: Services, airflow: Airflow, inventory: Any) -> Iterator[R
     (airflow.dags / "busy.py").write_text(BUSY.format(changelog=airflow.home / "cdc" / "changelog"))
     names = {"busy_capture", "busy_snapshot", "busy_signal", "busy_lifecycle", "on_busy_lines"}
 
-    def parsed() -> bool:
+    def is_parsed() -> bool:
         found = services.json("GET", "/api/v2/dags?limit=100&exclude_stale=false")["dags"]
         return names.union(EXAMPLES) <= {dag["dag_id"] for dag in found}
 
-    services.until(parsed, 180, "the DAGs are parsed")
+    services.until(is_parsed, 180, "the DAGs are parsed")
     for name in names:
         services.json("PATCH", f"/api/v2/dags/{name}", {"is_paused": False})
     yield Runs(services)

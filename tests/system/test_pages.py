@@ -22,7 +22,7 @@ from dev.airflow import Airflow, Services
 from dev.bootstrap import ui
 from tests.support.patience import LONGEST_S
 from tests.system.conftest import SHOWN
-from tests.system.pages import findings, settled, show, themed
+from tests.system.pages import findings, set_theme, show, wait_until_settled
 
 NASTY = '<img src=x onerror="window.hacked=1">\u202eevil'
 LONG = "a very long reason " * 600
@@ -83,7 +83,7 @@ def connectors(airflow: Airflow, services: Services) -> StateStore:
     return store
 
 
-def painted(page: Any, style: str) -> list[int]:
+def painted_color(page: Any, style: str) -> list[int]:
     """Red, green and blue of a style of the first cell, however the theme writes it."""
     return list(
         page.evaluate(
@@ -167,14 +167,14 @@ def test_it_is_as_dark_as_airflow_and_fits_a_narrow_window(
     page: Any, services: Services, screenshot_folder: Path, axe_script: str
 ) -> None:
     show(page, services)
-    themed(page, services, "dark")
+    set_theme(page, services, "dark")
     page.get_by_role("table", name="Connectors").wait_for()
     page.screenshot(path=screenshot_folder / "overview-dark.png")
-    assert min(painted(page, "color")) > 128
+    assert min(painted_color(page, "color")) > 128
     assert findings(page, axe_script) == []
-    themed(page, services, "light")
+    set_theme(page, services, "light")
     page.get_by_role("table", name="Connectors").wait_for()
-    assert max(painted(page, "color")) < 128
+    assert max(painted_color(page, "color")) < 128
     page.set_viewport_size({"width": 800, "height": 900})
     page.get_by_role("table", name="Connectors").wait_for()
     page.wait_for_function("document.documentElement.scrollWidth <= window.innerWidth")
@@ -306,7 +306,7 @@ def test_an_api_that_breaks_is_told_and_what_was_seen_stays(page: Any, services:
 def test_nothing_is_asked_while_the_tab_is_hidden(page: Any, services: Services) -> None:
     show(page, services, f"/connectors/{SHOWN}/signals")
     page.get_by_role("tabpanel").wait_for()
-    settled(page)
+    wait_until_settled(page)
     page.evaluate(
         "Object.defineProperty(document, 'hidden', {value: true, configurable: true}); document.dispatchEvent(new Event('visibilitychange'))"
     )

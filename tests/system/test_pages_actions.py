@@ -15,7 +15,7 @@ import pytest
 
 from airflow_provider_cdc.state.state_store import StateStore
 from dev.airflow import Airflow, Services
-from tests.system.pages import findings, lose, settled, show, themed
+from tests.system.pages import findings, lose_log, set_theme, show, wait_until_settled
 
 DAGS = """
 from datetime import timedelta
@@ -64,21 +64,21 @@ def applied_connector(inventory: Any, airflow: Airflow, services: Services) -> I
     )  # fmt: skip
     (airflow.dags / "acted.py").write_text(DAGS.format(changelog=airflow.home / "cdc" / "acted"))
 
-    def parsed() -> bool:
+    def is_parsed() -> bool:
         found = services.json("GET", "/api/v2/dags?limit=100&exclude_stale=false")["dags"]
         return set(NAMES) <= {dag["dag_id"] for dag in found}
 
-    services.until(parsed, 180, "the DAGs are parsed")
+    services.until(is_parsed, 180, "the DAGs are parsed")
     for name in NAMES:
         services.json("PATCH", f"/api/v2/dags/{name}", {"is_paused": False})
     run = services.json("POST", "/api/v2/dags/cdc_acted/dagRuns", {"logical_date": None})["dag_run_id"]
 
-    def captured() -> bool:
+    def is_captured() -> bool:
         state = services.json("GET", f"/api/v2/dags/cdc_acted/dagRuns/{run}")["state"]
         assert state != "failed"
         return bool(state == "success")
 
-    services.until(captured, 180, "the first run has captured and applied")
+    services.until(is_captured, 180, "the first run has captured and applied")
     found = Acted(StateStore(f"sqlite:///{airflow.home}/airflow.db"), inventory, warehouse)
     assert found.rows() == [(1, "first"), (2, "second")]
     yield found
@@ -90,7 +90,7 @@ def in_dialog(page: Any, axe: str) -> list[str]:
     return findings(page, axe, within=DIALOG)
 
 
-def ask(page: Any, button: str, *, scope: Any = None) -> Any:
+def open_dialog(page: Any, button: str, *, scope: Any = None) -> Any:
     """Open a dialog."""
     (scope or page).get_by_role("button", name=button, exact=True).click()
     dialog = page.get_by_test_id("action")
@@ -98,12 +98,12 @@ def ask(page: Any, button: str, *, scope: Any = None) -> Any:
     return dialog
 
 
-def closed(page: Any, dialog: Any) -> None:
+def close_dialog(page: Any, dialog: Any) -> None:
     page.keyboard.press("Escape")
     dialog.wait_for(state="detached")
 
 
-def go(page: Any, dialog: Any, button: str, *, named: bool, fate: str, shot: Path | None = None) -> Any:
+def run_action(page: Any, dialog: Any, button: str, *, named: bool, fate: str, shot: Path | None = None) -> Any:
     """From the plan to the end of the run; what the dialog shows of it.
 
     :param shot: where the plan is photographed
@@ -125,9 +125,9 @@ def go(page: Any, dialog: Any, button: str, *, named: bool, fate: str, shot: Pat
 @contextmanager
 def looked_at(page: Any, services: Services) -> Iterator[None]:
     """In the dark, too."""
-    themed(page, services, "dark")
+    set_theme(page, services, "dark")
     yield
-    themed(page, services, "light")
+    set_theme(page, services, "light")
 
 
 FORMS: dict[str, tuple[str, dict[str, str], str, bool]] = {
@@ -150,7 +150,7 @@ FORMS: dict[str, tuple[str, dict[str, str], str, bool]] = {
 def test_every_dialog_says_what_it_will_do_before(
     page: Any, services: Services, applied_connector: Acted, screenshot_folder: Path, axe_script: str
 ) -> None:
-    def opened(title: str, theme: str) -> None:
+    def open_dialog(title: str, theme: str) -> None:
         tab, given, plan, named = FORMS[title]
         if not page.url.endswith(f"/connectors/acted/{tab}".rstrip("/")):
             show(page, services, f"/connectors/acted/{tab}".rstrip("/"))
@@ -165,7 +165,7 @@ def test_every_dialog_says_what_it_will_do_before(
                 field.fill(value)
         dialog.get_by_label("Reason").fill("a look")
         file = f"dialog-{title.lower().replace(' ', '-')}-{theme}"
-        settled(page, DIALOG)
+        wait_until_settled(page, DIALOG)
         page.screenshot(path=screenshot_folder / f"{file}-form.png")
         assert in_dialog(page, axe_script) == [], title
         dialog.get_by_role("button", name="Show the plan").click()
@@ -176,7 +176,7 @@ def test_every_dialog_says_what_it_will_do_before(
         assert in_dialog(page, axe_script) == [], title
         dialog.get_by_role("button", name="Back", exact=True).click()
         assert dialog.get_by_label("Reason").input_value() == "a look"  # nothing has to be written twice
-        closed(page, dialog)
+        close_dialog(page, dialog)
 
     before = (
         applied_connector.store.load_offset("acted"),
@@ -184,12 +184,12 @@ def test_every_dialog_says_what_it_will_do_before(
         applied_connector.store.signals_of("acted"),
     )
     for title in FORMS:
-        opened(title, "light")
+        open_dialog(title, "light")
     with looked_at(page, services):
         for title in ("Snapshot tables", "Restore an earlier offset", "Set the offset", "Rebuild tables"):
-            opened(title, "dark")
+            open_dialog(title, "dark")
     page.set_viewport_size({"width": 800, "height": 600})
-    opened("Set the offset", "narrow")
+    open_dialog("Set the offset", "narrow")
     page.set_viewport_size({"width": 1280, "height": 900})
     assert (
         applied_connector.store.load_offset("acted"),
@@ -201,14 +201,14 @@ def test_every_dialog_says_what_it_will_do_before(
 
 def test_what_somebody_may_not_do_is_not_offered(page: Any, services: Services, applied_connector: Acted) -> None:
     def only(rights: list[str]) -> list[str]:
-        def answered(route: Any) -> None:
+        def answer_route(route: Any) -> None:
             answer = route.fetch()
             route.fulfill(response=answer, json=answer.json() | {"rights": rights})
 
-        page.route("**/cdc/api/v1/connectors/acted", answered)
+        page.route("**/cdc/api/v1/connectors/acted", answer_route)
         show(page, services, "/connectors/acted/offsets")
         page.get_by_role("table", name="Offsets").wait_for()
-        settled(page)
+        wait_until_settled(page)
         found = page.get_by_test_id("cdc").get_by_role("button").all_inner_texts()
         page.unroute_all(behavior="wait")
         return found
@@ -224,9 +224,9 @@ def test_a_comparison_that_finds_something_is_followed_to_its_repair(
 ) -> None:
     applied_connector.tamper("UPDATE acted_acted_orders SET note = 'wrong' WHERE id = 2")
     show(page, services, "/connectors/acted")
-    dialog = ask(page, "Verify tables")
+    dialog = open_dialog(page, "Verify tables")
     dialog.get_by_label("Reason").fill("somebody says that a row is wrong")
-    run = go(page, dialog, "Verify tables", named=False, fate="failed")
+    run = run_action(page, dialog, "Verify tables", named=False, fate="failed")
     run.get_by_text("1 different").wait_for()
     assert "acted.acted.orders" in run.inner_text()
     page.screenshot(path=screenshot_folder / "action-compared.png")
@@ -239,18 +239,18 @@ def test_a_comparison_that_finds_something_is_followed_to_its_repair(
     page.screenshot(path=screenshot_folder / "action-last.png")
     assert findings(page, axe_script) == []
 
-    dialog = ask(page, "Verify and repair")
-    run = go(page, dialog, "Verify and repair", named=True, fate="failed")  # it did differ
+    dialog = open_dialog(page, "Verify and repair")
+    run = run_action(page, dialog, "Verify and repair", named=True, fate="failed")  # it did differ
     run.get_by_text(re.compile(r"signal \d+ was sent")).wait_for()  # others have sent some, too
-    closed(page, dialog)
-    dialog = ask(page, "Run now")
-    go(page, dialog, "Run now", named=False, fate="done")
-    closed(page, dialog)
+    close_dialog(page, dialog)
+    dialog = open_dialog(page, "Run now")
+    run_action(page, dialog, "Run now", named=False, fate="done")
+    close_dialog(page, dialog)
     assert applied_connector.rows() == [(1, "first"), (2, "second")]
-    dialog = ask(page, "Verify tables")
-    run = go(page, dialog, "Verify tables", named=False, fate="done")
+    dialog = open_dialog(page, "Verify tables")
+    run = run_action(page, dialog, "Verify tables", named=False, fate="done")
     run.get_by_text("Equal to the source: acted.acted.orders (2 rows).").wait_for()
-    closed(page, dialog)
+    close_dialog(page, dialog)
     show(page, services, "/connectors/acted/tables")
     page.get_by_role("table", name="Tables").get_by_text("database: equal").wait_for()
     show(page, services, "/connectors/acted/events")
@@ -273,7 +273,7 @@ def test_the_offset_is_edited_and_brought_back(
     assert first.offset.position is not None
     applied_connector.source.sql("INSERT INTO acted.orders VALUES (3, 'third')")
     show(page, services, "/connectors/acted/offsets")
-    dialog = ask(page, "Set the offset")
+    dialog = open_dialog(page, "Set the offset")
     field = dialog.get_by_label("Position in the source's log")
     assert json.loads(field.input_value()) == first.offset.position
     for text, told in (
@@ -292,17 +292,19 @@ def test_the_offset_is_edited_and_brought_back(
     gtids = applied_connector.source.sql("SELECT @@GLOBAL.gtid_binlog_pos")[0][0]
     field.fill(json.dumps(first.offset.position | {"file": end[0], "pos": int(end[1]), "gtids": gtids}))
     dialog.get_by_label("Reason").fill("the third is not wanted")
-    run = go(page, dialog, "Set the offset", named=True, fate="done")
+    run = run_action(page, dialog, "Set the offset", named=True, fate="done")
     run.get_by_text("The offset was moved from").wait_for()
     assert dialog.get_by_text(re.compile("SKIPPED:")).count() == 1
-    closed(page, dialog)
+    close_dialog(page, dialog)
     page.get_by_role("table", name="Offsets").get_by_text("the third is not wanted").wait_for()
 
-    dialog = ask(page, "Restore an earlier offset")
+    dialog = open_dialog(page, "Restore an earlier offset")
     dialog.get_by_label("Offset to restore").select_option(str(first.version))
-    go(page, dialog, "Restore an earlier offset", named=True, fate="done", shot=screenshot_folder / "action-plan.png")
+    run_action(
+        page, dialog, "Restore an earlier offset", named=True, fate="done", shot=screenshot_folder / "action-plan.png"
+    )
     assert dialog.get_by_text(re.compile("REPEATED:")).count() == 1
-    closed(page, dialog)
+    close_dialog(page, dialog)
     found = applied_connector.store.load_offset("acted").offset
     assert found is not None
     assert found.position == first.offset.position
@@ -313,25 +315,25 @@ def test_the_offset_is_edited_and_brought_back(
 def test_a_gap_is_repaired_from_its_report(
     page: Any, services: Services, applied_connector: Acted, screenshot_folder: Path, axe_script: str, repair: str
 ) -> None:
-    lose(applied_connector.store, "acted")
+    lose_log(applied_connector.store, "acted")
     show(page, services, "/connectors/acted/offsets")
     page.get_by_role("button", name="Check the log").click()
     report = page.get_by_test_id("gap")
     report.get_by_text("Lost: all changes committed after").wait_for()
     page.screenshot(path=screenshot_folder / "gap-ways.png", full_page=True)
     assert findings(page, axe_script) == []
-    dialog = ask(page, "Repair the gap by skip", scope=report)
+    dialog = open_dialog(page, "Repair the gap by skip", scope=report)
     dialog.get_by_role("button", name="Show the plan").click()
     dialog.get_by_text("LOST FOR GOOD").wait_for()
     page.screenshot(path=screenshot_folder / "dialog-repair-the-gap-plan.png")
-    closed(page, dialog)
-    dialog = ask(page, f"Repair the gap by {repair}", scope=report)
+    close_dialog(page, dialog)
+    dialog = open_dialog(page, f"Repair the gap by {repair}", scope=report)
     dialog.get_by_label("Reason").fill("the log was purged")
-    run = go(page, dialog, f"Repair the gap by {repair}", named=True, fate="done")
+    run = run_action(page, dialog, f"Repair the gap by {repair}", named=True, fate="done")
     run.get_by_text(f"Repaired by {repair}.").wait_for()
     page.screenshot(path=screenshot_folder / "action-repaired.png")
     assert in_dialog(page, axe_script) == []
-    closed(page, dialog)
+    close_dialog(page, dialog)
     page.get_by_role("button", name="Check the log").click()
     page.get_by_text("No gap: the log contains").wait_for()
     assert "the log was purged" in applied_connector.store.offset_history("acted", 1)[0].reason

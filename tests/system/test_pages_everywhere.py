@@ -16,7 +16,7 @@ import pytest
 from dev.airflow import Services
 from dev.bootstrap import ui
 from tests.system.answers import END, Answers
-from tests.system.pages import findings, not_reached, settled, show, sticks_out, too_long, turned
+from tests.system.pages import findings, not_reached, show, sticks_out, too_long, turn_theme, wait_until_settled
 
 NAME = '<img src=x onerror="window.hacked=1">\'\u202eevil' + "x" * 200
 CONNECTOR = f"/connectors/{quote(NAME, safe='')}"
@@ -37,11 +37,11 @@ def places() -> list[str]:
     return [place for route in routes for place in known[route]]
 
 
-def pressed(*names: str) -> Callable[[Any], None]:
+def press_buttons(*names: str) -> Callable[[Any], None]:
     def press(page: Any) -> None:
         for name in names:
             page.get_by_role("button", name=name, exact=True).click()
-            settled(page)
+            wait_until_settled(page)
 
     return press
 
@@ -55,14 +55,14 @@ def row(page: Any) -> None:
 
 def wizard(page: Any) -> None:
     page.get_by_label("Connection", exact=True).select_option(index=1)
-    pressed("Check, and list the tables")(page)
+    press_buttons("Check, and list the tables")(page)
     page.get_by_label("Name of the connector").fill("made")
-    pressed("Write the definition")(page)
+    press_buttons("Write the definition")(page)
     page.get_by_test_id("definition").wait_for()
 
 
 FURTHER = {
-    "charts": pressed("As tables"), "check": pressed("Check now"), "offsets": pressed("Check the log"), "row": row, "new": wizard,
+    "charts": press_buttons("As tables"), "check": press_buttons("Check now"), "offsets": press_buttons("Check the log"), "row": row, "new": wizard,
 }  # fmt: skip
 """What a place shows only when somebody asks for it."""
 ASKS_NOTHING = {"check"}
@@ -116,14 +116,14 @@ def test_an_api_that_is_slow_and_then_broken_is_told(
     else:
         page.get_by_role("status").get_by_text("Loading").first.wait_for()
     for theme in ("dark", "light"):
-        turned(page, theme)
+        turn_theme(page, theme)
         assert findings(page, axe_script, loading=True) == [], theme
     while not held_requests:
         page.wait_for_timeout(50)
     held_requests.fail()
     page.get_by_test_id("failure").first.wait_for()
     for theme in ("dark", "light"):
-        turned(page, theme)
+        turn_theme(page, theme)
         assert findings(page, axe_script) == [], theme
     assert too_long(page) == []
     assert sticks_out(page) == []
@@ -142,13 +142,13 @@ def test_names_and_values_of_the_worst_kind_are_text_and_break_nothing(
     page.errors.clear()
     page.route(API, answer)
     show(page, services, "" if place == "first use" else place)
-    settled(page)
+    wait_until_settled(page)
     FURTHER.get(shown_by(place), lambda page: None)(page)
-    settled(page)
+    wait_until_settled(page)
     page.screenshot(path=screenshot_folder / f"worst-{shown_by(place)}.png")
     assert not_reached(page) == []
     for theme, width in (("light", 1280), ("dark", 800)):
-        turned(page, theme)
+        turn_theme(page, theme)
         page.set_viewport_size({"width": width, "height": 900})
         assert findings(page, axe_script) == [], theme
         assert sticks_out(page) == [], width
@@ -163,7 +163,7 @@ def test_names_and_values_of_the_worst_kind_are_text_and_break_nothing(
     assert page.locator("[data-testid=cdc] img").count() == 0
     assert page.evaluate("window.hacked") is None
     assert page.errors == []
-    turned(page, "light")
+    turn_theme(page, "light")
     page.set_viewport_size({"width": 1280, "height": 900})
     page.unroute_all(behavior="ignoreErrors")
 

@@ -19,7 +19,7 @@ from airflow_provider_cdc.core.model.metric_samples import MetricSamples, Metric
 from airflow_provider_cdc.state.state_store import StateStore
 from dev.airflow import Airflow, Services
 from tests.system.conftest import LOOKED, PASSWORD, PLAIN
-from tests.system.pages import findings, fits, lose, show, themed
+from tests.system.pages import findings, fits_width, lose_log, set_theme, show
 
 NASTY = '<img src=x onerror="window.hacked=1">\u202eevil'
 """Name of a table."""
@@ -66,7 +66,7 @@ def page_states(inventory: Any, airflow: Airflow, services: Services) -> Iterato
         definition_of(airflow, "looked", 0), url, secrets=secrets, connections={"source": "inventory_mariadb", "state": "cdc_state_default"}
     ) as run:  # fmt: skip
         run.run()
-    lose(found.store, "lost")
+    lose_log(found.store, "lost")
     with pytest.raises(PositionLost), open_capture(
         definition_of(airflow, "lost", 1), url, secrets=secrets, connections={"source": "inventory_mariadb", "state": "cdc_state_default"}
     ) as run:  # fmt: skip
@@ -135,7 +135,7 @@ def test_the_check_says_what_is_missing_with_the_statement_that_mends_it(
     assert page.evaluate("navigator.clipboard.readText()") == statements[0]
     page.screenshot(path=screenshot_folder / "check.png")
     assert findings(page, axe_script) == []
-    assert fits(page)
+    assert fits_width(page)
     assert page.evaluate("window.hacked") is None
 
 
@@ -150,7 +150,7 @@ def test_a_lost_position_is_shown_with_the_ways_out(
     assert found.get_by_text("loses changes").count() == 1
     page.screenshot(path=screenshot_folder / "gap.png")
     assert findings(page, axe_script) == []
-    assert fits(page)
+    assert fits_width(page)
     show(page, services, "/connectors/looked/offsets")
     page.get_by_role("table", name="Offsets").wait_for()
     assert page.get_by_test_id("gap").count() == 0
@@ -174,15 +174,20 @@ def test_a_row_is_compared_with_its_source(
     page.get_by_text("Compare with the source").click()
     story, row = page.get_by_test_id("story"), page.get_by_role("table", name="The row")
 
-    def said(what: str) -> list[list[str]]:
+    def compare_row(what: str) -> list[list[str]]:
         page.get_by_role("button", name="Look up", exact=True).click()
         story.get_by_text(re.compile(f"^{what} to the newest change")).wait_for()
         return [line.split("\t") for line in row.inner_text().splitlines()]
 
     id_, note, price = [str(LONG)] * 2, ["first"] * 2, ["1.50"] * 2
-    assert said("equal") == [["Column", "Change log", "Source"], ["id", *id_], ["note", *note], ["price", *price]]
+    assert compare_row("equal") == [
+        ["Column", "Change log", "Source"],
+        ["id", *id_],
+        ["note", *note],
+        ["price", *price],
+    ]
     inventory.sql(f"UPDATE nasty.compared SET note = 'second' WHERE id = {LONG}")
-    found = said("not equal")
+    found = compare_row("not equal")
     assert found[0] == ["Column", "Change log", "Source", "Differs"]
     assert found[2] == ["note", "first", "second", "differs"]
     assert [line[-1].strip() for line in (found[1], found[3])] == ["", ""]
@@ -193,7 +198,7 @@ def test_a_row_is_compared_with_its_source(
         definition_of(airflow, "looked", 0), url, secrets=page_states.secrets, connections=connections
     ) as run:
         run.run()
-    assert said("equal")[2] == ["note", "second", "second"]
+    assert compare_row("equal")[2] == ["note", "second", "second"]
     assert [line for line in story.get_by_text("2 changes").all_inner_texts() if "were searched" in line] != []
     inventory.sql(f"DELETE FROM nasty.compared WHERE id = {LONG}")
     page.get_by_role("button", name="Look up", exact=True).click()
@@ -218,7 +223,7 @@ def test_charts_show_an_hour_a_day_and_a_week_and_what_has_happened(
         assert "ADD COLUMN more" in table.inner_text()
     page.screenshot(path=screenshot_folder / "charts.png")
     assert findings(page, axe_script) == []
-    assert fits(page)
+    assert fits_width(page)
     drawn = "document.querySelector('[data-testid=cdc] canvas').getContext('2d').getImageData(60, 20, 200, 120).data.some(v => v > 0)"
     page.wait_for_function(drawn)
     page.get_by_role("button", name="As tables").click()
@@ -226,11 +231,11 @@ def test_charts_show_an_hour_a_day_and_a_week_and_what_has_happened(
     rows.first.wait_for()
     assert rows.count() >= 1
     assert findings(page, axe_script) == []
-    themed(page, services, "dark")
+    set_theme(page, services, "dark")
     page.get_by_role("img", name="Events per second").wait_for()
     page.screenshot(path=screenshot_folder / "charts-dark.png")
     assert findings(page, axe_script) == []
-    themed(page, services, "light")
+    set_theme(page, services, "light")
     assert page.errors == []
 
 
@@ -261,7 +266,7 @@ def test_the_wizard_goes_from_a_connection_to_a_definition_that_captures(
     shown = page.get_by_test_id("definition")
     shown.wait_for()
     assert findings(page, axe_script) == []
-    assert fits(page)
+    assert fits_width(page)
     page.screenshot(path=screenshot_folder / "wizard.png", full_page=True)
     file = tmp_path / "made.py"
     file.write_text(shown.locator("pre").inner_text(), encoding="utf-8")
@@ -294,7 +299,7 @@ def test_with_no_connector_the_page_says_how_to_get_one(
         assert f"cdc_{kind}" in first.inner_text()
     page.screenshot(path=screenshot_folder / "first-use.png")
     assert findings(page, axe_script) == []
-    assert fits(page)
+    assert fits_width(page)
     page.unroute("**/cdc/api/v1/connectors")
 
 

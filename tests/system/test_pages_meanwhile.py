@@ -58,12 +58,12 @@ def as_it_was(page: Any, store: StateStore) -> Iterator[None]:
     assert page.errors == []
 
 
-def behind(page: Any, button: str) -> None:
+def wait_for_button(page: Any, button: str) -> None:
     """Wait until the page behind a dialog has a button: dialogs hide it from who cannot see."""
     page.locator("[data-testid=cdc] button").filter(has_text=re.compile(f"^{button}$")).wait_for(state="attached")
 
 
-def held(page: Any, route: str) -> list[Any]:
+def hold_requests(page: Any, route: str) -> list[Any]:
     """Requests that are not answered."""
     found: list[Any] = []
     page.route(route, lambda one: found.append(one))  # Playwright marks what it is given
@@ -76,7 +76,7 @@ def one_is_held(page: Any, found: list[Any], number: int = 1) -> Any:
     return found[number - 1]
 
 
-def opened(page: Any, button: str) -> Any:
+def open_dialog(page: Any, button: str) -> Any:
     page.get_by_role("button", name=button, exact=True).click()
     dialog = page.get_by_test_id("action")
     dialog.get_by_role("button", name="Show the plan").wait_for()
@@ -90,12 +90,12 @@ def test_what_others_do_meanwhile_takes_no_dialog_away_and_makes_its_plan_old(
     page: Any, services: Services, store: StateStore
 ) -> None:
     show(page, services, PLACE)
-    dialog = opened(page, "Pause")
+    dialog = open_dialog(page, "Pause")
     dialog.get_by_label("Reason").fill("upgrade")
     dialog.get_by_role("button", name="Show the plan").click()
     dialog.get_by_text("The plan:").wait_for()
     store.set_control(NAME, DesiredState.STOPPED, "bob")
-    behind(page, "Resume")  # there is no button for a pause any more
+    wait_for_button(page, "Resume")  # there is no button for a pause any more
     dialog.get_by_role("button", name="Pause", exact=True).click()
     dialog.get_by_text("have changed since the plan was made").wait_for()
     assert store.load_control(NAME).by == "bob"
@@ -108,7 +108,7 @@ def test_what_others_do_meanwhile_takes_no_dialog_away_and_makes_its_plan_old(
     page.keyboard.press("Escape")
     dialog.wait_for(state="detached")
     page.wait_for_function("document.activeElement.tagName === 'H1'")  # its button is gone
-    dialog = opened(page, "Snapshot tables")
+    dialog = open_dialog(page, "Snapshot tables")
     page.keyboard.press("Escape")
     dialog.wait_for(state="detached")
     page.wait_for_function("document.activeElement.textContent === 'Snapshot tables'")
@@ -118,10 +118,10 @@ def test_what_is_done_is_what_the_plan_was_about_whatever_is_typed_meanwhile(
     page: Any, services: Services, store: StateStore
 ) -> None:
     show(page, services, PLACE)
-    dialog = opened(page, "Snapshot tables")
+    dialog = open_dialog(page, "Snapshot tables")
     field = dialog.get_by_label("Tables, or")
     field.fill("inventory.orders")
-    requests = held(page, "**/actions/snapshot?**")
+    requests = hold_requests(page, "**/actions/snapshot?**")
     dialog.get_by_role("button", name="Show the plan").click()
     request = one_is_held(page, requests)
     field.fill("inventory.lines")
@@ -129,7 +129,7 @@ def test_what_is_done_is_what_the_plan_was_about_whatever_is_typed_meanwhile(
     page.unroute_all(behavior="ignoreErrors")
     dialog.get_by_text("1 table is snapshotted again, in chunks beside the stream: inventory.orders.").wait_for()
     dialog.get_by_label("To confirm").fill(NAME)
-    requests = held(page, "**/actions/snapshot?**")
+    requests = hold_requests(page, "**/actions/snapshot?**")
     dialog.get_by_role("button", name="Snapshot tables").click()
     request = one_is_held(page, requests)
     page.keyboard.press("Escape")  # what becomes of it would be seen by nobody
@@ -144,7 +144,7 @@ def test_what_is_done_is_what_the_plan_was_about_whatever_is_typed_meanwhile(
 
 def test_what_does_not_fit_is_told_in_words(page: Any, services: Services) -> None:
     show(page, services, PLACE)
-    dialog = opened(page, "Stop")
+    dialog = open_dialog(page, "Stop")
     dialog.get_by_label("Reason").fill("x" * 2001)
     dialog.get_by_role("button", name="Show the plan").click()
     dialog.get_by_text("reason: String should have at most 2000 characters", exact=True).wait_for()
@@ -169,7 +169,7 @@ def test_an_answer_to_an_earlier_question_is_not_waited_for(page: Any, services:
     """A tab that is seen again asks at once; what was asked before would be answered with what was then."""
     failed: list[str] = []
     page.on("requestfailed", lambda request: failed.append(request.url))
-    requests = held(page, f"**{API}/connectors")
+    requests = hold_requests(page, f"**{API}/connectors")
     show(page, services)
     first = one_is_held(page, requests)
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")

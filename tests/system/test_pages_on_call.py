@@ -18,7 +18,7 @@ from airflow_provider_cdc.state.state_store import StateStore
 from dev import paths
 from dev.airflow import Airflow, Services
 from tests.system.conftest import PASSWORD, PLAIN
-from tests.system.pages import findings, lose, show
+from tests.system.pages import findings, lose_log, show
 
 
 class Broken(NamedTuple):
@@ -79,7 +79,7 @@ def broken_store(inventory: Any, airflow: Airflow, services: Services) -> Iterat
     )  # fmt: skip
     for number, name in enumerate(("position-lost", "ddl-refused", "source-down")):
         capture(name, number, login)
-    lose(store, "position-lost")
+    lose_log(store, "position-lost")
     capture("position-lost", 0, login, PositionLost)
     inventory.sql(  # a new column, and a log that names none
         "SET GLOBAL binlog_row_metadata = NO_LOG", "ALTER TABLE oncall.orders ADD COLUMN more INT", "INSERT INTO oncall.orders VALUES (2, 'b', 3)",

@@ -14,7 +14,7 @@ import pytest
 from airflow_provider_cdc.services.definition_writer import DefinitionRequest, list_source_kinds, write_definition
 from dev.airflow import Airflow, Services
 from tests.support.airflow.airflow_connector import connect
-from tests.support.sources.any_source import AnySource, any_source, parsed, ran
+from tests.support.sources.any_source import AnySource, any_source, parse_dag, run_dag
 from tests.system.conftest import OF
 from tests.system.pages import findings, show
 from tests.system.test_pages import TABS
@@ -67,11 +67,11 @@ def fleet(
             file = airflow.dags / text.python_file
             file.write_text(text.python, encoding="utf-8")
             made.append(file)
-            dag = parsed(airflow.dags, text.python_file)
-            ran(dag)
+            dag = parse_dag(airflow.dags, text.python_file)
+            run_dag(dag)
             for table in source.tables:
                 source.change(table)
-            ran(dag)
+            run_dag(dag)
         yield found
         for file in made:
             file.unlink()

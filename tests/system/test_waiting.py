@@ -39,11 +39,11 @@ def dag_runs(services: Services, airflow: Airflow, inventory: Any) -> Iterator[R
     (airflow.dags / "quiet.py").write_text(QUIET.format(changelog=airflow.home / "cdc" / "changelog"))
     names = {"quiet", "quiet_short"}
 
-    def parsed() -> bool:
+    def is_parsed() -> bool:
         found = services.json("GET", "/api/v2/dags?limit=100&exclude_stale=false")["dags"]
         return names <= {dag["dag_id"] for dag in found}
 
-    services.until(parsed, 180, "the DAGs are parsed")
+    services.until(is_parsed, 180, "the DAGs are parsed")
     for name in names:
         services.json("PATCH", f"/api/v2/dags/{name}", {"is_paused": False})
     runs = Runs(services)

@@ -25,8 +25,8 @@ from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigge
 from dev.patience import overload
 from dev.servers import Postgres
 from tests.support.airflow.airflow_connector import SHOP, connect
-from tests.support.airflow.trigger_runs import first
-from tests.support.patience import until
+from tests.support.airflow.trigger_runs import await_first_event
+from tests.support.patience import wait_until
 from tests.support.servers.shut_ports import Doors
 
 pytestmark = pytest.mark.slow
@@ -79,7 +79,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mariadb: Any) -> Iter
             _advance(store, f"reading{number}", {"entry": 1}, reading=True)
             made.others.append(InitialSnapshotTrigger(f"reading{number}", poll_interval=POLL_S))
         store.database.engine.dispose()
-        until(lambda: not made.connections(), "the server has closed them in its own time", every_s=0.05)
+        wait_until(lambda: not made.connections(), "the server has closed them in its own time", every_s=0.05)
         yield made
         store.close()
 
@@ -145,7 +145,7 @@ class Blocking:
             self.seen.append(f"{event} {arguments}")
 
 
-async def when(condition: Callable[[], bool], within_s: float) -> float:
+async def time_until(condition: Callable[[], bool], within_s: float) -> float:
     """Wait until something is true; returns how long that took."""
     began = time.monotonic()
     while not condition():
@@ -159,12 +159,12 @@ def test_200_sensors_share_one_connection_and_fire_in_time_while_50_sources_are_
 ) -> None:
     blocking, most = Blocking(), 0
 
-    async def story() -> None:
+    async def run_story() -> None:
         nonlocal most
         triggers = [*fleet.fall_out, *(trigger for trigger, _ in fleet.quiet), *fleet.others]
         assert len(triggers) == 200
         blocking.watch()
-        tasks = [asyncio.create_task(first(trigger, within=3600)) for trigger in triggers]
+        tasks = [asyncio.create_task(await_first_event(trigger, within=3600)) for trigger in triggers]
         down, quiet = tasks[:FALL_OUT], tasks[FALL_OUT : FALL_OUT + QUIET]
 
         async def count() -> None:
@@ -175,7 +175,7 @@ def test_200_sensors_share_one_connection_and_fire_in_time_while_50_sources_are_
 
         counting = asyncio.create_task(count())
         try:
-            await when(lambda: all(fleet.doors.opened), 120)
+            await time_until(lambda: all(fleet.doors.opened), 120)
             await asyncio.to_thread(fleet.doors.shut, range(0, FALL_OUT, 2), "silent")
             await asyncio.to_thread(fleet.doors.shut, range(1, FALL_OUT, 2), "refused")
             waits = []
@@ -183,7 +183,7 @@ def test_200_sensors_share_one_connection_and_fire_in_time_while_50_sources_are_
                 await asyncio.sleep(POLL_S / 5 if number else 0)  # the first changes while nobody knows yet who is down
                 changed = quiet[number]
                 change(database)
-                waits.append(await when(changed.done, LATEST_S))
+                waits.append(await time_until(changed.done, LATEST_S))
                 assert "the log has advanced" in changed.result()["reason"]
             print(f"while 50 were down: p50 {sorted(waits)[10]:.1f} s, longest {max(waits):.1f} s of {POLL_S:g} s")
             assert not any(task.done() for task in (*down, *quiet[20:], *tasks[FALL_OUT + QUIET :]))
@@ -191,7 +191,7 @@ def test_200_sensors_share_one_connection_and_fire_in_time_while_50_sources_are_
             assert threads <= 16 + FALL_OUT + 1, "one for each that hangs, and one for the state tables"
             await asyncio.to_thread(fleet.doors.open, range(FALL_OUT))
             await asyncio.to_thread(fleet.mariadb.sql, "CREATE OR REPLACE DATABASE back_again")
-            took = await when(lambda: all(task.done() for task in down), 8 * POLL_S + 120)
+            took = await time_until(lambda: all(task.done() for task in down), 8 * POLL_S + 120)
             print(f"all 50 are back after {took:.1f} s")
             assert all("the log has advanced to" in task.result()["reason"] for task in down)
         finally:
@@ -201,11 +201,11 @@ def test_200_sensors_share_one_connection_and_fire_in_time_while_50_sources_are_
             await asyncio.gather(*tasks, counting, return_exceptions=True)
             blocking.end()
 
-    asyncio.run(story())
+    asyncio.run(run_story())
     fleet.mariadb.sql("DROP DATABASE back_again")
     # one that was closed may still be known to the server when the next one is there
     assert most <= 2, "all share one connection to the state"
-    until(
+    wait_until(
         lambda: not fleet.connections(), "all are closed with the last trigger, which the server sees in its own time"
     )
     assert blocking.seen == []

@@ -20,7 +20,7 @@ from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers.asset_changes import CURSOR, CdcChangeTrigger
 from tests.support.airflow.airflow_connector import SHOP, ShopConnector, context, make_shop
-from tests.support.airflow.trigger_runs import first, revived
+from tests.support.airflow.trigger_runs import await_first_event, deserialize_trigger
 from tests.support.counted import Counted
 from tests.support.patience import LONGEST_S
 
@@ -67,7 +67,7 @@ class Slow(Kept):
         await asyncio.sleep(3600)
 
 
-async def when(condition: Callable[[], object]) -> None:
+async def wait_until(condition: Callable[[], object]) -> None:
     """Wait until something is true."""
     end = time.monotonic() + LONGEST_S
     while not condition():
@@ -90,7 +90,7 @@ class Triggerer:
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def start(self, number: int, kept: Kept, topics: list[str] | None = None) -> None:
-        trigger = revived(CdcChangeTrigger("shop", topics or [], asset="a", poll_interval=0.05))
+        trigger = deserialize_trigger(CdcChangeTrigger("shop", topics or [], asset="a", poll_interval=0.05))
         trigger.asset_state_store = kept
         self._tasks[number] = asyncio.create_task(self._run(number, trigger))
 
@@ -99,13 +99,13 @@ class Triggerer:
         assert key is not None
         stream = self.manager.subscribe(trigger_id=number, trigger=trigger, key=key)
 
-        async def counted() -> AsyncIterator[Any]:
+        async def count_polls() -> AsyncIterator[Any]:
             async for poll in stream:
                 yield poll
                 self.looked[number] += 1
 
         try:
-            async for event in trigger.filter_shared_stream(counted()):
+            async for event in trigger.filter_shared_stream(count_polls()):
                 seq = self.manager.bind_pending_event(trigger_id=number, key=key)
                 assert seq is not None
                 self.fired.append((number, event.payload))
@@ -132,13 +132,13 @@ class Triggerer:
         await self.manager.stop_all()
 
     async def until(self, events: int) -> list[tuple[int, Any]]:
-        await when(lambda: len(self.fired) >= events)
+        await wait_until(lambda: len(self.fired) >= events)
         return self.fired
 
     async def looks(self, *numbers: int, times: int = 1) -> None:
         """Until each of these triggers is done with so many more polls: from the first one on it listens."""
         wanted = {number: self.looked[number] + times for number in numbers}
-        await when(lambda: all(self.looked[number] >= least for number, least in wanted.items()))
+        await wait_until(lambda: all(self.looked[number] >= least for number, least in wanted.items()))
 
 
 @contextlib.asynccontextmanager
@@ -151,7 +151,7 @@ async def triggerer() -> AsyncIterator[Triggerer]:
 
 
 def test_a_table_tells_of_its_own_changes_only(shop_connector: ShopConnector) -> None:
-    async def story() -> None:
+    async def run_story() -> None:
         async with triggerer() as t:
             t.start(1, Kept(), [ORDERS])
             t.start(2, Kept(), [LINES])
@@ -173,7 +173,7 @@ def test_a_table_tells_of_its_own_changes_only(shop_connector: ShopConnector) ->
             await asyncio.to_thread(change, shop_connector, 1, "lines")
             assert [n for n, _ in (await t.until(4))[2:]] in ([2, 3], [3, 2])
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_all_tables_of_a_connector_share_one_poll(
@@ -181,7 +181,7 @@ def test_all_tables_of_a_connector_share_one_poll(
 ) -> None:
     polled, batches = Counted(monkeypatch, StateStore, "load_records"), Counted(monkeypatch, StateStore, "list_batches")
 
-    async def story() -> None:
+    async def run_story() -> None:
         async with triggerer() as t:
             for number in range(40):
                 t.start(number, Kept(), [ORDERS])
@@ -189,12 +189,12 @@ def test_all_tables_of_a_connector_share_one_poll(
             # each of them is done with all of these, but for one that is being asked and one that is being passed on; 40 of each would have been 200
             assert polled.about <= max(t.looked.values()) + 2
 
-    asyncio.run(story())
+    asyncio.run(run_story())
     assert batches.calls <= 2, "only where the offset has moved"
 
 
 def test_what_was_captured_while_no_triggerer_was_alive_is_told_of(shop_connector: ShopConnector) -> None:
-    async def story() -> None:
+    async def run_story() -> None:
         kept = Kept()
         async with triggerer() as t:
             t.start(1, kept, [ORDERS])
@@ -206,11 +206,11 @@ def test_what_was_captured_while_no_triggerer_was_alive_is_told_of(shop_connecto
             ((_, payload),) = await t.until(1)
             assert payload["events"] == 3
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_an_event_that_was_not_kept_when_the_triggerer_died_is_told_again(shop_connector: ShopConnector) -> None:
-    async def story() -> None:
+    async def run_story() -> None:
         kept = Kept()
         async with triggerer() as t:
             t.start(1, kept, [ORDERS])
@@ -224,18 +224,18 @@ def test_an_event_that_was_not_kept_when_the_triggerer_died_is_told_again(shop_c
             t.start(1, kept, [ORDERS])
             assert await t.until(1) == [told]
             t.keep()
-            await when(lambda: kept[CURSOR] != began)
+            await wait_until(lambda: kept[CURSOR] != began)
             assert kept[CURSOR] == told[1]["batches"][1]
         async with triggerer() as t:
             t.start(1, kept, [ORDERS])
             await t.looks(1, times=4)
             assert t.fired == []
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_one_table_that_is_not_kept_does_not_hold_up_what_is_kept_of_others(shop_connector: ShopConnector) -> None:
-    async def story() -> None:
+    async def run_story() -> None:
         async with triggerer() as t:
             t.start(1, Kept(), [ORDERS])
             await t.looks(1)
@@ -247,11 +247,11 @@ def test_one_table_that_is_not_kept_does_not_hold_up_what_is_kept_of_others(shop
             await asyncio.to_thread(change, shop_connector, 1, "lines")
             assert (await t.until(2))[1][0] == 2  # told of, in spite of the other
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_a_watcher_that_leaves_does_not_disturb_the_others(shop_connector: ShopConnector) -> None:
-    async def story() -> None:
+    async def run_story() -> None:
         async with triggerer() as t:
             kept = Kept()
             t.start(1, kept, [ORDERS])
@@ -265,15 +265,15 @@ def test_a_watcher_that_leaves_does_not_disturb_the_others(shop_connector: ShopC
             ((number, payload),) = await t.until(1)
             assert number == 1
             t.keep()
-            await when(lambda: kept[CURSOR] == payload["batches"][1])
+            await wait_until(lambda: kept[CURSOR] == payload["batches"][1])
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_who_was_given_up_on_is_told_again_though_others_go_on(shop_connector: ShopConnector) -> None:
     """Airflow gives up on a trigger whose event it could not store."""
 
-    async def story() -> None:
+    async def run_story() -> None:
         kept = Kept()
         async with triggerer() as t:
             t.manager, t.stall_s = SharedStreamManager(ack_timeout=2), 3600
@@ -290,32 +290,32 @@ def test_who_was_given_up_on_is_told_again_though_others_go_on(shop_connector: S
             t.start(1, kept, [ORDERS])
             assert await t.until(1) == [told]
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_a_connector_that_was_deleted_and_began_again_is_told_of_from_its_first_batch(
     shop_connector: ShopConnector, tmp_path: Path
 ) -> None:
-    async def story() -> None:
+    async def run_story() -> None:
         kept = Kept({CURSOR: 500})
         async with triggerer() as t:
             t.start(1, kept, [ORDERS])
             await asyncio.to_thread(change, shop_connector, 1)
             assert (await t.until(1))[0][1]["topics"] == {ORDERS: 1}
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_by_itself_it_fires_too(shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch) -> None:
     polled = Counted(monkeypatch, StateStore, "load_records")
 
-    async def story() -> None:
-        waiting = asyncio.create_task(first(CdcChangeTrigger("shop", [ORDERS], poll_interval=0.05)))
-        await when(lambda: polled.calls > 1)  # it is done with the first one
+    async def run_story() -> None:
+        waiting = asyncio.create_task(await_first_event(CdcChangeTrigger("shop", [ORDERS], poll_interval=0.05)))
+        await wait_until(lambda: polled.calls > 1)  # it is done with the first one
         await asyncio.to_thread(change, shop_connector, 1)
         assert (await waiting)["events"] == 1
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_triggers_of_equal_arguments_have_one_hash_whatever_the_order_of_topics() -> None:

@@ -33,7 +33,7 @@ class Hanging:
 
 
 @contextlib.asynccontextmanager
-async def hanging() -> AsyncIterator[Hanging]:
+async def hanging_calls() -> AsyncIterator[Hanging]:
     made = Hanging()
     try:
         yield made
@@ -46,7 +46,7 @@ def threads_of(keys: Iterable[object]) -> int:
     return sum(thread.name in names for thread in threading.enumerate())
 
 
-async def when(condition: object) -> None:
+async def wait_until(condition: object) -> None:
     """Wait until something is true."""
     end = time.monotonic() + LONGEST_S
     while not condition():  # type: ignore[operator]
@@ -57,7 +57,7 @@ async def when(condition: object) -> None:
 def test_a_result_and_an_error_come_back_and_the_thread_has_the_callers_context() -> None:
     known = contextvars.ContextVar("known", default="nothing")
 
-    async def story() -> None:
+    async def run_story() -> None:
         threads = CallThreads(2)
         known.set("the task")
         assert await threads.run("a", known.get) == "the task"
@@ -65,15 +65,15 @@ def test_a_result_and_an_error_come_back_and_the_thread_has_the_callers_context(
         with pytest.raises(ZeroDivisionError):
             await threads.run("a", lambda: 1 / 0)
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_no_more_run_at_once_than_may_and_all_of_them_in_their_order() -> None:
-    async def story() -> None:
+    async def run_story() -> None:
         threads, most, begun = CallThreads(3), 0, list[int]()
         lock, now, three = threading.Lock(), 0, threading.Barrier(3, timeout=LONGEST_S)
 
-        def work(number: int) -> int:
+        def count_running(number: int) -> int:
             nonlocal now, most
             with lock:
                 begun.append(number)
@@ -84,23 +84,23 @@ def test_no_more_run_at_once_than_may_and_all_of_them_in_their_order() -> None:
                 now -= 1
             return number
 
-        results = await asyncio.gather(*(threads.run(n, lambda n=n: work(n)) for n in range(30)))  # type: ignore[misc]
+        results = await asyncio.gather(*(threads.run(n, lambda n=n: count_running(n)) for n in range(30)))  # type: ignore[misc]
         assert results == list(range(30))
         assert most == 3
         assert [n // 3 for n in begun] == sorted(n // 3 for n in begun)
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_any_number_of_calls_that_hang_holds_up_the_others_only_until_they_are_late() -> None:
-    async def story() -> None:
+    async def run_story() -> None:
         threads = CallThreads(4, patience_s=IN_TIME_S)
-        async with hanging() as down:
+        async with hanging_calls() as down:
             calls = [asyncio.create_task(threads.run(f"down {n}", down.call)) for n in range(20)]
             await asyncio.sleep(0)
             # behind 20 that hang, four at a time, each for as long as it is waited for
             assert await asyncio.wait_for(threads.run("up", lambda: "here"), LONGEST_S) == "here"
-            await when(lambda: down.running == len(threads._late) == 20)
+            await wait_until(lambda: down.running == len(threads._late) == 20)
             assert not any(call.done() for call in calls)
             # and from now on they hold up nobody, not even those that are asked again
             again = [asyncio.create_task(threads.run(f"down {n}", down.call)) for n in range(20)]
@@ -110,16 +110,16 @@ def test_any_number_of_calls_that_hang_holds_up_the_others_only_until_they_are_l
             down.go_on.set()
             assert set(await asyncio.gather(*calls, *again)) == {"at last"}
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_a_key_that_hangs_has_one_thread_however_often_it_is_asked() -> None:
-    async def story() -> None:
+    async def run_story() -> None:
         threads = CallThreads(2, patience_s=0.02)
-        async with hanging() as down:
+        async with hanging_calls() as down:
             calls = [asyncio.create_task(threads.run(n, down.call)) for n in range(5)]
-            await when(lambda: down.running == 5)
-            await when(lambda: len(threads._late) == 5)
+            await wait_until(lambda: down.running == 5)
+            await wait_until(lambda: len(threads._late) == 5)
             calls += [asyncio.create_task(threads.run(n % 5, down.call)) for n in range(50)]
             # one that is in time has a place among those that are
             assert await asyncio.wait_for(threads.run("up", lambda: "here"), LONGEST_S) == "here"
@@ -128,17 +128,17 @@ def test_a_key_that_hangs_has_one_thread_however_often_it_is_asked() -> None:
             assert set(await asyncio.gather(*calls)) == {"at last"}
         assert down.running == 55
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_who_was_late_once_needs_no_place_that_others_who_hang_have() -> None:
     """On a busy machine anybody is late now and then."""
 
-    async def story() -> None:
+    async def run_story() -> None:
         threads = CallThreads(1, patience_s=IN_TIME_S)
-        async with hanging() as first, hanging() as others:
+        async with hanging_calls() as first, hanging_calls() as others:
             call = asyncio.create_task(threads.run("a", first.call))
-            await when(lambda: "a" in threads._late)
+            await wait_until(lambda: "a" in threads._late)
             down = [asyncio.create_task(threads.run(n, others.call)) for n in range(30)]
             first.go_on.set()
             await call
@@ -147,29 +147,29 @@ def test_who_was_late_once_needs_no_place_that_others_who_hang_have() -> None:
             others.go_on.set()
             await asyncio.gather(*down)
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_who_answers_in_time_again_is_among_the_others_again() -> None:
-    async def story() -> None:
+    async def run_story() -> None:
         threads = CallThreads(1, patience_s=IN_TIME_S)
-        async with hanging() as down:
+        async with hanging_calls() as down:
             call = asyncio.create_task(threads.run("a", down.call))
-            await when(lambda: "a" in threads._late)
+            await wait_until(lambda: "a" in threads._late)
             down.go_on.set()
             await call
             while "a" in threads._late:  # the machine may be busy
                 await threads.run("a", lambda: None)
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_a_call_whose_caller_is_cancelled_keeps_its_place_until_it_ends_and_one_that_waited_gives_it_up() -> None:
-    async def story() -> None:
+    async def run_story() -> None:
         threads = CallThreads(1)
-        async with hanging() as slow:
+        async with hanging_calls() as slow:
             running = asyncio.create_task(threads.run("a", slow.call))
-            await when(lambda: slow.running)
+            await wait_until(lambda: slow.running)
             waiting = asyncio.create_task(threads.run("b", lambda: "b"))
             behind = asyncio.create_task(threads.run("c", lambda: "c"))
             await asyncio.sleep(0.01)
@@ -182,7 +182,7 @@ def test_a_call_whose_caller_is_cancelled_keeps_its_place_until_it_ends_and_one_
             slow.go_on.set()
             assert await behind == "c"
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_a_process_ends_although_a_call_hangs() -> None:

@@ -35,7 +35,7 @@ def trigger(definition: ConnectorDefinition) -> ChangesAvailableTrigger:
     return ChangesAvailableTrigger(**json.loads(json.dumps(arguments)))
 
 
-async def first(trigger: ChangesAvailableTrigger, *, within: float = LONGEST_S) -> Any:
+async def await_first_event(trigger: ChangesAvailableTrigger, *, within: float = LONGEST_S) -> Any:
     """The first event."""
     events = trigger.run()
     return (await asyncio.wait_for(anext(events), within)).payload  # type: ignore[arg-type]
@@ -49,20 +49,20 @@ def capture(shop: ShopConnector) -> None:
 
 
 def test_it_fires_at_once_where_nothing_was_captured_yet(shop_connector: ShopConnector) -> None:
-    assert asyncio.run(first(trigger(shop_connector.definition))) == {"reason": "nothing is captured yet"}
+    assert asyncio.run(await_first_event(trigger(shop_connector.definition))) == {"reason": "nothing is captured yet"}
 
 
 def test_it_waits_while_there_is_nothing_and_fires_when_there_is(shop_connector: ShopConnector) -> None:
     capture(shop_connector)
 
-    async def story() -> None:
-        waiting = asyncio.create_task(first(trigger(shop_connector.definition)))
+    async def run_story() -> None:
+        waiting = asyncio.create_task(await_first_event(trigger(shop_connector.definition)))
         await asyncio.sleep(0.5)
         assert not waiting.done()
         shop_connector.order(1)
         assert await waiting == {"reason": "the log has advanced to entry 2"}
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_one_that_is_taken_over_by_another_triggerer_goes_on_where_the_state_stands(
@@ -70,20 +70,22 @@ def test_one_that_is_taken_over_by_another_triggerer_goes_on_where_the_state_sta
 ) -> None:
     capture(shop_connector)
 
-    async def story() -> None:
-        abandoned = asyncio.create_task(first(trigger(shop_connector.definition)))
+    async def run_story() -> None:
+        abandoned = asyncio.create_task(await_first_event(trigger(shop_connector.definition)))
         await asyncio.sleep(0.3)
         abandoned.cancel()
         shop_connector.order(1)  # while nobody waits
-        assert await first(trigger(shop_connector.definition)) == {"reason": "the log has advanced to entry 2"}
+        assert await await_first_event(trigger(shop_connector.definition)) == {
+            "reason": "the log has advanced to entry 2"
+        }
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_it_fires_when_the_properties_were_changed(shop_connector: ShopConnector) -> None:
     capture(shop_connector)
     changed = ConnectorDefinition("shop", "memory", shop_connector.definition.changelog, {"table.include.list": "x"})
-    assert asyncio.run(first(trigger(changed))) == {"reason": "the connector's properties were changed"}
+    assert asyncio.run(await_first_event(trigger(changed))) == {"reason": "the connector's properties were changed"}
 
 
 def test_the_event_loop_is_free_while_the_source_is_asked(
@@ -92,15 +94,15 @@ def test_the_event_loop_is_free_while_the_source_is_asked(
     capture(shop_connector)
     asked, go_on, ask = threading.Event(), threading.Event(), MemorySource.current_position
 
-    def slow(self: MemorySource) -> Any:
+    def block_loop(self: MemorySource) -> Any:
         asked.set()
         assert go_on.wait(LONGEST_S), "the event loop stands still"
         return ask(self)
 
-    monkeypatch.setattr(MemorySource, "current_position", slow)
+    monkeypatch.setattr(MemorySource, "current_position", block_loop)
 
-    async def story() -> None:
-        waiting, beats = asyncio.create_task(first(trigger(shop_connector.definition))), 0
+    async def run_story() -> None:
+        waiting, beats = asyncio.create_task(await_first_event(trigger(shop_connector.definition))), 0
         while beats < 30:
             await asyncio.sleep(0.01)
             beats += asked.is_set()
@@ -108,7 +110,7 @@ def test_the_event_loop_is_free_while_the_source_is_asked(
         go_on.set()
         assert await waiting == {"reason": "the log has advanced to entry 2"}
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_serialized_arguments_hold_no_secret(monkeypatch: pytest.MonkeyPatch, mariadb: Any, tmp_path: Path) -> None:
@@ -123,7 +125,7 @@ def test_what_a_person_must_mend_ends_the_waiting(
     monkeypatch: pytest.MonkeyPatch, mariadb: Any, tmp_path: Path
 ) -> None:
     definition = mariadb_connector(monkeypatch, mariadb, tmp_path, password="wrong")
-    event = asyncio.run(first(trigger(definition)))
+    event = asyncio.run(await_first_event(trigger(definition)))
     assert "Access denied" in event["error"]
 
 
@@ -134,8 +136,8 @@ def test_a_source_that_does_not_answer_is_asked_until_it_does(
         definition = mariadb_connector(monkeypatch, server, tmp_path, password=server.password)
         server.stop()
 
-        async def story() -> Any:
-            waiting = asyncio.create_task(first(trigger(definition)))
+        async def run_story() -> Any:
+            waiting = asyncio.create_task(await_first_event(trigger(definition)))
             told = ""
             while "cannot be polled (2 failures in a row)" not in told:
                 await asyncio.sleep(0.05)
@@ -145,7 +147,7 @@ def test_a_source_that_does_not_answer_is_asked_until_it_does(
             server.sql("CREATE DATABASE d")
             return await waiting
 
-        assert "the log has advanced to binlog." in asyncio.run(story())["reason"]
+        assert "the log has advanced to binlog." in asyncio.run(run_story())["reason"]
 
 
 def mariadb_connector(

@@ -22,7 +22,7 @@ from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrig
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
-from tests.support.airflow.trigger_runs import first
+from tests.support.airflow.trigger_runs import await_first_event
 from tests.support.patience import LONGEST_S
 
 
@@ -54,27 +54,27 @@ def test_a_trigger_that_ends_closes_its_connections_in_a_thread(
     for kind in (MemorySource, StateStore):
         close = kind.close
 
-        def noted(self: Any, close: Any = close) -> None:
+        def record_thread(self: Any, close: Any = close) -> None:
             threads.append(threading.get_ident())
             close(self)
 
-        monkeypatch.setattr(kind, "close", noted)
+        monkeypatch.setattr(kind, "close", record_thread)
     records = StateStore.load_records
 
-    def told(self: StateStore, names: Any) -> Any:
+    def load_records(self: StateStore, names: Any) -> Any:
         asked.set()
         return records(self, names)
 
-    monkeypatch.setattr(StateStore, "load_records", told)
+    monkeypatch.setattr(StateStore, "load_records", load_records)
 
-    async def ended() -> None:
-        waiting = asyncio.create_task(first(TRIGGERS[name](shop_connector), within=LONGEST_S))
+    async def run_story() -> None:
+        waiting = asyncio.create_task(await_first_event(TRIGGERS[name](shop_connector), within=LONGEST_S))
         await asyncio.to_thread(asked.wait, LONGEST_S)
         waiting.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await waiting
 
-    asyncio.run(ended())
+    asyncio.run(run_story())
     assert asked.is_set()
     assert threads
     assert loop not in threads

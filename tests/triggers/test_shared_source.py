@@ -21,7 +21,7 @@ from airflow_provider_cdc.triggers import shared_source as module
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 from airflow_provider_cdc.triggers.shared_source import shared_source
 from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
-from tests.support.airflow.trigger_runs import first
+from tests.support.airflow.trigger_runs import await_first_event
 from tests.support.counted import Counted
 from tests.support.patience import LONGEST_S
 
@@ -83,15 +83,15 @@ def test_a_definition_that_cannot_be_used_is_told_and_its_neighbours_of_the_same
     good = ChangesAvailableTrigger(ConnectorAccess(shop_connector.definition, "shop").to_document(), 0.1)
     bad = ChangesAvailableTrigger(ConnectorAccess(definition, "shop").to_document(), 0.1)
 
-    async def story() -> None:
+    async def run_story() -> None:
         order = [bad, good] if bad_first else [good, bad]
-        tasks = {trigger: asyncio.create_task(first(trigger, within=LONGEST_S)) for trigger in order}
+        tasks = {trigger: asyncio.create_task(await_first_event(trigger, within=LONGEST_S)) for trigger in order}
         assert "error" in await tasks[bad]
         assert not tasks[good].done()
         shop_connector.order(2)
         assert await tasks[good] == {"reason": "the log has advanced to entry 3"}
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 # -- connections that change -------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def test_a_connection_that_is_changed_is_noticed_though_the_source_before_still_
         async with shared_source(access) as source:
             return str(await source.read_log_end(access, await source.resolve_properties(access), 0.0))
 
-    async def story() -> None:
+    async def run_story() -> None:
         async with shared_source(access):  # it stays the same one
             before = await end()
             assert before == "entry 2"
@@ -120,7 +120,7 @@ def test_a_connection_that_is_changed_is_noticed_though_the_source_before_still_
                 await asyncio.sleep(0)
             assert await end() == "entry 0"
 
-    asyncio.run(asyncio.wait_for(story(), LONGEST_S))
+    asyncio.run(asyncio.wait_for(run_story(), LONGEST_S))
 
 
 def test_after_an_error_the_connection_is_looked_up_again(
@@ -129,15 +129,15 @@ def test_after_an_error_the_connection_is_looked_up_again(
     looked, asked = Counted(monkeypatch, ConnectorAccess, "resolve_properties"), list[int]()
     access, answer = ConnectorAccess(shop_connector.definition, "shop"), MemorySource.current_position
 
-    def failing(self: MemorySource) -> Any:
+    def fail_first(self: MemorySource) -> Any:
         asked.append(1)
         if len(asked) == 1:
             raise SourceUnavailable("not now")
         return answer(self)
 
-    monkeypatch.setattr(MemorySource, "current_position", failing)
+    monkeypatch.setattr(MemorySource, "current_position", fail_first)
 
-    async def story() -> None:
+    async def run_story() -> None:
         async with shared_source(access) as source:
 
             async def end() -> str:
@@ -155,4 +155,4 @@ def test_after_an_error_the_connection_is_looked_up_again(
             assert looked.calls > 1
             assert len(asked) == 2
 
-    asyncio.run(asyncio.wait_for(story(), LONGEST_S))
+    asyncio.run(asyncio.wait_for(run_story(), LONGEST_S))

@@ -30,7 +30,7 @@ from airflow_provider_cdc.triggers.polling_loop import until_next
 from airflow_provider_cdc.triggers.shared_state import SharedState, shared_state
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
-from tests.support.airflow.trigger_runs import first, report, waiting
+from tests.support.airflow.trigger_runs import await_first_event, report, waiting
 from tests.support.counted import Counted
 from tests.support.patience import LONGEST_S
 
@@ -44,7 +44,7 @@ def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
     shop.store.close()
 
 
-def copies(shop: ShopConnector, count: int) -> list[ConnectorDefinition]:
+def copy_connectors(shop: ShopConnector, count: int) -> list[ConnectorDefinition]:
     """Connectors that stand where the shop's stands."""
     found = []
     for number in range(count):
@@ -66,7 +66,8 @@ def test_40_connectors_that_wait_ask_the_state_by_one_query_and_nothing_else(
     shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     triggers = [
-        ChangesAvailableTrigger(ConnectorAccess(one, "shop").to_document(), 1.0) for one in copies(shop_connector, 40)
+        ChangesAvailableTrigger(ConnectorAccess(one, "shop").to_document(), 1.0)
+        for one in copy_connectors(shop_connector, 40)
     ]
     polled, ended = (
         Counted(monkeypatch, StateStore, "load_records"),
@@ -102,7 +103,7 @@ def test_all_kinds_of_triggers_share_the_query(shop_connector: ShopConnector, mo
 
 
 def test_polls_of_one_interval_come_together() -> None:
-    async def story() -> None:
+    async def run_story() -> None:
         now = asyncio.get_running_loop().time()
         for interval in (0.5, 5.0, 60.0):
             rest = until_next(interval)
@@ -110,18 +111,18 @@ def test_polls_of_one_interval_come_together() -> None:
             turns = (now + rest) / interval
             assert abs(turns - round(turns)) < 0.1 / interval
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_one_whose_record_cannot_be_read_is_told_that_and_the_others_get_their_answers(
     shop_connector: ShopConnector,
 ) -> None:
     """As when a later release has written its offset."""
-    copies(shop_connector, 2)
+    copy_connectors(shop_connector, 2)
     with shop_connector.store.database.engine.begin() as c:
         c.execute(sa.update(OffsetRow).where(OffsetRow.connector == "c1").values(offset={"seq": "of a later release"}))
 
-    async def story() -> None:
+    async def run_story() -> None:
         async with shared_state("cdc_state_default") as state:
             found = await asyncio.gather(
                 *(
@@ -134,18 +135,18 @@ def test_one_whose_record_cannot_be_read_is_told_that_and_the_others_get_their_a
         assert "of a later release" in str(found[2])
         assert found[3] is None
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_a_question_that_fails_fails_for_its_own_only(shop_connector: ShopConnector) -> None:
-    async def story() -> None:
+    async def run_story() -> None:
         async with shared_state("cdc_state_default") as state:
             wrong = state.query_connector("shop", lambda *_: 1 / 0)
             found = await asyncio.gather(wrong, control(state), return_exceptions=True)
         assert isinstance(found[0], ZeroDivisionError)
         assert found[1] == "running"
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_one_that_was_paused_before_it_ever_ran_is_not_captured(shop_connector: ShopConnector) -> None:
@@ -155,8 +156,8 @@ def test_one_that_was_paused_before_it_ever_ran_is_not_captured(shop_connector: 
     )
     trigger = ChangesAvailableTrigger(ConnectorAccess(definition, "shop").to_document(), 0.05)
 
-    async def story() -> None:
-        found = asyncio.create_task(first(trigger, within=LONGEST_S))
+    async def run_story() -> None:
+        found = asyncio.create_task(await_first_event(trigger, within=LONGEST_S))
         async with shared_state("cdc_state_default") as state:
             for _ in range(3):
                 await control(state)
@@ -164,43 +165,45 @@ def test_one_that_was_paused_before_it_ever_ran_is_not_captured(shop_connector: 
         shop_connector.store.set_control("new", DesiredState.RUNNING, "ann")
         assert await found == {"reason": "nothing is captured yet"}
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_of_two_that_wait_for_what_is_captured_by_now_each_has_a_now_of_its_own(shop_connector: ShopConnector) -> None:
     """They have the same arguments when they begin."""
 
-    async def begun(trigger: AppliedTrigger) -> asyncio.Task[Any]:
-        task = asyncio.create_task(first(trigger, within=LONGEST_S))
+    async def begin_waiting(trigger: AppliedTrigger) -> asyncio.Task[Any]:
+        task = asyncio.create_task(await_first_event(trigger, within=LONGEST_S))
         while trigger.batch is None:
             await asyncio.sleep(0.02)
         return task
 
-    async def story() -> None:
+    async def run_story() -> None:
         report(shop_connector, 0)
-        early = await begun(AppliedTrigger("shop", poll_interval=0.1))
+        early = await begin_waiting(AppliedTrigger("shop", poll_interval=0.1))
         shop_connector.order(2)
         await asyncio.to_thread(
             lambda: CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(
                 context()
             )
         )
-        late = await begun(AppliedTrigger("shop", poll_interval=0.1))
+        late = await begin_waiting(AppliedTrigger("shop", poll_interval=0.1))
         report(shop_connector, 1)
         assert (await early)["batch"] == 1
         assert not late.done()
         report(shop_connector, 2)
         assert (await late)["batch"] == 2
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_a_trigger_that_waits_for_a_signal_is_told_of_that_one(shop_connector: ShopConnector) -> None:
     one, other = (shop_connector.store.send("shop", SentSignal(name, "log", "{}")) for name in "xy")
 
-    async def story() -> None:
+    async def run_story() -> None:
         tasks = [
-            asyncio.create_task(first(SignalCompletedTrigger("shop", n, poll_interval=0.1), within=LONGEST_S))
+            asyncio.create_task(
+                await_first_event(SignalCompletedTrigger("shop", n, poll_interval=0.1), within=LONGEST_S)
+            )
             for n in (one, other)
         ]
         await asyncio.to_thread(shop_connector.store.set_signal_state, "shop", other, SignalState.DONE)
@@ -209,7 +212,7 @@ def test_a_trigger_that_waits_for_a_signal_is_told_of_that_one(shop_connector: S
         tasks[0].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 # -- opening, closing, connections that change --------------------------------------------------------------------------
@@ -220,15 +223,15 @@ def test_it_is_opened_once_and_closed_when_the_last_one_leaves(
 ) -> None:
     opened, closed = Counted(monkeypatch, CdcStateHook, "get_conn"), Counted(monkeypatch, StateStore, "close")
 
-    async def one(answered: asyncio.Event, leave: asyncio.Event) -> None:
+    async def use_state(answered: asyncio.Event, leave: asyncio.Event) -> None:
         async with shared_state("cdc_state_default") as state:
             await control(state)
             answered.set()
             await leave.wait()
 
-    async def story() -> None:
+    async def run_story() -> None:
         answered, leave = [asyncio.Event() for _ in range(10)], [asyncio.Event() for _ in range(10)]
-        tasks = [asyncio.create_task(one(*both)) for both in zip(answered, leave, strict=True)]
+        tasks = [asyncio.create_task(use_state(*both)) for both in zip(answered, leave, strict=True)]
         await asyncio.gather(*(event.wait() for event in answered))
         for event in leave[:-1]:
             event.set()
@@ -238,7 +241,7 @@ def test_it_is_opened_once_and_closed_when_the_last_one_leaves(
         await tasks[-1]
         assert (opened.calls, closed.calls) == (1, 1)
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_it_is_not_closed_while_a_question_of_one_that_has_left_is_being_asked(
@@ -247,21 +250,21 @@ def test_it_is_not_closed_while_a_question_of_one_that_has_left_is_being_asked(
     asking, go_on = threading.Event(), threading.Event()
     closed, found = Counted(monkeypatch, StateStore, "close"), list[Any]()
 
-    def slow(_: Any, store: StateStore) -> None:
+    def answer_slowly(_: Any, store: StateStore) -> None:
         asking.set()
         assert go_on.wait(LONGEST_S)
         found.append((closed.calls, store.load_control("shop").wanted))
 
-    async def ask(question: Any) -> None:
+    async def ask_state(question: Any) -> None:
         async with shared_state("cdc_state_default") as state:
             await state.query_connector("shop", question)
 
-    async def story() -> None:
-        task = asyncio.create_task(ask(slow))
+    async def run_story() -> None:
+        task = asyncio.create_task(ask_state(answer_slowly))
         await asyncio.to_thread(asking.wait, LONGEST_S)
         task.cancel()
         # whoever comes now has one of its own
-        await asyncio.wait_for(ask(lambda _, store: store.load_control("shop")), LONGEST_S)
+        await asyncio.wait_for(ask_state(lambda _, store: store.load_control("shop")), LONGEST_S)
         before = closed.calls
         go_on.set()
         await asyncio.gather(task, return_exceptions=True)
@@ -270,7 +273,7 @@ def test_it_is_not_closed_while_a_question_of_one_that_has_left_is_being_asked(
         assert found == [(1, "running")]
 
     try:
-        asyncio.run(story())
+        asyncio.run(run_story())
     finally:
         go_on.set()
 
@@ -280,13 +283,13 @@ def test_a_question_of_one_that_has_left_before_it_was_asked_opens_nothing(
 ) -> None:
     opened = Counted(monkeypatch, CdcStateHook, "get_conn")
 
-    async def ask() -> None:
+    async def ask_state() -> None:
         async with shared_state("cdc_state_default") as state:
             polls.append(state)
             await control(state)
 
-    async def story() -> None:
-        task = asyncio.create_task(ask())
+    async def run_story() -> None:
+        task = asyncio.create_task(ask_state())
         while not (polls and polls[0]._polling):
             await asyncio.sleep(0)
         task.cancel()
@@ -295,7 +298,7 @@ def test_a_question_of_one_that_has_left_before_it_was_asked_opens_nothing(
         assert opened.calls == 0
 
     polls: list[Any] = []
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_a_connection_that_is_changed_is_noticed_though_the_database_before_still_answers(
@@ -309,7 +312,7 @@ def test_a_connection_that_is_changed_is_noticed_though_the_database_before_stil
     other.close()
     opened, closed = Counted(monkeypatch, CdcStateHook, "get_conn"), Counted(monkeypatch, StateStore, "close")
 
-    async def story() -> None:
+    async def run_story() -> None:
         async with shared_state("cdc_state_default") as state:
             assert [await control(state) for _ in range(3)] == ["running"] * 3
             assert opened.calls == 1
@@ -319,14 +322,14 @@ def test_a_connection_that_is_changed_is_noticed_though_the_database_before_stil
             assert await control(state) == "paused"
             assert (opened.calls, closed.calls) == (2, 1)
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_one_that_is_lost_is_opened_again_once_for_all_that_ask(postgres: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A real server, which ends all sessions of the database and takes no new ones."""
     opened, closed = Counted(monkeypatch, CdcStateHook, "get_conn"), Counted(monkeypatch, StateStore, "close")
 
-    async def story(name: str) -> None:
+    async def run_story(name: str) -> None:
         async with shared_state("cdc_state_default") as state:
             assert await control(state) == "running"
             await asyncio.to_thread(
@@ -349,7 +352,7 @@ def test_one_that_is_lost_is_opened_again_once_for_all_that_ask(postgres: Any, m
         store.close()
         connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=postgres.url(name))
         closed.calls = 0
-        asyncio.run(story(name))
+        asyncio.run(run_story(name))
 
 
 def test_a_storage_that_hangs_keeps_no_question_to_the_state_from_its_answer(
@@ -364,9 +367,9 @@ def test_a_storage_that_hangs_keeps_no_question_to_the_state_from_its_answer(
 
     monkeypatch.setattr("airflow_provider_cdc.services.text.status_texts.list_applied_targets", hang)
 
-    async def story() -> None:
+    async def run_story() -> None:
         tasks = [
-            asyncio.create_task(first(AppliedTrigger("shop", batch=1, poll_interval=0.1), within=LONGEST_S))
+            asyncio.create_task(await_first_event(AppliedTrigger("shop", batch=1, poll_interval=0.1), within=LONGEST_S))
             for _ in range(40)
         ]
         await asyncio.to_thread(reading.wait, LONGEST_S)
@@ -379,6 +382,6 @@ def test_a_storage_that_hangs_keeps_no_question_to_the_state_from_its_answer(
         await asyncio.gather(*tasks, return_exceptions=True)
 
     try:
-        asyncio.run(story())
+        asyncio.run(run_story())
     finally:
         go_on.set()

@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
-from tests.support.airflow.trigger_runs import first, revived
+from tests.support.airflow.trigger_runs import await_first_event, deserialize_trigger
 from tests.support.patience import LONGEST_S
 
 
@@ -30,7 +30,7 @@ def send(shop: ShopConnector, type_: str = "log", data: str = '{"message": "here
 
 
 def trigger(number: int) -> SignalCompletedTrigger:
-    made: SignalCompletedTrigger = revived(SignalCompletedTrigger("shop", number, poll_interval=0.05))
+    made: SignalCompletedTrigger = deserialize_trigger(SignalCompletedTrigger("shop", number, poll_interval=0.05))
     return made
 
 
@@ -42,36 +42,36 @@ def test_it_fires_when_a_run_has_carried_the_signal_out(shop_connector: ShopConn
     capture(shop_connector)
     number = send(shop_connector)
 
-    async def story() -> None:
-        waiting = asyncio.create_task(first(trigger(number)))
+    async def run_story() -> None:
+        waiting = asyncio.create_task(await_first_event(trigger(number)))
         await asyncio.sleep(0.3)
         assert not waiting.done()
         await asyncio.to_thread(capture, shop_connector)
         event = await waiting
         assert (event["number"], event["type"], event["state"]) == (number, "log", "done")
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_one_that_is_taken_over_by_another_triggerer_sees_what_came_meanwhile(shop_connector: ShopConnector) -> None:
     capture(shop_connector)
     number = send(shop_connector)
 
-    async def story() -> None:
-        abandoned = asyncio.create_task(first(trigger(number)))
+    async def run_story() -> None:
+        abandoned = asyncio.create_task(await_first_event(trigger(number)))
         await asyncio.sleep(0.2)
         abandoned.cancel()
         await asyncio.to_thread(capture, shop_connector)  # while nobody waits
-        assert (await first(trigger(number)))["state"] == "done"
+        assert (await await_first_event(trigger(number)))["state"] == "done"
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_a_refused_signal_says_what_was_wrong(shop_connector: ShopConnector) -> None:
     capture(shop_connector)
     number = send(shop_connector, "execute-snapshot", '{"data-collections": ["inventory.nothing"]}')
     capture(shop_connector)
-    event = asyncio.run(first(trigger(number)))
+    event = asyncio.run(await_first_event(trigger(number)))
     assert event["state"] == "refused"
     assert "inventory.nothing" in event["message"]
 
@@ -93,30 +93,30 @@ def test_the_log_says_why_nothing_moves_and_how_the_snapshot_comes_on(
 
     said = ""
 
-    def told() -> list[tuple[str, str]]:
+    def logged_states() -> list[tuple[str, str]]:
         nonlocal said
         said += "".join(capfd.readouterr())
         return re.findall(rf"now inventory.(\w+)|Signal {number} \(log\) of shop is (done)", said)
 
-    async def story() -> None:
-        waiting = asyncio.create_task(first(trigger(number)))
-        while not told():
+    async def run_story() -> None:
+        waiting = asyncio.create_task(await_first_event(trigger(number)))
+        while not logged_states():
             await asyncio.sleep(0.02)
         await asyncio.sleep(0.5)  # ten looks at the same, told once
         shop_connector.store.set_signal_state(
             "shop", number, SignalState.RUNNING, progress={**progress, "left": 1, "table": "inventory.lines"}
         )
-        while len(told()) < 2:
+        while len(logged_states()) < 2:
             await asyncio.sleep(0.02)
         shop_connector.store.set_signal_state("shop", number, SignalState.DONE)
         await waiting
 
-    asyncio.run(asyncio.wait_for(story(), LONGEST_S))
-    assert told() == [("orders", ""), ("lines", ""), ("", "done")]
+    asyncio.run(asyncio.wait_for(run_story(), LONGEST_S))
+    assert logged_states() == [("orders", ""), ("lines", ""), ("", "done")]
 
 
 def test_a_number_that_nobody_sent_ends_the_waiting(shop_connector: ShopConnector) -> None:
-    assert "has no signal 77" in asyncio.run(first(trigger(77)))["error"]
+    assert "has no signal 77" in asyncio.run(await_first_event(trigger(77)))["error"]
 
 
 def test_state_tables_that_cannot_be_asked_are_asked_until_they_can(
@@ -127,8 +127,8 @@ def test_state_tables_that_cannot_be_asked_are_asked_until_they_can(
     (tmp_path / "state.db").rename(tmp_path / "away.db")
     (tmp_path / "state.db").mkdir()  # a database that cannot be opened
 
-    async def story() -> None:
-        waiting = asyncio.create_task(first(trigger(number)))
+    async def run_story() -> None:
+        waiting = asyncio.create_task(await_first_event(trigger(number)))
         told = ""
         while "cannot be polled (2 failures in a row)" not in told:
             await asyncio.sleep(0.05)
@@ -138,14 +138,14 @@ def test_state_tables_that_cannot_be_asked_are_asked_until_they_can(
         (tmp_path / "away.db").rename(tmp_path / "state.db")
         assert (await waiting)["state"] == "done"
 
-    asyncio.run(story())
+    asyncio.run(run_story())
 
 
 def test_a_connection_that_is_missing_ends_the_waiting(
     shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password="")
-    assert "airflow cdc setup" in asyncio.run(first(trigger(1)))["error"]
+    assert "airflow cdc setup" in asyncio.run(await_first_event(trigger(1)))["error"]
 
 
 def test_arguments_hold_ids_of_connections_only(shop_connector: ShopConnector) -> None:

@@ -43,7 +43,7 @@ def _write(connector: Connector, key: int, *tables: str) -> None:
 
 
 @contextlib.contextmanager
-def _opened(
+def _open_reference(
     connector: Connector, meanwhile: Callable[[], object] | None = None, **options: Any
 ) -> Iterator[Verification]:
     """:param meanwhile: what happens each time, after the source was read"""
@@ -51,12 +51,12 @@ def _opened(
     with open_verification(definition, connector.state_url, secrets=connector.secrets, **options) as verification:
         wait = verification._wait
 
-        def waited(*given: Any) -> None:
+        def wait_and_change(*given: Any) -> None:
             if meanwhile is not None:
                 meanwhile()
             wait(*given)
 
-        verification._wait = waited  # type: ignore[method-assign]
+        verification._wait = wait_and_change  # type: ignore[method-assign]
         yield verification
 
 
@@ -67,7 +67,7 @@ def _keys(verification: Verification, name: str, topic: str) -> int:
 
 
 def test_at_a_position_between_two_batches_the_next_one_is_the_first(connector: Connector) -> None:
-    with _opened(connector) as verification:
+    with _open_reference(connector) as verification:
         plan = verification.prepare_plan(wait_s=1)
         (point,) = plan.references
         assert (point.first, point.straddles) == (2, False)
@@ -81,7 +81,7 @@ def test_at_a_position_between_two_batches_the_next_one_is_the_first(connector: 
 def test_nothing_of_it_reaches_the_connector(connector: Connector) -> None:
     before = connector.store.load_offset(connector.name), connector.store.list_notifications(connector.name)
     properties = {"notification.enabled.channels": "sink", "notification.sink.topic.name": "told"}
-    with _opened(connector, properties=properties) as verification:
+    with _open_reference(connector, properties=properties) as verification:
         verification.prepare_plan()
         assert connector.changelog.list_connectors() == [connector.name]
         for manifest in verification.scratch.read_manifests("test-verify-1"):
@@ -98,12 +98,12 @@ def test_a_position_within_a_batch_makes_it_the_first_and_tables_without_a_key_a
     _write(connector, 2)
     writes = iter([(3,), (4, "s.orders"), ()])
 
-    def meanwhile() -> None:
+    def change_meanwhile() -> None:
         if given := next(writes):
             _write(connector, *given)
         connector.capture()
 
-    with _opened(connector, meanwhile) as verification:
+    with _open_reference(connector, change_meanwhile) as verification:
         plan = verification.prepare_plan()
         first, second = plan.references
         assert (first.first, first.straddles, first.topics) == (2, True, ("p.s.it_s___odd___x_", "p.s.orders"))
@@ -117,11 +117,11 @@ def test_a_position_within_a_batch_makes_it_the_first_and_tables_without_a_key_a
 def test_a_table_without_a_key_that_is_always_written_to_is_left_to_the_job(connector: Connector) -> None:
     keys = iter(range(2, 100))
 
-    def meanwhile() -> None:
+    def change_meanwhile() -> None:
         _write(connector, next(keys))
         connector.capture()
 
-    with _opened(connector, meanwhile) as verification:
+    with _open_reference(connector, change_meanwhile) as verification:
         _write(connector, next(keys))
         read = verification._read
 
@@ -137,7 +137,7 @@ def test_a_table_without_a_key_that_is_always_written_to_is_left_to_the_job(conn
 
 
 def test_only_tables_that_are_meant_are_read_whatever_their_names(connector: Connector) -> None:
-    with _opened(connector) as verification:
+    with _open_reference(connector) as verification:
         (point,) = verification.prepare_plan([r"S\.it's.*", r"s\.it.*"]).references
         assert point.topics == ("p.s.it_s___odd___x_",)
         assert _keys(verification, point.name, "p.s.orders") == 0
@@ -152,7 +152,9 @@ def test_only_tables_that_are_meant_are_read_whatever_their_names(connector: Con
 
 
 def test_tables_of_which_rows_were_left_out_are_not_compared(connector: Connector) -> None:
-    with _opened(connector, properties={"snapshot.include.collection.list": r"s\.(orders|bag)"}) as verification:
+    with _open_reference(
+        connector, properties={"snapshot.include.collection.list": r"s\.(orders|bag)"}
+    ) as verification:
         plan = verification.prepare_plan()
     assert plan.references[0].topics == ("p.s.bag", "p.s.orders")
     assert plan.not_compared == {"p.s.it_s___odd___x_": "snapshot.include.collection.list leaves out its earlier rows"}
@@ -164,7 +166,7 @@ def test_where_changes_are_left_out_nobody_can_say_what_a_table_ought_to_have(
 ) -> None:
     """Rows that the connector was told to keep would be surplus, and a repair would delete them."""
     with (
-        _opened(connector, properties={"skipped.operations": letters}) as verification,
+        _open_reference(connector, properties={"skipped.operations": letters}) as verification,
         pytest.raises(ConfigError, match=r"None of the \d selected tables .* can be verified") as error,
     ):
         verification.prepare_plan()
@@ -180,7 +182,7 @@ def test_tables_of_events_are_not_read_and_nothing_that_can_be_compared_is_an_er
             {"tables": "s.it.*", "outbox": {"table.field.event.key": "note", "table.field.event.payload": "note"}},
         ]
     )
-    with _opened(connector) as verification:
+    with _open_reference(connector) as verification:
         plan = verification.prepare_plan(rules=rules)
         assert plan.references[0].topics == ("p.s.orders",)
         assert {t: why.split(":")[0] for t, why in plan.not_compared.items()} == {
@@ -200,7 +202,7 @@ def test_tables_of_events_are_not_read_and_nothing_that_can_be_compared_is_an_er
 
 def test_a_capture_that_does_not_come_there_is_named(connector: Connector) -> None:
     _write(connector, 2)
-    with _opened(connector) as verification:
+    with _open_reference(connector) as verification:
         with pytest.raises(TransientError, match=r"has not reached entry \d+, .* within 0 s.*it is at entry") as late:
             verification.prepare_plan(wait_s=0)
         assert "airflow cdc status test" in str(late.value)
@@ -211,18 +213,18 @@ def test_a_capture_that_does_not_come_there_is_named(connector: Connector) -> No
     connector.store.set_control(connector.name, DesiredState.RUNNING, "me")
     connector.capture()
     connector.store.set_control(connector.name, DesiredState.PAUSED, "me")
-    with _opened(connector) as verification:  # it is there already
+    with _open_reference(connector) as verification:  # it is there already
         assert verification.prepare_plan(wait_s=0).references[0].first == 3
 
 
 def test_batches_that_are_gone_are_an_error(connector: Connector) -> None:
-    def meanwhile() -> None:
+    def change_meanwhile() -> None:
         _write(connector, 2)
         connector.capture()
         Path(connector.changelog.path_of(connector.name, 2)).unlink()
 
     with (
-        _opened(connector, meanwhile) as verification,
+        _open_reference(connector, change_meanwhile) as verification,
         pytest.raises(TransientError, match="Batch 2 of the change log is needed but no longer exists"),
     ):
         verification.prepare_plan()
@@ -232,15 +234,15 @@ def test_a_reference_of_which_batches_were_deleted_is_refused(connector: Connect
     for key in range(2, 6):
         _write(connector, key)
     connector.capture()
-    with _opened(connector, properties={"batch.max.rows": 2}) as verification:
+    with _open_reference(connector, properties={"batch.max.rows": 2}) as verification:
         manifests = verification.scratch.read_manifests
 
-        def fewer(name: str) -> Any:
+        def write_fewer(name: str) -> Any:
             """The last one is deleted by somebody who takes the comparison for dead."""
             Path(verification.scratch.path_of(name, max(verification.scratch.list_batches(name)))).unlink()
             return manifests(name)
 
-        verification.scratch.read_manifests = fewer  # type: ignore[method-assign, assignment]
+        verification.scratch.read_manifests = write_fewer  # type: ignore[method-assign, assignment]
         with pytest.raises(TransientError, match=r"has \d of the \d batches that were written to it"):
             verification.prepare_plan()
 
@@ -250,7 +252,7 @@ def test_what_killed_comparisons_have_left_is_removed_and_nothing_else(connector
     young = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-abcdef"
     for name in ("20200101T000000-abcdef", "kept-20200101T000000-abcdef", "mine", young):
         (scratch / name).mkdir(parents=True)
-    with _opened(connector, scratch=f"{scratch}/", keep=True) as verification:
+    with _open_reference(connector, scratch=f"{scratch}/", keep=True) as verification:
         verification.prepare_plan()
     kept = Path(verification.scratch.storage.root)
     assert kept.name.startswith("kept-")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.support.change_log.rendered import captured, row_fields
+from tests.support.change_log.rendered import capture_records, row_fields
 from tests.support.connectors import memory_connector
 
 
@@ -24,10 +24,10 @@ def db(request: pytest.FixtureRequest) -> MemoryDatabase:
 def test_records_come_with_schemas_or_as_payloads_alone(db: MemoryDatabase, tmp_path: Path) -> None:
     connectors = [memory_connector(db, tmp_path / name) for name in ("with", "without")]
     for connector in connectors:
-        captured(connector)
+        capture_records(connector)
     with db.transaction() as t:
         t.insert("shop.orders", {"id": 1, "note": "x"})
-    (described,), (plain,) = (captured(c, schemas=c is connectors[0]) for c in connectors)
+    (described,), (plain,) = (capture_records(c, schemas=c is connectors[0]) for c in connectors)
     assert set(described["key"]) == set(described["value"]) == {"schema", "payload"}
     assert (described["key"]["payload"], plain["key"]) == ({"id": 1}, {"id": 1})
     assert set(plain["value"]) == {f["field"] for f in described["value"]["schema"]["fields"]}
@@ -37,13 +37,13 @@ def test_records_come_with_schemas_or_as_payloads_alone(db: MemoryDatabase, tmp_
 
 def test_each_record_has_the_schema_of_its_moment(db: MemoryDatabase, tmp_path: Path) -> None:
     connector = memory_connector(db, tmp_path)
-    captured(connector)
+    capture_records(connector)
     with db.transaction() as t:
         t.insert("shop.orders", {"id": 1})
     db.add_column("shop.orders", "more", "int32", 5)
     with db.transaction() as t:
         t.insert("shop.orders", {"id": 2, "more": 6})
-    before, after = (r for r in captured(connector, schemas=True) if r["topic"] == "test.shop.orders")
+    before, after = (r for r in capture_records(connector, schemas=True) if r["topic"] == "test.shop.orders")
     assert list(row_fields(before)) == list(before["value"]["payload"]["after"]) == ["id", "note"]
     assert list(row_fields(after)) == list(after["value"]["payload"]["after"]) == ["id", "note", "more"]
     assert before["value"]["payload"]["after"] == {"id": 1, "note": None}
@@ -55,7 +55,7 @@ def test_names_of_schemas_follow_the_topic_and_avro(tmp_path: Path, request: pyt
         odd.create_table(table, {"id": "int64!"}, key=("id",))
         with odd.transaction() as t:
             t.insert(table, {"id": 1})
-    found = captured(memory_connector(odd, tmp_path, topic_prefix="2nd-shop"), schemas=True)
+    found = capture_records(memory_connector(odd, tmp_path, topic_prefix="2nd-shop"), schemas=True)
     names = {
         r["topic"]: (
             r["key"]["schema"]["name"],
@@ -73,13 +73,13 @@ def test_names_of_schemas_follow_the_topic_and_avro(tmp_path: Path, request: pyt
 
 def test_keys_and_values_may_be_null(db: MemoryDatabase, tmp_path: Path) -> None:
     connector = memory_connector(db, tmp_path)
-    captured(connector)
+    capture_records(connector)
     with db.transaction() as t:
         t.insert("shop.bag", {"note": "x"})
         t.insert("shop.orders", {"id": 1})
         t.delete("shop.orders", {"id": 1})
     db.truncate_table("shop.orders")
-    assert [(r["key"], r["value"] and r["value"]["op"]) for r in captured(connector)] == [
+    assert [(r["key"], r["value"] and r["value"]["op"]) for r in capture_records(connector)] == [
         (None, "c"), ({"id": 1}, "c"), ({"id": 1}, "d"), ({"id": 1}, None), (None, "t"),
     ]  # fmt: skip
 
@@ -90,14 +90,14 @@ def test_the_last_record_of_each_key_is_the_table(db: MemoryDatabase, tmp_path: 
     with db.transaction() as t:
         for i in range(6):
             t.insert("shop.orders", {"id": i, "note": "old"})
-    found = captured(connector)
+    found = capture_records(connector)
     with db.transaction() as t:
         t.update("shop.orders", {"id": 1}, {"note": "new"})
         t.update("shop.orders", {"id": 2}, {"id": 20})
         t.delete("shop.orders", {"id": 3})
         t.insert("shop.orders", {"id": 3, "note": "again"})
         t.delete("shop.orders", {"id": 4})
-    found += captured(connector)
+    found += capture_records(connector)
     last: dict[str, Any] = {json.dumps(r["key"]): r["value"] for r in found if r["topic"] == "test.shop.orders"}
     assert {json.loads(k)["id"] for k, v in last.items() if v is None} == {2, 4}
     assert sorted((v["after"] for v in last.values() if v), key=repr) == sorted(db.copy_rows("shop.orders"), key=repr)
@@ -106,17 +106,17 @@ def test_the_last_record_of_each_key_is_the_table(db: MemoryDatabase, tmp_path: 
 def test_transaction_records_come_on_request_and_of_the_stream_only(db: MemoryDatabase, tmp_path: Path) -> None:
     for name, options in (("default", {}), ("off", {"provide_transaction_metadata": False})):
         connector = memory_connector(db, tmp_path / name, **options)
-        captured(connector)
+        capture_records(connector)
         with db.transaction() as t:
             t.insert("shop.bag", {"note": name})
-        (record,) = captured(connector)
+        (record,) = capture_records(connector)
         assert (record["topic"], record["value"]["transaction"]) == ("test.shop.bag", None)
     connector = memory_connector(db, tmp_path / "on", provide_transaction_metadata=True)
-    reads = [r for r in captured(connector) if r["topic"] != "test"]
+    reads = [r for r in capture_records(connector) if r["topic"] != "test"]
     assert [(r["value"]["op"], r["value"]["transaction"]) for r in reads] == [("r", None)] * 2
     with db.transaction() as t:
         t.insert("shop.bag", {"note": "y"})
-    begin, record, end = captured(connector)
+    begin, record, end = capture_records(connector)
     assert {begin["topic"], end["topic"]} == {"test.transaction"}
     assert record["value"]["transaction"]["total_order"] == 1
 
@@ -127,11 +127,11 @@ def test_schema_changes_go_to_the_prefix_or_nowhere_and_the_history_has_them_all
     with_them = memory_connector(db, tmp_path / "with", topic_prefix="pre.fix")
     without = memory_connector(db, tmp_path / "without", topic_prefix="pre.fix", include_schema_changes=False)
     for connector in (with_them, without):
-        captured(connector)
+        capture_records(connector)
     db.add_column("shop.orders", "more", "int32", 5)
-    (record,) = captured(with_them)
+    (record,) = capture_records(with_them)
     assert (record["topic"], record["key"]) == ("pre.fix", {"databaseName": "shop"})
-    assert captured(without) == []
+    assert capture_records(without) == []
     for connector in (with_them, without):
         *_, last = connector.store.schema_history("test")
         assert (last.ddl, last.changes[0].type) == ("ALTER TABLE shop.orders ADD COLUMN more", "ALTER")

@@ -16,7 +16,7 @@ from airflow_provider_cdc.changelog.row_history import key_index, key_index_segm
 from airflow_provider_cdc.changelog.row_history.row_key import RowKey
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.support.change_log.row_stories import Doings, Done, completed, kept_places, stories, told
+from tests.support.change_log.row_stories import Doings, Done, complete_story, kept_places, order_story, stories
 from tests.support.connectors import Connector, memory_connector
 from tests.support.workloads.memory_work import KEYLESS, Workload
 
@@ -76,8 +76,8 @@ def _compare(connector: Connector, doings: Doings, work: Workload) -> None:
         for key, done in doings.rows[table].items():
             story = teller.read_history(table, RowKey({"id": key}))
             assert not story.left_out
-            found = told(story, doings.database)
-            was_done = [one for one in completed(done, found) if one[3] in kept]
+            found = order_story(story, doings.database)
+            was_done = [one for one in complete_story(done, found) if one[3] in kept]
             assert found == was_done, (str(table), key)
             looked += 1
             if story.row.state == "unknown":

@@ -17,14 +17,14 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetEffect, OffsetPlanner
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.core.writing.row_block_transforms import beside_of
-from tests.support.change_log.rendered import captured, of_table, records
+from tests.support.change_log.rendered import capture_records, of_table, records
 from tests.support.connectors import Connector
-from tests.support.sources.document_store import Shelf, ShelfPosition, folder_id, read, registered, text
+from tests.support.sources.document_store import Shelf, ShelfPosition, folder_id, read, register_document_source, text
 
 
 @pytest.fixture(autouse=True)
 def _document_kind() -> Iterator[None]:
-    with registered():
+    with register_document_source():
         yield
 
 
@@ -52,7 +52,7 @@ LETTER = {"_id": 1, "to": {"name": "Ann", "ways": ["post", {"air": True}]}}
 def test_documents_are_their_texts_and_keys_their_ids(document_store: Shelf, tmp_path: Path) -> None:
     ours = connector(document_store, tmp_path)
     document_store.commit(("c", "box.letters", LETTER))
-    (read,) = captured(ours)
+    (read,) = capture_records(ours)
     assert (read["topic"], read["key"]) == ("test.box.letters", {"id": "1"})
     assert list(read["value"]) == ["before", "after", "whatChanged", "source", "op", "ts_ms", "transaction"]
     assert (read["value"]["before"], read["value"]["after"]) == (None, text(LETTER))
@@ -69,7 +69,7 @@ def test_updates_say_what_they_changed_beside_the_images(document_store: Shelf, 
     document_store.commit(
         ("u", "box.letters", 1, {"sent": "now"}), ("c", "box.letters", {"_id": "1"}), ("d", "box.letters", 1)
     )
-    update, create, delete, tombstone = captured(ours)
+    update, create, delete, tombstone = capture_records(ours)
     assert update["value"]["before"] == text(LETTER)
     assert update["value"]["after"] == text({**LETTER, "sent": "now"})
     assert update["value"]["whatChanged"] == {"removed": None, "changed": text({"sent": "now"}), "cut": []}
@@ -84,19 +84,19 @@ def test_a_document_that_the_log_does_not_have_is_null(document_store: Shelf, tm
     document_store.commit(("c", "box.letters", LETTER))
     ours.capture()
     document_store.commit(("u", "box.letters", 1, {"sent": "now"}))
-    (update,) = captured(ours)
+    (update,) = capture_records(ours)
     assert (update["value"]["before"], update["value"]["after"]) == (None, None)
     assert json.loads(update["value"]["whatChanged"]["changed"]) == {"sent": "now"}
     assert captured_sheets(ours, "box.letters") == [LETTER]  # as with any value that the log does not have
     document_store.commit(("d", "box.letters", 1))
-    assert captured(ours)[0]["value"]["before"] is None
+    assert capture_records(ours)[0]["value"]["before"] is None
     assert captured_sheets(ours, "box.letters") == []
 
 
 def test_schemas_are_those_that_the_source_declares(document_store: Shelf, tmp_path: Path) -> None:
     ours = connector(document_store, tmp_path)
     document_store.commit(("c", "box.letters", LETTER))
-    (read,) = captured(ours, schemas=True)
+    (read,) = capture_records(ours, schemas=True)
     assert read["key"]["schema"]["fields"] == [{"type": "string", "optional": False, "field": "id"}]
     nodes = {node["field"]: node for node in read["value"]["schema"]["fields"]}
     assert list(nodes) == list(read["value"]["payload"])
@@ -131,7 +131,7 @@ def test_tables_come_with_their_first_rows(document_store: Shelf, tmp_path: Path
     document_store.commit(
         ("c", "box.letters", {"_id": 1}), ("c", "attic.old", {"_id": 2}), ("c", "box.letters", {"_id": 3})
     )
-    found = captured(ours)
+    found = capture_records(ours)
     assert [(r["topic"], r["key"]["id"]) for r in found] == [
         ("test.box.letters", "1"),
         ("test.attic.old", "2"),
@@ -174,7 +174,7 @@ def test_a_table_that_was_dropped_and_has_rows_again_begins_empty(document_store
     ours.capture()
     document_store.commit(("drop", "box.letters"))
     document_store.commit(("c", "box.letters", {"_id": 2}))
-    assert [r["value"]["op"] for r in captured(ours)] == ["t", "c"]
+    assert [r["value"]["op"] for r in capture_records(ours)] == ["t", "c"]
     assert (captured_sheets(ours, "box.letters"), captured_sheets(ours, "box.notes")) == ([{"_id": 2}], [{"_id": 1}])
     assert all(r["topic"] != "test" for r in records(ours))  # there are no statements
 
@@ -182,7 +182,7 @@ def test_a_table_that_was_dropped_and_has_rows_again_begins_empty(document_store
 def test_lists_have_the_names_of_the_source(document_store: Shelf, tmp_path: Path) -> None:
     ours = connector(document_store, tmp_path, folder_include_list=r"box\..*")
     document_store.commit(("c", "box.letters", {"_id": 1}), ("c", "attic.old", {"_id": 2}))
-    assert [r["topic"] for r in captured(ours)] == ["test.box.letters"]
+    assert [r["topic"] for r in capture_records(ours)] == ["test.box.letters"]
     wider = {"folder.include.list": r"(box|attic)\..*"}
     assert ours.capture(wider).topics == {"test.attic.old": 1}
     with pytest.raises(
@@ -211,7 +211,7 @@ def test_chunks_are_in_the_order_of_the_source(document_store: Shelf, tmp_path: 
         document_store.commit(("c", "box.signals", {"_id": "now", "type": "execute-snapshot", "data": data}))
     else:
         ours.store.send(ours.name, SentSignal("now", "execute-snapshot", json.dumps(data), "airflow", "x"))
-    found = captured(ours) or captured(ours)  # a signal that ends the log is carried out by the next run
+    found = capture_records(ours) or capture_records(ours)  # a signal that ends the log is carried out by the next run
     assert [json.loads(r["key"]["id"]) for r in found] == [*range(8, 16), "10", "a", "b"]
     assert {r["value"]["source"]["snapshot"] for r in found} == {"incremental"}
     assert {r["topic"] for r in found} == {"test.box.letters"}
@@ -232,7 +232,7 @@ def test_ranges_of_keys_are_in_the_order_of_the_source(document_store: Shelf, tm
     ]
     data = {"data-collections": ["box.letters"], "key-ranges": ranges}
     ours.store.send(ours.name, SentSignal("now", "execute-snapshot", json.dumps(data), "airflow", "x"))
-    found = [(r["value"]["op"], json.loads(r["key"]["id"])) for r in captured(ours) if r["value"]]
+    found = [(r["value"]["op"], json.loads(r["key"]["id"])) for r in capture_records(ours) if r["value"]]
     assert [id_ for op, id_ in found if op == "d"] == ["0"]
     assert list(dict.fromkeys(id_ for op, id_ in found if op == "r")) == [14, 15, "10", "a", 9, 10]
 
@@ -245,7 +245,7 @@ def test_conditions_are_documents(document_store: Shelf, tmp_path: Path, kind: s
     condition = [{"data-collection": "box.letters", "filter": {"kind": "odd"}}]
     data = {"data-collections": ["box.letters"], "type": kind, "additional-conditions": condition}
     ours.store.send(ours.name, SentSignal("now", "execute-snapshot", json.dumps(data), "airflow", "x"))
-    assert [r["key"]["id"] for r in captured(ours) if r["value"]["op"] == "r"] == ["1", "3", "5"]
+    assert [r["key"]["id"] for r in capture_records(ours) if r["value"]["op"] == "r"] == ["1", "3", "5"]
     assert {json.dumps(json.loads(asked)) for asked in document_store.asked} == {'{"kind": "odd"}'}
 
 

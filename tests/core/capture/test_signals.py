@@ -20,8 +20,8 @@ from airflow_provider_cdc.sources.memory.source import MemorySource
 from airflow_provider_cdc.state.models import SignalRow
 from tests.support.change_log.rendered import of_table, records
 from tests.support.connectors import Connector, memory_connector
-from tests.support.packages import installed
-from tests.support.signals import notified, scans, send, signal_state, snapshot
+from tests.support.packages import install_package
+from tests.support.signals import list_notifications, scans, send, signal_state, snapshot
 from tests.support.workloads.small_tables import equal
 
 COLUMNS = {"id": "int64!", "n": "int64", "note": "string"}
@@ -373,7 +373,7 @@ def fail(context, data):
 def test_a_type_of_ones_own_is_carried_out_and_its_errors_are_states_of_the_signal(
     db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    installed(tmp_path, monkeypatch, {ACTIONS: {"count": "{module}:count", "fail": "{module}:fail"}}, _OWN)
+    install_package(tmp_path, monkeypatch, {ACTIONS: {"count": "{module}:count", "fail": "{module}:fail"}}, _OWN)
     connector = streaming(db, tmp_path / "c")
     numbers = [send(connector, "count", {"n": 1}), send(connector, "fail", {})]
     insert(db, "shop.a", 100)
@@ -453,7 +453,9 @@ def test_a_table_that_is_not_read_says_why_by_its_status(db: MemoryDatabase, tmp
     }  # fmt: skip
     assert signal_state(connector, number)[0] == signal_state(connector, other)[0] == "failed"
     messages = {
-        d["scanned_collection"]: d.get("message", "") for t, d in notified(connector) if "scanned_collection" in d
+        d["scanned_collection"]: d.get("message", "")
+        for t, d in list_notifications(connector)
+        if "scanned_collection" in d
     }
     assert "shop.keyless has no key" in messages["shop.keyless"]
     assert messages["shop.a"] == ""

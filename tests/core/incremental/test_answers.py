@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.model.log_items import LogBlock, LogItem
 from airflow_provider_cdc.core.writing.run_output import RunOutput
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, FORMS, fill, partial
-from tests.support.signals import notified, send, signal_state, snapshot
+from tests.support.signals import list_notifications, send, signal_state, snapshot
 from tests.support.workloads.small_tables import equal
 
 
@@ -41,7 +41,7 @@ def test_a_signal_that_cannot_be_carried_out_is_answered_and_harms_nothing(
     state, message = signal_state(connector, number)
     assert state == "refused"
     assert said in message
-    ((kind, told_data),) = notified(connector, "Signal")
+    ((kind, told_data),) = list_notifications(connector, "Signal")
     assert kind == "REFUSED"
     assert "wrong" in told_data["message"]
 

@@ -18,7 +18,7 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from tests.core.incremental.work import FORMS, Busy, fill, partial
 from tests.support.connectors import memory_connector
-from tests.support.signals import notified, signal_state, snapshot
+from tests.support.signals import list_notifications, signal_state, snapshot
 from tests.support.workloads.small_tables import equal
 
 
@@ -30,7 +30,7 @@ def test_a_blocking_snapshot_reads_whole_tables_and_goes_on(db: MemoryDatabase, 
     connector.capture()
     equal(connector, db, "shop.a", "shop.b")
     assert signal_state(connector, number) == ("done", "read shop.a, shop.b")
-    kinds = [type_ for type_, _ in notified(connector, "Blocking Snapshot")]
+    kinds = [type_ for type_, _ in list_notifications(connector, "Blocking Snapshot")]
     assert kinds == ["STARTED", "TABLE_SCAN_COMPLETED", "TABLE_SCAN_COMPLETED", "COMPLETED"]
 
 

@@ -22,7 +22,7 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, Busy, fill, partial, pause_snapshots
 from tests.support.change_log.replay import Replay
 from tests.support.connectors import memory_connector
-from tests.support.patience import LONGEST_S, until
+from tests.support.patience import LONGEST_S, wait_until
 from tests.support.signals import scans, send, signal_state, snapshot
 from tests.support.workloads.small_tables import equal
 
@@ -190,7 +190,7 @@ def test_a_table_that_was_swapped_for_a_smaller_one_is_not_at_its_end_before_the
 
     def read_late(self: incremental.IncrementalCoordinator, block: Any) -> None:
         """The chunk is there before the events."""
-        until(
+        wait_until(
             lambda: (thread := self._thread) is None or any(w.chunk is not None for w in thread.windows),
             "a chunk is read",
             every_s=0.002,

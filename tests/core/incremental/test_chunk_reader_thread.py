@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.spi.chunk_reader import ChunkRows, StructureChang
 from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
-from tests.support.patience import until
+from tests.support.patience import wait_until
 
 CONFIG = TableConfig.parse({"topic.prefix": "t", "incremental.snapshot.chunk.size": 5})
 
@@ -47,7 +47,7 @@ def windows_ahead(db: MemoryDatabase, expected: int, config: TableConfig = CONFI
     with patch.object(sharing, "CHUNKS", 1), closing(thread):
         thread.read(db.resolve_table_id("shop.a"), TableScan(table="shop.a", request=1))
         thread.advance_position(MemoryPosition(0))
-        until(lambda: count_ready_windows() >= expected, f"{expected} windows are read")
+        wait_until(lambda: count_ready_windows() >= expected, f"{expected} windows are read")
         time.sleep(0.3)
         return count_ready_windows()
 
@@ -131,7 +131,7 @@ def test_a_table_with_another_key_is_read_from_its_first_row_though_the_connecti
     thread = ChunkReaderThread(CONFIG, lambda: MemoryChunkReader(db, None), order, written=False)
     try:
         thread.read(db.resolve_table_id("shop.a"), TableScan(table="shop.a", request=1))
-        windows = until(
+        windows = wait_until(
             lambda: w if len(w := thread.advance_position(MemoryPosition(0))) >= 4 else None, "four windows are read"
         )
         assert windows is not None

@@ -25,7 +25,7 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import Busy, fill, pause_snapshots
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S
-from tests.support.signals import notified, scans, send, signal_ended, signal_state, snapshot
+from tests.support.signals import list_notifications, scans, send, signal_ended, signal_state, snapshot
 from tests.support.workloads.small_tables import equal
 
 Row = dict[str, Any]
@@ -67,7 +67,9 @@ def test_only_rows_of_the_ranges_are_read_and_keys_without_a_row_are_deleted(
     read = connector.replay.operations - before
     assert read == {"r": 2 + 85 + 1, "d": 2}, "the key that has a row comes once more"
     assert signal_state(connector, number) == ("done", "")
-    (data,) = [data for type_, data in notified(connector, "Incremental Snapshot") if type_ == "TABLE_SCAN_COMPLETED"]
+    (data,) = [
+        data for type_, data in list_notifications(connector, "Incremental Snapshot") if type_ == "TABLE_SCAN_COMPLETED"
+    ]
     assert (data["status"], data["total_rows_scanned"], data["total_rows_deleted"]) == ("SUCCEEDED", "88", "2")
 
 

@@ -17,7 +17,7 @@ from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, fill, partial
 from tests.support.connectors import memory_connector
-from tests.support.signals import notified, scans, send, snapshot
+from tests.support.signals import list_notifications, scans, send, snapshot
 from tests.support.workloads.small_tables import equal
 
 
@@ -97,7 +97,9 @@ def test_a_lost_position_is_repaired_where_tables_were_changed(
     signals = connector.store.signals_of("test", limit=10)
     assert [(s.channel, s.state) for s in signals] == [("repair", "done")] * 2
     assert scans(connector).keys() == {"shop.a", "shop.c"}
-    assert [data["scanned_collection"] for _, data in notified(connector, "Blocking Snapshot")[1:2]] == ["shop.b"]
+    assert [data["scanned_collection"] for _, data in list_notifications(connector, "Blocking Snapshot")[1:2]] == [
+        "shop.b"
+    ]
     left = [record for manifest in connector.changelog.read_manifests("test") for record in manifest.left_out]
     undecoded = [("shop.b", {"entry": 9}, {"entry": 10}, 3)] if busy and changed == "on both sides" else []
     assert [(record.table, record.start, record.end, record.events) for record in left] == undecoded
@@ -117,6 +119,6 @@ def test_a_lost_position_is_repaired_though_incremental_snapshots_are_paused(
     result = connector.capture({"position.lost.mode": "incremental"})
     equal(connector, db, "shop.a", "shop.b", "shop.c")
     assert {s.state for s in connector.store.signals_of("test", limit=10)} == {"done"}
-    assert "RESUMED" in [type_ for type_, _ in notified(connector, "Incremental Snapshot")]
+    assert "RESUMED" in [type_ for type_, _ in list_notifications(connector, "Incremental Snapshot")]
     assert "were paused; they resume" in caplog.text
     assert result.metrics["incremental-snapshot"]["SnapshotPaused"] is False

@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.incremental.chunk_reader_thread import ChunkReade
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, Busy, fill, partial, pause_snapshots
 from tests.support.patience import LONGEST_S
-from tests.support.signals import notified, scans, send, signal_state, snapshot
+from tests.support.signals import list_notifications, scans, send, signal_state, snapshot
 from tests.support.workloads.small_tables import equal
 
 
@@ -33,7 +33,7 @@ def test_pause_keeps_the_place_and_resume_goes_on(
     connector.capture()
     equal(connector, db, "shop.a", "shop.b")
     assert signal_state(connector, asked) == ("done", "")
-    assert [type_ for type_, _ in notified(connector, "Incremental Snapshot")] == [
+    assert [type_ for type_, _ in list_notifications(connector, "Incremental Snapshot")] == [
         "STARTED", "PAUSED", "RESUMED", "TABLE_SCAN_COMPLETED", "TABLE_SCAN_COMPLETED", "COMPLETED",
     ]  # fmt: skip
 
@@ -86,7 +86,9 @@ def test_a_whole_snapshot_is_stopped(db: MemoryDatabase, tmp_path: Path) -> None
     send(connector, "stop-snapshot", {"type": "incremental"}, id_="enough")
     connector.capture()
     assert signal_state(connector, asked) == ("failed", "shop.a, shop.b stopped by signal enough")
-    assert ("ABORTED", {"connector_name": "test", "data_collections": "shop.a, shop.b"}) in notified(connector)
+    assert ("ABORTED", {"connector_name": "test", "data_collections": "shop.a, shop.b"}) in list_notifications(
+        connector
+    )
     assert connector.replay.advance().operations["r"] == 0
 
 

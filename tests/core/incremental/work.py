@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector
-from tests.support.patience import until
+from tests.support.patience import wait_until
 from tests.support.signals import send, signal_state
 
 FORMS = {
@@ -61,7 +61,9 @@ class Busy:
     def more(self, changes: int) -> None:
         """Wait until the writer has made so many more changes, or is done."""
         enough = self.changes + changes
-        until(lambda: self.changes >= enough or not self._thread.is_alive(), f"{changes} more changes", every_s=0.001)
+        wait_until(
+            lambda: self.changes >= enough or not self._thread.is_alive(), f"{changes} more changes", every_s=0.001
+        )
 
     def _write(self) -> None:
         r = random.Random(4)
@@ -90,4 +92,4 @@ class Busy:
 def pause_snapshots(connector: Connector) -> None:
     """Pause incremental snapshots, and wait until they are."""
     number = send(connector, "pause-snapshot")
-    until(lambda: signal_state(connector, number)[0] == "done", "incremental snapshots are paused")
+    wait_until(lambda: signal_state(connector, number)[0] == "done", "incremental snapshots are paused")

@@ -29,7 +29,7 @@ from airflow_provider_cdc.core.signals.signal_request_parser import (
     parse_request,
     pattern_from_name,
 )
-from tests.support.packages import installed
+from tests.support.packages import install_package
 
 CHANGE = {
     "type": "ALTER",
@@ -319,7 +319,7 @@ number = 5
 
 def test_a_type_of_ones_own_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     points = {"purge": "{module}:purge", "picky": "{module}:picky"}
-    installed(tmp_path, monkeypatch, {ACTIONS: points}, _OWN)
+    install_package(tmp_path, monkeypatch, {ACTIONS: points}, _OWN)
     lines: list[str] = []
     context = SignalContext("shop", "binlog.000001:4", lines.append)
     actions = custom_actions()
@@ -333,7 +333,7 @@ def test_a_type_of_ones_own_that_cannot_be_loaded_refuses_its_signals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     points = {"gone": "no_such_module:f", "number": "{module}:number"}
-    installed(tmp_path, monkeypatch, {ACTIONS: points}, _OWN)
+    install_package(tmp_path, monkeypatch, {ACTIONS: points}, _OWN)
     actions = custom_actions()
     for name, why in (("gone", "cannot be loaded: ModuleNotFoundError"), ("number", "is not callable")):
         with pytest.raises(SignalRejected, match=why):
@@ -344,7 +344,7 @@ def test_a_type_of_ones_own_that_cannot_be_loaded_refuses_its_signals(
 def test_documented_types_cannot_be_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    installed(tmp_path, monkeypatch, {ACTIONS: {"log": "{module}:purge"}}, _OWN)
+    install_package(tmp_path, monkeypatch, {ACTIONS: {"log": "{module}:purge"}}, _OWN)
     with caplog.at_level(logging.WARNING):
         assert "log" not in custom_actions()
     assert "log is a built-in signal type" in caplog.text
@@ -355,7 +355,7 @@ def test_of_two_packages_with_one_name_the_first_wins_with_a_warning(
 ) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        installed(tmp_path / name, monkeypatch, {ACTIONS: {"twice": "{module}:purge"}}, _OWN)
+        install_package(tmp_path / name, monkeypatch, {ACTIONS: {"twice": "{module}:purge"}}, _OWN)
     assert custom_actions()["twice"].__module__ == "added_b"  # first on the path
     assert "has the same name" in caplog.text
 

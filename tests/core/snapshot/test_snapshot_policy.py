@@ -21,7 +21,7 @@ from airflow_provider_cdc.core.snapshot.snapshot_policy import never_reads, read
 from airflow_provider_cdc.sources.memory import source as memory
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector
-from tests.support.packages import installed
+from tests.support.packages import install_package
 from tests.support.signals import signal_state, snapshot
 from tests.support.workloads.small_tables import equal, insert, operations
 
@@ -99,7 +99,7 @@ def policy_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     queries = {"some": "{module}:query", "raises": "{module}:raises", "gone": "no_such_module:query"}
     folder = tmp_path / "policies"
     folder.mkdir()
-    installed(folder, monkeypatch, {SNAPSHOT_POLICIES: points, SNAPSHOT_QUERIES: queries}, _CODE)
+    install_package(folder, monkeypatch, {SNAPSHOT_POLICIES: points, SNAPSHOT_QUERIES: queries}, _CODE)
     return importlib.import_module("added_policies")
 
 

@@ -10,7 +10,7 @@ import ibm_db_dbi
 import pytest
 
 from dev.servers.db2 import Db2, Db2ServerError
-from tests.support.patience import until
+from tests.support.patience import wait_until
 from tests.support.sources.db2.db2_sessions import TYPES, change_rows, changes, its_table, own_server  # noqa: F401 - fixtures
 
 GLOBAL = "SELECT SYNCHPOINT, SYNCHTIME FROM ASNCDC.IBMSNAP_REGISTER WHERE GLOBAL_RECORD = 'Y'"
@@ -309,7 +309,7 @@ def test_the_agent_prunes_by_itself_and_may_leave_units_of_work_empty() -> None:
         assert server.rows("SELECT COUNT(*) FROM ASNCDC.IBMSNAP_UOW") == [(0,)]
         server.sql("UPDATE ASNCDC.IBMSNAP_CAPPARMS SET RETENTION_LIMIT = 0, PRUNE_INTERVAL = 0")
         server.reinit()
-        until(lambda: changes(server, "T") == [], "the agent prunes")
+        wait_until(lambda: changes(server, "T") == [], "the agent prunes")
 
 
 @pytest.mark.parametrize("synchpoints", ["none", "new", "both"])
@@ -400,7 +400,7 @@ def test_a_signal_starts_a_registration(server: Db2) -> None:
         "SELECT 'CMD', 'CAPSTART', MAP_ID, 'P' FROM ASNCDC.IBMSNAP_PRUNCNTL WHERE SOURCE_TABLE = 'SIGNALLED'"
     )
     obeyed = "SELECT SIGNAL_STATE FROM ASNCDC.IBMSNAP_SIGNAL WHERE SIGNAL_SUBTYPE = 'CAPSTART'"
-    until(lambda: server.rows(obeyed) == [("C",)], "the signal is obeyed")
+    wait_until(lambda: server.rows(obeyed) == [("C",)], "the signal is obeyed")
     server.sql("INSERT INTO APP.SIGNALLED VALUES 1")
     assert changes(server, "SIGNALLED") == [("I", 1)]
     assert server.rows(REGISTERED, ("SIGNALLED",))[0][1] is not None

@@ -15,7 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from dev.servers import S3, Database, Kafka, MariaDb, MySql, Postgres, ServerError
 from dev.servers.mysql_family import option_arguments
 from dev.servers.process import command_line
-from tests.support.patience import until
+from tests.support.patience import wait_until
 from tests.support.processes.listening import Listening
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -141,8 +141,8 @@ def test_a_server_ends_with_its_owner(how: str) -> None:
             assert _alive(int(pid))
             owner.kill()
         owner.wait()
-    until(lambda: not _alive(int(pid)), "the server ends with its owner")
-    until(lambda: not Path(folder).exists(), "the folder of the server is removed")
+    wait_until(lambda: not _alive(int(pid)), "the server ends with its owner")
+    wait_until(lambda: not Path(folder).exists(), "the folder of the server is removed")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can do this")
@@ -152,7 +152,7 @@ def test_a_server_ends_with_its_guard() -> None:
         assert pid
         assert server._process
         os.kill(server._process.guard_pid, signal.SIGKILL)
-        until(lambda: not _alive(pid), "the server ends")
+        wait_until(lambda: not _alive(pid), "the server ends")
 
 
 # the other servers

@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.services.dashboards.connector_alerts import AlertLimits, format_alerts
 from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
-from tests.support.patience import until
+from tests.support.patience import wait_until
 
 HOUR = timedelta(hours=1)
 
@@ -76,7 +76,7 @@ def test_a_run_that_has_failed_is_told_with_its_error(shop_connector: ShopConnec
 def test_a_killed_run_is_told_as_one(shop_connector: ShopConnector) -> None:
     shop_connector.store.leases._ttl_ms = 50
     shop_connector.store.leases.acquire("shop", "worker 7", 0)
-    (text,) = until(lambda: list_alerts(shop_connector), "the lease has ended")
+    (text,) = wait_until(lambda: list_alerts(shop_connector), "the lease has ended")
     assert "The run worker 7 did not release its lease: the process was killed" in text
 
 

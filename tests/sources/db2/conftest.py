@@ -17,8 +17,8 @@ def db2(request: pytest.FixtureRequest) -> Iterator[Db2]:
 
     Tests that change its settings, stop it or look into its log start one of their own, which is always our test server.
     """
-    if db2_real.given():
-        with db2_real.real() as real:
+    if db2_real.is_real_server_given():
+        with db2_real.open_real_server() as real:
             yield cast(Db2, real)
         return
     yield request.getfixturevalue("db2")  # that of tests/conftest.py

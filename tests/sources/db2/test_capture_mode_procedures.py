@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.spi.source_procedures import ProcedurePlan
 from airflow_provider_cdc.sources.db2.connect import Db2Connection
 from dev.servers import Db2
 from tests.sources.db2_adapter import Db2Adapter
-from tests.sources.suite import INT, TEXT, equal, started
+from tests.sources.suite import INT, TEXT, equal, start_connector
 from tests.support.connectors import Connector
 from tests.support.workloads.small_tables import operations
 
@@ -32,7 +32,7 @@ def connector(db: Db2Adapter, tmp_path: Path) -> Connector:
     db.create("a", {"id": INT, "n": INT}, key=("id",))
     with db.transaction() as t:
         t.insert("a", {"id": 1, "n": 1})
-    return started(db, tmp_path)
+    return start_connector(db, tmp_path)
 
 
 def name(db: Db2Adapter, table: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_cdc import __version__
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
-from tests.support.change_log.rendered import Record, captured, of_table, row_fields
+from tests.support.change_log.rendered import Record, capture_records, of_table, row_fields
 from tests.support.connectors import Connector
 
 ConnectorFactory = Callable[..., Connector]
@@ -53,7 +53,7 @@ def test_rows_of_a_snapshot_have_its_lsn_and_are_no_changes(
     db._create("OTHER", {"ID": "INTEGER"}, ("ID",))
     run(db, f"INSERT INTO {db.name('OTHER')} VALUES (1), (2)")
     before = int(time.time() * 1000) - 60_000
-    found = captured(connector_factory())
+    found = capture_records(connector_factory())
     assert sorted(r["topic"] for r in found) == [
         f"mydatabase.{db.namespace}.{t}" for t in ("CUSTOMERS", "OTHER", "OTHER")
     ]
@@ -77,12 +77,12 @@ def test_rows_of_a_snapshot_have_its_lsn_and_are_no_changes(
 
 def test_create_update_and_delete(db: Db2Adapter, connector_factory: ConnectorFactory) -> None:
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     table = db.name("CUSTOMERS")
     run(db, f"INSERT INTO {table} VALUES (1005, 'Franz', NULL)")
     run(db, f"UPDATE {table} SET FIRST_NAME = 'Anne Marie' WHERE ID = 1004")
     run(db, f"DELETE FROM {table} WHERE ID = 1005")
-    created, updated, deleted, tombstone = captured(connector)
+    created, updated, deleted, tombstone = capture_records(connector)
     assert [r["key"]["ID"] for r in (created, updated, deleted, tombstone)] == [1005, 1004, 1005, 1005]
     franz = {"ID": 1005, "FIRST_NAME": "Franz", "EMAIL": None}
     anne = {"ID": 1004, "FIRST_NAME": "Anne", "EMAIL": "annek@noanswer.org"}
@@ -102,18 +102,18 @@ def test_times_are_when_the_change_was_committed_and_when_it_was_captured(
     db: Db2Adapter, connector_factory: ConnectorFactory
 ) -> None:
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     before = int(time.time() * 1000)
     run(db, f"INSERT INTO {db.name('CUSTOMERS')} VALUES (7, 'x', 'y')")
     after = int(time.time() * 1000)
     time.sleep(0.3)
-    (record,) = captured(connector)
+    (record,) = capture_records(connector)
     assert before - 1000 <= record["value"]["source"]["ts_ms"] <= after + 1000
     assert after + 300 <= record["value"]["ts_ms"] <= time.time() * 1000
 
 
 def test_the_schema_of_a_key_and_of_the_source_block(db: Db2Adapter, connector_factory: ConnectorFactory) -> None:
-    (record,) = captured(connector_factory(), schemas=True)
+    (record,) = capture_records(connector_factory(), schemas=True)
     name = f"mydatabase.{db.namespace}.CUSTOMERS"
     assert record["key"]["schema"] == {
         "type": "struct", "name": f"{name}.Key", "optional": False, "fields": [{"field": "ID", "type": "int32", "optional": False}],
@@ -156,7 +156,7 @@ def test_the_key_is_the_primary_key_else_a_unique_one_else_the_configured_one(
         f"INSERT INTO {db.name('NULLABLE')} VALUES (5, 6)", f"INSERT INTO {db.name('NAMED')} VALUES (1, 2)",
     )  # fmt: skip
     connector = connector_factory(message_key_columns=rf"{db.namespace}\.nam(.*):y,X;elsewhere.t:a")
-    keys = {r["topic"].rpartition(".")[2]: r["key"] for r in captured(connector)}
+    keys = {r["topic"].rpartition(".")[2]: r["key"] for r in capture_records(connector)}
     assert list(keys["PAIR"].items()) == [("A", "x"), ("B", 2)]
     assert keys["ONLY_UNIQUE"] == {"U": 4}
     assert keys["NULLABLE"] is None
@@ -167,15 +167,15 @@ def test_the_key_is_that_of_the_time_of_the_event(db: Db2Adapter, connector_fact
     db._create("T", {"A": "INTEGER NOT NULL", "B": "INTEGER NOT NULL"}, ())
     db.sql(f'ALTER TABLE {db.name("T")} ADD CONSTRAINT ONE PRIMARY KEY ("A")')
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     run(db, f"INSERT INTO {db.name('T')} VALUES (1, 2)")
-    first = of_table(captured(connector), "T")
+    first = of_table(capture_records(connector), "T")
     db.sql(
         f"ALTER TABLE {db.name('T')} DROP PRIMARY KEY",
         f'ALTER TABLE {db.name("T")} ADD CONSTRAINT TWO PRIMARY KEY ("B")',
     )
     run(db, f"INSERT INTO {db.name('T')} VALUES (3, 4)")
-    second = of_table(captured(connector), "T")
+    second = of_table(capture_records(connector), "T")
     assert [r["key"] for r in first if r["value"]["op"] == "c"] == [{"A": 1}]
     assert [r["key"] for r in second if r["value"]["op"] == "c"] == [{"B": 4}]
 
@@ -185,7 +185,7 @@ def test_tables_whose_names_differ_in_case_only_have_topics_of_their_own(
 ) -> None:
     db._create("customers", {"ID": "INTEGER"}, ("ID",))
     run(db, f"INSERT INTO {db.name('customers')} VALUES (7)")
-    found = captured(connector_factory())
+    found = capture_records(connector_factory())
     assert sorted((r["topic"].rpartition(".")[2], r["key"]["ID"]) for r in found) == [
         ("CUSTOMERS", 1004),
         ("customers", 7),

@@ -9,7 +9,7 @@ from random import Random
 from airflow_provider_cdc.core.config.topic_names import sanitize_name
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
-from tests.sources.suite import INT, TEXT, started
+from tests.sources.suite import INT, TEXT, start_connector
 from tests.support.pytest_runs.sampled import Sampled
 
 LETTERS = "aZ_ %.'éßıİΣςЖжא中한日Ⅷ😀𝔘\u0301"
@@ -36,7 +36,7 @@ def test_tables_and_columns_of_random_names_are_captured(db2: Db2, tmp_path: Pat
             db.create(table, {key: INT, columns[table][1]: TEXT}, (key,))
             with db.transaction() as t:
                 t.insert(table, {key: 1, columns[table][1]: f"{table} 1"})
-        connector = started(db, tmp_path)
+        connector = start_connector(db, tmp_path)
         for table, (key, text) in columns.items():
             with db.transaction() as t:
                 t.insert(table, {key: 2, text: f"{table} 2"})

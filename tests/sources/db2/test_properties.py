@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
-from tests.support.change_log.rendered import captured, of_table, row_fields
+from tests.support.change_log.rendered import capture_records, of_table, row_fields
 from tests.support.connectors import Connector
 
 ConnectorFactory = Callable[..., Connector]
@@ -86,11 +86,11 @@ def test_tables_in_capture_mode_are_captured_unless_the_lists_leave_them_out(
         found = source.discover_tables()
     assert {t.name for t in found if t.namespace == db.namespace} == {"A", "B"}, "only tables in capture mode"
     assert not [t for t in found if t.namespace.startswith(("SYS", "ASN"))]
-    first = captured(connector)
+    first = capture_records(connector)
     assert {r["topic"] for r in first} == {"test", f"test.{db.namespace}.A"}
     assert [r["value"]["op"] for r in of_table(first, "A")] == ["r"]
     run(db, *(f"INSERT INTO {db.name(name)} VALUES (2)" for name in ("A", "B", "PLAIN")))
-    assert [(r["topic"], r["value"]["op"]) for r in captured(connector)] == [(f"test.{db.namespace}.A", "c")]
+    assert [(r["topic"], r["value"]["op"]) for r in capture_records(connector)] == [(f"test.{db.namespace}.A", "c")]
 
 
 def test_texts_can_be_hidden_or_cut_in_the_snapshot_and_in_the_stream(
@@ -117,13 +117,13 @@ def test_texts_can_be_hidden_or_cut_in_the_snapshot_and_in_the_stream(
         "column.truncate.to.2.chars": rf"{db.namespace}\.T\.C", "column.truncate.to.3.chars": rf"{db.namespace}\.T\.E",
         "column.exclude.list": rf"{db.namespace}\.T\.N",
     }  # fmt: skip
-    (read,) = of_table(captured(connector), "T")
+    (read,) = of_table(capture_records(connector), "T")
     hidden = {"ID": 1, "A": "***", "B": "***", "D": "", "E": "lon"}
     assert read["value"]["after"] == {**hidden, "C": "é€"}
     run(db, f"UPDATE {t} SET A = 'changed', C = 'yyy'")
     run(db, f"INSERT INTO {t} VALUES (2, NULL, 'x', 'z', 8, NULL, 'xyz')")
     run(db, f"DELETE FROM {t} WHERE ID = 1")
-    update, insert, delete, _ = of_table(captured(connector), "T")
+    update, insert, delete, _ = of_table(capture_records(connector), "T")
     assert update["value"]["before"] == {**hidden, "C": "é€"}
     assert update["value"]["after"] == delete["value"]["before"] == {**hidden, "C": "yy"}
     assert insert["value"]["after"] == {"ID": 2, "A": None, "B": "***", "C": "z", "D": None, "E": "xyz"}
@@ -146,7 +146,7 @@ def test_schemas_can_tell_the_types_that_columns_have_in_the_database(
     products_adapter: Db2Adapter, tmp_path: Path, name: str, which: str, columns: set[str]
 ) -> None:
     connector = products_adapter.connector(tmp_path, **{name: which.format(products_adapter.namespace)})
-    (read,) = of_table(captured(connector, schemas=True), "T")
+    (read,) = of_table(capture_records(connector, schemas=True), "T")
     told = {
         column: {k.rpartition(".")[2]: v for k, v in f.get("parameters", {}).items() if k.startswith("__debezium.source.column.")}
         for column, f in row_fields(read).items()
@@ -165,7 +165,7 @@ def test_names_of_fields_can_be_made_fit_for_avro(
 ) -> None:
     options = {} if mode is None else {"field_name_adjustment_mode": mode}
     connector = products_adapter.connector(tmp_path, **options)
-    (read,) = of_table(captured(connector, schemas=True), "T")
+    (read,) = of_table(capture_records(connector, schemas=True), "T")
     assert read["value"]["payload"]["after"] == {"ID": 1, "V": "a", "P": "AJY=", name: 2}
     (row,) = connector.rows(f"{products_adapter.namespace}.T")
     assert row["Preis € 1"] == 2, "the change log has the names of the database"
@@ -176,9 +176,9 @@ def test_the_delimiter_and_the_name_of_the_transactions_are_in_the_topics(
 ) -> None:
     db._create("T", {"ID": "INTEGER"}, ("ID",))
     connector = connector_factory(topic_delimiter="_", topic_transaction="tx", provide_transaction_metadata=True)
-    captured(connector)
+    capture_records(connector)
     run(db, f"INSERT INTO {db.name('T')} VALUES (1)")
-    begin, row, end = captured(connector)
+    begin, row, end = capture_records(connector)
     assert [begin["topic"], row["topic"], end["topic"]] == ["test_tx", f"test_{db.namespace}_T", "test_tx"]
     id_ = row["value"]["source"]["commit_lsn"]
     assert (begin["value"]["id"], end["value"]["id"], row["value"]["transaction"]["id"]) == (id_, id_, id_)

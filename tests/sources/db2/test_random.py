@@ -18,9 +18,9 @@ from airflow_provider_cdc.core.errors import SourceBusy
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import db2_connector
 from tests.support.change_log.log_consistency import consistent
-from tests.support.processes.crash_db2 import SMALL, small
-from tests.support.sources.db2.db2_history import Db2History, plain
-from tests.support.sources.db2.db2_manners import manners
+from tests.support.processes.crash_db2 import SMALL, shrink_limits
+from tests.support.sources.db2.db2_history import Db2History, plain_value
+from tests.support.sources.db2.db2_manners import draw_server_options
 from tests.support.sources.db2.db2_rows import KEYS
 from tests.support.sources.db2.db2_workload import Db2Writer
 
@@ -36,7 +36,7 @@ def test_what_random_sessions_do_is_captured_as_the_server_held_it(
     db2_factory: Callable[..., Db2], tmp_path: Path, seed: int
 ) -> None:
     schema, r = f"RANDOM_{next(_numbers)}", Random(seed)
-    db2 = db2_factory(**manners(r))
+    db2 = db2_factory(**draw_server_options(r))
     with closing(Db2Writer(db2, seed, schema, agent=0.05)) as writer:
         writer.prepare()
         writer.write(r.randrange(30))
@@ -46,7 +46,7 @@ def test_what_random_sessions_do_is_captured_as_the_server_held_it(
         for _ in range(ROUNDS):
             writer.finish("DOC")  # its large objects are read, and nobody else is to have them locked
             writer.calm()
-            with small(r):
+            with shrink_limits(r):
                 try:
                     connector.capture()
                 except SourceBusy:  # a table is read again while an open session has changed it
@@ -56,7 +56,7 @@ def test_what_random_sessions_do_is_captured_as_the_server_held_it(
             writer.note_commits()
         writer.finish()
         truths = writer.truths(10)
-        with small(r):
+        with shrink_limits(r):
             connector.capture()
         history = Db2History(connector.changelog, truths, f"test.{schema}.", writer).finish()
         for table in KEYS:
@@ -69,8 +69,8 @@ def test_what_random_sessions_do_is_captured_as_the_server_held_it(
 def ends_equal(writer: Db2Writer, history: Db2History, table: str) -> None:
     """The replayed table is the source's, with its large objects."""
     name = f"test.{writer.schema}.{table}"
-    replayed = [{k: plain(v) for k, v in row.items()} for row in history.rows(name)]
-    there = [{k: plain(v) for k, v in row.items()} for row in writer.rows(table)]
+    replayed = [{k: plain_value(v) for k, v in row.items()} for row in history.rows(name)]
+    there = [{k: plain_value(v) for k, v in row.items()} for row in writer.rows(table)]
     assert sorted(replayed, key=_order) == sorted(there, key=_order)
 
 

@@ -18,7 +18,7 @@ from tests.support.sources.db2 import db2_real
 from tests.support.sources.db2.db2_real import RealDb2
 
 pytestmark = pytest.mark.skipif(
-    db2_real.given(), reason="tests/sources/test_suite_db2.py has all of it on the real Db2"
+    db2_real.is_real_server_given(), reason="tests/sources/test_suite_db2.py has all of it on the real Db2"
 )
 
 

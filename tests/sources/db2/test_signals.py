@@ -11,7 +11,7 @@ import pytest
 
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
-from tests.support.change_log.rendered import captured, of_table
+from tests.support.change_log.rendered import capture_records, of_table
 from tests.support.connectors import Connector
 from tests.support.signals import send, signal_state, snapshot
 
@@ -95,7 +95,7 @@ def test_rows_of_a_condition_are_reads(db: Db2Adapter, connector_factory: Connec
         table,
         additional_conditions=[{"data-collection": table, "filter": "COLOR = 'blue' AND QUANTITY > 20"}],
     )
-    found = of_table(captured(connector), "PRODUCTS")
+    found = of_table(capture_records(connector), "PRODUCTS")
     assert [r["value"]["after"]["ID"] for r in found] == [21, 23]
     for record in found:
         value = record["value"]

@@ -19,7 +19,7 @@ from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosi
 from airflow_provider_cdc.sources.mongodb.product_checks import product_of
 from airflow_provider_cdc.sources.mongodb.source import MongoDbSource
 from dev.servers.mongodb import MongoDb
-from tests.support.servers.tls import authority, signed
+from tests.support.servers.tls import authority, sign_certificate
 from tests.support.signals import snapshot
 from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
 
@@ -189,7 +189,7 @@ def test_a_standalone_server_is_refused_with_the_steps_that_convert_it() -> None
 
 def test_tls_and_x509(tmp_path: Path) -> None:
     ca = authority(tmp_path)
-    own, made = signed(tmp_path, ca, "server", "127.0.0.1"), signed(tmp_path, ca, "reader")
+    own, made = sign_certificate(tmp_path, ca, "server", "127.0.0.1"), sign_certificate(tmp_path, ca, "reader")
     both = tmp_path / "both.pem"
     both.write_bytes(made.file.read_bytes() + made.key_file.read_bytes())
     tls = {"certificate": str(own.file), "key": str(own.key_file), "ca": str(ca.file)}
@@ -210,7 +210,7 @@ def test_tls_and_x509(tmp_path: Path) -> None:
 
 def test_a_connection_that_is_not_encrypted_names_tls_first_where_the_server_closes_it(tmp_path: Path) -> None:
     ca = authority(tmp_path)
-    own = signed(tmp_path, ca, "server", "127.0.0.1")
+    own = sign_certificate(tmp_path, ca, "server", "127.0.0.1")
     with MongoDb({"tls": {"certificate": str(own.file), "key": str(own.key_file), "ca": str(ca.file)}}) as server:
         given = {"topic.prefix": "t", "mongodb.connection.string": server.url()}
         with pytest.raises(SourceUnavailable, match="unencrypted connection") as caught:
@@ -245,7 +245,7 @@ def test_products_are_known_by_the_names_of_their_hosts(host: str) -> None:
 
 def test_a_certificate_has_to_name_the_host_unless_it_is_said_otherwise(tmp_path: Path) -> None:
     ca = authority(tmp_path)
-    other = signed(tmp_path, ca, "other", "other.example.org")
+    other = sign_certificate(tmp_path, ca, "other", "other.example.org")
     tls = {"certificate": str(other.file), "key": str(other.key_file), "ca": str(ca.file)}
     with MongoDb({"tls": tls}) as server:
         given = {

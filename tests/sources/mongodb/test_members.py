@@ -25,7 +25,7 @@ from airflow_provider_cdc.sources.mongodb.errors import is_resumable, translate_
 from airflow_provider_cdc.sources.mongodb.log.raw_member_cursor import DeploymentMember, RawCursor
 from airflow_provider_cdc.sources.mongodb.source import MongoDbSource
 from dev.servers.mongodb import MongoDb, ReplicaSet, ShardedCluster
-from tests.support.patience import until
+from tests.support.patience import wait_until
 from tests.support.signals import snapshot
 from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
 
@@ -203,7 +203,7 @@ def test_a_run_ends_where_the_majority_is_when_a_secondary_is_down_beside_an_arb
         again = mongodb_connector(members.url(), tmp_path / "another", database_include_list="shop")
         assert again.capture().events == 4
         down.start()
-        until(lambda: connector.capture().events == 1, "the rest comes when there is a majority again")
+        wait_until(lambda: connector.capture().events == 1, "the rest comes when there is a majority again")
 
 
 # which member is asked
@@ -225,7 +225,7 @@ def test_streams_and_snapshots_are_read_where_the_read_preference_says(tmp_path:
         analytics = members.add_member(priority=0, votes=0, tags=tags)
         client.shop.orders.insert_many([{"_id": n} for n in range(5)])
         wanted = members.url() + "&readPreference=secondary&readPreferenceTags=nodeType:ANALYTICS"
-        until(lambda: len(client.secondaries) == 1, "the client knows the member")
+        wait_until(lambda: len(client.secondaries) == 1, "the client knows the member")
         assert _ask_members(wanted) == (analytics.host, analytics.port)
         assert _ask_members(members.url()) == (members.members[0].host, members.members[0].port)
         connector = mongodb_connector(wanted, tmp_path, database_include_list="shop")
@@ -244,7 +244,7 @@ def test_a_secondary_that_is_behind_is_waited_for(tmp_path: Path) -> None:
     with ReplicaSet({"follow_lag_ms": 1500}, count=1) as members, members.connect() as client:
         members.add_member(priority=0, votes=0)
         client.shop.orders.insert_one({"_id": 0})
-        until(lambda: len(client.secondaries) == 1, "the client knows the member")
+        wait_until(lambda: len(client.secondaries) == 1, "the client knows the member")
         uri = members.url() + "&readPreference=secondary"
         connector = mongodb_connector(uri, tmp_path, database_include_list="shop")
         client.shop.orders.insert_one({"_id": 1})
@@ -268,7 +268,7 @@ def test_all_routers_are_used() -> None:
             uri = f"mongodb://{cluster.router.host}:{cluster.router.port},{second.host}:{second.port}/?localThresholdMS=5000"
             config, found = _config(uri), set()
             with open_client(config) as both:
-                until(lambda: len(both.nodes) == 2, "the client knows both")
+                wait_until(lambda: len(both.nodes) == 2, "the client knows both")
                 for _ in range(40):
                     with DeploymentMember(config, both) as member:
                         found.add(member.address[1])

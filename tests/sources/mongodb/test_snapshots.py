@@ -27,7 +27,7 @@ from airflow_provider_cdc.core.spi.source import SnapshotChunk
 from airflow_provider_cdc.sources.mongodb.collection_tables import collection_schema
 from airflow_provider_cdc.sources.mongodb.snapshot import chunk_reader, collection_snapshot
 from dev.servers.mongodb import MongoDb, ShardedCluster
-from tests.support.change_log.rendered import captured
+from tests.support.change_log.rendered import capture_records
 from tests.support.signals import snapshot as ask_for
 from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
 
@@ -177,8 +177,8 @@ def test_what_is_written_while_a_snapshot_reads_is_streamed_from_its_moment_on(
         return more(self, **options)
 
     with patch.object(collection_snapshot.RawCursor, "fetch_reply", write_and_read):
-        found = captured(connector)
-    found += captured(connector)
+        found = capture_records(connector)
+    found += capture_records(connector)
     values = [(json.loads(r["key"]["id"]), r["value"]) for r in found if r["value"] is not None]
     assert [(key, json.loads(v["after"])["n"]) for key, v in values if v["op"] == "r"] == [(i, 0) for i in range(30)]
     assert [(key, v["op"]) for key, v in values if v["op"] != "r"] == [(100, "c"), (29, "u"), (28, "d")]
@@ -266,8 +266,8 @@ def test_capped_collections_are_read_as_they_are_before_8_0(
 
         ask_for(connector, "shop.log")
         with patch.object(chunk_reader.MongoChunkReader, "_asked", write_and_read):
-            found = captured(connector)
-        found += captured(connector)
+            found = capture_records(connector)
+        found += capture_records(connector)
         assert "capped" in caplog.text
         new = [r["value"]["op"] for r in found if json.loads(r["key"]["id"]) % 1]
         assert new == ["c"] * 3, "a chunk gives no document that the stream gives meanwhile"

@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.sources.mysql.checks import _settings
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import MySqlServer
-from tests.support.change_log.rendered import captured
+from tests.support.change_log.rendered import capture_records
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.sources.mysql.workload import source_rows
 
@@ -42,9 +42,9 @@ def test_the_documented_account_can_capture_and_change_nothing(db: Any, tmp_path
     before = db.sql("SHOW CREATE TABLE t"), db.sql("SHOW TABLES")
     connector = _connector(db, tmp_path)
     connector.secrets |= {"database.user": "documented", "database.password": "secret"}
-    captured(connector)
+    capture_records(connector)
     db.sql("INSERT INTO t VALUES (2, 2)")
-    captured(connector)
+    capture_records(connector)
     assert connector.rows(f"{db.name}.t") == source_rows(db.server, db.name, "t")
     assert (db.sql("SHOW CREATE TABLE t"), db.sql("SHOW TABLES")) == before
     (granted,) = re.findall(r"GRANT (.*) ON", statements[-1])

@@ -39,7 +39,7 @@ def test_initial_statements_run_on_every_connection_but_that_of_the_log(
     made: set[int] = set()
     logs: set[int] = set()
 
-    def watched(make: Any, seen: set[int]) -> Any:
+    def watch_connection(make: Any, seen: set[int]) -> Any:
         def call(*args: Any, **options: Any) -> Any:
             connection = make(*args, **options)
             seen.add(connection.thread_id())
@@ -47,8 +47,8 @@ def test_initial_statements_run_on_every_connection_but_that_of_the_log(
 
         return call
 
-    monkeypatch.setattr(connecting, "_open", watched(connecting._open, made))
-    monkeypatch.setattr(binlog_connection, "connect", watched(connect, logs))
+    monkeypatch.setattr(connecting, "_open", watch_connection(connecting._open, made))
+    monkeypatch.setattr(binlog_connection, "connect", watch_connection(connect, logs))
     grant = f"INSERT ON {database.name}.opened"
     database.sql(f"GRANT {grant} TO 'cdc'@'%'")
     statement = f"SET @first = 'a;;b'; INSERT INTO {database.name}.opened VALUES (CONNECTION_ID(), @first)"

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.converters import BOOLEAN, CHARSET, JDBC_SINK
-from tests.support.change_log.rendered import captured, of_table, row_fields
+from tests.support.change_log.rendered import capture_records, of_table, row_fields
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.signals import signal_state, snapshot
 
@@ -36,16 +36,16 @@ def connector_factory(db: Any, tmp_path: Path) -> Callable[..., Connector]:
     return make
 
 
-def _both(db: Any, connector: Connector, columns: str, values: str) -> tuple[list[Any], list[Any]]:
+def _capture_both_rows(db: Any, connector: Connector, columns: str, values: str) -> tuple[list[Any], list[Any]]:
     """Images and nodes of a row of the snapshot and one of the stream, of a table that is made during the stream too."""
     db.sql(f"CREATE TABLE t ({columns})", f"INSERT INTO t VALUES (1, {values})")
-    found = of_table(captured(connector, schemas=True), "t")
+    found = of_table(capture_records(connector, schemas=True), "t")
     db.sql(
         f"INSERT INTO t VALUES (2, {values})",
         f"CREATE TABLE made ({columns})",
         f"INSERT INTO made VALUES (3, {values})",
     )
-    streamed = captured(connector, schemas=True)
+    streamed = capture_records(connector, schemas=True)
     found += of_table(streamed, "t") + of_table(streamed, "made")
     assert len(found) == 3
     images = [{k: v for k, v in r["value"]["payload"]["after"].items() if k != "id"} for r in found]
@@ -58,7 +58,7 @@ def _booleans(nodes: list[Any]) -> list[set[str]]:
 
 
 def test_tinyint_of_length_one_is_a_boolean(db: Any, connector_factory: Callable[..., Connector]) -> None:
-    images, nodes = _both(db, connector_factory(), COLUMNS, "TRUE, NULL, 1, 5, 2")
+    images, nodes = _capture_both_rows(db, connector_factory(), COLUMNS, "TRUE, NULL, 1, 5, 2")
     # MySQL hides the length of an unsigned one since 8.0.19
     told = "(1)" in next(row[1] for row in db.sql("SHOW COLUMNS FROM t") if row[0] == "u")
     assert images == [{"b": True, "t": None, "u": True if told else 1, "w": 5, "x": True}] * 3
@@ -72,13 +72,13 @@ def test_columns_can_be_chosen_without_regard_to_their_length(
     db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
     connector = connector_factory(length_checker="false", selector=r"{0}\.(t|made)\.[uw], {0}\.other\..*")
-    images, nodes = _both(db, connector, COLUMNS, "TRUE, NULL, 1, 0, 2")
+    images, nodes = _capture_both_rows(db, connector, COLUMNS, "TRUE, NULL, 1, 0, 2")
     assert images == [{"b": 1, "t": None, "u": True, "w": False, "x": 2}] * 3
     assert _booleans(nodes) == [{"u", "w"}] * 3
 
 
 def test_a_selector_leaves_the_others_as_they_are(db: Any, connector_factory: Callable[..., Connector]) -> None:
-    images, nodes = _both(db, connector_factory(selector=r"{}\..*\.b"), COLUMNS, "FALSE, 1, 1, 5, 2")
+    images, nodes = _capture_both_rows(db, connector_factory(selector=r"{}\..*\.b"), COLUMNS, "FALSE, 1, 1, 5, 2")
     assert images == [{"b": False, "t": 1, "u": 1, "w": 5, "x": 2}] * 3
     assert _booleans(nodes) == [{"b"}] * 3
 
@@ -87,10 +87,10 @@ def test_columns_that_come_later_are_converted_too_and_rows_are_read_in_chunks(
     db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
     connector = connector_factory()
-    images, _ = _both(db, connector, "id INT, k BOOLEAN, PRIMARY KEY (k, id)", "TRUE")
+    images, _ = _capture_both_rows(db, connector, "id INT, k BOOLEAN, PRIMARY KEY (k, id)", "TRUE")
     assert images == [{"k": True}] * 3
     db.sql("ALTER TABLE t ADD later BOOL NOT NULL DEFAULT TRUE", "INSERT INTO t VALUES (9, FALSE, FALSE)")
-    (read,) = of_table(captured(connector), "t")
+    (read,) = of_table(capture_records(connector), "t")
     assert read["value"]["after"] == {"id": 9, "k": False, "later": False}
     number = snapshot(connector, f"{db.name}.t", replace=True)
     connector.capture()
@@ -107,7 +107,9 @@ def test_the_sinks_types_are_the_same_in_snapshot_and_stream_and_texts_tell_thei
     db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
     columns = "id INT PRIMARY KEY, b BOOLEAN, r REAL, s VARCHAR(9) CHARACTER SET latin1, c TEXT CHARACTER SET utf8mb4"
-    images, nodes = _both(db, connector_factory(JDBC_SINK, treat_real_as_double="true"), columns, "TRUE, 1.5, 'ä', 'b'")
+    images, nodes = _capture_both_rows(
+        db, connector_factory(JDBC_SINK, treat_real_as_double="true"), columns, "TRUE, 1.5, 'ä', 'b'"
+    )
     assert images == [{"b": 1, "r": 1.5, "s": "ä", "c": "b"}] * 3
     for node in nodes:
         assert [node[name]["type"] for name in ("b", "r")] == ["int16", "double"]
@@ -117,7 +119,7 @@ def test_the_sinks_types_are_the_same_in_snapshot_and_stream_and_texts_tell_thei
 
 def test_character_sets_are_told_where_they_are_asked_for(db: Any, connector_factory: Callable[..., Connector]) -> None:
     columns = "id INT PRIMARY KEY, s VARCHAR(9), c TEXT"
-    _, nodes = _both(db, connector_factory(JDBC_SINK, selector_string=r".*\.s"), columns, "'a', 'b'")
+    _, nodes = _capture_both_rows(db, connector_factory(JDBC_SINK, selector_string=r".*\.s"), columns, "'a', 'b'")
     assert [[CHARSET in n[name].get("parameters", {}) for name in ("s", "c")] for n in nodes] == [[True, False]] * 3
 
 

@@ -60,7 +60,7 @@ def _rows_event(server: Any) -> tuple[Path, int, int]:
 
 
 @contextlib.contextmanager
-def _damaged(file: Path, place: int, new: bytes | None) -> Iterator[None]:
+def _damage_file(file: Path, place: int, new: bytes | None) -> Iterator[None]:
     """While this is open, the file is another one from a place on; with ``None`` it ends there."""
     whole = file.read_bytes()
     file.write_bytes(whole[:place] if new is None else whole[:place] + new + whole[place + len(new) :])
@@ -96,7 +96,7 @@ def test_a_log_that_cannot_be_read_on_is_no_lost_position(server: Any, tmp_path:
     first = max(r["id"] for r in source_rows(server, "m", "t")) + 1
     server.sql(*(f"INSERT INTO m.t VALUES ({n}, REPEAT('x', 100))" for n in range(first, first + 3)))
     file, place, _ = _rows_event(server)
-    with _damaged(file, place + offset, new):
+    with _damage_file(file, place + offset, new):
         for _ in range(2):
             with pytest.raises(expected) as caught:
                 connector.capture()
@@ -109,7 +109,7 @@ def test_a_log_that_cannot_be_read_on_is_no_lost_position(server: Any, tmp_path:
     assert connector.rows("m.t") == source_rows(server, "m", "t")
     assert connector.replay.operations["r"] == read, "no table was read again"
     server.sql(f"INSERT INTO m.t VALUES ({first + 3}, 'last')")
-    with _damaged(file, place + offset, new):
+    with _damage_file(file, place + offset, new):
         connector.capture({"snapshot.mode": "always"})
         assert connector.rows("m.t") == source_rows(server, "m", "t"), (
             "what the errors advise, where the log stays as it is"

@@ -24,7 +24,7 @@ from airflow_provider_cdc.sources.mysql.snapshot.snapshot_session import MySqlSn
 from tests.support.change_log.rendered import records
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.signals import send, signal_state, snapshot
-from tests.support.sources.mysql.mysql_chunks import Fixed, logged, source_of
+from tests.support.sources.mysql.mysql_chunks import Fixed, read_log_rows, source_of
 
 NO_QUEUE = {"QueueTotalCapacity", "QueueRemainingCapacity", "MaxQueueSizeInBytes", "CurrentQueueSizeInBytes"}
 
@@ -73,12 +73,12 @@ def test_a_snapshot_that_fails_was_aborted_with_the_tables_that_are_left(
     )
     read = MySqlSnapshot.read
 
-    def failing(self: Any, chunk: Any) -> Any:
+    def fail_at_table(self: Any, chunk: Any) -> Any:
         if chunk.table.name == "u":
             raise CdcError("gone")
         yield from read(self, chunk)
 
-    monkeypatch.setattr(MySqlSnapshot, "read", failing)
+    monkeypatch.setattr(MySqlSnapshot, "read", fail_at_table)
     with pytest.raises(CdcError, match="gone"):
         connector_factory(batch_max_rows=1, snapshot_max_threads=1).capture()
     assert seen[0].snapshot is not None
@@ -181,7 +181,7 @@ def test_the_first_key_of_a_table_is_told_of_its_own_run_and_table_only(
 # what MySQL has
 
 
-def _streamed(connector: Connector) -> dict[str, Any]:
+def _capture_streaming_metrics(connector: Connector) -> dict[str, Any]:
     return connector.capture().metrics["streaming"]
 
 
@@ -203,7 +203,7 @@ def test_the_places_of_the_stream_are_those_of_the_server(db: Any, connector_fac
     connector.capture()
     db.sql("INSERT INTO u VALUES (3)", "FLUSH BINARY LOGS", "INSERT INTO u VALUES (4)")
     file, end, gtids = _log(db)
-    found = _streamed(connector)
+    found = _capture_streaming_metrics(connector)
     assert found["BinlogFilename"] == file
     assert abs(end - found["BinlogPosition"]) in (0, 40), (
         "MariaDB may note behind it, at any time, that the file before is closed"
@@ -214,12 +214,12 @@ def test_the_places_of_the_stream_are_those_of_the_server(db: Any, connector_fac
     assert found["LastTransactionId"]
     db.sql("ALTER TABLE u ADD v INT")
     file, end, gtids = _log(db)
-    changed = _streamed(connector)
+    changed = _capture_streaming_metrics(connector)
     assert (changed["BinlogFilename"], changed["GtidSet"]) == (file, gtids)
     assert abs(end - changed["BinlogPosition"]) in (0, 40)
     assert changed["SourceEventPosition"] == _last_event(db, file)
     assert changed["LastTransactionId"] not in ("", found["LastTransactionId"])
-    found = _streamed(connector)
+    found = _capture_streaming_metrics(connector)
     assert (found["SourceEventPosition"], found["LastTransactionId"]) == ({}, ""), "of each run anew"
 
 
@@ -229,14 +229,14 @@ def test_whether_the_server_has_gtids_is_told(mysql97: Any, mysql_factory: Any, 
         connector = mysql_connector(mysql97, tmp_path / "with", "mysql", database_include_list=db.name)
         connector.capture()
         db.sql("INSERT INTO t VALUES (1)")
-        assert _streamed(connector)["IsGtidModeEnabled"] is True
+        assert _capture_streaming_metrics(connector)["IsGtidModeEnabled"] is True
     plain = mysql_factory("9.7", gtid_mode=False, enforce_gtid_consistency=False)
     with plain as server, server.database("plain") as db:
         db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
         connector = mysql_connector(server, tmp_path / "without", "mysql", database_include_list=db.name)
         connector.capture()
         db.sql("INSERT INTO t VALUES (1)")
-        found = _streamed(connector)
+        found = _capture_streaming_metrics(connector)
         (event,) = captured_sources(connector)
     assert (found["IsGtidModeEnabled"], found["GtidSet"], found["NumberOfCommittedTransactions"]) == (False, "", 1)
     assert found["LastTransactionId"].startswith(f"file={event['file']},pos=")
@@ -266,7 +266,7 @@ def test_transactions_are_counted_as_they_end(
             connection.commit()
         other.sql("INSERT INTO o VALUES (1)", "ALTER TABLE o ADD v INT")
         db.sql("ALTER TABLE u ADD v INT", "DROP TABLE e")
-        found = _streamed(connector)
+        found = _capture_streaming_metrics(connector)
     counts = ("Committed", "RolledBack", "NotWellFormed", "Large")
     assert [found[f"NumberOf{name}Transactions"] for name in counts] == [5, 0, 0, 1]
     assert found["TotalNumberOfCreateEventsSeen"] == 906
@@ -275,7 +275,7 @@ def test_transactions_are_counted_as_they_end(
             cursor.execute("INSERT INTO t VALUES (90, 1)")
             cursor.execute("CREATE TEMPORARY TABLE passing (id INT)")
             connection.rollback()
-        found = _streamed(connector)
+        found = _capture_streaming_metrics(connector)
         assert [found[f"NumberOf{name}Transactions"] for name in counts] == [0, 1, 0, 0]
 
 
@@ -286,10 +286,10 @@ def test_prepared_transactions_count_when_they_end(db: Any, connector_factory: C
         with db.connect(autocommit=True) as connection, connection.cursor() as cursor:
             for statement in ("START 'm'", "INSERT", "END 'm'", "PREPARE 'm'"):
                 cursor.execute("INSERT INTO u VALUES (7)" if statement == "INSERT" else f"XA {statement}")
-            found = _streamed(connector)
+            found = _capture_streaming_metrics(connector)
             assert (found["NumberOfCommittedTransactions"], found["NumberOfRolledBackTransactions"]) == (0, 0)
             cursor.execute(f"XA {ends} 'm'")
-        found = _streamed(connector)
+        found = _capture_streaming_metrics(connector)
         counted = (found["NumberOfCommittedTransactions"], found["NumberOfRolledBackTransactions"])
         assert counted == ((1, 0) if ends == "COMMIT" else (0, 1))
         db.sql("DELETE FROM u WHERE id = 7")
@@ -328,10 +328,10 @@ def test_a_transaction_without_its_end_is_counted_and_an_error(db: Any, monkeypa
         db.sql("INSERT INTO u VALUES (5)", "INSERT INTO u VALUES (6)")
         monkeypatch.setattr(binlog_connection.BinlogConnection, "read_events", without_ends)
         with pytest.raises(UnknownLogEvent):
-            logged(source, start, tables)
+            read_log_rows(source, start, tables)
         assert source.collect_stream_metrics()["NumberOfNotWellFormedTransactions"] == 1
         monkeypatch.setattr(binlog_connection.BinlogConnection, "read_events", whole)
-        assert len(logged(source, start, tables)) == 2
+        assert len(read_log_rows(source, start, tables)) == 2
         found = source.collect_stream_metrics()
     assert (found["NumberOfNotWellFormedTransactions"], found["NumberOfCommittedTransactions"]) == (1, 2)
 

@@ -26,41 +26,41 @@ def db(request: pytest.FixtureRequest) -> Iterator[Any]:
         server.sql(f"DROP USER IF EXISTS '{server.user}'@'%'", *server._setup_statements()[2:])
 
 
-def _found(db: Any, table: str = "s", **properties: Any) -> list[Finding]:
+def _list_findings(db: Any, table: str = "s", **properties: Any) -> list[Finding]:
     with source_of(db.server, signal_data_collection=f"{db.name}.{table}", **properties) as source:
         findings = source.check_prerequisites()
     assert not any(f.fatal for f in findings)
     return [f for f in findings if db.name in f.what]
 
 
-def _granted(db: Any, *privileges: str) -> None:
+def _grant_privileges(db: Any, *privileges: str) -> None:
     db.sql(f"GRANT {', '.join(privileges)} ON s TO '{db.server.user}'@'%'")
 
 
 def test_a_table_that_fits_is_no_finding(db: Any) -> None:
     db.sql(f"CREATE TABLE s ({GOOD})")
-    _granted(db, "INSERT")
-    assert _found(db) == []
-    _granted(db, "INSERT", "DELETE")
-    assert _found(db, incremental_snapshot_watermarking_strategy="insert_delete") == []
+    _grant_privileges(db, "INSERT")
+    assert _list_findings(db) == []
+    _grant_privileges(db, "INSERT", "DELETE")
+    assert _list_findings(db, incremental_snapshot_watermarking_strategy="insert_delete") == []
 
 
 @pytest.mark.parametrize("strategy", ["insert_insert", "insert_delete"])
 def test_a_missing_right_is_told_with_its_grant(db: Any, strategy: str) -> None:
     db.sql(f"CREATE TABLE s ({GOOD})")
-    (finding,) = _found(db, incremental_snapshot_watermarking_strategy=strategy)
+    (finding,) = _list_findings(db, incremental_snapshot_watermarking_strategy=strategy)
     needed = {"INSERT"} if strategy == "insert_insert" else {"INSERT", "DELETE"}
     assert all(name in finding.what for name in needed)
     db.server.sql(*finding.fix.split(";")[:1])
-    assert _found(db, incremental_snapshot_watermarking_strategy=strategy) == []
-    assert _found(db, read_only=True) == []
+    assert _list_findings(db, incremental_snapshot_watermarking_strategy=strategy) == []
+    assert _list_findings(db, read_only=True) == []
 
 
 def test_a_table_that_is_missing_is_told_with_the_statements_that_make_it(db: Any) -> None:
-    (finding,) = _found(db)
+    (finding,) = _list_findings(db)
     assert "does not exist" in finding.what
     db.server.sql(*finding.fix.split("; "))
-    assert _found(db) == []
+    assert _list_findings(db) == []
     login = TableId(namespace=db.name, name="s")
     with reader_of(db.server, login) as reader:
         reader.insert_signal_row("1", "a")
@@ -79,23 +79,23 @@ def test_a_table_that_is_missing_is_told_with_the_statements_that_make_it(db: An
 )
 def test_columns_that_do_not_fit_are_told(db: Any, columns: str, told: list[str]) -> None:
     db.sql(f"CREATE TABLE s ({columns})")
-    _granted(db, "INSERT")
-    findings = _found(db)
+    _grant_privileges(db, "INSERT")
+    findings = _list_findings(db)
     assert len(findings) == len(told)
     for finding, what in zip(findings, told, strict=True):
         assert what in finding.what
     if "instead" not in told[0]:
         db.server.sql(*[f.fix for f in findings])
-        assert _found(db) == []
+        assert _list_findings(db) == []
 
 
 def test_a_table_without_transactions_is_told(db: Any) -> None:
     db.sql(f"CREATE TABLE s ({GOOD}) ENGINE=MyISAM")
-    _granted(db, "INSERT")
-    (finding,) = _found(db)
+    _grant_privileges(db, "INSERT")
+    (finding,) = _list_findings(db)
     assert "MyISAM" in finding.what
     db.server.sql(finding.fix)
-    assert _found(db) == []
+    assert _list_findings(db) == []
 
 
 @pytest.mark.parametrize(("kind", "option", "value"), [
@@ -147,7 +147,7 @@ def test_a_name_that_is_none_is_told(db: Any) -> None:
 def test_commits_out_of_order_are_told(mysql97: Any) -> None:
     with mysql97.database("check") as db:
         db.sql(f"CREATE TABLE s ({GOOD})")
-        _granted(db, "INSERT")
+        _grant_privileges(db, "INSERT")
         mysql97.sql("SET GLOBAL binlog_order_commits = OFF")
         try:
             with source_of(mysql97, signal_data_collection=f"{db.name}.s") as source:
@@ -162,7 +162,7 @@ def test_commits_out_of_order_are_told(mysql97: Any) -> None:
 
 def test_a_server_that_takes_no_writes_is_told(db: Any) -> None:
     db.sql(f"CREATE TABLE s ({GOOD})")
-    _granted(db, "INSERT")
+    _grant_privileges(db, "INSERT")
     db.server.sql("SET GLOBAL read_only = ON")
     try:
         (finding,) = _found_any(db)

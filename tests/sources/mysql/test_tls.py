@@ -46,7 +46,7 @@ def test_whoever_takes_the_offer_of_tls_out_of_the_greeting_is_refused(
     request: pytest.FixtureRequest, kind: str, mode: str
 ) -> None:
     server = request.getfixturevalue(kind)
-    with tls.stripped(server) as port:
+    with tls.strip_tls(server) as port:
         config = _config(server, database_port=port, database_ssl_mode=mode)
         with pytest.raises(PrerequisiteError, match=f"would not be encrypted, although database.ssl.mode={mode}"):
             connect(config)
@@ -61,9 +61,9 @@ def test_whoever_takes_the_offer_of_tls_out_of_the_greeting_is_refused(
 def test_whoever_ends_tls_on_the_way_is_refused(mysql97: Any, tmp_path: Path, mode: str) -> None:
     """Even with a certificate that is trusted: what goes on to the server is plain text, and the server says so."""
     ca = tls.authority(tmp_path)
-    certificate = tls.signed(tmp_path, ca, "somebody", mysql97.host)
+    certificate = tls.sign_certificate(tmp_path, ca, "somebody", mysql97.host)
     connect(_config(mysql97)).close()  # from now on the server knows the password, and needs no more than its hash
-    with tls.ended(mysql97, certificate) as port:
+    with tls.end_tls(mysql97, certificate) as port:
         config = _config(mysql97, database_port=port, database_ssl_mode=mode, database_ssl_ca=str(ca.file))
         with pytest.raises(PrerequisiteError, match="would not be encrypted"):
             connect(config)
@@ -84,16 +84,16 @@ def test_the_connection_of_the_log_is_encrypted_as_the_others(mysql97: Any) -> N
 
 
 def test_the_check_tells_that_preferred_went_on_in_plain_text(mysql97: Any, mariadb: Any, tmp_path: Path) -> None:
-    def told(server: Any, kind: str, **more: Any) -> list[tuple[str, bool]]:
+    def list_tls_findings(server: Any, kind: str, **more: Any) -> list[tuple[str, bool]]:
         connector = mysql_connector(server, tmp_path / kind, kind, **more)
         with open_source(connector.definition(), connector.secrets) as source:
             return [(f.fix, f.fatal) for f in source.check_prerequisites() if "not encrypted" in f.what]
 
-    assert told(mysql97, "mysql") == []
-    ((fix, fatal),) = told(mariadb, "mariadb")  # which has no certificate
+    assert list_tls_findings(mysql97, "mysql") == []
+    ((fix, fatal),) = list_tls_findings(mariadb, "mariadb")  # which has no certificate
     assert "database.ssl.mode=required" in fix
     assert not fatal
-    assert told(mariadb, "mariadb", **{"database.ssl.mode": "disabled"}) == []
-    with tls.stripped(mysql97) as port:
-        ((fix, _),) = told(mysql97, "mysql", **{"database.port": port})
+    assert list_tls_findings(mariadb, "mariadb", **{"database.ssl.mode": "disabled"}) == []
+    with tls.strip_tls(mysql97) as port:
+        ((fix, _),) = list_tls_findings(mysql97, "mysql", **{"database.port": port})
         assert "database.ssl.mode=required" in fix

@@ -19,8 +19,8 @@ def oracle() -> Iterator[Oracle]:
 
     Tests that change its settings or lose its logs start one of their own, which is always our test server.
     """
-    if oracle_real.given():
-        with oracle_real.real() as real:
+    if oracle_real.is_real_server_given():
+        with oracle_real.open_real_server() as real:
             yield cast(Oracle, real)
         return
     with Oracle() as server:

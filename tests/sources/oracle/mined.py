@@ -32,7 +32,7 @@ def session_of(server: Oracle, **properties: Any) -> MiningSession:
     return MiningSession(config, Filters(config))
 
 
-def mined(session: MiningSession, start: int, end: int, first: bool = True) -> list[dict[str, Any]]:
+def mine_rows(session: MiningSession, start: int, end: int, first: bool = True) -> list[dict[str, Any]]:
     """The rows of one window."""
     low = start if first else start + 1
     session.open_window(low, end)
@@ -62,7 +62,7 @@ def ids(found: list[dict[str, Any]]) -> list[int]:
     return [int(text.split("values ('")[1].split("'")[0]) for text in changes(found)]
 
 
-def now(server: Oracle) -> int:
+def flushed_scn(server: Oracle) -> int:
     """An SCN up to which all is on disk."""
     scn = server.scn()
     server.flush()

@@ -19,11 +19,11 @@ from tests.sources.oracle.mined import settings
 def server() -> Iterator[Oracle]:
     """A server that is set up as the documents ask, with one captured table."""
     with Oracle() as started:
-        ready(started)
+        prepare_server(started)
         yield started
 
 
-def ready(server: Oracle) -> None:
+def prepare_server(server: Oracle) -> None:
     server.sql("CREATE TABLE T1 (ID NUMBER(9) PRIMARY KEY)", "ALTER TABLE T1 ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS")
 
 
@@ -34,13 +34,13 @@ def _no_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "SMALL_LOG", 0)
 
 
-def found(server: Oracle, **properties: Any) -> list[Finding]:
+def list_findings(server: Oracle, **properties: Any) -> list[Finding]:
     return check_prerequisites(settings(server, **properties))
 
 
 def test_database_that_is_set_up_as_documented_has_no_finding(server: Oracle) -> None:
-    assert found(server) == []
-    assert found(server, log__mining__strategy="hybrid") == []
+    assert list_findings(server) == []
+    assert list_findings(server, log__mining__strategy="hybrid") == []
 
 
 def test_logging_of_all_columns_of_the_pluggable_database_is_enough() -> None:
@@ -48,20 +48,20 @@ def test_logging_of_all_columns_of_the_pluggable_database_is_enough() -> None:
     with Oracle() as server:
         server.sql("CREATE TABLE T (ID NUMBER(9) PRIMARY KEY, V NUMBER(9))")
         server.admin(f"GRANT SELECT ON V_$THREAD TO {server.user}")
-        (finding,) = found(server)
+        (finding,) = list_findings(server)
         assert "has no supplemental logging of all columns" in finding.what
         server.admin("ALTER PLUGGABLE DATABASE ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS", dsn=server.owner_dsn)
-        assert found(server) == []
+        assert list_findings(server) == []
 
 
 def test_database_without_containers_has_no_finding() -> None:
     with Oracle({"cdb": False}) as plain:
-        ready(plain)
-        assert found(plain) == []
+        prepare_server(plain)
+        assert list_findings(plain) == []
 
 
 def test_a_dictionary_file_is_refused_in_a_container_database(server: Oracle) -> None:
-    (finding,) = found(server, log__mining__path__dictionary="/tmp/d.ora")
+    (finding,) = list_findings(server, log__mining__path__dictionary="/tmp/d.ora")
     assert "accepts no dictionary file in a container database" in finding.what
     assert finding.fatal
 
@@ -86,7 +86,7 @@ MERE_ADVICE = {
 def granted_server() -> Iterator[Oracle]:
     """A server whose grants each test gives back."""
     with Oracle() as started:
-        ready(started)
+        prepare_server(started)
         started.admin(f"GRANT SELECT ON V_$THREAD TO {started.user}")
         yield started
 
@@ -98,23 +98,23 @@ def test_each_documented_grant_that_is_missing_is_found_with_its_statement(grant
         revoked.append("SELECT_CATALOG_ROLE")  # which may read all of them
     granted_server.admin(*(f"REVOKE {one} FROM {granted_server.user}" for one in revoked))
     try:
-        missing = {finding.fix: finding for finding in found(granted_server)}
+        missing = {finding.fix: finding for finding in list_findings(granted_server)}
         statement = f"GRANT {grant} TO {granted_server.user} CONTAINER=ALL"
         assert statement in missing
         assert missing[statement].fatal is (grant not in MERE_ADVICE)
         assert set(missing) <= {f"GRANT {one} TO {granted_server.user} CONTAINER=ALL" for one in revoked}
         granted_server.admin(statement)
-        assert statement not in {finding.fix for finding in found(granted_server)}
+        assert statement not in {finding.fix for finding in list_findings(granted_server)}
     finally:
         granted_server.admin(*(f"GRANT {one} TO {granted_server.user}" for one in revoked))
-    assert found(granted_server) == []
+    assert list_findings(granted_server) == []
 
 
 def test_packages_are_needed_where_no_role_brings_them(granted_server: Oracle) -> None:
     revoked = ["LOGMINING", "EXECUTE_CATALOG_ROLE", "EXECUTE ON DBMS_LOGMNR", "EXECUTE ON DBMS_LOGMNR_D"]
     granted_server.admin(*(f"REVOKE {one} FROM {granted_server.user}" for one in revoked))
     try:
-        assert {f.fix for f in found(granted_server)} == {
+        assert {f.fix for f in list_findings(granted_server)} == {
             f"GRANT {one} TO {granted_server.user} CONTAINER=ALL" for one in revoked
         }
     finally:
@@ -124,9 +124,9 @@ def test_packages_are_needed_where_no_role_brings_them(granted_server: Oracle) -
 def test_writing_a_dictionary_needs_the_role_that_allows_it(granted_server: Oracle) -> None:
     granted_server.admin(f"REVOKE EXECUTE_CATALOG_ROLE FROM {granted_server.user}")
     try:
-        (finding,) = found(granted_server, log__mining__strategy="redo_log_catalog")
+        (finding,) = list_findings(granted_server, log__mining__strategy="redo_log_catalog")
         assert finding.fatal
-        (finding,) = found(granted_server, log__mining__strategy="online_catalog")
+        (finding,) = list_findings(granted_server, log__mining__strategy="online_catalog")
         assert not finding.fatal
     finally:
         granted_server.admin(f"GRANT EXECUTE_CATALOG_ROLE TO {granted_server.user}")
@@ -146,7 +146,7 @@ def test_grant_that_the_configuration_does_not_use_is_not_asked_for(
 ) -> None:
     granted_server.admin(f"REVOKE {grant} FROM {granted_server.user}")
     try:
-        assert found(granted_server, **properties) == []
+        assert list_findings(granted_server, **properties) == []
     finally:
         granted_server.admin(f"GRANT {grant} TO {granted_server.user}")
 
@@ -157,7 +157,7 @@ def test_grants_on_each_table_do_as_well(granted_server: Oracle) -> None:
     granted_server.admin(*(f"REVOKE {one} FROM {granted_server.user}" for one in system))
     granted_server.sql(*(f"GRANT {one} TO {granted_server.user}" for one in objects))
     try:
-        assert found(granted_server) == []
+        assert list_findings(granted_server) == []
     finally:
         granted_server.sql(*(f"REVOKE {one} FROM {granted_server.user}" for one in objects))
         granted_server.admin(*(f"GRANT {one} TO {granted_server.user}" for one in system))
@@ -172,8 +172,8 @@ def test_flush_table_that_is_there_needs_no_right_to_make_it(granted_server: Ora
     )
     granted_server.admin(f"REVOKE CREATE TABLE FROM {granted_server.user}")
     try:
-        assert found(granted_server) == []
-        assert [f.fatal for f in found(granted_server, log__mining__flush__table__name="OTHER")] == [True]
+        assert list_findings(granted_server) == []
+        assert [f.fatal for f in list_findings(granted_server, log__mining__flush__table__name="OTHER")] == [True]
     finally:
         granted_server.admin(f"GRANT CREATE TABLE TO {granted_server.user}")
         granted_server.sql(
@@ -186,39 +186,42 @@ def test_flush_table_that_is_there_needs_no_right_to_make_it(granted_server: Ora
 
 def test_database_that_does_not_archive_or_does_not_log_is_refused() -> None:
     with Oracle({"archiving": False, "supplemental": []}) as server:
-        ready(server)
-        archive, logging = found(server)
+        prepare_server(server)
+        archive, logging = list_findings(server)
         assert archive.fatal
         assert "ALTER DATABASE ARCHIVELOG" in archive.fix
         assert logging.fatal
         assert "rdsadmin" in logging.fix
         server.admin(logging.fix.partition(".")[0], dsn=server.dsn)
-        assert found(server) == [archive]
+        assert list_findings(server) == [archive]
 
 
 def test_table_without_logging_of_all_columns_is_named_with_its_statement(server: Oracle) -> None:
     server.sql("CREATE TABLE NO_KEY (A NUMBER)", "CREATE TABLE BARE (ID NUMBER PRIMARY KEY)",
                "CREATE TABLE KEYED (ID NUMBER PRIMARY KEY)", "ALTER TABLE KEYED ADD SUPPLEMENTAL LOG DATA (PRIMARY KEY) COLUMNS")  # fmt: skip
-    findings = {f.what.split()[0]: f for f in found(server)}
+    findings = {f.what.split()[0]: f for f in list_findings(server)}
     assert {name: f.fatal for name, f in findings.items()} == {"APP.NO_KEY": True, "APP.BARE": True, "APP.KEYED": False}
     server.sql(*(f.fix for f in findings.values()))
-    assert found(server) == []
+    assert list_findings(server) == []
     server.sql("CREATE TABLE ANOTHER (A NUMBER)")
-    assert found(server, table__exclude__list="APP.ANOTHER") == []
+    assert list_findings(server, table__exclude__list="APP.ANOTHER") == []
     server.admin("ALTER DATABASE ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS")
-    assert found(server) == []
+    assert list_findings(server) == []
 
 
 def test_names_that_are_too_long_for_logminer_are_found(server: Oracle) -> None:
     long = "X" * 31
     server.sql(f"CREATE TABLE {long} (A NUMBER)", f"ALTER TABLE {long} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS",
                f"CREATE TABLE T2 ({long[1:]} NUMBER, {long} NUMBER)", "ALTER TABLE T2 ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS")  # fmt: skip
-    assert {(f.fatal, f.fix.rpartition("=")[2]) for f in found(server)} == {(True, "APP.T2"), (True, f"APP.{long}")}
-    assert found(server, table__exclude__list=f"APP.T2,APP.{long}") == []
+    assert {(f.fatal, f.fix.rpartition("=")[2]) for f in list_findings(server)} == {
+        (True, "APP.T2"),
+        (True, f"APP.{long}"),
+    }
+    assert list_findings(server, table__exclude__list=f"APP.T2,APP.{long}") == []
 
 
 def test_no_captured_table_is_a_warning(server: Oracle) -> None:
-    (finding,) = found(server, table__include__list="APP.NONE")
+    (finding,) = list_findings(server, table__include__list="APP.NONE")
     assert not finding.fatal
     assert "table.include.list" in finding.fix
 
@@ -228,7 +231,7 @@ def test_no_captured_table_is_a_warning(server: Oracle) -> None:
     [(None, "no pluggable database is configured"), ("NOPE", "pluggable database NOPE does not exist")],
 )
 def test_pluggable_database_must_be_named_and_be_there(granted_server: Oracle, name: str | None, text: str) -> None:
-    (finding,) = found(granted_server, database__pdb__name=name)
+    (finding,) = list_findings(granted_server, database__pdb__name=name)
     assert finding.fatal
     assert text in finding.what
     assert finding.fix == "set database.pdb.name to one of ORCLPDB1"
@@ -236,47 +239,49 @@ def test_pluggable_database_must_be_named_and_be_there(granted_server: Oracle, n
 
 def test_name_that_is_not_the_databases_is_told() -> None:
     with Oracle({"cdb": False}) as plain:
-        ready(plain)
-        (finding,) = found(plain, database__pdb__name="ORCLPDB1")
+        prepare_server(plain)
+        (finding,) = list_findings(plain, database__pdb__name="ORCLPDB1")
         assert finding.fatal
         assert finding.fix == "remove database.pdb.name"
         url = f"{plain.host}:{plain.port}/{plain.database}"
-        assert found(plain, database__url=url, database__dbname="OTHER") == []
+        assert list_findings(plain, database__url=url, database__dbname="OTHER") == []
 
 
 def test_archive_destination_must_be_valid_and_local(granted_server: Oracle) -> None:
-    assert found(granted_server, log__mining__archive__destination__name="LOG_ARCHIVE_DEST_1") == []
-    (finding,) = found(granted_server, log__mining__archive__destination__name="LOG_ARCHIVE_DEST_2")
+    assert list_findings(granted_server, log__mining__archive__destination__name="LOG_ARCHIVE_DEST_1") == []
+    (finding,) = list_findings(granted_server, log__mining__archive__destination__name="LOG_ARCHIVE_DEST_2")
     assert finding.fatal
     assert "INACTIVE" in finding.what
     assert "LOG_ARCHIVE_DEST_1" in finding.fix
-    (finding,) = found(granted_server, log__mining__archive__destination__name="NOPE")
+    (finding,) = list_findings(granted_server, log__mining__archive__destination__name="NOPE")
     assert "unknown" in finding.what
 
 
 def test_undo_and_logs_that_are_small_are_warnings(granted_server: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "SHORT_UNDO", 3_600)
     monkeypatch.setattr(checks, "SMALL_LOG", 1 << 40)
-    undo, logs = found(granted_server)
+    undo, logs = list_findings(granted_server)
     assert not undo.fatal
     assert not logs.fatal
     assert "900 s" in undo.what
     assert undo.fix.startswith("ALTER SYSTEM SET UNDO_RETENTION = 86400")
     assert "LOGFILE GROUP" in logs.fix
-    assert "dictionary" in found(granted_server, log__mining__strategy="redo_log_catalog")[1].what
-    assert found(granted_server, snapshot__mode="never") == [logs]
+    assert "dictionary" in list_findings(granted_server, log__mining__strategy="redo_log_catalog")[1].what
+    assert list_findings(granted_server, snapshot__mode="never") == [logs]
 
 
 def test_standby_is_mined_only_through_its_property() -> None:
     with Oracle({"standby": True}) as server:
-        ready(server)
+        prepare_server(server)
         server.switch_log()
         standby = server.standby_dsn.partition("/")[0]
-        assert found(server, log__mining__readonly__hostname=standby) == []
-        (finding,) = found(server, log__mining__readonly__hostname=standby, log__mining__strategy="redo_log_catalog")
+        assert list_findings(server, log__mining__readonly__hostname=standby) == []
+        (finding,) = list_findings(
+            server, log__mining__readonly__hostname=standby, log__mining__strategy="redo_log_catalog"
+        )
         assert finding.fatal
         assert finding.fix == "set log.mining.strategy=online_catalog"
-        fixes = [f.fix for f in found(server, database__port=int(standby.rpartition(":")[2])) if f.fatal]
+        fixes = [f.fix for f in list_findings(server, database__port=int(standby.rpartition(":")[2])) if f.fatal]
         assert any("log.mining.readonly.hostname to this standby" in fix for fix in fixes)
 
 
@@ -286,19 +291,19 @@ def test_standby_of_another_database_is_found(
     ask: Callable[..., Any] = checks.database_of
     known = iter([1, 2])
 
-    def numbered(connection: Any) -> Any:
+    def next_database_id(connection: Any) -> Any:
         from dataclasses import replace
 
         return replace(ask(connection), dbid=next(known))
 
-    monkeypatch.setattr(checks, "database_of", numbered)
-    (finding,) = found(granted_server, log__mining__readonly__hostname=f"{server.host}:{server.port}")
+    monkeypatch.setattr(checks, "database_of", next_database_id)
+    (finding,) = list_findings(granted_server, log__mining__readonly__hostname=f"{server.host}:{server.port}")
     assert finding.fatal
     assert finding.fix == "correct log.mining.readonly.hostname"
 
 
 def test_wrong_password_and_no_server_are_errors_and_no_findings(granted_server: Oracle) -> None:
     with pytest.raises(AccessDenied):
-        found(granted_server, database__password="wrong")
+        list_findings(granted_server, database__password="wrong")
     with pytest.raises(SourceUnavailable):
-        found(granted_server, database__port=1)
+        list_findings(granted_server, database__port=1)

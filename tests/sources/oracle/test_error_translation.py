@@ -23,7 +23,7 @@ from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import settings
 from tests.sources.oracle.redo.redo_tables import config
 from tests.sources.oracle_adapter import oracle_connector
-from tests.support.change_log.rendered import captured, of_table
+from tests.support.change_log.rendered import capture_records, of_table
 from tests.support.connectors import Connector
 
 LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
@@ -86,12 +86,12 @@ def test_undo_that_is_too_short_fails_the_snapshot_with_both_remedies(
 
     read = snapshot.OracleSnapshot.read
 
-    def late(self: Any, chunk: Any) -> Any:
+    def update_and_read(self: Any, chunk: Any) -> Any:
         dedicated_server.sql("UPDATE T SET V = V + 1")
         dedicated_server.expire_undo()
         yield from read(self, chunk)
 
-    monkeypatch.setattr(snapshot.OracleSnapshot, "read", late)
+    monkeypatch.setattr(snapshot.OracleSnapshot, "read", update_and_read)
     connector = connector_factory(dedicated_server)
     with pytest.raises(SourceUnavailable, match="ORA-01555") as caught:
         connector.capture()
@@ -99,7 +99,7 @@ def test_undo_that_is_too_short_fails_the_snapshot_with_both_remedies(
     assert "snapshot.mode=no_data" in str(caught.value.remedy)
     assert connector.changelog.list_batches(connector.name) == []
     monkeypatch.undo()
-    assert [r["value"]["op"] for r in of_table(captured(connector), "T")] == ["r"]
+    assert [r["value"]["op"] for r in of_table(capture_records(connector), "T")] == ["r"]
 
 
 # places that are lost
@@ -152,9 +152,9 @@ def test_structures_that_were_lost_are_built_anew_from_the_database(
     connector.capture()
     dedicated_server.sql("INSERT INTO U VALUES (2, 2)")
     connector.properties["table.include.list"] = "APP.T,APP.U"
-    assert {r["value"]["op"] for r in of_table(captured(connector), "U")} == {"r"}
+    assert {r["value"]["op"] for r in of_table(capture_records(connector), "U")} == {"r"}
     dedicated_server.sql("INSERT INTO U VALUES (3, 3)")
-    assert [r["value"]["op"] for r in of_table(captured(connector), "U")] == ["c"]
+    assert [r["value"]["op"] for r in of_table(capture_records(connector), "U")] == ["c"]
 
 
 # the connection
@@ -166,11 +166,11 @@ def test_a_silent_connection_is_kept_open_and_a_hanging_call_ends(
     asked: dict[str, Any] = {}
     plain = oracledb.connect
 
-    def watched(**options: Any) -> oracledb.Connection:
+    def record_and_connect(**options: Any) -> oracledb.Connection:
         asked.update(options)
         return plain(**options)
 
-    monkeypatch.setattr(connecting.oracledb, "connect", watched)
+    monkeypatch.setattr(connecting.oracledb, "connect", record_and_connect)
     url = f"(DESCRIPTION=(ENABLE=broken)(ADDRESS=(PROTOCOL=TCP)(HOST={dedicated_server.host})(PORT={dedicated_server.port}))(CONNECT_DATA=(SERVICE_NAME={dedicated_server.database})))"
     with closing(connect(settings(dedicated_server, database__url=f"jdbc:oracle:thin:@{url}"))) as connection:
         assert fetch_scalar(connection, "SELECT 1 FROM DUAL") == 1
@@ -199,7 +199,7 @@ def test_a_lost_connection_ends_the_run_as_one_to_be_tried_again(
     assert isinstance(caught.value, TransientError)
     assert "a retry resumes where this run stopped" in str(caught.value.remedy)
     connector.secrets["database.port"] = port
-    assert [r["value"]["op"] for r in of_table(captured(connector), "T")] == ["c"]
+    assert [r["value"]["op"] for r in of_table(capture_records(connector), "T")] == ["c"]
 
 
 # the way of things
@@ -234,7 +234,7 @@ def test_a_restart_repeats_nothing_that_is_captured_though_it_reads_it_again(
         assert again.events == 0
         assert int(str(again.metrics["streaming"]["TotalProcessedRows"])) > 0, "the open transaction keeps the place"
         connection.commit()
-    assert [r["key"]["ID"] for r in of_table(captured(connector), "T")] == [2]
+    assert [r["key"]["ID"] for r in of_table(capture_records(connector), "T")] == [2]
 
 
 # after the start
@@ -245,7 +245,7 @@ def test_after_the_start_there_is_a_topic_for_each_table_with_its_rows(
 ) -> None:
     table(dedicated_server, "U")
     connector = connector_factory(dedicated_server, topic_prefix="inventory-connector-oracle")
-    found = captured(connector)
+    found = capture_records(connector)
     assert {r["topic"] for r in found} == {
         "inventory-connector-oracle", "inventory-connector-oracle.APP.T", "inventory-connector-oracle.APP.U",
     }  # fmt: skip

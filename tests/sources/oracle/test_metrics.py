@@ -45,7 +45,7 @@ def connector_factory(schema: Oracle, tmp_path: Path) -> Callable[..., Connector
     return make
 
 
-def streamed(connector: Connector) -> dict[str, Any]:
+def capture_streaming_metrics(connector: Connector) -> dict[str, Any]:
     return connector.capture().metrics["streaming"]
 
 
@@ -80,12 +80,12 @@ def test_a_snapshot_that_fails_was_aborted_with_the_tables_that_are_left(
     monkeypatch.setattr(RunMetrics, "start_snapshot", _keeping(RunMetrics.start_snapshot, seen))
     read = snapshot.OracleSnapshot.read
 
-    def failing(self: Any, chunk: Any) -> Any:
+    def fail_at_table(self: Any, chunk: Any) -> Any:
         if chunk.table.name == "U":
             raise CdcError("gone")
         yield from read(self, chunk)
 
-    monkeypatch.setattr(snapshot.OracleSnapshot, "read", failing)
+    monkeypatch.setattr(snapshot.OracleSnapshot, "read", fail_at_table)
     with pytest.raises(CdcError, match="gone"):
         oracle_connector(schema, tmp_path, schema_include_list="APP", batch_max_rows=1).capture()
     assert seen[0].snapshot is not None
@@ -96,11 +96,11 @@ def test_a_snapshot_that_fails_was_aborted_with_the_tables_that_are_left(
 
 
 def _keeping(method: Callable[..., Any], seen: list[Any]) -> Callable[..., Any]:
-    def kept(self: Any, *arguments: Any) -> Any:
+    def keep_and_call(self: Any, *arguments: Any) -> Any:
         seen.append(self)
         return method(self, *arguments)
 
-    return kept
+    return keep_and_call
 
 
 def test_a_stream_counts_its_events_by_operation(schema: Oracle, connector_factory: Callable[..., Connector]) -> None:
@@ -110,7 +110,7 @@ def test_a_stream_counts_its_events_by_operation(schema: Oracle, connector_facto
         "UPDATE T SET V = 2", "DELETE FROM U",
     )  # fmt: skip
     time.sleep(0.3)
-    found = streamed(connector)
+    found = capture_streaming_metrics(connector)
     assert found["LastEvent"] == "test.APP.T u seq 7"
     assert found["CapturedTables"] == ["APP.T", "APP.U"]
     assert found["Connected"] is True
@@ -123,7 +123,7 @@ def test_a_stream_counts_its_events_by_operation(schema: Oracle, connector_facto
 
 
 def test_without_events_there_is_no_last_one(connector_factory: Callable[..., Connector]) -> None:
-    found = streamed(connector_factory())
+    found = capture_streaming_metrics(connector_factory())
     assert (found["LastEvent"], found["MilliSecondsSinceLastEvent"], found["TotalNumberOfEventsSeen"]) == ("", -1, 0)
 
 
@@ -173,13 +173,13 @@ def test_windows_queries_and_rows_are_counted_and_timed(
     schema.sql(*(f"INSERT INTO T VALUES ({i}, 1)" for i in range(10)))
     slow = MiningSession._begin
 
-    def beginning(self: MiningSession, low: int, end: int) -> None:
+    def begin_slowly(self: MiningSession, low: int, end: int) -> None:
         time.sleep(0.05)
         slow(self, low, end)
 
     began = time.monotonic()
-    with patch.object(MiningSession, "_begin", beginning):
-        found = streamed(connector)
+    with patch.object(MiningSession, "_begin", begin_slowly):
+        found = capture_streaming_metrics(connector)
     seconds = time.monotonic() - began
     assert [
         found[f"{name}CapturedDml{rest}"] for name, rest in (("Last", "Count"), ("Max", "InBatch"), ("Total", "Count"))
@@ -254,7 +254,7 @@ def test_transactions_are_counted_by_their_end(schema: Oracle, connector_factory
         connection.cursor().execute("INSERT INTO T VALUES (2, 1)")
         connection.rollback()
     with patch.dict(LogMinerMetrics.__init__.__kwdefaults__, clock=lambda: time.time() + 5):  # the last row may be new
-        found = streamed(connector)
+        found = capture_streaming_metrics(connector)
     commits = found["NumberOfCommittedTransactions"]
     assert commits >= 1, "those of other tables count too, as the one that has the log written"
     assert found["NumberOfRolledBackTransactions"] == len(found["RolledBackTransactionIds"]) == 1
@@ -274,10 +274,10 @@ def test_an_open_transaction_is_seen_to_keep_the_offset_where_it_began(
         before = schema.scn()
         connection.cursor().execute("INSERT INTO T VALUES (1, 1)")
         schema.sql("INSERT INTO U VALUES (1, 1)")
-        first = streamed(connector)
+        first = capture_streaming_metrics(connector)
         schema.sql("INSERT INTO U VALUES (2, 1)")
         with caplog.at_level(logging.INFO):
-            found = streamed(connector)
+            found = capture_streaming_metrics(connector)
         schema_scn = schema.scn()
         connection.rollback()
     assert before <= int(found["OldestScn"]) == int(found["OffsetScn"]) < int(found["CurrentScn"]) <= schema_scn
@@ -291,7 +291,7 @@ def test_an_open_transaction_is_seen_to_keep_the_offset_where_it_began(
     assert (
         f"Open: 1 transactions, the oldest {found['OldestTransactionId']} since SCN {found['OldestScn']}" in caplog.text
     )
-    found = streamed(connector)
+    found = capture_streaming_metrics(connector)
     assert (found["ScnFreezeCount"], found["OldestTransactionId"], found["BufferedChangesCount"]) == (0, "", 0)
 
 
@@ -303,10 +303,10 @@ def test_transactions_that_are_given_up_are_told_by_their_ids(
     with schema.connect() as connection:
         cursor = connection.cursor()
         cursor.executemany("INSERT INTO T VALUES (:1, 1)", [(i,) for i in range(5)])
-        assert streamed(connector)["AbandonedTransactionIds"] == []
-        assert streamed(connector)["HoursToKeepTransactionInBuffer"] == 2
+        assert capture_streaming_metrics(connector)["AbandonedTransactionIds"] == []
+        assert capture_streaming_metrics(connector)["HoursToKeepTransactionInBuffer"] == 2
         connector.properties |= {"log.mining.buffer.transaction.events.threshold": 4}
-        found = streamed(connector)
+        found = capture_streaming_metrics(connector)
         connection.commit()
     assert len(found["AbandonedTransactionIds"]) == found["NumberOfOversizedTransactions"] == 1
     assert found["ErrorCount"] == 1
@@ -317,11 +317,11 @@ def test_logs_of_the_session_and_switches_of_the_last_day_are_told(
     schema: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     connector = connector_factory(log_mining_strategy="online_catalog")
-    before = streamed(connector)["SwitchCounter"]
+    before = capture_streaming_metrics(connector)["SwitchCounter"]
     schema.sql("INSERT INTO T VALUES (1, 1)")
     schema.switch_log()
     schema.sql("INSERT INTO T VALUES (2, 1)")
-    found = streamed(connector)
+    found = capture_streaming_metrics(connector)
     assert found["SwitchCounter"] - before >= 1
     logs = [entry for entry in found["RedoLogStatus"] if not entry.endswith("CURRENT")]
     (current,) = set(found["RedoLogStatus"]) - set(logs)
@@ -339,7 +339,7 @@ def test_ddl_that_is_not_understood_and_complaints_are_counted(
 ) -> None:
     connector = connector_factory()
     schema.sql("ALTER TABLE T ADD W NUMBER(3)")
-    found = streamed(connector)
+    found = capture_streaming_metrics(connector)
     assert (found["UnparsableDdlCount"], found["WarningCount"], found["ErrorCount"]) == (0, 0, 0)
     unknown = ddl.parse_ddl_statement("ALTER TABLE APP.T FROBNICATE (V)")
     schema.sql("ALTER TABLE T ADD X NUMBER(3)")
@@ -348,7 +348,7 @@ def test_ddl_that_is_not_understood_and_complaints_are_counted(
         "parse_ddl_statement",
         lambda text: unknown if text.startswith("ALTER") else ddl.statement_reader.parse_ddl_statement(text),
     ):
-        found = streamed(connector)
+        found = capture_streaming_metrics(connector)
     assert (found["UnparsableDdlCount"], found["WarningCount"], found["ErrorCount"]) == (1, 1, 0)
 
 
@@ -357,7 +357,7 @@ def test_spilled_changes_are_counted(schema: Oracle, connector_factory: Callable
     connector = connector_factory(log_mining_buffer_memory_max_bytes=0)
     with schema.connect() as connection:
         connection.cursor().executemany("INSERT INTO T VALUES (:1, 1)", [(i,) for i in range(7)])
-        found = streamed(connector)
+        found = capture_streaming_metrics(connector)
         connection.rollback()
     assert (found["SpilledChangesCount"], found["BufferedChangesCount"], found["BufferedChangesInBytes"]) == (7, 7, 0)
 
@@ -369,7 +369,7 @@ def test_memory_of_the_session_is_told_where_the_user_may_see_it(
         f"MiningSession{area}GlobalArea{most}MemoryInBytes" for area in ("User", "Process") for most in ("", "Max")
     ]
     connector = connector_factory()
-    values = [streamed(connector)[name] for name in names]
+    values = [capture_streaming_metrics(connector)[name] for name in names]
     with closing(session_of(schema)) as session:
         shown = "SELECT n.NAME, s.VALUE FROM V$MYSTAT s, V$STATNAME n WHERE n.STATISTIC# = s.STATISTIC#"
         own = dict(session.connection.cursor().execute(shown).fetchall())
@@ -377,7 +377,7 @@ def test_memory_of_the_session_is_told_where_the_user_may_see_it(
     with patch(
         "airflow_provider_cdc.sources.oracle.mining.session._STATISTICS", "SELECT NAME, VALUE FROM SYS.NOT_FOR_US"
     ):
-        found = streamed(connector)
+        found = capture_streaming_metrics(connector)
     assert not set(names) & set(found)
 
 
@@ -393,7 +393,7 @@ def test_a_run_tells_what_it_did_when_it_ends_and_meanwhile_from_time_to_time(
         caplog.clear()
         schema.sql("INSERT INTO T SELECT NVL(MAX(ID), 0) + 1, 1 FROM T", "DELETE FROM U")
         with caplog.at_level(logging.INFO):
-            found = streamed(connector)
+            found = capture_streaming_metrics(connector)
         told = [r.getMessage() for r in caplog.records if r.name == metrics.__name__]
         assert f"up to SCN {found['CurrentScn']} (" in told[-1]
         assert " 1 changes, " in told[-1]

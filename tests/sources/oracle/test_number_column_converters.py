@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.redo.redo_tables import config
 from tests.sources.oracle_adapter import oracle_connector
-from tests.support.change_log.rendered import captured, of_table, row_fields
+from tests.support.change_log.rendered import capture_records, of_table, row_fields
 
 BOOLEAN = "io.debezium.connector.oracle.converters.NumberOneToBooleanConverter"
 ZERO_SCALE = "io.debezium.connector.oracle.converters.NumberToZeroScaleConverter"
@@ -21,11 +21,13 @@ LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
 Node = dict[str, Any]
 
 
-def _unscaled(value: int) -> str:
+def _encode_unscaled(value: int) -> str:
     return base64.b64encode(value.to_bytes((value + (value < 0)).bit_length() // 8 + 1, "big", signed=True)).decode()
 
 
-def _captured(server: Oracle, folder: Path, columns: str, rows: list[str], **properties: Any) -> tuple[list[Any], Node]:
+def _capture_both_rows(
+    server: Oracle, folder: Path, columns: str, rows: list[str], **properties: Any
+) -> tuple[list[Any], Node]:
     """Rows as a snapshot and as the log have them, which must be the same, and the nodes of their schema."""
     server.sql(f"CREATE TABLE MYTABLE (ID NUMBER(9) PRIMARY KEY, {columns})", LOGGED.format("MYTABLE"))
     connector = oracle_connector(server, folder, schema_include_list="APP")
@@ -33,7 +35,9 @@ def _captured(server: Oracle, folder: Path, columns: str, rows: list[str], **pro
     parts, nodes = [], []
     for first in (1, 101):
         server.sql(*(f"INSERT INTO MYTABLE VALUES ({first + i}, {row})" for i, row in enumerate(rows)))
-        found = sorted(of_table(captured(connector, schemas=True), "MYTABLE"), key=lambda r: r["key"]["payload"]["ID"])
+        found = sorted(
+            of_table(capture_records(connector, schemas=True), "MYTABLE"), key=lambda r: r["key"]["payload"]["ID"]
+        )
         parts.append([[v for n, v in r["value"]["payload"]["after"].items() if n != "ID"] for r in found])
         nodes.append(
             {n: {k: v for k, v in f.items() if k != "field"} for n, f in row_fields(found[0]).items() if n != "ID"}
@@ -44,7 +48,7 @@ def _captured(server: Oracle, folder: Path, columns: str, rows: list[str], **pro
 
 
 def test_numbers_of_one_digit_are_booleans_that_are_true_when_positive(schema: Oracle, tmp_path: Path) -> None:
-    rows, nodes = _captured(
+    rows, nodes = _capture_both_rows(
         schema, tmp_path, "A NUMBER(1), B NUMBER(1,0) DEFAULT 1 NOT NULL, C NUMBER(2), D NUMBER(1,-1), E NUMBER(2,1)",
         ["1, 1, 1, 10, 1", "0, 0, 0, 0, 0", "-1, 9, -1, -10, -1", "NULL, 5, NULL, NULL, NULL"],
         converters="boolean", **{"boolean.type": BOOLEAN, "decimal.handling.mode": "double"},
@@ -57,7 +61,7 @@ def test_numbers_of_one_digit_are_booleans_that_are_true_when_positive(schema: O
 
 
 def test_a_selector_lets_a_converter_have_some_columns(schema: Oracle, tmp_path: Path) -> None:
-    rows, nodes = _captured(
+    rows, nodes = _capture_both_rows(
         schema, tmp_path, "FLAG NUMBER(1), IS_ARCHIVED NUMBER(1), OTHER NUMBER(1)", ["1, 1, 1", "-3, 0, -3"],
         converters="b", **{"b.type": BOOLEAN, "b.selector": ".*MYTABLE.FLAG, .*.IS_ARCHIVED"},
     )  # fmt: skip
@@ -74,8 +78,8 @@ WIDE_ROWS = [
 
 
 def test_negative_scales_are_told_as_they_are_without_a_converter(schema: Oracle, tmp_path: Path) -> None:
-    rows, nodes = _captured(schema, tmp_path, WIDE, WIDE_ROWS)
-    assert rows[0][:2] == [_unscaled(12345678901234567), _unscaled(-1234567890123456789)]
+    rows, nodes = _capture_both_rows(schema, tmp_path, WIDE, WIDE_ROWS)
+    assert rows[0][:2] == [_encode_unscaled(12345678901234567), _encode_unscaled(-1234567890123456789)]
     assert [nodes[n]["parameters"]["scale"] for n in "ABDE"] == ["-2", "-1", "0", "2"]
 
 
@@ -83,12 +87,18 @@ def test_negative_scales_are_told_as_they_are_without_a_converter(schema: Oracle
 def test_wide_numbers_with_a_negative_scale_can_have_the_scale_zero(
     schema: Oracle, tmp_path: Path, options: dict[str, str]
 ) -> None:
-    rows, nodes = _captured(
+    rows, nodes = _capture_both_rows(
         schema, tmp_path, WIDE, WIDE_ROWS, converters="zero_scale", **{"zero_scale.type": ZERO_SCALE, **options}
     )
     assert rows == [
-        [_unscaled(1234567890123456700), _unscaled(-12345678901234567890), 500, _unscaled(7), _unscaled(150)],
-        [_unscaled(-100), _unscaled(10), -100, _unscaled(0), _unscaled(0)],
+        [
+            _encode_unscaled(1234567890123456700),
+            _encode_unscaled(-12345678901234567890),
+            500,
+            _encode_unscaled(7),
+            _encode_unscaled(150),
+        ],
+        [_encode_unscaled(-100), _encode_unscaled(10), -100, _encode_unscaled(0), _encode_unscaled(0)],
         [None] * 5,
     ]
     for name, precision in (("A", "17"), ("B", "38")):
@@ -109,13 +119,13 @@ def test_the_mode_of_the_converter_is_its_own(
     schema: Oracle, tmp_path: Path, mode: str, kind: str, values: list[Any]
 ) -> None:
     options = {"zero_scale.type": ZERO_SCALE, "zero_scale.decimal.mode": mode, "decimal.handling.mode": "precise"}
-    rows, nodes = _captured(schema, tmp_path, WIDE, WIDE_ROWS, converters="zero_scale", **options)
+    rows, nodes = _capture_both_rows(schema, tmp_path, WIDE, WIDE_ROWS, converters="zero_scale", **options)
     assert rows[0][:2] == values
     assert [nodes[n]["type"] for n in "ABE"] == [kind, kind, "bytes"]
 
 
 def test_several_converters_have_options_of_their_own_and_go_before_the_mapping(schema: Oracle, tmp_path: Path) -> None:
-    rows, nodes = _captured(
+    rows, nodes = _capture_both_rows(
         schema, tmp_path, "A NUMBER(1), B NUMBER(17,-2), C NUMBER(1)", ["1, 100, 1"],
         converters="flags,wide",
         **{"flags.type": BOOLEAN, "flags.selector": ".*[.]A", "wide.type": ZERO_SCALE, "wide.decimal.mode": "string"},

@@ -30,7 +30,7 @@ def server() -> Iterator[Oracle]:
         yield started
 
 
-def found(server: Oracle, **properties: Any) -> list[Finding]:
+def list_findings(server: Oracle, **properties: Any) -> list[Finding]:
     return check_prerequisites(settings(server, **{**NAMED, "table__include__list": "APP.T1", **properties}))
 
 
@@ -43,28 +43,28 @@ def make(
 
 def test_a_signal_table_as_documented_has_no_finding(server: Oracle) -> None:
     make(server)
-    assert found(server) == []
-    assert found(server, signal__data__collection="APP.SIGNALS") == []
+    assert list_findings(server) == []
+    assert list_findings(server, signal__data__collection="APP.SIGNALS") == []
 
 
 def test_a_signal_table_that_nothing_uses_is_not_looked_at(server: Oracle) -> None:
-    assert found(server, read__only="true", signal__enabled__channels="airflow") == []
+    assert list_findings(server, read__only="true", signal__enabled__channels="airflow") == []
 
 
 def test_a_missing_signal_table_is_named_and_its_statements_mend_it(server: Oracle) -> None:
-    (finding,) = found(server)
+    (finding,) = list_findings(server)
     assert not finding.fatal
     assert "ORCLPDB1.APP.SIGNALS does not exist" in finding.what
     for statement in finding.fix.replace(" CONTAINER=ALL", "").split("; "):
         server.sql(statement)
-    (finding,) = found(server)
+    (finding,) = list_findings(server)
     assert "APP.SIGNALS has no supplemental logging" in finding.what
     server.sql(finding.fix)
-    assert found(server) == []
+    assert list_findings(server) == []
 
 
 def test_a_name_of_another_database_is_told(server: Oracle) -> None:
-    (finding,) = found(server, signal__data__collection="OTHER.APP.SIGNALS")
+    (finding,) = list_findings(server, signal__data__collection="OTHER.APP.SIGNALS")
     assert "database OTHER" in finding.what
     assert not finding.fatal
 
@@ -83,42 +83,44 @@ def test_a_name_of_another_database_is_told(server: Oracle) -> None:
 )
 def test_columns_that_do_not_hold_signals_are_named(server: Oracle, columns: str, what: str) -> None:
     make(server, columns)
-    (finding,) = found(server)
+    (finding,) = list_findings(server)
     assert what in f"{finding.what} {finding.fix}"
     assert not finding.fatal
     if "CLOB" in columns:
-        assert found(server, lob__enabled="true") == []
+        assert list_findings(server, lob__enabled="true") == []
 
 
 def test_missing_privileges_are_granted_by_the_statement_that_is_given(server: Oracle) -> None:
     make(server)
     server.sql(f"REVOKE INSERT ON SIGNALS FROM {server.user}")
     by_deletion = {"incremental__snapshot__watermarking__strategy": "insert_delete"}
-    (finding,) = found(server)
+    (finding,) = list_findings(server)
     assert "lacks INSERT on APP.SIGNALS" in finding.what
-    assert found(server, read__only="true") == []
+    assert list_findings(server, read__only="true") == []
     server.sql(finding.fix.partition(" CONTAINER")[0].partition(",")[0])
-    assert found(server) == []
-    (finding,) = found(server, **by_deletion)
+    assert list_findings(server) == []
+    (finding,) = list_findings(server, **by_deletion)
     assert "DELETE" in finding.what
     server.sql(f"GRANT DELETE, SELECT ON SIGNALS TO {server.user}")
-    assert found(server, **by_deletion) == []
+    assert list_findings(server, **by_deletion) == []
 
 
 def test_properties_that_hide_the_signal_table_are_named(server: Oracle) -> None:
     make(server)
-    (finding,) = found(server, log__mining__username__exclude__list=server.user)
+    (finding,) = list_findings(server, log__mining__username__exclude__list=server.user)
     assert "log.mining.username.exclude.list" in finding.what
     assert not finding.fatal
-    assert found(server, log__mining__query__filter__mode="in") == []  # the filter lets it through
+    assert list_findings(server, log__mining__query__filter__mode="in") == []  # the filter lets it through
 
 
 def test_heartbeats_without_a_statement_are_advised_against_where_there_are_containers(server: Oracle) -> None:
     make(server)
-    (finding,) = found(server, heartbeat__interval__ms=1000)
+    (finding,) = list_findings(server, heartbeat__interval__ms=1000)
     assert "heartbeat.action.query" in finding.fix
     assert not finding.fatal
-    assert found(server, heartbeat__interval__ms=1000, heartbeat__action__query="UPDATE APP.T1 SET ID = ID") == []
+    assert (
+        list_findings(server, heartbeat__interval__ms=1000, heartbeat__action__query="UPDATE APP.T1 SET ID = ID") == []
+    )
     with Oracle({"cdb": False}) as plain:
         plain.sql("CREATE TABLE T1 (ID NUMBER(9) PRIMARY KEY)", f"ALTER TABLE T1 {ALL}")
         assert check_prerequisites(settings(plain, heartbeat__interval__ms=1000)) == []

@@ -36,12 +36,12 @@ class Secure:
 def tls_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
     folder = tmp_path_factory.mktemp("tls")
     ca = tls.authority(folder)
-    certificate = tls.signed(folder, ca, "db server", "localhost")
+    certificate = tls.sign_certificate(folder, ca, "db server", "localhost")
     with Oracle({"tls": [str(certificate.file), str(certificate.key_file)]}) as server:
         yield Secure(server, str(ca.file), folder)
 
 
-def _ask(secure: Secure, **properties: Any) -> Any:
+def _ask_server(secure: Secure, **properties: Any) -> Any:
     """The answer to a question by a connection with TLS."""
     server = secure.server
     named = {k.replace("_", "."): v for k, v in properties.items()}
@@ -89,7 +89,7 @@ def test_a_connector_captures_by_tcps(tls_server: Secure, tmp_path: Path) -> Non
     ],
 )  # fmt: skip
 def test_a_server_that_is_whom_it_should_be_is_let_in(tls_server: Secure, trusting: dict[str, Any]) -> None:
-    assert _ask(tls_server, **_filled(tls_server, trusting)) == 42
+    assert _ask_server(tls_server, **_fill_placeholders(tls_server, trusting)) == 42
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_server_that_is_whom_it_should_be_is_let_in(tls_server: Secure, trusti
 )
 def test_a_server_that_is_somebody_else_is_refused(tls_server: Secure, trusting: dict[str, Any], why: str) -> None:
     with pytest.raises(PrerequisiteError, match=why) as caught:
-        _ask(tls_server, **_filled(tls_server, trusting))
+        _ask_server(tls_server, **_fill_placeholders(tls_server, trusting))
     assert "database.ssl.ca" in str(caught.value.remedy)
     assert tls_server.server.password not in str(caught.value)
 
@@ -114,10 +114,10 @@ def test_a_server_that_is_somebody_else_is_refused(tls_server: Secure, trusting:
 def test_tcps_is_no_wish_that_a_url_may_pass_over(tls_server: Secure) -> None:
     url = f"localhost:{tls_server.server.port}/{tls_server.server.database}"
     with pytest.raises(ConfigError, match=r"is tcps, but database\.url uses tcp"):
-        _ask(tls_server, database_url=url, database_ssl_ca=tls_server.ca)
+        _ask_server(tls_server, database_url=url, database_ssl_ca=tls_server.ca)
     both = "(DESCRIPTION=(ADDRESS=(PROTOCOL=TCPS)(HOST=a)(PORT=1))(ADDRESS=(PROTOCOL=TCP)(HOST=b)(PORT=2))(CONNECT_DATA=(SERVICE_NAME=x)))"
     with pytest.raises(ConfigError, match="uses tcp, tcps"):
-        _ask(tls_server, database_url=both)
+        _ask_server(tls_server, database_url=both)
 
 
 def test_a_node_of_a_cluster_is_spoken_to_as_the_url_says(tls_server: Secure) -> None:
@@ -139,23 +139,25 @@ def test_a_node_of_a_cluster_is_spoken_to_as_the_url_says(tls_server: Secure) ->
 
 def test_plain_text_to_a_listener_with_tls_is_an_error(tls_server: Secure) -> None:
     with pytest.raises(SourceUnavailable):
-        _ask(tls_server, database_protocol="tcp")
+        _ask_server(tls_server, database_protocol="tcp")
 
 
 def test_a_client_shows_the_certificate_of_its_wallet(tmp_path: Path) -> None:
     ca = tls.authority(tmp_path)
-    certificate, client = (tls.signed(tmp_path, ca, name, "localhost") for name in ("db server", "a connector"))
+    certificate, client = (
+        tls.sign_certificate(tmp_path, ca, name, "localhost") for name in ("db server", "a connector")
+    )
     with Oracle({"tls": [str(certificate.file), str(certificate.key_file), str(ca.file)]}) as server:
         secure = Secure(server, str(ca.file), tmp_path)
         (tmp_path / "ewallet.pem").write_bytes(
             b"".join(f.read_bytes() for f in (client.file, client.key_file, ca.file))
         )
-        assert _ask(secure, database_ssl_wallet=str(tmp_path)) == 42
+        assert _ask_server(secure, database_ssl_wallet=str(tmp_path)) == 42
         with pytest.raises(SourceUnavailable):
-            _ask(secure, database_ssl_ca=str(ca.file))
+            _ask_server(secure, database_ssl_ca=str(ca.file))
 
 
-def _filled(secure: Secure, properties: dict[str, Any]) -> dict[str, Any]:
+def _fill_placeholders(secure: Secure, properties: dict[str, Any]) -> dict[str, Any]:
     other = tls.authority(secure.folder / "other", "other authority")
     for name, file in (("wallet", Path(secure.ca)), ("wallet of the other", other.file)):
         (folder := secure.folder / name).mkdir(exist_ok=True)

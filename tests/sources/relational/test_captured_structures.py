@@ -29,12 +29,12 @@ class _Tables(CapturedTableSchemas):
         return [ORDERS, SYSTEM, HIDDEN]
 
 
-def _captured() -> CapturedStructures:
+def _make_structures() -> CapturedStructures:
     return CapturedStructures(_Tables(), lambda table: table.namespace == "sys")
 
 
 def test_tables_of_the_database_s_own_and_tables_that_are_left_out_are_no_concern() -> None:
-    captured = _captured()
+    captured = _make_structures()
     assert [captured.is_captured(t) for t in (ORDERS, LATER, SYSTEM, HIDDEN)] == [True, True, False, False]
     assert [captured.find_structure(t) is not None for t in (ORDERS, LATER, SYSTEM, HIDDEN)] == [
         True,
@@ -45,14 +45,14 @@ def test_tables_of_the_database_s_own_and_tables_that_are_left_out_are_no_concer
 
 
 def test_a_statement_that_is_not_understood_may_be_about_any_table_unless_it_names_some() -> None:
-    captured = _captured()
+    captured = _make_structures()
     assert captured.list_concerned_tables([]) == [ORDERS]
     assert captured.list_concerned_tables([LATER, SYSTEM, HIDDEN]) == [LATER]
     assert captured.in_namespace("shop") == [ORDERS, HIDDEN]
 
 
 def test_only_captured_tables_with_a_structure_are_dropped_or_have_other_rows() -> None:
-    captured, effect = _captured(), StatementEffect()
+    captured, effect = _make_structures(), StatementEffect()
     for table in (ORDERS, LATER, SYSTEM, HIDDEN):
         captured.drop_table(table, effect)
     assert effect.changes == [TableChange(type="DROP", id=ORDERS)]

@@ -9,7 +9,7 @@ A new source gets these tests by an adapter, which says how its database is writ
 """
 
 from tests.sources.suite.adapter import INT, LONG, TEXT, Adapter, Changes, Row, Undo
-from tests.sources.suite.common import Dies, dies_at_commit, equal, started
+from tests.sources.suite.common import Dies, dies_at_commit, equal, start_connector
 from tests.sources.suite.filters import Lists
 from tests.sources.suite.restarts import Restarts
 from tests.sources.suite.rows import Rows
@@ -33,5 +33,5 @@ __all__ = [
     "Undo",
     "dies_at_commit",
     "equal",
-    "started",
+    "start_connector",
 ]

@@ -55,7 +55,7 @@ def dies_at_commit(patch: pytest.MonkeyPatch, at: int) -> None:
     """Have the next run die at its n-th commit: at every other one, when its manifest is there and its offset is not."""
     commit, left = StateStore.commit_batch, itertools.count(1)
 
-    def dies(self: StateStore, *args: Any, **options: Any) -> Any:
+    def die_at_commit(self: StateStore, *args: Any, **options: Any) -> Any:
         n = next(left)
         if n >= at and at % 2:
             raise Dies
@@ -64,13 +64,13 @@ def dies_at_commit(patch: pytest.MonkeyPatch, at: int) -> None:
             raise Dies
         return result
 
-    patch.setattr(StateStore, "commit_batch", dies)
+    patch.setattr(StateStore, "commit_batch", die_at_commit)
 
 
 CHUNKS = {"incremental_snapshot_chunk_size": 3, "signal_poll_interval_ms": 50}
 
 
-def started(db: Adapter, folder: Path, **properties: Any) -> Connector:
+def start_connector(db: Adapter, folder: Path, **properties: Any) -> Connector:
     """A connector whose snapshot is done."""
     connector = db.connector(folder, **properties)
     connector.capture()
@@ -98,17 +98,17 @@ def die_after(patch: pytest.MonkeyPatch, cls: type[Source], n: int) -> None:
     """The run ends after the n-th item of the log, before anything else is done."""
     stream: Callable[..., Iterator[Any]] = cls.stream_log
 
-    def dying(self: Source, *args: Any, **options: Any) -> Iterator[Any]:
+    def stream_and_die(self: Source, *args: Any, **options: Any) -> Iterator[Any]:
         for count, item in enumerate(stream(self, *args, **options), 1):
             yield item
             if count == n:
                 raise Dies
 
-    patch.setattr(cls, "stream_log", dying)
+    patch.setattr(cls, "stream_log", stream_and_die)
 
 
 @contextlib.contextmanager
-def opened(db: Adapter, folder: Path, **properties: Any) -> Iterator[Source]:
+def open_connector_source(db: Adapter, folder: Path, **properties: Any) -> Iterator[Source]:
     connector = db.connector(folder, **properties)
     with open_source(connector.definition(), connector.secrets) as source:
         yield source

@@ -13,7 +13,7 @@ from tests.sources.suite.adapter import INT, TEXT, Adapter, Row
 from tests.sources.suite.common import (
     Suite,
     equal,
-    started,
+    start_connector,
 )
 from tests.support.connectors import Connector
 from tests.support.pytest_runs.sampled import Sampled
@@ -26,7 +26,7 @@ class Lists(Suite):
 
     def test_filters_by_table(self, filled_adapter: Adapter, tmp_path: Path) -> None:
         include, _ = filled_adapter.table_lists
-        connector = started(filled_adapter, tmp_path, **{include: f"{filled_adapter.namespace}.a"})
+        connector = start_connector(filled_adapter, tmp_path, **{include: f"{filled_adapter.namespace}.a"})
         with filled_adapter.transaction() as t:
             for table in ("a", "b", "bag"):
                 t.insert(table, {"n": 1, **({} if table == "bag" else {"id": 40})})
@@ -37,7 +37,7 @@ class Lists(Suite):
     def test_filters_by_namespace(self, filled_adapter: Adapter, tmp_path: Path) -> None:
         other = filled_adapter.other()
         other.create("a", {"id": INT}, key=("id",))
-        connector = started(filled_adapter, tmp_path)
+        connector = start_connector(filled_adapter, tmp_path)
         with other.transaction() as t:
             t.insert("a", {"id": 1})
         other.add_column("a", "more", INT)
@@ -47,7 +47,9 @@ class Lists(Suite):
         assert [r for r in connector.store.schema_history("test") if r.database == other.namespace] == []
 
     def test_filters_by_column(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        connector = started(filled_adapter, tmp_path, column_exclude_list=rf"{filled_adapter.namespace}\.(a|bag)\.note")
+        connector = start_connector(
+            filled_adapter, tmp_path, column_exclude_list=rf"{filled_adapter.namespace}\.(a|bag)\.note"
+        )
         with filled_adapter.transaction() as t:
             t.update("a", {"id": 1}, {"note": "hidden", "n": 5})
             t.update("a", {"id": 2}, {"id": 22})
@@ -61,7 +63,7 @@ class Lists(Suite):
         self, filled_adapter: Adapter, tmp_path: Path
     ) -> None:
         include, _ = filled_adapter.table_lists
-        connector = started(filled_adapter, tmp_path, **{include: f"{filled_adapter.namespace}.a"})
+        connector = start_connector(filled_adapter, tmp_path, **{include: f"{filled_adapter.namespace}.a"})
         with filled_adapter.transaction() as t:
             t.insert("a", {"id": 50})
             t.insert("b", {"id": 50})
@@ -76,9 +78,9 @@ class Lists(Suite):
         self, filled_adapter: Adapter, tmp_path: Path, caplog: pytest.LogCaptureFixture, sampled: Sampled
     ) -> None:
         """Every list and switch of the source's configuration, one by one: set, widened, set again and widened again."""
-        other = _another(filled_adapter)
+        other = _create_other_namespace(filled_adapter)
         tables, kinds = (
-            _everything(filled_adapter, other),
+            _list_all_tables(filled_adapter, other),
             load_source(filled_adapter.kind).Config.list_capture_properties(),
         )
         assert filled_adapter.some_lists <= kinds.keys()
@@ -106,18 +108,18 @@ class Lists(Suite):
                 wanted = {
                     (db.namespace, table)
                     for db, table in tables
-                    if name not in _narrowed(filled_adapter) or db is filled_adapter
+                    if name not in _list_narrowed(filled_adapter) or db is filled_adapter
                 }
                 assert _matching(connector, tables) >= wanted, name
             connector.store.close()
 
 
-def _narrowed(db: Adapter) -> tuple[str, ...]:
+def _list_narrowed(db: Adapter) -> tuple[str, ...]:
     """Lists of which the case is about one namespace."""
     return (*db.table_lists, "signal.data.collection")
 
 
-def _another(ready: Adapter) -> Adapter:
+def _create_other_namespace(ready: Adapter) -> Adapter:
     """Another namespace with one of the tables."""
     other, columns = ready.other(), {"id": INT, "n": INT, "note": TEXT}
     if not other.create_sparse("a", columns, ("id",), ("note",)):
@@ -127,7 +129,7 @@ def _another(ready: Adapter) -> Adapter:
     return other
 
 
-def _everything(ready: Adapter, other: Adapter) -> list[tuple[Adapter, str]]:
+def _list_all_tables(ready: Adapter, other: Adapter) -> list[tuple[Adapter, str]]:
     return [(ready, "a"), (ready, "b"), (other, "a")]
 
 
@@ -160,7 +162,7 @@ def _set(connector: Connector, properties: Row) -> None:
 
 
 def _write_everywhere(ready: Adapter, other: Adapter, id_: int) -> None:
-    for db, table in _everything(ready, other):
+    for db, table in _list_all_tables(ready, other):
         with db.transaction() as t:
             t.insert(table, *({"id": i, "n": i, "note": f"n{i}"} for i in range(id_, id_ + 3)))
             t.update(table, {"id": id_}, {"note": "changed"})

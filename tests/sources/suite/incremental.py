@@ -17,7 +17,7 @@ from airflow_provider_cdc.core.errors import PositionLost
 from tests.sources.suite import INT, TEXT, Adapter, Row, equal
 from tests.support.chunk_hook import AtRead, chunk_hook
 from tests.support.connectors import Connector
-from tests.support.patience import until
+from tests.support.patience import wait_until
 from tests.support.signals import scans, send, signal_ended, signal_state, snapshot
 
 FORMS = ("read", "insert_insert", "insert_delete")
@@ -50,7 +50,9 @@ class Writer:
     def more(self, changes: int) -> None:
         """Wait until the writer has made so many more changes, or is done."""
         enough = self.changes + changes
-        until(lambda: self.changes >= enough or not self._thread.is_alive(), f"{changes} more changes", every_s=0.001)
+        wait_until(
+            lambda: self.changes >= enough or not self._thread.is_alive(), f"{changes} more changes", every_s=0.001
+        )
 
     def _write(self) -> None:
         r, there = random.Random(3), {row["id"] for row in self._db.rows(self._table)}
@@ -119,7 +121,7 @@ class IncrementalSuite:
         writer = Writer(three_table_adapter, "a", keys=ROWS // 2)
         for n in range(1, 20):
             at_read(n, lambda: writer.more(4))
-        number = ask(connector, three_table_adapter, "a")
+        number = request_snapshot(connector, three_table_adapter, "a")
         with writer:
             connector.capture()
         connector.capture()
@@ -159,7 +161,7 @@ class IncrementalSuite:
     ) -> None:
         connector = streaming(three_table_adapter, tmp_path, **watermark_form)
         at_read(2, lambda: three_table_adapter.add_column("a", "late", INT, 7))
-        number = ask(connector, three_table_adapter, "a")
+        number = request_snapshot(connector, three_table_adapter, "a")
         connector.capture()
         connector.capture()
         equal(connector, three_table_adapter, "a")
@@ -171,13 +173,13 @@ class IncrementalSuite:
     ) -> None:
         connector = streaming(three_table_adapter, tmp_path, **watermark_form)
 
-        def empty() -> None:
+        def empty_table() -> None:
             three_table_adapter.truncate("a")
             with three_table_adapter.transaction() as t:
                 t.insert("a", {"id": 50, "n": 1, "note": "after"})
 
-        at_read(2, empty)
-        number = ask(connector, three_table_adapter, "a")
+        at_read(2, empty_table)
+        number = request_snapshot(connector, three_table_adapter, "a")
         connector.capture()
         connector.capture()
         equal(connector, three_table_adapter, "a")
@@ -193,13 +195,13 @@ class IncrementalSuite:
         connector = streaming(three_table_adapter, tmp_path, **watermark_form)
         table = str(watermark_form["signal_data_collection"]).rpartition(".")[2].strip('"')
 
-        def empty() -> None:
+        def empty_table() -> None:
             three_table_adapter.truncate(table)
             with three_table_adapter.transaction() as t:
                 t.update("a", {"id": 25}, {"n": -25})
 
-        at_read(2, empty)
-        number = ask(connector, three_table_adapter, "a")
+        at_read(2, empty_table)
+        number = request_snapshot(connector, three_table_adapter, "a")
         connector.capture(run_for_s=60, until=signal_ended(connector, number))
         equal(connector, three_table_adapter, "a")
         assert signal_state(connector, number) == ("done", "")
@@ -212,9 +214,10 @@ class IncrementalSuite:
         pause: list[int] = []
         at_read(2, lambda: pause.append(send(connector, "pause-snapshot", id_="pause")))
         at_read(
-            3, lambda: until(lambda: signal_state(connector, pause[0])[0] == "done", "the signal to pause is taken")
+            3,
+            lambda: wait_until(lambda: signal_state(connector, pause[0])[0] == "done", "the signal to pause is taken"),
         )
-        number = ask(connector, three_table_adapter, "a", "b", "c")
+        number = request_snapshot(connector, three_table_adapter, "a", "b", "c")
         connector.capture()
         assert signal_state(connector, number)[0] == "running"
         send(
@@ -240,10 +243,10 @@ class IncrementalSuite:
     ) -> None:
         connector = streaming(three_table_adapter, tmp_path, **watermark_form)
         later: list[int] = []
-        at_read(2, lambda: later.append(ask(connector, three_table_adapter, "a", "b")))
+        at_read(2, lambda: later.append(request_snapshot(connector, three_table_adapter, "a", "b")))
         for n in range(3, 8):
             at_read(n, lambda: time.sleep(0.05))
-        first = ask(connector, three_table_adapter, "a")
+        first = request_snapshot(connector, three_table_adapter, "a")
         with Writer(three_table_adapter, "a"):
             connector.capture()
         connector.capture()
@@ -261,7 +264,7 @@ class IncrementalSuite:
                     t.insert(table, {"id": i, "n": i, "note": "x"})
         connector = streaming(db, tmp_path, **watermark_form)
         filters = [{"data-collection": name(db, "d"), "filter": db.condition("n", "<", 0)}]
-        number = ask(connector, db, "a", "b", "c", "d", additional_conditions=filters)
+        number = request_snapshot(connector, db, "a", "b", "c", "d", additional_conditions=filters)
         connector.capture()
         equal(connector, db, "a", "b", "c")
         assert connector.rows(f"{db.namespace}.d") == []
@@ -275,7 +278,7 @@ class IncrementalSuite:
     ) -> None:
         connector = streaming(three_table_adapter, tmp_path, **watermark_form)
         filters = [{"data-collection": name(three_table_adapter, "a"), "filter": "this is <> not SQL"}]
-        number = ask(connector, three_table_adapter, "a", "b", additional_conditions=filters)
+        number = request_snapshot(connector, three_table_adapter, "a", "b", additional_conditions=filters)
         connector.capture()
         state, message = signal_state(connector, number)
         assert state == "failed"
@@ -291,7 +294,7 @@ class IncrementalSuite:
         self, three_table_adapter: Adapter, tmp_path: Path, watermark_form: dict[str, Any], at_read: AtRead
     ) -> None:
         """Rows that are wrong, missing or too many in the target; with a key that the writer may insert at any time."""
-        connector = captured(three_table_adapter, tmp_path, **watermark_form)
+        connector = start_connector(three_table_adapter, tmp_path, **watermark_form)
         topic, wrong = f"{connector.name}.{three_table_adapter.namespace}.a", {"n": -7, "note": "planted"}
         connector.replay.plant(topic, *({"id": i} | wrong for i in (*range(10, 100, 7), *range(300, 330))))
         connector.replay.lose(topic, *((i,) for i in range(50, 60)))
@@ -303,7 +306,7 @@ class IncrementalSuite:
             key_range(three_table_adapter, "a", {"id": 45}, {"id": 99}, *({"id": i} for i in range(45, 100))),
             key_range(three_table_adapter, "a", {"id": 250}, None, *({"id": i} for i in range(290, 340))),
         ]
-        number = ask(connector, three_table_adapter, "a", "b", key_ranges=ranges)
+        number = request_snapshot(connector, three_table_adapter, "a", "b", key_ranges=ranges)
         with writer:
             connector.capture()
         connector.capture()
@@ -317,12 +320,12 @@ class IncrementalSuite:
         with db.transaction() as t:
             for x in ("a", "B", "b b", "é", "z'z", 'q"${x}'):
                 t.insert("a", *({"x": x, "y": y, "n": y} for y in range(-5, 20)))
-        connector = captured(db, tmp_path, **watermark_form)
+        connector = start_connector(db, tmp_path, **watermark_form)
         topic = f"{connector.name}.{db.namespace}.a"
         gone = [{"x": x, "y": 99} for x in ("B", "b b", "ü", "z'z", "z''z")]
         connector.replay.plant(topic, *(key | {"n": -7} for key in gone), {"x": "é", "y": 3, "n": -7})
         before = connector.replay.operations["d"]
-        number = ask(connector, db, "a", key_ranges=[
+        number = request_snapshot(connector, db, "a", key_ranges=[
             key_range(db, "a", {"x": "é", "y": 0}, {"x": "é", "y": 7}, *gone, {"x": 'q"${x}', "y": 4}),
             key_range(db, "a", {"x": "B", "y": 18}, {"x": "B", "y": 19}),
         ])  # fmt: skip
@@ -340,16 +343,16 @@ class IncrementalSuite:
                 t.insert("a", *({"x": x, "y": y, "n": y} for y in range(-5, 20)))
         connector = streaming(db, tmp_path, **watermark_form)
         filters = [{"data-collection": name(db, "a"), "filter": db.condition("n", "<", 10)}]
-        ask(connector, db, "a", additional_conditions=filters)
+        request_snapshot(connector, db, "a", additional_conditions=filters)
         connector.capture()
         assert connector.rows(f"{db.namespace}.a") == [row for row in db.rows("a") if row["n"] < 10]
-        ask(connector, db, "a")
+        request_snapshot(connector, db, "a")
         connector.capture()
         equal(connector, db, "a")
 
     def test_a_blocking_snapshot_beside_a_writer(self, three_table_adapter: Adapter, tmp_path: Path) -> None:
         connector = streaming(three_table_adapter, tmp_path)
-        number = ask(connector, three_table_adapter, "a", "b", type="blocking")
+        number = request_snapshot(connector, three_table_adapter, "a", "b", type="blocking")
         with Writer(three_table_adapter, "a"):
             connector.capture()
         connector.capture()
@@ -364,11 +367,11 @@ class IncrementalSuite:
             "data-collection": name(three_table_adapter, "a"),
             "filter": three_table_adapter.select("a", three_table_adapter.condition("n", "<", 10)),
         }
-        good = ask(connector, three_table_adapter, "a", type="blocking", additional_conditions=[select])
+        good = request_snapshot(connector, three_table_adapter, "a", type="blocking", additional_conditions=[select])
         connector.capture()
         assert signal_state(connector, good)[0] == "done"
         assert sorted(row["id"] for row in connector.rows(f"{three_table_adapter.namespace}.a")) == list(range(10))
-        bad = ask(
+        bad = request_snapshot(
             connector,
             three_table_adapter,
             "b",
@@ -437,7 +440,7 @@ def streaming(db: Adapter, folder: Path, **properties: Any) -> Connector:
     return connector
 
 
-def captured(db: Adapter, folder: Path, **properties: Any) -> Connector:
+def start_connector(db: Adapter, folder: Path, **properties: Any) -> Connector:
     """A connector that has read all tables and streams."""
     connector = db.connector(folder, incremental_snapshot_chunk_size=CHUNK, signal_poll_interval_ms=50, **properties)
     connector.capture()
@@ -454,5 +457,5 @@ def name(db: Adapter, table: str) -> str:
     return f"{db.namespace}.{table}"
 
 
-def ask(connector: Connector, db: Adapter, *tables: str, **more: Any) -> int:
+def request_snapshot(connector: Connector, db: Adapter, *tables: str, **more: Any) -> int:
     return snapshot(connector, *(name(db, table) for table in tables), **more)

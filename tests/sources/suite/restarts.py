@@ -14,7 +14,7 @@ from tests.sources.suite.common import (
     Suite,
     die_after,
     equal,
-    started,
+    start_connector,
 )
 from tests.support.workloads.large import capture_apart
 
@@ -26,9 +26,9 @@ class Restarts(Suite):
         self, filled_adapter: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with filled_adapter.small_blocks() as properties:
-            before = started(filled_adapter, tmp_path / "before", batch_max_rows=1, **properties)
+            before = start_connector(filled_adapter, tmp_path / "before", batch_max_rows=1, **properties)
             before.store.close()
-            _busy(filled_adapter)
+            _write_everything(filled_adapter)
             for n in range(1, 200):
                 shutil.copytree(tmp_path / "before", folder := tmp_path / str(n))
                 connector = filled_adapter.connector(folder, batch_max_rows=1, **properties)
@@ -46,7 +46,7 @@ class Restarts(Suite):
         equal(connector, filled_adapter)
 
     def test_a_run_that_is_stopped_goes_on_later(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        connector = started(filled_adapter, tmp_path)
+        connector = start_connector(filled_adapter, tmp_path)
         with filled_adapter.transaction() as t:
             t.insert("a", {"id": 60})
         runs = (
@@ -63,7 +63,7 @@ class Restarts(Suite):
     ) -> None:
         if filled_adapter.kind == "memory":
             pytest.skip("this database lives in one process")
-        connector = started(filled_adapter, tmp_path)
+        connector = start_connector(filled_adapter, tmp_path)
         found = capture_apart(connector)
         assert (found["events"], found["pandas"], found["kernels"]) == (0, False, [])
         with filled_adapter.transaction() as t:
@@ -73,7 +73,7 @@ class Restarts(Suite):
         equal(connector, filled_adapter)
 
 
-def _busy(db: Adapter) -> None:
+def _write_everything(db: Adapter) -> None:
     """A bit of everything, in a dozen items."""
     with db.transaction() as t:
         t.insert("a", {"id": 201, "n": 1})

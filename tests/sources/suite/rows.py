@@ -12,7 +12,7 @@ from tests.sources.suite.common import (
     equal,
     events,
     open_blocks,
-    started,
+    start_connector,
 )
 from tests.support.change_log.log_consistency import consistent
 from tests.support.workloads.small_tables import operations
@@ -60,7 +60,7 @@ class Rows(Suite):
         consistent(connector)
 
     def test_key_changes_and_swaps(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        connector = started(filled_adapter, tmp_path)
+        connector = start_connector(filled_adapter, tmp_path)
         with filled_adapter.transaction() as t:
             t.update("a", {"id": 1}, {"id": 100})
             for old, new in ((2, -1), (3, 2), (-1, 3)):
@@ -72,7 +72,7 @@ class Rows(Suite):
         equal(connector, filled_adapter)
 
     def test_keys_that_one_statement_moves_over_each_other(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        connector = started(filled_adapter, tmp_path)
+        connector = start_connector(filled_adapter, tmp_path)
         if not filled_adapter.moves_keys("a", 1):
             pytest.skip("this database makes sure of the key of each row by itself")
         assert operations(connector, connector.capture()) == {"a": {"d": 5, "c": 5}}
@@ -82,7 +82,7 @@ class Rows(Suite):
         equal(connector, filled_adapter)
 
     def test_rows_that_are_equal_in_everything(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        connector = started(filled_adapter, tmp_path)
+        connector = start_connector(filled_adapter, tmp_path)
         with filled_adapter.transaction() as t:
             t.insert("bag", {"n": 1, "note": "x"}, {"n": 7, "note": None})
             t.update("bag", {"n": 7}, {"n": 8})
@@ -92,7 +92,7 @@ class Rows(Suite):
         assert len(filled_adapter.rows("bag")) == 2
 
     def test_a_transaction_over_several_tables_keeps_its_order(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        connector = started(filled_adapter, tmp_path, provide_transaction_metadata=True)
+        connector = start_connector(filled_adapter, tmp_path, provide_transaction_metadata=True)
         with filled_adapter.transaction() as t:
             for i in range(50, 55):
                 t.insert("a", {"id": i})
@@ -109,7 +109,7 @@ class Rows(Suite):
         equal(connector, filled_adapter)
 
     def test_what_is_rolled_back_is_not_captured(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        connector = started(filled_adapter, tmp_path)
+        connector = start_connector(filled_adapter, tmp_path)
         with filled_adapter.transaction() as t:
             t.insert("a", {"id": 70})
             t.delete("b", {"id": 1})
@@ -121,7 +121,7 @@ class Rows(Suite):
 
     def test_a_transaction_larger_than_a_block(self, filled_adapter: Adapter, tmp_path: Path) -> None:
         with filled_adapter.small_blocks() as properties:
-            connector = started(
+            connector = start_connector(
                 filled_adapter, tmp_path, provide_transaction_metadata=True, batch_max_rows=100, **properties
             )
             with filled_adapter.transaction() as t:
@@ -137,7 +137,7 @@ class Rows(Suite):
 
     def test_an_empty_table_and_an_empty_transaction(self, db: Adapter, tmp_path: Path) -> None:
         db.create("bare", {"id": INT, "note": TEXT}, key=("id",))
-        connector = started(db, tmp_path)
+        connector = start_connector(db, tmp_path)
         assert connector.rows(f"{db.namespace}.bare") == []
         with db.transaction():
             pass

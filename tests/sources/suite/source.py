@@ -19,10 +19,10 @@ from tests.sources.suite.adapter import Adapter
 from tests.sources.suite.common import (
     Suite,
     equal,
-    opened,
+    open_connector_source,
     rows_until,
     source_of,
-    started,
+    start_connector,
     stream_of,
 )
 from tests.support.connectors import Connector
@@ -32,7 +32,7 @@ class Seam(Suite):
     """What a source promises, without a capture around it."""
 
     def test_positions_grow_with_every_transaction(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        with opened(filled_adapter, tmp_path) as source:
+        with open_connector_source(filled_adapter, tmp_path) as source:
             places = [source.current_position()]
             for i in range(3):
                 with filled_adapter.transaction() as t:
@@ -49,7 +49,7 @@ class Seam(Suite):
                 source.verify_position(place)
 
     def test_a_position_that_the_log_has_lost_is_an_error(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        connector = started(filled_adapter, tmp_path)
+        connector = start_connector(filled_adapter, tmp_path)
         with filled_adapter.transaction() as t:
             t.insert("a", {"id": 90})
         filled_adapter.purge()
@@ -64,12 +64,12 @@ class Seam(Suite):
 
     def test_looking_does_not_disturb_a_stream(self, filled_adapter: Adapter, tmp_path: Path) -> None:
         """Every question that may be asked beside a run, by two who ask at once, again and again: the stream goes on."""
-        connector = started(filled_adapter, tmp_path)
+        connector = start_connector(filled_adapter, tmp_path)
         stop, threads = threading.Event(), []
         asked: list[int] = [0, 0]
         wrong: list[BaseException] = []
 
-        def look(who: int) -> None:
+        def ask_questions(who: int) -> None:
             try:
                 while not stop.is_set():
                     for question in _QUESTIONS:
@@ -81,7 +81,7 @@ class Seam(Suite):
 
         with _live(connector, filled_adapter) as rows:
             for who in range(2):
-                threads.append(threading.Thread(target=look, args=(who,)))
+                threads.append(threading.Thread(target=ask_questions, args=(who,)))
                 threads[-1].start()
             try:
                 for i in range(10):
@@ -102,7 +102,7 @@ class Seam(Suite):
         equal(connector, filled_adapter)
 
     def test_discover_finds_tables_with_their_structures(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        with opened(filled_adapter, tmp_path) as source:
+        with open_connector_source(filled_adapter, tmp_path) as source:
             found = source.discover_tables()
         mine = {t.name: s for t, s in found.items() if t.namespace == filled_adapter.namespace}
         assert {n: (s.column_names, s.key) for n, s in mine.items()} == {
@@ -112,7 +112,7 @@ class Seam(Suite):
         assert [c.nullable for c in mine["a"].columns] == [False, True, True]
 
     def test_a_snapshot_shows_one_moment_and_each_row_once(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        with opened(filled_adapter, tmp_path) as source:
+        with open_connector_source(filled_adapter, tmp_path) as source:
             tables = [filled_adapter.id("a"), filled_adapter.id("bag"), filled_adapter.id("nothing")]
             was = {t: filled_adapter.rows(t) for t in ("a", "bag")}
             with source.open_snapshot(tables, readers=2) as session:
@@ -131,10 +131,10 @@ class Seam(Suite):
         self, filled_adapter: Adapter, tmp_path: Path
     ) -> None:
         """A table that was read there joins there: what a stream went beyond would be lost to it."""
-        connector = started(filled_adapter, tmp_path)
+        connector = start_connector(filled_adapter, tmp_path)
         with filled_adapter.transaction() as t:
             t.insert("a", {"id": 80})
-        with opened(filled_adapter, tmp_path / "other") as source:
+        with open_connector_source(filled_adapter, tmp_path / "other") as source:
             end = source.current_position()
             with filled_adapter.transaction() as t:
                 t.insert("a", {"id": 81})
@@ -142,7 +142,7 @@ class Seam(Suite):
             assert rows_until(connector, filled_adapter, source.current_position()) == 2
 
     def test_a_database_that_is_ready_has_no_finding(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        with opened(filled_adapter, tmp_path) as source:
+        with open_connector_source(filled_adapter, tmp_path) as source:
             assert [f for f in source.check_prerequisites() if f.fatal] == []
 
     def test_a_missing_prerequisite_is_told_with_what_mends_it(self, filled_adapter: Adapter, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ class Seam(Suite):
         assert filled_adapter.connector(tmp_path).capture().events == 13
 
     def test_a_source_can_be_closed_twice(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        with opened(filled_adapter, tmp_path) as source:
+        with open_connector_source(filled_adapter, tmp_path) as source:
             source.current_position()
             source.close()
 

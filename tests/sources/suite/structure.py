@@ -20,7 +20,7 @@ from tests.sources.suite.common import (
     Suite,
     dies_at_commit,
     equal,
-    started,
+    start_connector,
 )
 from tests.support.change_log.log_consistency import consistent
 from tests.support.connectors import Connector
@@ -43,7 +43,7 @@ class Structure(Suite):
     """Columns and tables that come, go, and change."""
 
     def test_columns_added_and_dropped(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        connector = started(filled_adapter, tmp_path)
+        connector = start_connector(filled_adapter, tmp_path)
         filled_adapter.add_column("a", "more", INT, 7)
         filled_adapter.add_column("a", "late", TEXT)
         with filled_adapter.transaction() as t:
@@ -55,7 +55,7 @@ class Structure(Suite):
         equal(connector, filled_adapter)
 
     def test_a_column_renamed_and_widened(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        connector = started(filled_adapter, tmp_path)
+        connector = start_connector(filled_adapter, tmp_path)
         filled_adapter.rename_column("a", "n", "amount", INT)
         with filled_adapter.transaction() as t:
             t.update("a", {"id": 1}, {"amount": 5})
@@ -66,7 +66,7 @@ class Structure(Suite):
         equal(connector, filled_adapter)
 
     def test_a_column_of_another_kind_has_its_table_read_again(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        connector = started(filled_adapter, tmp_path)
+        connector = start_connector(filled_adapter, tmp_path)
         with filled_adapter.transaction() as t:
             t.insert("a", {"id": 20, "n": 1})
         filled_adapter.change_column("a", "n", TEXT)
@@ -85,7 +85,7 @@ class Structure(Suite):
         self, filled_adapter: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, view: str
     ) -> None:
         """The request is taken before the statement is come to in the log."""
-        connector = started(filled_adapter, tmp_path)
+        connector = start_connector(filled_adapter, tmp_path)
         select = {
             "data-collection": f"{filled_adapter.namespace}.a",
             "filter": filled_adapter.select("a", filled_adapter.condition("id", "<", 3)),
@@ -110,7 +110,7 @@ class Structure(Suite):
     def test_a_request_that_fails_does_not_keep_a_rewritten_table_from_being_read_again(
         self, filled_adapter: Adapter, tmp_path: Path
     ) -> None:
-        connector = started(filled_adapter, tmp_path)
+        connector = start_connector(filled_adapter, tmp_path)
         names = [f"{filled_adapter.namespace}.{table}" for table in ("a", "b")]
         bad = {"data-collection": names[1], "filter": "this is <> not SQL"}
         number = snapshot(connector, *names, type="blocking", additional_conditions=[bad])
@@ -158,7 +158,7 @@ class Structure(Suite):
             print(f" [{len(told)} cases, {events} events, {len(journal.changes)} statements, {dict(states)}]", end="")
 
     def test_a_table_emptied(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        connector = started(filled_adapter, tmp_path)
+        connector = start_connector(filled_adapter, tmp_path)
         with filled_adapter.transaction() as t:
             t.insert("a", {"id": 20})
         filled_adapter.truncate("a")
@@ -169,7 +169,7 @@ class Structure(Suite):
         equal(connector, filled_adapter)
 
     def test_tables_created_renamed_dropped_and_created_again(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        connector = started(filled_adapter, tmp_path)
+        connector = start_connector(filled_adapter, tmp_path)
         filled_adapter.create("new", {"id": INT, "note": TEXT}, key=("id",))
         with filled_adapter.transaction() as t:
             t.insert("new", {"id": 1, "note": "x"})

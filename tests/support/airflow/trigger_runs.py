@@ -14,14 +14,14 @@ from tests.support.airflow.airflow_connector import ShopConnector
 from tests.support.patience import LONGEST_S
 
 
-def revived(trigger: Any) -> Any:
+def deserialize_trigger(trigger: Any) -> Any:
     """The trigger that another triggerer makes from what was serialized."""
     path, arguments = trigger.serialize()
     module, _, name = path.rpartition(".")
     return getattr(importlib.import_module(module), name)(**json.loads(json.dumps(arguments)))
 
 
-async def first(trigger: Any, *, within: float = LONGEST_S) -> Any:
+async def await_first_event(trigger: Any, *, within: float = LONGEST_S) -> Any:
     """The first event, ``None`` when there is none in time."""
     events = trigger.run()
     try:
@@ -34,7 +34,7 @@ async def first(trigger: Any, *, within: float = LONGEST_S) -> Any:
 
 async def waiting(triggers: list[Any], *, until: Callable[[], bool]) -> None:
     """Run triggers, which have no reason to fire, until something is true."""
-    tasks = [asyncio.create_task(first(trigger, within=LONGEST_S)) for trigger in triggers]
+    tasks = [asyncio.create_task(await_first_event(trigger, within=LONGEST_S)) for trigger in triggers]
     try:
         while not until():
             await asyncio.sleep(0.02)

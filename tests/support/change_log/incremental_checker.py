@@ -155,7 +155,7 @@ class Checker:
 
     def _create(self, event: Mapping[str, Any], key: Key, known: Known | None) -> Row:
         if known is not None and known.row is not None:
-            raise _illegal(event, key, known, "a create of a row that is there")
+            raise _illegal_event(event, key, known, "a create of a row that is there")
         return self._after(event, known)
 
     def _read(self, event: Mapping[str, Any], key: Key, known: Known | None) -> Row:
@@ -165,12 +165,12 @@ class Checker:
             return self._after(event, None)
         if known.row is None:
             if incremental or known.op not in ("t", "never inserted"):
-                raise _illegal(event, key, known, "a read brings back a row that is gone")
+                raise _illegal_event(event, key, known, "a read brings back a row that is gone")
             return self._after(event, None)
         row = self._after(event, known)
-        if not _same(row, known.row):
+        if not _rows_agree(row, known.row):
             why = "a stale read: an event before it says otherwise" if known.streamed else "two reads that differ"
-            raise _illegal(event, key, known, why)
+            raise _illegal_event(event, key, known, why)
         self.counts["repeated"] += incremental
         return {name: row[name] if known.row.get(name) is NOT_KNOWN else known.row.get(name, row[name]) for name in row}
 
@@ -189,10 +189,10 @@ class Checker:
             return
         what = "an update" if event["op"] == "u" else "a delete"
         if known.row is None:
-            raise _illegal(event, key, known, f"{what} of a row that is not there")
+            raise _illegal_event(event, key, known, f"{what} of a row that is not there")
         before = event["before"]
-        if before is not None and not _same({n: v for n, v in before.items() if n not in lacking}, known.row):
-            raise _illegal(
+        if before is not None and not _rows_agree({n: v for n, v in before.items() if n not in lacking}, known.row):
+            raise _illegal_event(
                 event, key, known, f"{what} whose before is another row: an event is missing, or was repeated"
             )
 
@@ -279,7 +279,7 @@ def check(
     return checker
 
 
-def _same(told: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+def _rows_agree(told: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
     """Whether two rows agree in everything that both tell."""
     return all(
         value is NOT_KNOWN or known.get(name, NOT_KNOWN) is NOT_KNOWN or _value(value) == _value(known[name])
@@ -299,7 +299,7 @@ def _value(value: Any) -> Any:
     return repr(value) if isinstance(value, float | bool) else value
 
 
-def _illegal(event: Mapping[str, Any], key: Key, known: Known, why: str) -> Illegal:
+def _illegal_event(event: Mapping[str, Any], key: Key, known: Known, why: str) -> Illegal:
     told = {"before": event["before"], "after": event["after"]}
     shown = ", ".join(f"{name} {row}" for name, row in told.items() if row is not None)
     return Illegal(

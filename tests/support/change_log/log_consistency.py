@@ -23,7 +23,7 @@ def files(connector: Connector) -> set[str]:
     return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
 
 
-def carried(connector: Connector) -> set[str]:
+def list_carried_files(connector: Connector) -> set[str]:
     """The files in which the source carries something over, as the offset names them."""
     offset = connector.store.load_offset(connector.name).offset
     if offset is None or offset.carried is None:
@@ -41,7 +41,7 @@ def orphans(connector: Connector) -> set[str]:
     for manifest in connector.changelog.read_manifests(connector.name):
         named |= {f.path for f in manifest.files}
         named.add(f"manifests/{manifest.batch:012d}.json")
-    named |= carried(connector)
+    named |= list_carried_files(connector)
     works = {f"{WORK}/{name}.json" for name in (f"{kind}-{hashlib.sha256(b'').hexdigest()[:12]}" for kind in KINDS)}
     return files(connector) - named - works
 

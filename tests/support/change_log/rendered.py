@@ -16,7 +16,7 @@ def records(connector: Connector, *, after: int = 0, schemas: bool = False) -> l
     return [r.to_document(schemas=schemas) for r in renderer.render_records(after=after)]
 
 
-def captured(connector: Connector, *, schemas: bool = False) -> list[Record]:
+def capture_records(connector: Connector, *, schemas: bool = False) -> list[Record]:
     """Capture once, and give the records of that run."""
     before = connector.changelog.list_batches(connector.name)
     connector.capture()

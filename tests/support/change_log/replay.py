@@ -170,7 +170,9 @@ class Replay:
         there = None
         if before is not None:
             not_told = {*(lacking if event["op"] == "d" else event["unavailable_before"] or [])}
-            there = next((row for row in rows if _equal(_without(row, not_told), _without(before, not_told))), None)
+            there = next(
+                (row for row in rows if _equal(_mask_columns(row, not_told), _mask_columns(before, not_told))), None
+            )
             if there is None:
                 raise Illegal(f"{event['op']} of {key} in {event['topic']}, which did not come there: {event['seq']}")
             rows.remove(there)
@@ -202,7 +204,7 @@ class Replay:
         lacking = event["unavailable"] or []
         not_told = lacking if op == "d" else event["unavailable_before"] or []
         if op in ("u", "d") and not _equal(
-            _without(before, {*not_told} | untold), _without(there, {*not_told} | untold)
+            _mask_columns(before, {*not_told} | untold), _mask_columns(there, {*not_told} | untold)
         ):
             raise Illegal(f"{op} of {key} in {event['topic']} at {event['seq']}: before is {before}, there is {there}")
         if any(
@@ -227,7 +229,7 @@ class Replay:
     ) -> None:
         """A row of an incremental snapshot is never out of date: it says what is there, or is of a key that was never seen."""
         lacking = {*(event["unavailable"] or [])} | untold
-        if there is not None and not _equal(_without(after, lacking), _without(there, lacking)):
+        if there is not None and not _equal(_mask_columns(after, lacking), _mask_columns(there, lacking)):
             raise Illegal(f"stale r of {key} in {event['topic']} at {event['seq']}: it says {after}, there is {there}")
         if there is None and key in table.seen:
             raise Illegal(f"r of {key} in {event['topic']} at {event['seq']} brings back a row that is gone: {after}")
@@ -265,12 +267,12 @@ class Replay:
 
     def _bag(self, table: Table, event: Row, before: Row | None, after: Row | None) -> None:
         if before is not None:
-            image = tuple(_plain(before[n]) for n in table.schema.column_names)
+            image = tuple(_plain_value(before[n]) for n in table.schema.column_names)
             if table.bag[image] <= 0 and not table.rewritten:
                 raise Illegal(f"{event['op']} of a row that is not in {event['topic']}: {before}")
             table.bag[image] = max(table.bag[image] - 1, 0)
         if after is not None:
-            table.bag[tuple(_plain(after[n]) for n in table.schema.column_names)] += 1
+            table.bag[tuple(_plain_value(after[n]) for n in table.schema.column_names)] += 1
 
     def _shape(self, event: Row, schema: TableSchema) -> None:
         """Images are there as the operation says, and have the schema's columns."""
@@ -328,19 +330,19 @@ def _alter(row: Row, old: TableSchema, new: TableSchema, change: TableChange) ->
     for column in new.columns:
         origin = change.renamed.get(column.name, column.name)
         if column.name in change.added or origin not in values:
-            row[column.name] = _cast(change.added.get(column.name), column.type)
+            row[column.name] = _cast_text(change.added.get(column.name), column.type)
         else:
-            row[column.name] = _rescaled(values[origin], column.type)
+            row[column.name] = _rescale_decimal(values[origin], column.type)
 
 
-def _rescaled(value: Any, type_: str) -> Any:
+def _rescale_decimal(value: Any, type_: str) -> Any:
     """A decimal with the digits of its column after a change of type."""
     if isinstance(value, Decimal) and type_.startswith("decimal"):
         return value.quantize(Decimal(1).scaleb(-int(type_.rstrip(")").split(",")[1])), context=Context(prec=76))
     return value
 
 
-def _cast(text: str | None, type_: str) -> Any:
+def _cast_text(text: str | None, type_: str) -> Any:
     if text is None:
         return None
     if type_ == "bool":
@@ -356,11 +358,11 @@ def _cast(text: str | None, type_: str) -> Any:
     return float(text) if type_ in ("double", "float") else text
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else tuple(value.items()) if isinstance(value, dict) else value
 
 
-def _without(row: Row | None, columns: Collection[str]) -> Row | None:
+def _mask_columns(row: Row | None, columns: Collection[str]) -> Row | None:
     return None if row is None else {c: v for c, v in row.items() if c not in columns}
 
 

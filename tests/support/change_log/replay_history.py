@@ -122,8 +122,8 @@ class Past(Replay, ABC, Generic[TruthT]):
             there, replayed = self.said(truth, table.all() if table else [])
             if replayed != there:
                 raise Illegal(
-                    f"{truth.table} at {at}: only in the database {_short(there - replayed)}, only in the change log "
-                    f"{_short(replayed - there)}; {self.seq} events replayed"
+                    f"{truth.table} at {at}: only in the database {_shorten_rows(there - replayed)}, only in the change log "
+                    f"{_shorten_rows(replayed - there)}; {self.seq} events replayed"
                 )
             self.compared += 1
             self._compared_at.add(at)
@@ -143,17 +143,17 @@ class History(Past[Truth]):
 
     def said(self, truth: Truth, rows: list[Row]) -> tuple[Counter[Any], Counter[Any]]:
         types = truth.columns
-        there = (tuple(_known(v, t) for v, t in zip(row, types.values(), strict=True)) for row in truth.rows)
-        return Counter(there), Counter(tuple(_plain(row[n], t) for n, t in types.items()) for row in rows)
+        there = (tuple(_known_value(v, t) for v, t in zip(row, types.values(), strict=True)) for row in truth.rows)
+        return Counter(there), Counter(tuple(_plain_value(row[n], t) for n, t in types.items()) for row in rows)
 
 
-def _short(rows: Counter[Any]) -> str:
+def _shorten_rows(rows: Counter[Any]) -> str:
     return str(
         [tuple(v if len(str(v)) < 50 else f"{str(v)[:40]}… ({len(str(v))})" for v in row) for row in list(rows)[:4]]
     )
 
 
-def _plain(value: Any, type_: str) -> Any:
+def _plain_value(value: Any, type_: str) -> Any:
     """A value of the change log, to compare."""
     if isinstance(value, dt.datetime):
         value = value.replace(tzinfo=None)
@@ -161,7 +161,7 @@ def _plain(value: Any, type_: str) -> Any:
     return Decimal(value) if isinstance(value, int) else value
 
 
-def _known(value: Any, type_: str) -> Any:
+def _known_value(value: Any, type_: str) -> Any:
     """A value as the engine keeps it, to compare."""
     if value is None or not type_.startswith("NUMBER"):
         return value

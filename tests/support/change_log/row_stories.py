@@ -81,13 +81,13 @@ def stories(connector: Connector, *, seconds: float = 60) -> RowHistoryReader:
     return RowHistoryReader(events, connector.name, partial(connector.store.schema_changes_of, connector.name))
 
 
-def told(story: RowHistory, database: MemoryDatabase) -> list[Done]:
+def order_story(story: RowHistory, database: MemoryDatabase) -> list[Done]:
     """The same of a story, oldest first. A table that is read again is emptied before: the database knows nothing of it."""
     changes = [change for change in reversed(story.changes) if change.operation in CHANGES]
-    return [_done(change) for change in changes if change.operation != "truncate" or _truncates(database, change)]
+    return [_to_done(change) for change in changes if change.operation != "truncate" or _truncates(database, change)]
 
 
-def completed(done: list[Done], found: list[Done]) -> list[Done]:
+def complete_story(done: list[Done], found: list[Done]) -> list[Done]:
     """What was done to a row, with the values that events have from the changes before in the same transaction.
 
     The log leaves them out. Events of rows that have passed keys have them, as the events before say nothing of the row's key.
@@ -115,17 +115,17 @@ def _truncates(database: MemoryDatabase, change: RowChange) -> bool:
     return str(entry.truncated) == change.table
 
 
-def _done(change: RowChange) -> Done:
+def _to_done(change: RowChange) -> Done:
     place = change.position["entry"], change.position["row"]
     return (
         change.operation,
-        _known(change.before, change.unavailable_before),
-        _known(change.after, change.unavailable),
+        _known_image(change.before, change.unavailable_before),
+        _known_image(change.after, change.unavailable),
         place,
     )
 
 
-def _known(image: Row | None, lacks: list[str]) -> Row | None:
+def _known_image(image: Row | None, lacks: list[str]) -> Row | None:
     return None if image is None else {name: value for name, value in image.items() if name not in lacks}
 
 

@@ -75,39 +75,39 @@ class Steps:
         """A step before each call; after it only where that is not the same as before the next step."""
         inner = getattr(owner, name)
 
-        def outer(*args: Any, **options: Any) -> Any:
+        def step_and_call(*args: Any, **options: Any) -> Any:
             self.step(f"before {shown}")
             result = inner(*args, **options)
             if after:
                 self.step(f"after {shown}")
             return result
 
-        setattr(owner, name, outer)
+        setattr(owner, name, step_and_call)
 
     def _writes(self) -> None:
         """A Parquet file is a hundred small writes: the first and some of the others will do."""
         inner = DurableFile.write
 
-        def outer(file: DurableFile, data: bytes) -> int:
+        def step_and_call(file: DurableFile, data: bytes) -> int:
             count = vars(file)["writes"] = vars(file).get("writes", -1) + 1
             if count % 60 == 0:
                 self.step("before write")
             return inner(file, data)
 
-        DurableFile.write = outer  # type: ignore[method-assign]
+        DurableFile.write = step_and_call  # type: ignore[method-assign]
 
     def _transactions(self) -> None:
         inner = StateDatabase.open_transaction
 
         @contextlib.contextmanager
-        def outer(database: StateDatabase) -> Iterator[Any]:
+        def step_and_call(database: StateDatabase) -> Iterator[Any]:
             self.step("before transaction")
             with inner(database) as connection:
                 yield connection
                 self.step("inside transaction")
             self.step("after transaction")
 
-        StateDatabase.open_transaction = outer  # type: ignore[method-assign, assignment]
+        StateDatabase.open_transaction = step_and_call  # type: ignore[method-assign, assignment]
 
 
 current = Steps(0)

@@ -26,7 +26,7 @@ SMALL = {
 
 
 @contextmanager
-def small(r: Random) -> Iterator[None]:
+def shrink_limits(r: Random) -> Iterator[None]:
     """Small blocks, fetches and windows, and few results at once, by chance."""
     with ExitStack() as stack:
         stack.enter_context(patch.object(ChangeMerger.__init__, "__defaults__", (r.choice((1, 3, 24, 100)),)))
@@ -45,13 +45,13 @@ def capture(folder: str, *, seed: int, **options: Any) -> dict[str, Any]:
     """As :func:`crash.capture`, with small blocks and a step for each block that leaves its transaction open."""
     encode = Envelope.encode_block
 
-    def noted(self: Envelope, block: LogBlock, *args: Any, **more: Any) -> Any:
+    def step_and_encode(self: Envelope, block: LogBlock, *args: Any, **more: Any) -> Any:
         if block.open:
             crash.current.step("open block")
         return encode(self, block, *args, **more)
 
-    Envelope.encode_block = noted  # type: ignore[method-assign]
-    with small(Random(seed)):
+    Envelope.encode_block = step_and_encode  # type: ignore[method-assign]
+    with shrink_limits(Random(seed)):
         return crash.capture(folder, **options)
 
 
@@ -72,10 +72,10 @@ def procedure(
     opened = open_lifecycle(definition, f"sqlite:///{folder}/state.db", secrets=secrets)
     steps: list[str] = []
 
-    def tell(line: str) -> None:
+    def count_line(line: str) -> None:
         steps.append(line)
         if len(steps) == at:
             os.kill(os.getpid(), signal.SIGKILL)
 
     with opened as lifecycle:
-        lifecycle.carry_out(lifecycle.plan_procedure(name, table, flags), "test", "tests", tell)
+        lifecycle.carry_out(lifecycle.plan_procedure(name, table, flags), "test", "tests", count_line)

@@ -15,10 +15,10 @@ def capture(folder: str, **options: Any) -> dict[str, Any]:
     binlog_connection.BUFFER = 1 << 14
     encode = Envelope.encode_block
 
-    def noted(self: Envelope, block: LogBlock, *args: Any, **more: Any) -> Any:
+    def step_and_encode(self: Envelope, block: LogBlock, *args: Any, **more: Any) -> Any:
         if block.open:
             crash.current.step("open block")
         return encode(self, block, *args, **more)
 
-    Envelope.encode_block = noted  # type: ignore[method-assign]
+    Envelope.encode_block = step_and_encode  # type: ignore[method-assign]
     return crash.capture(folder, **options)

@@ -124,11 +124,11 @@ def _serve() -> None:
             continue
         pid = os.fork()
         if pid == 0:
-            _work(question)
+            _answer_question(question)
         print(pid, flush=True)
 
 
-def _work(question: dict[str, Any]) -> None:
+def _answer_question(question: dict[str, Any]) -> None:
     """In the fork."""
     module, _, name = question["start"].partition(":")
     try:

@@ -30,31 +30,33 @@ _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.(\d+))?")
 _SAVEPOINT = "savepoint of Derby"
 
 
-def adapted(engine: sa.Engine) -> sa.Engine:
+def adapt_engine(engine: sa.Engine) -> sa.Engine:
     """The engine, that gets along with the stand-in if it is of a Db2."""
     if engine.dialect.name == "db2":
-        sa.event.listen(engine, "do_execute", _one)
-        sa.event.listen(engine, "do_execute_no_params", lambda cursor, sql, context: _one(cursor, sql, (), context))
+        sa.event.listen(engine, "do_execute", _adapt_statement)
+        sa.event.listen(
+            engine, "do_execute_no_params", lambda cursor, sql, context: _adapt_statement(cursor, sql, (), context)
+        )
         sa.event.listen(engine, "do_executemany", _many)
         for end in ("commit", "rollback"):
             sa.event.listen(engine, end, lambda connection: connection.info.pop(_SAVEPOINT, None))
     return engine
 
 
-def _one(cursor: Any, statement: str, row: Any, context: Any) -> bool:
+def _adapt_statement(cursor: Any, statement: str, row: Any, context: Any) -> bool:
     if "SAVEPOINT " in statement[:25]:
-        return _saved(cursor, statement, context)
+        return _handle_savepoint(cursor, statement, context)
     if statement.startswith("DECLARE "):
-        return _declared(cursor, statement)
+        return _declare_session_table(cursor, statement)
     if statement.startswith(("ALTER ", "CALL ")):
-        return _retyped(cursor, statement)
+        return _retype_column(cursor, statement)
     if statement.startswith("UPDATE ") and "CODEUNITS32)" in statement:
         cursor.execute(statement.replace(" CODEUNITS32)", ")"), row)
         return True
     return statement.startswith("MERGE ") and _many(cursor, statement, [row], context)
 
 
-def _retyped(cursor: Any, statement: str) -> bool:
+def _retype_column(cursor: Any, statement: str) -> bool:
     """A column of another type: Derby changes lengths only, and has nothing to reorganize."""
     if statement.startswith("CALL SYSPROC.ADMIN_CMD('REORG TABLE "):
         return True
@@ -70,7 +72,7 @@ def _retyped(cursor: Any, statement: str) -> bool:
     return True
 
 
-def _declared(cursor: Any, statement: str) -> bool:
+def _declare_session_table(cursor: Any, statement: str) -> bool:
     """A table of the session's own. Derby's have no large objects, and are not made out of a query: it is a real one, in the schema that has the same name."""
     found = _SESSION_TABLE.fullmatch(statement)
     if found is None:
@@ -83,7 +85,7 @@ def _declared(cursor: Any, statement: str) -> bool:
     return True
 
 
-def _saved(cursor: Any, statement: str, context: Any) -> bool:
+def _handle_savepoint(cursor: Any, statement: str, context: Any) -> bool:
     """Whether nothing is left to do for a statement about savepoints."""
     found = _SAVEPOINTS.match(statement)
     if found is None:

@@ -33,19 +33,19 @@ class Certificate:
 
 def authority(folder: Path, name: str = "test authority") -> Certificate:
     """One that signs others."""
-    return _made(folder, name, None, [])
+    return _make_certificate(folder, name, None, [])
 
 
-def signed(folder: Path, by: Certificate, name: str, *hosts: str) -> Certificate:
+def sign_certificate(folder: Path, by: Certificate, name: str, *hosts: str) -> Certificate:
     """A server's certificate.
 
     :param name: CN of the subject
     :param hosts: names and addresses that it is for
     """
-    return _made(folder, name, by, list(hosts))
+    return _make_certificate(folder, name, by, list(hosts))
 
 
-def _made(folder: Path, name: str, by: Certificate | None, hosts: list[str]) -> Certificate:
+def _make_certificate(folder: Path, name: str, by: Certificate | None, hosts: list[str]) -> Certificate:
     folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -88,25 +88,25 @@ def _host(name: str) -> x509.GeneralName:
 
 
 @contextlib.contextmanager
-def stripped(server: Any) -> Iterator[int]:
+def strip_tls(server: Any) -> Iterator[int]:
     """A port at which the server's offer of TLS is taken out of its greeting; everything else goes through."""
 
-    def between(client: socket.socket, there: socket.socket) -> None:
+    def without_offer(client: socket.socket, there: socket.socket) -> None:
         head, body = _packet(there)
         _send(client, head[3], _without_tls(body))
-        _through(client, there)
+        _forward_both_ways(client, there)
 
-    with _listening(server, between) as port:
+    with _listen(server, without_offer) as port:
         yield port
 
 
 @contextlib.contextmanager
-def ended(server: Any, certificate: Certificate) -> Iterator[int]:
+def end_tls(server: Any, certificate: Certificate) -> Iterator[int]:
     """A port at which TLS ends: from there on to the server, everything goes in plain text."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate.file, certificate.key_file)
 
-    def between(client: socket.socket, there: socket.socket) -> None:
+    def handle_client(client: socket.socket, there: socket.socket) -> None:
         head, body = _packet(there)
         _send(client, head[3], body)
         _packet(client)  # asks for TLS
@@ -122,9 +122,9 @@ def ended(server: Any, certificate: Certificate) -> Iterator[int]:
                 if body[:2] != b"\x01\x03":  # but for "you are in", each is answered
                     head, body = _packet(inside)
                     _send(there, head[3] - 1, body)
-            _through(inside, there)
+            _forward_both_ways(inside, there)
 
-    with _listening(server, between) as port:
+    with _listen(server, handle_client) as port:
         yield port
 
 
@@ -154,7 +154,7 @@ def _send(sock: socket.socket, number: int, body: bytes) -> None:
     sock.sendall(len(body).to_bytes(3, "little") + bytes([number & 0xFF]) + body)
 
 
-def _through(client: socket.socket, there: socket.socket) -> None:
+def _forward_both_ways(client: socket.socket, there: socket.socket) -> None:
     """Both ways, until one of them ends."""
 
     def copy(a: socket.socket, b: socket.socket) -> None:
@@ -172,7 +172,7 @@ def _through(client: socket.socket, there: socket.socket) -> None:
 
 
 @contextlib.contextmanager
-def _listening(server: Any, between: Callable[[socket.socket, socket.socket], None]) -> Iterator[int]:
+def _listen(server: Any, between: Callable[[socket.socket, socket.socket], None]) -> Iterator[int]:
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve(client: socket.socket) -> None:

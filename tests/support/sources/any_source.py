@@ -60,11 +60,11 @@ def target_table(connector: str, table: str) -> str:
     return sanitize_name(f"{connector}.{table}").replace(".", "_")
 
 
-def _listed(namespace: str) -> dict[str, Any]:
+def _list_tables(namespace: str) -> dict[str, Any]:
     return {"tables": {n: f"{namespace}.{n}" for n in NAMES}, "left_out": [f"{namespace}.{n}" for n in LEFT_OUT]}
 
 
-def _filled(quoted: str, text: str, number: str = "INT") -> list[str]:
+def _fill_statements(quoted: str, text: str, number: str = "INT") -> list[str]:
     return [
         f"CREATE TABLE {quoted} (id {number} NOT NULL PRIMARY KEY, note {text})",
         f"INSERT INTO {quoted} VALUES (1, 'fir''st')",
@@ -81,27 +81,27 @@ def _changes(quoted: str) -> list[str]:
 
 
 def _mysql(fixture: str, kind: str) -> Callable[[pytest.FixtureRequest, ExitStack, str], AnySource]:
-    def made(request: pytest.FixtureRequest, stack: ExitStack, connector: str) -> AnySource:
+    def make_source(request: pytest.FixtureRequest, stack: ExitStack, connector: str) -> AnySource:
         server = request.getfixturevalue(fixture)
         database = stack.enter_context(server.database("wizard"))
 
-        def quoted(name: str) -> str:
+        def quote_name(name: str) -> str:
             return f"`{name}`"
 
         for name in (*NAMES, *LEFT_OUT):
-            database.sql(*_filled(quoted(name), "VARCHAR(50)"))
+            database.sql(*_fill_statements(quote_name(name), "VARCHAR(50)"))
         server.sql("DROP USER IF EXISTS 'wizard'@'%'", f"CREATE USER 'wizard'@'%' IDENTIFIED BY {_text(PASSWORD)}")
         server.sql(f"GRANT {CAPTURE_PRIVILEGES} ON *.* TO 'wizard'@'%'")
         stack.callback(server.sql, "DROP USER 'wizard'@'%'")
         return AnySource(
             kind,
             {"host": server.host, "port": server.port, "login": "wizard", "password": PASSWORD, "extra": {"database.ssl.mode": "preferred"}},
-            **_listed(database.name),
-            change=lambda name: database.sql(*_changes(quoted(name))),
-            rows=lambda name: sorted(database.sql(f"SELECT id, note FROM {quoted(name)}")),
+            **_list_tables(database.name),
+            change=lambda name: database.sql(*_changes(quote_name(name))),
+            rows=lambda name: sorted(database.sql(f"SELECT id, note FROM {quote_name(name)}")),
         )  # fmt: skip
 
-    return made
+    return make_source
 
 
 def _text(text: str) -> str:
@@ -112,28 +112,28 @@ def _oracle(request: pytest.FixtureRequest, stack: ExitStack, connector: str) ->
     server = stack.enter_context(Oracle())
     password = PASSWORD.replace("ü", "u")
 
-    def quoted(name: str) -> str:
+    def quote_name(name: str) -> str:
         return f'"{name}"'
 
     server.admin(f'ALTER USER {server.user} IDENTIFIED BY "{password}"', dsn=server.dsn)
     for name in (*NAMES, *LEFT_OUT):
-        server.sql(*_filled(quoted(name), "VARCHAR2(50)", "NUMBER(9)"), f"ALTER TABLE {quoted(name)} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS")  # fmt: skip
+        server.sql(*_fill_statements(quote_name(name), "VARCHAR2(50)", "NUMBER(9)"), f"ALTER TABLE {quote_name(name)} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS")  # fmt: skip
     return AnySource(
         "oracle",
         {
             "host": server.host, "port": server.port, "login": server.user, "password": password, "schema": server.database,
             "extra": {"database.pdb.name": server.pdb},
         },
-        **_listed(server.owner),
-        change=lambda name: server.sql(*_changes(quoted(name))),
-        rows=lambda name: sorted(server.sql(f"SELECT id, note FROM {quoted(name)}")),
+        **_list_tables(server.owner),
+        change=lambda name: server.sql(*_changes(quote_name(name))),
+        rows=lambda name: sorted(server.sql(f"SELECT id, note FROM {quote_name(name)}")),
     )  # fmt: skip
 
 
 def _db2(request: pytest.FixtureRequest, stack: ExitStack, connector: str) -> AnySource:
     server: Db2 = request.getfixturevalue("db2")
 
-    def quoted(name: str) -> str:
+    def quote_name(name: str) -> str:
         return f'WIZARD."{name}"'
 
     password = PASSWORD.replace("ü", "u").replace(
@@ -143,31 +143,31 @@ def _db2(request: pytest.FixtureRequest, stack: ExitStack, connector: str) -> An
     stack.callback(server.configure, passwords={server.user: server.password})
     server.sql("CREATE SCHEMA WIZARD")
     for name in (*NAMES, *LEFT_OUT):
-        server.sql(*_filled(quoted(name), "VARCHAR(50)"))
+        server.sql(*_fill_statements(quote_name(name), "VARCHAR(50)"))
         server.add_table("WIZARD", name)
         server.sql(
-            f"GRANT SELECT ON TABLE {quoted(name)} TO USER {server.user}",
+            f"GRANT SELECT ON TABLE {quote_name(name)} TO USER {server.user}",
             f'GRANT SELECT ON TABLE ASNCDC."CDC_WIZARD_{name}" TO USER {server.user}',
         )
     server.catch_up()
 
     def change(name: str) -> None:
-        server.sql(*_changes(quoted(name)))
+        server.sql(*_changes(quote_name(name)))
         server.catch_up()
 
-    def removed() -> None:
+    def remove_tables() -> None:
         for name in (*NAMES, *LEFT_OUT):
             server.remove_table("WIZARD", name)
-            server.sql(f"DROP TABLE {quoted(name)}")
+            server.sql(f"DROP TABLE {quote_name(name)}")
         server.sql("DROP SCHEMA WIZARD RESTRICT")
 
-    stack.callback(removed)
+    stack.callback(remove_tables)
     return AnySource(
         "db2",
         {"host": server.host, "port": server.port, "login": server.user, "password": password, "schema": server.database, "extra": authentication(server)},
-        **_listed("WIZARD"),
+        **_list_tables("WIZARD"),
         change=change,
-        rows=lambda name: sorted(server.sql(f"SELECT id, note FROM {quoted(name)}")),
+        rows=lambda name: sorted(server.sql(f"SELECT id, note FROM {quote_name(name)}")),
     )  # fmt: skip
 
 
@@ -250,7 +250,7 @@ def any_source(kind: str, request: pytest.FixtureRequest, connector: str = "made
         yield SOURCES[kind](request, stack, connector)
 
 
-def parsed(folder: Path, file: str) -> DAG:
+def parse_dag(folder: Path, file: str) -> DAG:
     """The only DAG of a file, as Airflow's DAG processor finds it."""
     from airflow.dag_processing.dagbag import DagBag
 
@@ -260,7 +260,7 @@ def parsed(folder: Path, file: str) -> DAG:
     return dag
 
 
-def ran(dag: DAG) -> dict[str, Any]:
+def run_dag(dag: DAG) -> dict[str, Any]:
     """Run the tasks of a DAG as they come, with their templates rendered; what the capture has returned."""
     found: dict[str, Any] = {}
     for task in dag.topological_sort():
@@ -272,7 +272,7 @@ def ran(dag: DAG) -> dict[str, Any]:
     return dict(found["capture"])
 
 
-def noted(kind: str, rows: Rows) -> Rows:
+def normalize_rows(kind: str, rows: Rows) -> Rows:
     """Rows of a relational target as ``(id, note)``: of documents it has the texts."""
     if kind != "mongodb":
         return sorted(rows)

@@ -123,7 +123,7 @@ def text(value: Any) -> str:
     return json.dumps(value)
 
 
-def _place(id_: Any) -> tuple[bool, Any]:
+def _place_of(id_: Any) -> tuple[bool, Any]:
     return isinstance(id_, str), id_
 
 
@@ -155,7 +155,7 @@ class Shelf:
         return found
 
     def sheets(self, folder: str, end: int) -> list[Sheet]:
-        return sorted(self.folders(end).get(folder, {}).values(), key=lambda s: _place(s["_id"]))
+        return sorted(self.folders(end).get(folder, {}).values(), key=lambda s: _place_of(s["_id"]))
 
 
 def apply(folders: dict[str, dict[Any, Sheet]], change: Change) -> tuple[Sheet | None, Sheet | None]:
@@ -344,7 +344,7 @@ def read(id_: TableId, sheets: Sequence[Sheet], entry: int) -> RowBlock:
     )
 
 
-def _fits(condition: str | None, shelf: Shelf) -> Callable[[Sheet], bool]:
+def _make_condition(condition: str | None, shelf: Shelf) -> Callable[[Sheet], bool]:
     """A condition is a sheet with the values that are wanted."""
     if condition is None:
         return lambda sheet: True
@@ -367,7 +367,7 @@ class _Session(SnapshotSession):
         return [SnapshotChunk(table)]
 
     def read(self, chunk: SnapshotChunk) -> Iterator[RowBlock]:
-        fits = _fits(self._selects.get(chunk.table), self._shelf)
+        fits = _make_condition(self._selects.get(chunk.table), self._shelf)
         found = self._shelf.sheets(str(chunk.table), self.position.entry)
         if kept := [sheet for sheet in found if fits(sheet)]:
             yield read(chunk.table, kept, self.position.entry)
@@ -387,7 +387,7 @@ class _Chunks(ChunkReader):
 
     def read_last_key(self, rows: KeyRange) -> Key | None:
         found = self._sheets(rows)
-        return _own(found[-1]["_id"]) if found else None
+        return _own_key(found[-1]["_id"]) if found else None
 
     def read(self, rows: KeyRange, limit: int, queries: int = 1, max_bytes: int = CHUNK_BYTES) -> ChunkRows:
         self._shelf.on_read()
@@ -395,11 +395,11 @@ class _Chunks(ChunkReader):
         at = None if self._signals is not None else ShelfPosition(end)
         kept = found[:limit]
         block = [read(rows.table.id, kept, end)] if kept else []
-        last = _own(kept[-1]["_id"]) if kept else None
+        last = _own_key(kept[-1]["_id"]) if kept else None
         return ChunkRows(block, last, at, at, complete=len(found) <= limit, source={"entry": end})
 
     def to_source_keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
-        return [_own(json.loads(key[0])) for key in keys]
+        return [_own_key(json.loads(key[0])) for key in keys]
 
     def insert_signal_row(self, id_: str, type_: str, data: str | None = None) -> None:
         self._shelf.commit(("c", str(self._signals), {"_id": id_, "type": type_, "data": data}))
@@ -414,15 +414,15 @@ class _Chunks(ChunkReader):
         """Nothing is open."""
 
     def _sheets(self, rows: KeyRange) -> list[Sheet]:
-        fits = _fits(rows.condition, self._shelf)
+        fits = _make_condition(rows.condition, self._shelf)
         after, upto, first, end = (
-            None if k is None else _place(_id(k)) for k in (rows.after, rows.upto, rows.first, rows.end)
+            None if k is None else _place_of(_id(k)) for k in (rows.after, rows.upto, rows.first, rows.end)
         )
         keys = None if rows.keys is None else [_id(key) for key in rows.keys]
         return [
             sheet
             for sheet in self._shelf.sheets(str(rows.table.id), self._shelf.end)
-            for place in (_place(sheet["_id"]),)
+            for place in (_place_of(sheet["_id"]),)
             if (after is None or place > after)
             and (upto is None or place <= upto)
             and (first is None or place >= first)
@@ -432,7 +432,7 @@ class _Chunks(ChunkReader):
         ]
 
 
-def _own(id_: Any) -> Key:
+def _own_key(id_: Any) -> Key:
     return [f"{'text' if isinstance(id_, str) else 'number'}:{id_}"]
 
 
@@ -442,7 +442,7 @@ def _id(key: Key) -> Any:
 
 
 @contextlib.contextmanager
-def registered() -> Iterator[None]:
+def register_document_source() -> Iterator[None]:
     """Shelves are a kind of source meanwhile."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(SOURCES, "shelf", SourceClassPaths(f"{__name__}:ShelfSource", f"{__name__}:ShelfConfig"))

@@ -358,7 +358,7 @@ def compare(connector: Connector, journal: Journal, after: int) -> None:
                 before = row["before"] if row["op"] != "c" else None
                 events[table].append((row["op"], before, row["after"]))
     for table in sorted({*events, *journal.events}):
-        there, wanted = events[table], list(_captured(journal.events[table]))
+        there, wanted = events[table], list(_split_key_changes(journal.events[table]))
         n = next(
             (i for i, (a, b) in enumerate(zip(there, wanted, strict=False)) if a != b), min(len(there), len(wanted))
         )
@@ -371,7 +371,7 @@ def compare(connector: Connector, journal: Journal, after: int) -> None:
     assert n == len(journal.changes), f"statement {n}: {told[n : n + 2]} instead of {journal.changes[n : n + 2]}"
 
 
-def _captured(events: list[Event]) -> Iterator[Event]:
+def _split_key_changes(events: list[Event]) -> Iterator[Event]:
     """A change of the key is a delete and a create."""
     for op, before, after in events:
         if before is not None and after is not None and before["id"] != after["id"]:

@@ -43,7 +43,7 @@ def cases(database: str) -> list[Case]:
     """A case for each line of the table, with the values that a database has room for."""
     made = []
     for number, (_, kind, key) in enumerate(VALUES):
-        found = tuple(_fitting(kind, database, key=key))
+        found = tuple(_fitting_values(kind, database, key=key))
         made.append(Case(_column(f"c{number}", kind, key=key), kind, key, found))
     return made
 
@@ -86,7 +86,7 @@ def _column(name: str, kind: ValueKind, *, key: bool) -> Column:
     )
 
 
-def _fitting(kind: ValueKind, database: str, *, key: bool) -> list[Any]:
+def _fitting_values(kind: ValueKind, database: str, *, key: bool) -> list[Any]:
     found = _values(kind, database)
     if kind.name in ("text", "bytes"):
         found = [value for value in found if not kind.length or len(value) <= kind.length]
@@ -112,7 +112,7 @@ def _values(kind: ValueKind, database: str) -> list[Any]:
                 float(np.float32(1.1754944e-38)),
                 -0.0,
             ]
-            return found + _special(database)
+            return found + _special_floats(database)
         case "double":
             return [
                 0.1,
@@ -120,7 +120,7 @@ def _values(kind: ValueKind, database: str) -> list[Any]:
                 1.7976931348623157e308,
                 2.2250738585072014e-308,
                 -0.0,
-                *_special(database),
+                *_special_floats(database),
             ]
         case "decimal" | "number":
             return _decimals(kind, database)
@@ -150,7 +150,7 @@ def _values(kind: ValueKind, database: str) -> list[Any]:
         case "time_tz":
             return ["00:00:00Z", "23:59:59.999999Z", "23:59:59.999998Z", "12:00:00+02:00", "12:00:00+01:00"]
         case "timestamp" | "timestamp_tz":
-            return _moments(kind, database)
+            return _moment_values(kind, database)
         case _:
             return _OTHERS[kind.name]
 
@@ -171,7 +171,7 @@ _OTHERS: dict[str, list[Any]] = {
 }  # fmt: skip
 
 
-def _special(database: str) -> list[float]:
+def _special_floats(database: str) -> list[float]:
     """Floating-point numbers that are none."""
     return [float("nan"), float("inf"), float("-inf")] if database in ("postgresql", "oracle") else []
 
@@ -196,7 +196,7 @@ def _decimals(kind: ValueKind, database: str) -> list[Any]:
     return ["9" * 10 + "." + "9" * 70, "9" * 10 + "." + "9" * 69 + "8", "-0." + "0" * 69 + "1"]
 
 
-def _moments(kind: ValueKind, database: str) -> list[Any]:
+def _moment_values(kind: ValueKind, database: str) -> list[Any]:
     zone = UTC if kind.name == "timestamp_tz" else None
     first, last = dt.datetime(1000, 1, 1, tzinfo=zone), dt.datetime(9999, 12, 31, 23, 59, 59, tzinfo=zone)
     noon = dt.datetime(2024, 7, 1, 12, tzinfo=zone)

@@ -17,7 +17,7 @@ from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.target_engine import open_engine
 from dev.servers import Db2
 from dev.servers.oracle import Oracle
-from tests.support.servers.derby import adapted
+from tests.support.servers.derby import adapt_engine
 
 MSSQL = os.environ.get("MSSQL_DSN", "")
 KINDS = ("sqlite", "postgresql", "mariadb", "mysql", "oracle", "db2", *(("mssql",) if MSSQL else ()))
@@ -85,6 +85,6 @@ def _of_sql_server() -> Iterator[str]:
 
 @pytest.fixture
 def engine(url: str) -> Iterator[sa.Engine]:
-    engine = adapted(open_engine(DatabaseTargetConfig.parse({"connection.url": url})))
+    engine = adapt_engine(open_engine(DatabaseTargetConfig.parse({"connection.url": url})))
     yield engine
     engine.dispose()

@@ -15,7 +15,7 @@ from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseA
 from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.parallel.staged_parallel_apply import StagedDatabaseApply, StagingSizes
 from airflow_provider_cdc.targets.database.target_engine import open_engine
-from tests.support.servers.derby import adapted
+from tests.support.servers.derby import adapt_engine
 from tests.targets.database.workers import in_turn
 
 ALL = StagingSizes(little=1, share=3000, partition=8000)
@@ -39,16 +39,16 @@ def start(
 
 def _run(properties: dict[str, Any], changelog: str, connector: str, statement: int, staged: bool) -> None:
     config = DatabaseTargetConfig.parse(properties)
-    engine, count = adapted(open_engine(config)), 0
+    engine, count = adapt_engine(open_engine(config)), 0
 
-    def one(*_: Any) -> None:
+    def count_statement(*_: Any) -> None:
         nonlocal count
         count += 1
         if count == statement:
             os.kill(os.getpid(), signal.SIGKILL)
 
     for event in ("before_cursor_execute", "commit"):
-        sa.event.listen(sa.Engine if staged else engine, event, one)
+        sa.event.listen(sa.Engine if staged else engine, event, count_statement)
     log = ChangeLog(changelog)
     if staged:
         StagedDatabaseApply(engine, config, log, connector, in_turn, sizes=ALL).apply()

@@ -25,7 +25,7 @@ from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.jobs.apply_changes import ApplyChanges
 from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables
 from tests.targets.lake.lake import start_spark
-from tests.targets.lake.points import hooked
+from tests.targets.lake.points import hook_format
 
 
 def kill() -> None:
@@ -70,7 +70,7 @@ def main() -> None:
             job = ApplyChanges(spark, ChangeLog(changelog), connector, threads=2, tables=rules, **where)
             run = job.run
         if point:
-            job._format = hooked(load_format(kind), Dying(*point))
+            job._format = hook_format(load_format(kind), Dying(*point))
         try:
             run()
         except Exception:

@@ -49,13 +49,13 @@ class Followed:
         ) as verification:
             wait, done = verification._wait, list[bool]()
 
-            def waited(position: Any, wait_s: float) -> None:
+            def wait_and_change(position: Any, wait_s: float) -> None:
                 # the SCN goes on by itself: rows without a key, which may be read again, have another one
                 (meanwhile if meanwhile and not done else self.connector.capture)()
                 done.append(True)
                 wait(position, wait_s)
 
-            verification._wait = waited  # type: ignore[method-assign]
+            verification._wait = wait_and_change  # type: ignore[method-assign]
             report = ApplyReports(self.connector.changelog.storage, self.connector.name).read("delta", self._location)
             plan = verification.prepare_plan(wait_s=60, rules=rules_of(report or {}))
             verified = VerifyTables(

@@ -32,7 +32,7 @@ from dev.bootstrap.jars import ensure
 from tests.support.change_log.replay import Table
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S
-from tests.targets.lake.points import Hook, hooked
+from tests.targets.lake.points import Hook, hook_format
 
 Row = dict[str, Any]
 KINDS = ("delta", "iceberg")
@@ -105,7 +105,7 @@ class Lake:
         given = {"location": self.location, "target": self.kind, "threads": 2, "tables": self.tables, **options}
         job = ApplyChanges(self.spark, self.connector.changelog, self.connector.name, **given)
         if self.hook is not None:
-            job._format = hooked(load_format(job._kind), self.hook)
+            job._format = hook_format(load_format(job._kind), self.hook)
         return job
 
     def apply(self, **options: Any) -> ApplyRunReport:
@@ -192,7 +192,7 @@ class Database(MemoryDatabase):
             self._sparse[schema.id] = frozenset(renamed.get(name, name) for name in self._sparse[schema.id])
             self._rows[schema.id] = [{renamed.get(k, k): v for k, v in row.items()} for row in self._rows[schema.id]]
             names = {new: old for old, new in renamed.items()}
-            self._alter(schema, _altered(schema, renamed=names), f"RENAME {renamed}")
+            self._alter(schema, _altered_change(schema, renamed=names), f"RENAME {renamed}")
 
     def comment(self, table: str, text: str, **columns: str) -> None:
         """One statement about a table: its comment, and those of some columns."""
@@ -207,7 +207,7 @@ class Database(MemoryDatabase):
                 for c in schema.columns
             )
             schema = schema.model_copy(update={"columns": said, "comment": text})
-            self._alter(schema, _altered(schema), f"COMMENT {text}")
+            self._alter(schema, _altered_change(schema), f"COMMENT {text}")
 
     def arrange_columns(self, table: str, *names: str, nullable: bool = True) -> None:
         """Give columns another order, and say whether they may be NULL."""
@@ -215,13 +215,13 @@ class Database(MemoryDatabase):
             schema = next(s for t, s in self._schemas.items() if str(t) == table)
             columns = tuple(schema.get_column(name).model_copy(update={"nullable": nullable}) for name in names)
             schema = schema.model_copy(update={"columns": columns})
-            self._alter(schema, _altered(schema), f"MODIFY {names}")
+            self._alter(schema, _altered_change(schema), f"MODIFY {names}")
 
     def change_key(self, table: str, *key: str) -> None:
         with self.lock:
             schema = next(s for t, s in self._schemas.items() if str(t) == table)
             schema = schema.model_copy(update={"key": key})
-            self._alter(schema, _altered(schema), f"PRIMARY KEY {key}")
+            self._alter(schema, _altered_change(schema), f"PRIMARY KEY {key}")
 
 
 def new_lake(spark: SparkSession, folder: Path, kind: str = KINDS[0], **properties: Any) -> Lake:
@@ -232,7 +232,7 @@ def new_lake(spark: SparkSession, folder: Path, kind: str = KINDS[0], **properti
     return Lake(spark, folder, connector, kind=kind)
 
 
-def _altered(schema: Any, **change: Any) -> Any:
+def _altered_change(schema: Any, **change: Any) -> Any:
     from airflow_provider_cdc.core.model.table_schema import TableChange
 
     return TableChange(type="ALTER", id=schema.id, table=schema, **change)

@@ -33,7 +33,7 @@ class Hooked(TableFormat):
         return lambda *args: hook(location, name, lambda: method(*args))
 
 
-def hooked(format_: TableFormat, hook: Hook) -> Hooked:
+def hook_format(format_: TableFormat, hook: Hook) -> Hooked:
     """The format with a hook."""
     given = {f.name: getattr(format_, f.name) for f in dataclasses.fields(TableFormat)}
     return Hooked(**given, hook=hook)

@@ -21,7 +21,7 @@ def database(lake: Lake) -> Any:
     return lake.connector.database  # type: ignore[attr-defined]
 
 
-def put(lake: Lake, table: str, *ids: int, region: str = "eu") -> None:
+def put_rows(lake: Lake, table: str, *ids: int, region: str = "eu") -> None:
     """Rows of a table, captured as a batch."""
     with database(lake).transaction() as t:
         for i in ids:
@@ -39,26 +39,26 @@ def trim(lake: Lake) -> RetentionPlan:
     return Retention(lake.connector.changelog, lake.connector.name, RetentionLimits(ms=0)).run()
 
 
-def filled(lake: Lake) -> None:
+def fill_tables(lake: Lake) -> None:
     """``s.a`` has rows in batches that are removed and in later ones, ``s.b`` only in removed ones, ``s.c`` begins after them."""
     create(lake, "a", "b")
-    put(lake, "a", 1, 2)
-    put(lake, "b", 1)
-    put(lake, "a", 3)
+    put_rows(lake, "a", 1, 2)
+    put_rows(lake, "b", 1)
+    put_rows(lake, "a", 3)
     lake.apply()
     assert trim(lake).removed_batches >= 2
     create(lake, "c")
-    put(lake, "c", 1)
-    put(lake, "a", 4)
+    put_rows(lake, "c", 1)
+    put_rows(lake, "a", 4)
     lake.apply()
 
 
-def elsewhere(lake: Lake, **more: Any) -> Lake:
+def other_target(lake: Lake, **more: Any) -> Lake:
     """Another target of the same connector."""
     return replace(lake, name="elsewhere", reports=[], **more)
 
 
-def failing(lake: Lake, **options: Any) -> dict[str, str]:
+def list_failures(lake: Lake, **options: Any) -> dict[str, str]:
     """Topic → why its table could not be brought up to date; the others are."""
     job = lake.job(**options)
     with pytest.raises(TargetError):

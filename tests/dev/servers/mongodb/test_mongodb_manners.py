@@ -13,7 +13,7 @@ from bson.raw_bson import RawBSONDocument
 from pymongo.errors import ConfigurationError, OperationFailure
 
 from dev.servers.mongodb import MongoDb, ReplicaSet, ShardedCluster
-from tests.support.patience import until
+from tests.support.patience import wait_until
 from tests.support.sources.mongodb.mongodb_work import code_of
 
 
@@ -41,7 +41,7 @@ def test_a_set_of_one_may_learn_late_that_a_majority_has_what_it_wrote() -> None
         client.shop.orders.insert_one({"_id": 1})
         said = client.admin.command("hello")["lastWrite"]
         assert said["majorityOpTime"]["ts"] < said["opTime"]["ts"]
-        until(lambda: client.admin.command("hello")["lastWrite"]["majorityOpTime"]["ts"] >= said["opTime"]["ts"], "a majority has it")  # fmt: skip
+        wait_until(lambda: client.admin.command("hello")["lastWrite"]["majorityOpTime"]["ts"] >= said["opTime"]["ts"], "a majority has it")  # fmt: skip
 
 
 @pytest.mark.parametrize(("version", "code"), [("5.0.31", 246), ("7.0.14", 246), ("8.0.10", 0)])
@@ -193,7 +193,7 @@ def test_a_member_in_maintenance_answers_no_reads() -> None:
             assert (hello["isWritablePrimary"], hello["secondary"]) == (False, False)
             assert code_of(alone.shop, {"find": "orders"}) == 13436
             alone.admin.command({"replSetMaintenance": False})
-            until(lambda: code_of(alone.shop, {"find": "orders"}) == 0, "it is a secondary again")
+            wait_until(lambda: code_of(alone.shop, {"find": "orders"}) == 0, "it is a secondary again")
         with members.primary().direct() as alone:
             assert code_of(alone.admin, {"replSetMaintenance": True}) == 10107
 

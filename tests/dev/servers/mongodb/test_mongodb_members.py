@@ -17,7 +17,7 @@ from dev.servers.mongodb.replica_set.electorate import (
     write_majority,
 )
 from dev.servers.mongodb.values.errors import MongoError
-from tests.support.patience import until
+from tests.support.patience import wait_until
 
 ARBITER = {"arbiterOnly": True}
 
@@ -71,8 +71,8 @@ def test_an_arbiter_votes_and_has_nothing() -> None:
             with pytest.raises(NotPrimaryError) as failed:
                 alone.shop.orders.find_one()
             assert failed.value.details["code"] == 13436
-        until(lambda: client.arbiters, "the client has found the arbiter")
-        until(lambda: _arbiters(client) == [address], "the primary has heard of the arbiter")
+        wait_until(lambda: client.arbiters, "the client has found the arbiter")
+        wait_until(lambda: _arbiters(client) == [address], "the primary has heard of the arbiter")
         status = client.admin.command("replSetGetStatus")
         assert (status["votingMembersCount"], status["writableVotingMembersCount"], status["writeMajorityCount"]) == (3, 2, 2)  # fmt: skip
         config = client.admin.command("replSetGetConfig")["config"]["members"][2]
@@ -81,7 +81,7 @@ def test_an_arbiter_votes_and_has_nothing() -> None:
         client.shop.get_collection("orders", write_concern=WriteConcern("majority")).insert_one({"_id": 1})
         with client.shop.watch() as stream:
             first = members.primary()
-            until(lambda: _has_document(members, {"_id": 1}), "both have the document")
+            wait_until(lambda: _has_document(members, {"_id": 1}), "both have the document")
             first.kill()
             other = members.primary()
             assert other not in (first, arbiter)
@@ -125,7 +125,7 @@ def test_members_of_every_kind_join_a_set() -> None:
         with hidden.direct(readPreference="secondary") as alone:
             own = alone.admin.command("hello")
             assert (own["hidden"], own["passive"], own["tags"]) == (True, True, {"use": "reports"})
-            until(lambda: alone.shop.orders.find_one() == {"_id": 1}, "the hidden member has the document")
+            wait_until(lambda: alone.shop.orders.find_one() == {"_id": 1}, "the hidden member has the document")
         config = client.admin.command("replSetGetConfig")["config"]
         config["version"] += 1
         config["members"][1]["arbiterOnly"] = True

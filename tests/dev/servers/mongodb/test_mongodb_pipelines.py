@@ -12,7 +12,7 @@ from bson.datetime_ms import DatetimeMS
 from pymongo.errors import OperationFailure
 
 from dev.servers.mongodb import MongoDb
-from tests.support.patience import until
+from tests.support.patience import wait_until
 
 ORDERS = [{"_id": n, "who": n % 3, "tags": ["a", "b"][: n % 3], "t": n * 10} for n in range(6)]
 PEOPLE = [{"_id": 0, "name": "Ann", "boss": 1}, {"_id": 1, "name": "Bob", "boss": 2}, {"_id": 7, "name": "Cy"}]
@@ -331,7 +331,7 @@ def test_documents_expire_by_their_index_with_an_event(server: MongoDb, shop_dat
         ])  # fmt: skip
         was = shop_database.client.admin.command({"setParameter": 1, "ttlMonitorSleepSecs": 1})["was"]
         try:
-            until(lambda: shop_database.sessions.count_documents({}) == 4, "documents have expired")
+            wait_until(lambda: shop_database.sessions.count_documents({}) == 4, "documents have expired")
         finally:
             shop_database.client.admin.command({"setParameter": 1, "ttlMonitorSleepSecs": was})
         assert {row["_id"] for row in shop_database.sessions.find()} == {2, 4, 5, 6}

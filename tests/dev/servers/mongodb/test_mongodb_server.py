@@ -12,9 +12,9 @@ from pymongo.errors import NotPrimaryError, OperationFailure, PyMongoError
 
 from dev.servers.mongodb import MongoDb, ReplicaSet
 from dev.servers.mongodb.wire import messages
-from tests.support.patience import until
-from tests.support.servers.tls import authority, signed
-from tests.support.sources.mongodb.mongodb_recordings import played, scenarios
+from tests.support.patience import wait_until
+from tests.support.servers.tls import authority, sign_certificate
+from tests.support.sources.mongodb.mongodb_recordings import play_scenario, scenarios
 
 SCENARIOS = scenarios()
 PLAYED = sorted(name for name, scenario in SCENARIOS.items() if scenario.get("replay", True))
@@ -58,7 +58,7 @@ def test_each_recording_is_played_or_said_not_to_be() -> None:
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in PLAYED]
 )
 def test_it_answers_as_recorded(client: Any, name: str) -> None:
-    found = played(client, SCENARIOS[name])
+    found = play_scenario(client, SCENARIOS[name])
     if name in NOT_YET:
         assert found, f"{name} is as recorded: take it out of NOT_YET"
     else:
@@ -76,7 +76,7 @@ def test_a_server_says_of_itself_what_the_recording_has(client: Any) -> None:
         if step["run"] != "local" and next(iter(step["command"])) not in own
     ]
     random = [step for step in steps if "$collStats" in str(step["command"]) or "$sample" in str(step["command"])]
-    assert played(client, {"steps": [step for step in steps if step not in random]}) == []
+    assert play_scenario(client, {"steps": [step for step in steps if step not in random]}) == []
 
 
 @pytest.mark.parametrize("name", ["hello", "isMaster", "replSetGetConfig"])
@@ -279,10 +279,10 @@ def tls_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Mongo
     """A server with TLS, options of a client with a certificate, and of one with another."""
     folder = tmp_path_factory.mktemp("certificates")
     ca = authority(folder)
-    own = signed(folder, ca, "server", "127.0.0.1")
+    own = sign_certificate(folder, ca, "server", "127.0.0.1")
     clients = []
     for name in ("reader", "stranger"):
-        made = signed(folder, ca, name)
+        made = sign_certificate(folder, ca, name)
         both = folder / f"{name}-both.pem"
         both.write_bytes(made.file.read_bytes() + made.key_file.read_bytes())
         clients.append({"tls": True, "tlsCAFile": str(ca.file), "tlsCertificateKeyFile": str(both)})
@@ -359,7 +359,7 @@ def test_what_no_majority_has_is_never_in_a_stream_and_is_rolled_back(members: R
         old.start()
         with client.shop.orders.watch(start_at_operation_time=Timestamp(start.time, start.inc + 1)) as stream:
             assert next(stream)["documentKey"] == {"_id": "of the others"}
-    until(lambda: _ids(old) == [1, "of the others"], "the old primary has what the others have")
+    wait_until(lambda: _ids(old) == [1, "of the others"], "the old primary has what the others have")
 
 
 def _ids(member: MongoDb) -> list[Any]:
@@ -376,7 +376,7 @@ def test_a_secondary_reads_only_for_those_who_ask_for_it(members: ReplicaSet) ->
         client.shop.orders.insert_one({"_id": 1})
     members.primary()
     secondary = members.secondaries()[0]
-    until(lambda: _ids(secondary) == [1], "the secondary has the document")
+    wait_until(lambda: _ids(secondary) == [1], "the secondary has the document")
     with secondary.direct() as client, pytest.raises(NotPrimaryError) as failed:
         client.shop.orders.insert_one({"_id": 2})
     assert failed.value.details["code"] == 10107
@@ -431,8 +431,8 @@ def test_members_join_and_leave_a_set() -> None:
                     except NotPrimaryError:  # it has nothing yet
                         return False
 
-                until(is_copied, "the new member has all documents")
-            until(lambda: len(client.nodes) == 4, "the driver knows it")
+                wait_until(is_copied, "the new member has all documents")
+            wait_until(lambda: len(client.nodes) == 4, "the driver knows it")
             members.remove_member(members.secondaries()[0])
             client.admin.command({"replSetStepDown": 5, "force": True})
 
@@ -443,7 +443,7 @@ def test_members_join_and_leave_a_set() -> None:
                     return False
                 return True
 
-            until(is_written, "there is a primary again")
+            wait_until(is_written, "there is a primary again")
             assert next(stream)["documentKey"] == {"_id": 50}
         assert client.admin.command("replSetGetConfig")["config"]["version"] == 3
         with pytest.raises(OperationFailure) as failed:

@@ -7,7 +7,7 @@ import pytest
 from pymongo.errors import OperationFailure, PyMongoError
 
 from dev.servers.mongodb.launch import ShardedCluster
-from tests.support.patience import until
+from tests.support.patience import wait_until
 from tests.support.sources.mongodb.mongodb_recordings import Player, scenarios
 
 pytestmark = pytest.mark.slow
@@ -292,7 +292,9 @@ def test_a_shard_is_emptied_and_forgotten_and_streams_go_on(cluster: ShardedClus
         assert (going["state"], going["remaining"]["chunks"] > 0, going["remaining"]["dbs"]) == ("ongoing", True, 1)
         assert [one["_id"] for one in client.admin.command("listShards")["shards"] if one.get("draining")] == ["s4"]
         client.admin.command("balancerStart")
-        until(lambda: client.admin.command("removeShard", "s4")["remaining"]["chunks"] == 0, "its chunks are moved")
+        wait_until(
+            lambda: client.admin.command("removeShard", "s4")["remaining"]["chunks"] == 0, "its chunks are moved"
+        )
         client.admin.command({"movePrimary": "leaves", "to": "s1"})
         cluster.remove_shard("s4")
         client.leaves.c.insert_one({"_id": 200})

@@ -11,7 +11,7 @@ import oracledb
 import pytest
 
 from dev.servers.oracle import Oracle
-from tests.support.sources.oracle.oracle_server import mine, rows, run
+from tests.support.sources.oracle.oracle_server import mine_rows, rows, run
 from tests.support.sources.oracle.oracle_sessions import its_capture, its_owner, own_server  # noqa: F401 - fixtures
 
 BIG, BIG2 = "a" * 9000 + "z", "b" * 11_000 + "y"
@@ -100,7 +100,7 @@ def test_a_statement_on_long_values_has_the_rows_of_a_real_23ai(
     with owner.cursor() as cursor:
         cursor.execute(sql, binds)
     owner.commit()
-    found = mine(capture, start, columns="operation_code, row_id, rollback", where="seg_owner = 'APP' AND csf = 0")
+    found = mine_rows(capture, start, columns="operation_code, row_id, rollback", where="seg_owner = 'APP' AND csf = 0")
     assert sequence(found) == expected.replace("CUT", CUT[lob_shape])
 
 
@@ -113,7 +113,7 @@ def test_pieces_are_whole_blocks_and_locators_have_no_text(
         cursor.execute("UPDATE lob SET c = :1 WHERE id = 3", ["z" * 1990])
         cursor.execute(CALL.format("dbms_lob.erase(l, n, 1);"))
     owner.commit()
-    small, *found = mine(capture, start, columns="operation, status, info, sql_redo")
+    small, *found = mine_rows(capture, start, columns="operation, status, info, sql_redo")
     assert small[3] == """update "APP"."LOB" set "C" = 'it''s' where "ID" = '2' and "NAME" = 'two';"""
     assert {row for row in found if row[0] == "INTERNAL"} == {("INTERNAL", 0, None, None)}
     blocks = [row for row in found if row[0] != "INTERNAL"]
@@ -134,7 +134,7 @@ def test_changes_of_a_table_with_a_type_that_logminer_does_not_support_have_no_v
     run(owner, f"CREATE TABLE ty (id NUMBER, v {type_})")
     start = server.scn()
     run(owner, "INSERT INTO ty (id) VALUES (1)", "COMMIT")
-    assert mine(capture, start, columns="operation_code, sql_redo, status") == expected
+    assert mine_rows(capture, start, columns="operation_code, sql_redo, status") == expected
 
 
 def test_the_undo_of_a_call_on_a_value_is_a_row_of_its_own(
@@ -144,7 +144,7 @@ def test_the_undo_of_a_call_on_a_value_is_a_row_of_its_own(
     append = CALL.format("dbms_lob.writeappend(l, 3, 'xxx');")
     run(owner, append, "SAVEPOINT s", append, "ROLLBACK TO s", "COMMIT")
     where = "seg_owner = 'APP' AND csf = 0"
-    found = mine(capture, start, columns="operation_code, row_id, rollback, sql_redo", where=where)
+    found = mine_rows(capture, start, columns="operation_code, row_id, rollback, sql_redo", where=where)
     write = "INTERNAL [real], LOB_WRITE [real]"
     assert sequence([row[:3] for row in found]) == f"{write}, {write}, UPDATE (undo) [real]"
     assert found[-1][3] == """update "APP"."LOB" set "C" = EMPTY_CLOB();"""
@@ -161,7 +161,7 @@ def test_the_undo_of_a_statement_is_one_row_for_each_table_row_newest_first(
         cursor.execute(INSERT, [11, "new", BIG, "n", b"b" * 9000])
     run(owner, "ROLLBACK TO s", "COMMIT")
     columns = "operation_code, row_id, rollback, sql_redo"
-    found = mine(capture, start, columns=columns, where="seg_owner = 'APP' AND rollback = 1")
+    found = mine_rows(capture, start, columns=columns, where="seg_owner = 'APP' AND rollback = 1")
     assert [(row[0], row[3]) for row in found] == [
         (2, f"""delete from "APP"."LOB" where ROWID = '{found[0][1]}';"""),
         (3, """update "APP"."LOB" set "C" = EMPTY_CLOB();"""),

@@ -12,8 +12,8 @@ import oracledb
 import pytest
 
 from dev.servers.oracle import Oracle
-from tests.support.patience import until
-from tests.support.sources.oracle.oracle_server import NLS, ONLINE, add_logs, code, mine, rows, run
+from tests.support.patience import wait_until
+from tests.support.sources.oracle.oracle_server import NLS, ONLINE, add_logs, code, mine_rows, rows, run
 from tests.support.sources.oracle.oracle_sessions import its_capture, its_owner, own_server  # noqa: F401 - fixtures
 
 EMPTY_ROW_ID = "AAAAAAAAAAAAAAAAAA"
@@ -38,12 +38,12 @@ def test_mining_gives_every_change_as_text(
         "DELETE FROM ty",
         "COMMIT",
     )
-    assert mine(capture, start) == [
+    assert mine_rows(capture, start) == [
         (1, """insert into "APP"."TY"("ID","V","N","D") values ('1','it''s','.5',TO_DATE('2024-02-29 00:00:00', 'YYYY-MM-DD HH24:MI:SS'));"""),
         (3, """update "APP"."TY" set "V" = NULL where "ID" = '1' and "V" = 'it''s' and "N" = '.5' and "D" = TO_DATE('2024-02-29 00:00:00', 'YYYY-MM-DD HH24:MI:SS');"""),
         (2, """delete from "APP"."TY" where "ID" = '1' and "V" IS NULL and "N" = '.5' and "D" = TO_DATE('2024-02-29 00:00:00', 'YYYY-MM-DD HH24:MI:SS');"""),
     ]  # fmt: skip
-    marks = mine(capture, start, columns="operation_code, operation", where="operation_code IN (6, 7, 36)")
+    marks = mine_rows(capture, start, columns="operation_code, operation", where="operation_code IN (6, 7, 36)")
     assert marks == [(6, "START"), (7, "COMMIT")]
 
 
@@ -56,7 +56,7 @@ def test_a_window_holds_what_lies_between_its_scns(
         run(owner, f"INSERT INTO ty VALUES ({number})", "COMMIT")
         borders.append(server.scn())
     for number in range(3):
-        found = mine(capture, borders[number], borders[number + 1], columns="scn, sql_redo")
+        found = mine_rows(capture, borders[number], borders[number + 1], columns="scn, sql_redo")
         assert [f"'{number}'" in text for _, text in found] == [True]
         assert borders[number] <= found[0][0] <= borders[number + 1]
 
@@ -69,7 +69,7 @@ def test_long_texts_go_on_in_the_next_row(
     with owner.cursor() as cursor:
         cursor.execute("INSERT INTO ty VALUES (1, :1, :2)", ["a'" * 1900, "ž" * 2000])
     owner.commit()
-    found = mine(capture, start, columns="csf, sql_redo, rs_id, ssn")
+    found = mine_rows(capture, start, columns="csf, sql_redo, rs_id, ssn")
     assert [row[0] for row in found] == [1] * (len(found) - 1) + [0]
     assert all(len(row[1].encode()) <= 4000 for row in found)
     assert len({row[2:] for row in found}) == 1
@@ -94,7 +94,7 @@ def test_what_is_taken_back_leaves_undo_rows_that_name_the_row(
     with pytest.raises(oracledb.IntegrityError):
         run(owner, "INSERT INTO ty VALUES (1, 9)")
     owner.commit()
-    found = mine(capture, start, columns="operation_code, rollback, row_id, xid")
+    found = mine_rows(capture, start, columns="operation_code, rollback, row_id, xid")
     assert [row[:2] for row in found] == [(1, 0), (3, 0), (1, 0), (2, 1), (3, 1), (1, 0), (2, 1)]
     assert found[3][2] == found[2][2]
     assert found[4][2] == found[1][2] == found[0][2]
@@ -108,7 +108,9 @@ def test_a_rollback_undoes_every_row_and_is_marked(
     run(owner, "CREATE TABLE ty (id NUMBER)")
     start = server.scn()
     run(owner, "INSERT INTO ty VALUES (1)", "INSERT INTO ty VALUES (2)", "ROLLBACK")
-    found = mine(capture, start, columns="operation_code, rollback", where="seg_owner = 'APP' OR operation_code = 36")
+    found = mine_rows(
+        capture, start, columns="operation_code, rollback", where="seg_owner = 'APP' OR operation_code = 36"
+    )
     assert found == [(1, 0), (1, 0), (2, 1), (2, 1), (36, 0)]
 
 
@@ -120,7 +122,7 @@ def test_rows_that_a_rollback_writes_may_have_partial_xids(
     run(owner, "INSERT INTO ty VALUES (1)", "SAVEPOINT s", "INSERT INTO ty VALUES (2)", "ROLLBACK TO s", "ROLLBACK")
     server.configure(partial_xids=True)
     try:
-        found = mine(capture, start, columns="operation_code, rollback, xid, xidsqn, rs_id", where="xidusn > 0")
+        found = mine_rows(capture, start, columns="operation_code, rollback, xid, xidsqn, rs_id", where="xidusn > 0")
     finally:
         server.configure(partial_xids=False)
     partial = [(code, undo, xid[4:] == b"\xff" * 4, number == 0xFFFFFFFF) for code, undo, xid, number, _ in found]
@@ -138,7 +140,7 @@ def test_lobs_are_logged_as_a_sequence_that_ends_with_the_row(
     with owner.cursor() as cursor:
         cursor.execute("INSERT INTO ty VALUES (1, :1, :2)", ["c'" * 2500, b"\x01\x02"])
     owner.commit()
-    found = mine(capture, start, columns="operation_code, row_id, sql_redo")
+    found = mine_rows(capture, start, columns="operation_code, row_id, sql_redo")
     assert [row[0] for row in found] == [1, 9, 10, 10, 10, 3]
     assert found[0][2] == """insert into "APP"."TY"("ID","C","B") values ('1',EMPTY_CLOB(),EMPTY_BLOB());"""
     assert """ select "C" into loc_c from "APP"."TY" where "ID" = '1' for update;""" in found[1][2]
@@ -159,7 +161,7 @@ def test_lob_calls_trim_erase_and_write_in_place(
         "DECLARE l CLOB; n NUMBER := 2; BEGIN SELECT c INTO l FROM ty WHERE id = 1 FOR UPDATE; dbms_lob.write(l, 3, 2, 'XYZ');"
         " dbms_lob.trim(l, 8); dbms_lob.erase(l, n, 6); COMMIT; END;",
     )
-    assert [row[0] for row in mine(capture, start)] == [9, 10, 11, 29, 0]
+    assert [row[0] for row in mine_rows(capture, start)] == [9, 10, 11, 29, 0]
     assert rows(owner, "SELECT c FROM ty")[0][0].read() == "aXYZe  h"
 
 
@@ -171,7 +173,7 @@ def test_xml_and_long_strings_have_their_own_sequences(
     with owner.cursor() as cursor:
         cursor.execute("INSERT INTO ty VALUES (1, :1, :2)", ["<a>it's</a>", "s" * 5000])
     owner.commit()
-    found = mine(capture, start)
+    found = mine_rows(capture, start)
     assert [row[0] for row in found] == [1, 68, 70, 71, 91, 92, 92, 92, 93, 0]
     assert found[1][1] == """XML DOC BEGIN:  select "X" from "APP"."TY" where "ID" = '1'"""
     assert found[2][1] == "XML_REDO := '<a>it''s</a>':11"
@@ -193,7 +195,7 @@ def test_national_text_and_times_are_written_as_functions(
         " TIMESTAMP '2020-02-01 00:00:00 +02:00', INTERVAL '-1 02:03:04.56' DAY TO SECOND, INTERVAL '-3-06' YEAR TO MONTH, HEXTORAW('0E'), 1.1, 1.1)",
         "COMMIT",
     )
-    assert mine(capture, start)[0][1] == (
+    assert mine_rows(capture, start)[0][1] == (
         'insert into "APP"."TY"("A","B","C","D","E","F","G","H","I") values (UNISTR(\'\\963F\\72F8(\\60CA\'),'
         "TO_TIMESTAMP('2020-02-01 00:00:00.'),TO_TIMESTAMP('2020-02-01 00:00:00.125'),TO_TIMESTAMP_TZ('2020-02-01 00:00:00.000000 +02:00'),"
         "TO_DSINTERVAL('-001 02:03:04.56'),TO_YMINTERVAL('-03-06'),HEXTORAW('0e'),'1.10000002E+000','1.1000000000000001E+000');"
@@ -213,7 +215,9 @@ def test_ddl_is_a_row_and_an_old_dictionary_gives_numbers_instead_of_names(
         "ALTER TABLE ty ADD (w NUMBER)",
         "DROP TABLE gone",
     )
-    found = mine(capture, start, columns="operation_code, sql_redo, status, info", where="operation_code IN (1, 5)")
+    found = mine_rows(
+        capture, start, columns="operation_code, sql_redo, status, info", where="operation_code IN (1, 5)"
+    )
     (object_id,) = {row[1].split("OBJ# ")[1].split('"')[0] for row in found if "OBJ#" in row[1]}
     assert found[0][:3] == (
         1,
@@ -231,7 +235,7 @@ def test_a_dictionary_in_the_redo_logs_knows_the_old_structure(
 ) -> None:
     run(owner, "CREATE TABLE ty (id NUMBER, v VARCHAR2(5))")
     with pytest.raises(oracledb.DatabaseError, match="ORA-01371"):
-        mine(capture, server.scn(), options="DBMS_LOGMNR.DICT_FROM_REDO_LOGS")
+        mine_rows(capture, server.scn(), options="DBMS_LOGMNR.DICT_FROM_REDO_LOGS")
     with closing(server.capture()) as fresh:
         run(fresh, NLS)
         start = server.scn()
@@ -244,7 +248,7 @@ def test_a_dictionary_in_the_redo_logs_knows_the_old_structure(
             "INSERT INTO ty VALUES (2)",
             "COMMIT",
         )
-        found = mine(
+        found = mine_rows(
             fresh,
             start,
             options="DBMS_LOGMNR.DICT_FROM_REDO_LOGS + DBMS_LOGMNR.DDL_DICT_TRACKING + DBMS_LOGMNR.NO_ROWID_IN_STMT",
@@ -263,7 +267,9 @@ def test_committed_data_only_gives_whole_transactions_in_commit_order(
         run(owner, "INSERT INTO ty VALUES (1)")
         run(other, "INSERT INTO ty VALUES (2)", "SAVEPOINT s", "INSERT INTO ty VALUES (3)", "ROLLBACK TO s", "COMMIT")
         run(owner, "COMMIT", "INSERT INTO ty VALUES (4)", "ROLLBACK")
-    found = mine(capture, start, options=f"{ONLINE} + DBMS_LOGMNR.COMMITTED_DATA_ONLY", columns="sql_redo, commit_scn")
+    found = mine_rows(
+        capture, start, options=f"{ONLINE} + DBMS_LOGMNR.COMMITTED_DATA_ONLY", columns="sql_redo, commit_scn"
+    )
     assert [text.split("'")[1] for text, _ in found] == ["2", "1"]
     assert found[0][1] < found[1][1]
 
@@ -276,9 +282,9 @@ def test_redo_that_is_not_flushed_is_not_mined(
     try:
         start = server.scn()
         run(owner, "INSERT INTO ty VALUES (1)")
-        assert mine(capture, start) == []
+        assert mine_rows(capture, start) == []
         server.sql("CREATE TABLE other (id NUMBER)")  # any commit of the same instance writes all redo before it
-        assert [row[0] for row in mine(capture, start)] == [1, 5]
+        assert [row[0] for row in mine_rows(capture, start)] == [1, 5]
     finally:
         server.configure(flush_timer=True, private_strands=True)
 
@@ -291,9 +297,9 @@ def test_a_commit_need_not_be_on_disk_unless_it_waits(
     try:
         start = server.scn()
         run(owner, "INSERT INTO ty VALUES (1)", "COMMIT")
-        assert mine(capture, start) == []
+        assert mine_rows(capture, start) == []
         run(owner, "INSERT INTO ty VALUES (2)", "COMMIT WRITE IMMEDIATE WAIT")
-        assert [row[0] for row in mine(capture, start)] == [1, 1]
+        assert [row[0] for row in mine_rows(capture, start)] == [1, 1]
     finally:
         server.configure(flush_timer=True, commits_wait=True)
 
@@ -309,7 +315,7 @@ def test_redo_in_a_private_strand_is_not_in_the_log_and_comes_with_its_own_scns(
     server.sql("INSERT INTO ty VALUES (100)")
     server.flush()
     seen = "scn, sql_redo"
-    assert ["'100'" in sql for _, sql in mine(capture, start, columns=seen)] == [True]
+    assert ["'100'" in sql for _, sql in mine_rows(capture, start, columns=seen)] == [True]
     if how == "end":
         run(owner, "COMMIT")
     elif how == "full":
@@ -317,7 +323,7 @@ def test_redo_in_a_private_strand_is_not_in_the_log_and_comes_with_its_own_scns(
     else:
         server.switch_log()
     server.flush()
-    found = mine(capture, start, columns=seen)
+    found = mine_rows(capture, start, columns=seen)
     assert len(found) == (41 if how == "full" else 2)
     assert ["'100'" in sql for _, sql in found[:2]] == [True, False], "rows come in the order of the log"
     assert found[1][0] < middle < found[0][0]
@@ -333,8 +339,11 @@ def test_users_and_clients_are_known_where_the_start_is_mined(
     middle = server.scn()
     run(owner, "INSERT INTO ty VALUES (2)", "COMMIT")
     names = "username, client_id, session_info"
-    assert [row[:2] for row in mine(capture, start, columns=names)] == [("APP", "web")] * 2
-    assert mine(capture, middle, columns=names, where="operation_code IN (1, 7)") == [("UNKNOWN", None, "UNKNOWN")] * 2
+    assert [row[:2] for row in mine_rows(capture, start, columns=names)] == [("APP", "web")] * 2
+    assert (
+        mine_rows(capture, middle, columns=names, where="operation_code IN (1, 7)")
+        == [("UNKNOWN", None, "UNKNOWN")] * 2
+    )
 
 
 def test_transaction_ids_are_of_a_container_and_the_same_in_another() -> None:
@@ -345,7 +354,7 @@ def test_transaction_ids_are_of_a_container_and_the_same_in_another() -> None:
             server.sql("CREATE TABLE ty (id NUMBER)", "INSERT INTO ty VALUES (1)", dsn=dsn)
         with closing(server.capture()) as capture:
             run(capture, NLS)
-            found = mine(
+            found = mine_rows(
                 capture, start, columns="src_con_id, src_con_name, operation_code, xid", where="src_con_id > 1"
             )
         assert {row[:2] for row in found} == {(3, "ORCLPDB1"), (4, "ORCLPDB2")}
@@ -378,7 +387,7 @@ def test_injected_rows_are_shown_as_they_are(server: Oracle, capture: oracledb.C
         {"OPERATION_CODE": 255, "SEG_OWNER": "APP", "TABLE_NAME": "ODD", "SQL_REDO": "Unsupported", "XID": b"\x01\x00\x02\x00\x03\x00\x00\x00"},
     ])  # fmt: skip
     server.control("internal_ddl", sql="ALTER INDEX i REBUILD", owner="APP", table="ODD")
-    found = mine(
+    found = mine_rows(
         capture, start, columns="operation_code, operation, xid, xidsqn, info", where="operation_code IN (34, 255, 5)"
     )
     assert [row[:2] for row in found] == [(34, "MISSING_SCN"), (255, "UNSUPPORTED"), (5, "DDL")]
@@ -431,7 +440,7 @@ def test_a_purged_log_is_gone(server: Oracle, owner: oracledb.Connection) -> Non
         with pytest.raises(oracledb.DatabaseError, match="ORA-01284"):
             run(connection, f"BEGIN dbms_logmnr.add_logfile('{name}'); END;")
         with pytest.raises(oracledb.DatabaseError, match="ORA-01291"):
-            mine(connection, start)
+            mine_rows(connection, start)
 
 
 def test_an_online_file_that_was_used_again_has_the_wrong_sequence(server: Oracle) -> None:
@@ -535,7 +544,7 @@ def test_replaying_the_redo_gives_the_table_at_every_commit_through_kills_and_sw
         workers = [Worker(server, seed, seed % 2 + 1, 10_000) for seed in range(3)]
         for worker in workers:
             worker.start()
-        until(lambda: sum(worker.done for worker in workers) >= 60, "the workers have committed")
+        wait_until(lambda: sum(worker.done for worker in workers) >= 60, "the workers have committed")
         server.kill()
         for worker in workers:
             worker.join()
@@ -550,7 +559,7 @@ def test_replaying_the_redo_gives_the_table_at_every_commit_through_kills_and_sw
         with closing(server.capture()) as capture:
             run(capture, NLS)
             columns = "scn, operation_code, xid, row_id, rollback, sql_redo"
-            found = mine(capture, start, columns=columns, where="seg_owner = 'APP' OR operation_code IN (7, 36)")
+            found = mine_rows(capture, start, columns=columns, where="seg_owner = 'APP' OR operation_code IN (7, 36)")
             assert rows(capture, "SELECT COUNT(*) FROM v$archived_log")[0][0] > 3
         states = list(replay(found))
         assert len(states) > 100
@@ -575,7 +584,7 @@ def test_two_instances_write_threads_of_their_own() -> None:
                 (1, 1),
                 (2, 2),
             ]
-            assert sorted(mine(connection, start, columns="thread#, sql_redo")) == [
+            assert sorted(mine_rows(connection, start, columns="thread#, sql_redo")) == [
                 (1, """insert into "APP"."TY"("ID") values ('1');"""), (2, """insert into "APP"."TY"("ID") values ('2');"""),
             ]  # fmt: skip
         assert len(server.nodes) == 2
@@ -617,7 +626,7 @@ def test_committed_data_survives_kill_and_what_was_open_is_undone() -> None:
         assert server.sql("SELECT * FROM ty ORDER BY id") == [(1, "kept"), (2, "new")]
         with closing(server.capture()) as capture:
             run(capture, NLS)
-            found = mine(
+            found = mine_rows(
                 capture,
                 start,
                 columns="operation_code, rollback",

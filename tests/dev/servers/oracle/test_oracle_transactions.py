@@ -4,7 +4,7 @@ import oracledb
 import pytest
 
 from dev.servers.oracle import Oracle
-from tests.support.sources.oracle.oracle_server import code, mine, rows, run
+from tests.support.sources.oracle.oracle_server import code, mine_rows, rows, run
 from tests.support.sources.oracle.oracle_sessions import its_capture, its_owner, own_server  # noqa: F401 - fixtures
 
 PRIVATE = "CREATE PRIVATE TEMPORARY TABLE ORA$PTT_T"
@@ -49,7 +49,7 @@ def test_a_private_table_is_there_for_its_session_only_and_in_no_redo(
     run(owner, "DROP TABLE ORA$PTT_T")
     with pytest.raises(oracledb.DatabaseError, match="ORA-00942"):
         run(owner, "SELECT * FROM ORA$PTT_T")
-    assert mine(capture, start, where="operation_code <> 0") == []
+    assert mine_rows(capture, start, where="operation_code <> 0") == []
 
 
 @pytest.mark.parametrize(

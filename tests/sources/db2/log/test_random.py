@@ -20,7 +20,7 @@ from airflow_provider_cdc.sources.db2.position import lsn_bytes
 from dev.servers.db2 import Db2
 from dev.servers.db2.engine.driver import Connection
 from tests.sources.db2.log.streamed import Row, Streamed, replay_events
-from tests.support.sources.db2.db2_manners import manners
+from tests.support.sources.db2.db2_manners import draw_server_options
 
 TABLES = ("A", "B", "C")
 WRITERS = 3
@@ -97,7 +97,7 @@ def test_changes_add_up_to_the_tables_at_every_position(db2_factory: Callable[..
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    db2 = db2_factory(**manners(rng))
+    db2 = db2_factory(**draw_server_options(rng))
     on = Streamed(db2)
     on.create(*(f"{table} {COLUMNS}" for table in TABLES), upd_to_del_ins=pairs, before_prefix=None if pairs else "X")
     on.begin()

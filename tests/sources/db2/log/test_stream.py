@@ -29,7 +29,7 @@ from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_bytes, ls
 from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
 from dev.servers.db2 import Db2
 from tests.sources.db2.log.streamed import Event, Streamed, replay_events, shorten_events
-from tests.support.patience import LONGEST_S, until
+from tests.support.patience import LONGEST_S, wait_until
 from tests.support.sources.db2.db2_settings import config
 
 T = "T (ID INTEGER NOT NULL PRIMARY KEY, V VARCHAR(40))"
@@ -326,7 +326,7 @@ def test_the_end_of_the_log_is_reached_when_the_agent_has_published_what_had_com
         end = Db2Position(now.lsn, awaits=write_mark(connection, streamed_schema.config))
     resumed = threading.Thread(
         target=lambda: (
-            until(lambda: streamed_schema.heartbeats > 10, "it waits for the agent"),
+            wait_until(lambda: streamed_schema.heartbeats > 10, "it waits for the agent"),
             streamed_schema.server.agent("resume"),
         )
     )

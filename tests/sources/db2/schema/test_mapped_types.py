@@ -12,7 +12,7 @@ import pytest
 
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
-from tests.support.change_log.rendered import Record, captured, of_table, row_fields
+from tests.support.change_log.rendered import Record, capture_records, of_table, row_fields
 from tests.support.sources.db2.db2_settings import config
 
 Node = dict[str, Any]
@@ -83,9 +83,9 @@ def _insert(db: Db2Adapter, number: int) -> None:
 def _capture_mapped_rows(db: Db2Adapter, folder: Path, number: int, **properties: Any) -> tuple[MappedRows, MappedRows]:
     """Of a row in a snapshot, and of one in the stream."""
     connector = db.connector(folder, **properties)
-    first = of_table(captured(connector, schemas=True), "T")
+    first = of_table(capture_records(connector, schemas=True), "T")
     _insert(db, number)
-    found = [first[0], *of_table(captured(connector, schemas=True), "T")]
+    found = [first[0], *of_table(capture_records(connector, schemas=True), "T")]
     assert [r["value"]["payload"]["op"] for r in found] == ["r", "c"]
     return _mapped_row(found[0]), _mapped_row(found[1])
 

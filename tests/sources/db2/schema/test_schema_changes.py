@@ -11,7 +11,7 @@ import pytest
 
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
-from tests.support.change_log.rendered import Record, captured, of_table, row_fields
+from tests.support.change_log.rendered import Record, capture_records, of_table, row_fields
 from tests.support.connectors import Connector
 
 ConnectorFactory = Callable[..., Connector]
@@ -46,7 +46,7 @@ def test_a_schema_change_holds_the_whole_structure_after_it(
 ) -> None:
     db._create("FIRST", {"ID": "INTEGER"}, ("ID",))
     connector = connector_factory()
-    (first,) = _changes(captured(connector))
+    (first,) = _changes(capture_records(connector))
     assert (first["value"]["source"]["snapshot"], first["value"]["source"]["change_lsn"]) == ("true", None)
     assert first["value"]["source"]["commit_lsn"].count(":") == 2
     columns = {
@@ -65,14 +65,14 @@ def test_a_schema_change_holds_the_whole_structure_after_it(
     )
     db.server.catch_up()
     captured_from = time.time() * 1000
-    found = captured(connector)
+    found = capture_records(connector)
     for table in (db.name("CUSTOMERS"), db.change_table("CUSTOMERS")):
         db.sql(f"ALTER TABLE {table} ADD COLUMN BORN DATE")
     db.server.reinit()
     run(db, f"INSERT INTO {db.name('CUSTOMERS')} (NAME, BORN) VALUES ('x', '2000-01-01')")
-    found += captured(connector)
+    found += capture_records(connector)
     db.drop_table("FIRST")
-    found += captured(connector)
+    found += capture_records(connector)
     changes = _changes(found)
     kinds = [(r["value"]["tableChanges"][0]["type"], r["value"]["tableChanges"][0]["id"]) for r in changes]
     customers, gone = (f'"TESTDB"."{db.namespace}"."{t}"' for t in ("CUSTOMERS", "FIRST"))
@@ -121,7 +121,7 @@ def test_defaults_are_in_the_schemas_of_rows_in_the_unit_of_their_columns(
         f"GRANT SELECT ON TABLE {db.change_table('T')} TO USER {db.server.user}",
     )
     run(db, f"INSERT INTO {db.name('T')} (ID) VALUES (1)")
-    (read,) = of_table(captured(connector_factory(), schemas=True), "T")
+    (read,) = of_table(capture_records(connector_factory(), schemas=True), "T")
     found = {name: node.get("default") for name, node in row_fields(read).items()}
     assert found == {"ID": None, "N": 5, "S": "it's", "D": 18629, "P": "AJY=", "M": None}
     assert read["value"]["payload"]["after"]["S"] == "it's"
@@ -140,9 +140,9 @@ def test_timestamps_are_taken_as_utc_wherever_capture_runs(
             monkeypatch.setenv("TZ", zone)
             time.tzset()
             connector = db.connector(tmp_path / str(i))
-            read = of_table(captured(connector), "T")
+            read = of_table(capture_records(connector), "T")
             run(db, insert.format(i))
-            streamed = of_table(captured(connector), "T")
+            streamed = of_table(capture_records(connector), "T")
             assert ([r["value"]["op"] for r in read], [r["value"]["op"] for r in streamed]) == (["r"] * i, ["c"])
             found += [*read, *streamed]
     finally:

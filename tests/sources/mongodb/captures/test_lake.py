@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.errors import CdcError, TargetError
 from airflow_provider_cdc.targets.lake.write.table_write import TableWrite
 from tests.support.signals import send
 from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
-from tests.support.sources.mongodb.mongodb_work import Work, same
+from tests.support.sources.mongodb.mongodb_work import Work, assert_same_documents
 from tests.targets.lake.lake import Lake, start_spark
 from tests.targets.lake.verify.test_verify_beside import _verify as verify
 
@@ -39,7 +39,7 @@ def test_tables_are_equal_where_events_say_only_what_has_changed(
     for _ in range(4):
         lake.follow()
         found = lake.frame(f"{database.name}.letters").collect()
-        same([row["document"] for row in found], work.collection.find())
+        assert_same_documents([row["document"] for row in found], work.collection.find())
         work.write(40)
 
 

@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.sources.mongodb.log.raw_member_cursor import RawCursor
-from tests.support.change_log.rendered import captured, of_table
+from tests.support.change_log.rendered import capture_records, of_table
 from tests.support.signals import snapshot
 from tests.support.sources.mongodb.mongodb_connectors import MongoConnector, mongodb_connector
 
@@ -65,11 +65,11 @@ def test_lists_of_databases_and_collections_are_anchored(
     """Of the snapshot and of the stream; the sample of the guide, inventory[.]*, is a pattern of the database's name and dots."""
     given = {name: text.replace("{x}", database_prefix) for name, text in lists.items()}
     connector = mongodb_connector(uri, tmp_path, **given)
-    assert topics(captured(connector), database_prefix) == wanted
+    assert topics(capture_records(connector), database_prefix) == wanted
     for name in ALL:
         database, _, collection = name.partition(".")
         client[database_prefix + database][collection].insert_one({})
-    found = captured(connector)
+    found = capture_records(connector)
     assert (topics(found, database_prefix), {r["value"]["op"] for r in found}) == (wanted, {"c"} if wanted else set())
     with open_source(connector.definition(), connector.secrets) as source:
         said = [finding.what for finding in source.check_prerequisites() if "match none" in finding.what]
@@ -87,10 +87,10 @@ def test_without_lists_all_is_captured_but_what_is_the_servers(
     client.admin.of_the_server.insert_one({})
     client.local.command({"insert": "of_the_server", "documents": [{}]})  # a driver writes again what it may
     try:
-        found = {str(record["topic"]) for record in captured(connector)}
+        found = {str(record["topic"]) for record in capture_records(connector)}
         client.admin.of_the_server.insert_one({})
         client[f"{database_prefix}sales"].products.insert_one({})
-        later = captured(connector)
+        later = capture_records(connector)
     finally:
         client.admin.of_the_server.drop()
         client.local.of_the_server.drop()
@@ -98,7 +98,7 @@ def test_without_lists_all_is_captured_but_what_is_the_servers(
     assert not [topic for topic in found if topic.startswith(("test.admin.", "test.local.", "test.config."))]
     assert topics(later, database_prefix) == {"sales.products"}
     one = mongodb_connector(uri, tmp_path / "one", collection_include_list=f"{database_prefix}sales.products")
-    assert topics(captured(one), database_prefix) == {"sales.products"}, "and with a list, what it names whole"
+    assert topics(capture_records(one), database_prefix) == {"sales.products"}, "and with a list, what it names whole"
 
 
 def test_a_snapshot_may_read_some_of_the_captured_collections(uri: str, tmp_path: Path, shop_database: Any) -> None:
@@ -106,11 +106,11 @@ def test_a_snapshot_may_read_some_of_the_captured_collections(uri: str, tmp_path
         uri, tmp_path, shop_database, snapshot_include_collection_list=rf"{shop_database.name}\.orders"
     )
     connector.replay.partial = True
-    assert topics(captured(connector), shop_database.name) == {".orders"}
+    assert topics(capture_records(connector), shop_database.name) == {".orders"}
     shop_database.notes.insert_one({"_id": 10})
-    assert topics(captured(connector), shop_database.name) == {".notes"}, "all are streamed"
+    assert topics(capture_records(connector), shop_database.name) == {".notes"}, "all are streamed"
     snapshot(connector, f"{shop_database.name}.notes")
-    found = of_table(captured(connector), "notes")
+    found = of_table(capture_records(connector), "notes")
     assert [json.loads(r["key"]["id"]) for r in found] == [*range(5), 10], "it is not about incremental snapshots"
 
 
@@ -122,10 +122,10 @@ def test_with_no_snapshot_the_list_of_what_it_reads_has_no_effect(uri: str, tmp_
         snapshot_include_collection_list=rf"{shop_database.name}\.orders",
         snapshot_mode="no_data",
     )
-    assert captured(connector) == []
+    assert capture_records(connector) == []
     shop_database.orders.insert_one({"_id": 10})
     shop_database.notes.insert_one({"_id": 10})
-    assert topics(captured(connector), shop_database.name) == {".orders", ".notes"}
+    assert topics(capture_records(connector), shop_database.name) == {".orders", ".notes"}
 
 
 @pytest.mark.parametrize(("size", "first", "asked"), [(40, 40, {40}), (0, 101, {100_000}), (None, 300, {10_240})])
@@ -152,7 +152,7 @@ def test_the_fetch_size_is_that_of_the_questions(
     monkeypatch.setattr(RawCursor, "_ask", record_command)
     options = {} if size is None else {"snapshot_fetch_size": size}
     connector = _streaming(uri, tmp_path, database, **options)
-    assert len(captured(connector)) == 300
+    assert len(capture_records(connector)) == 300
     assert (seen[0][1], {number for number, _ in seen if number}) == (first, asked)
 
 
@@ -160,7 +160,7 @@ def test_names_within_documents_are_never_adjusted(uri: str, tmp_path: Path, dat
     """field.name.adjustment.mode is about fields of records, and a document is a text."""
     database.orders.insert_one({"_id": 1, "Preis € 1": {"a-b": 2}})
     connector = _streaming(uri, tmp_path, database, field_name_adjustment_mode="avro")
-    (read,) = captured(connector, schemas=True)
+    (read,) = capture_records(connector, schemas=True)
     assert read["key"]["payload"] == {"id": "1"}
     assert json.loads(read["value"]["payload"]["after"]) == {"_id": 1, "Preis € 1": {"a-b": 2}}
     assert all(field["field"].isidentifier() for field in read["value"]["schema"]["fields"])

@@ -20,7 +20,7 @@ from tests.support.change_log.row_stories import stories
 from tests.support.patience import LONGEST_S
 from tests.support.signals import send, snapshot
 from tests.support.sources.mongodb.mongodb_connectors import MongoConnector, mongodb_connector
-from tests.support.sources.mongodb.mongodb_work import Work, same
+from tests.support.sources.mongodb.mongodb_work import Work, assert_same_documents
 from tests.targets.database.apply.test_database_apply import rows, sink
 from tests.targets.database.killed import start
 from tests.targets.database.verify.test_verify_database import only, verified
@@ -258,6 +258,6 @@ def test_a_run_that_is_killed_at_any_statement_applies_no_update_twice(
         assert number < 60
         if number % 4 == 0:
             sink(engine, ours, **NAMED).apply()
-            same([row["document"] for row in rows(engine, "letters")], letters.find())
+            assert_same_documents([row["document"] for row in rows(engine, "letters")], letters.find())
     sink(engine, ours, **NAMED).apply()
-    same([row["document"] for row in rows(engine, "letters")], letters.find())
+    assert_same_documents([row["document"] for row in rows(engine, "letters")], letters.find())

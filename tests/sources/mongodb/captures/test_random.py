@@ -18,7 +18,7 @@ from dev.servers.mongodb import MongoDb
 from tests.support.signals import snapshot
 from tests.support.sources.mongodb import mongodb_columns
 from tests.support.sources.mongodb.mongodb_connectors import MongoConnector, mongodb_connector
-from tests.support.sources.mongodb.mongodb_work import Work, manners, same
+from tests.support.sources.mongodb.mongodb_work import Work, assert_same_documents, draw_deployment_options
 from tests.targets.database.apply.test_database_apply import rows, sink
 from tests.targets.database.verify.test_verify_database import compare, only, opened, verified
 
@@ -36,8 +36,8 @@ def test_random_work_ends_equal_in_change_log_and_target(
     for _ in range(5):
         ours.capture()
         sink(engine, ours, collection__name__format="letters").apply()
-        same([row["document"] for row in rows(engine, "letters")], work.collection.find())
-        same(
+        assert_same_documents([row["document"] for row in rows(engine, "letters")], work.collection.find())
+        assert_same_documents(
             [row["document"] for row in super(type(ours), ours).rows(f"{database.name}.letters")],
             work.collection.find(),
         )
@@ -57,7 +57,7 @@ def test_a_target_is_equal_where_events_say_only_what_has_changed(
         ours.capture()
         if step != 2:  # batches wait, and are applied together
             sink(engine, ours, collection__name__format="letters").apply()
-            same([row["document"] for row in rows(engine, "letters")], work.collection.find())
+            assert_same_documents([row["document"] for row in rows(engine, "letters")], work.collection.find())
         work.write(40)
 
 
@@ -67,7 +67,7 @@ def test_a_target_is_equal_where_events_say_only_what_has_changed(
 def test_random_work_ends_equal_on_deployments_of_all_manners(tmp_path: Path, seed: int) -> None:
     """Of all versions, with majorities that lag, replies that gather, and updates that are said whole; beside incremental snapshots, of a capped collection, too."""
     random = Random(seed)
-    options = manners(random)
+    options = draw_deployment_options(random)
     old = options["version"] < "6"
     mode = random.choice(("change_streams", "change_streams_with_pre_image", "change_streams_update_full"))
     mode = "change_streams_update_full" if old else mode
@@ -93,9 +93,13 @@ def test_random_work_ends_equal_on_deployments_of_all_manners(tmp_path: Path, se
             if turn == 3:
                 ours.capture()
             sink(engine, ours).apply()
-            same([row["document"] for row in rows(engine, "test_shop_letters")], work.collection.find())
+            assert_same_documents(
+                [row["document"] for row in rows(engine, "test_shop_letters")], work.collection.find()
+            )
             if not given:
-                same([row["document"] for row in rows(engine, "test_shop_log")], client.shop.log.find())
+                assert_same_documents(
+                    [row["document"] for row in rows(engine, "test_shop_log")], client.shop.log.find()
+                )
 
 
 class Finite(Work):
@@ -120,7 +124,7 @@ def test_a_table_of_postgresql_is_equal_where_events_say_only_what_has_changed(
             sink(engine, ours, collection__name__format="it's: %s").apply()
             with engine.connect() as connection:
                 found = connection.exec_driver_sql("""SELECT document::text FROM "it's: %%s\"""").scalars().all()
-            same(found, work.collection.find())
+            assert_same_documents(found, work.collection.find())
             work.write(30)
         engine.dispose()
 
@@ -148,7 +152,7 @@ def test_a_table_of_a_relational_target_is_compared_with_its_collection_and_repa
         verification.send(verification.build_repairs(found.to_document()), "test")
     ours.capture()
     sink(engine, ours, **named).apply()
-    same([row["document"] for row in rows(engine, "letters")], work.collection.find())
+    assert_same_documents([row["document"] for row in rows(engine, "letters")], work.collection.find())
 
 
 COLUMNS = {"document_columns_list": r".*\.letters", "document_columns_depth": 2, "document_columns_max": 40}
@@ -162,7 +166,7 @@ MODES: list[dict[str, Any]] = [
 def columns_are_equal(connector: MongoConnector, found: list[dict[str, Any]], collection: Any) -> None:
     """Assert that rows are the documents of a collection, by the newest schema of the change log."""
     (schema,) = (one for one in _schemas(connector).values() if one.id.name == "letters")
-    mongodb_columns.same(found, schema, collection, 2)
+    mongodb_columns.assert_same_documents(found, schema, collection, 2)
 
 
 def _schemas(connector: MongoConnector) -> dict[str, Any]:
@@ -248,7 +252,7 @@ def test_a_table_keeps_its_form_until_it_is_read_again_as_the_warning_says(
         if columns:
             columns_are_equal(ours, found, work.collection)
         else:
-            same([row["document"] for row in found], work.collection.find())
+            assert_same_documents([row["document"] for row in found], work.collection.find())
 
     def compare_tables() -> dict[str, tuple[str, int, int]]:
         found = verified(engine, ours).tables

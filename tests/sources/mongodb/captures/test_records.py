@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dev.servers.mongodb import MongoDb
-from tests.support.change_log.rendered import captured
+from tests.support.change_log.rendered import capture_records
 from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
 
 IMAGES = {"changeStreamPreAndPostImages": {"enabled": True}}
@@ -24,12 +24,12 @@ def test_each_operation_is_a_record_with_its_mark_its_document_and_its_place(
     orders = database.orders
     orders.insert_many([{"_id": n, "n": n} for n in range(3)])
     connector = mongodb_connector(uri, tmp_path, topic_prefix="fulfillment", database_include_list=database.name)
-    found = captured(connector, schemas=True)
+    found = capture_records(connector, schemas=True)
     orders.insert_one({"_id": 7, "n": 7})
     orders.update_one({"_id": 7}, {"$set": {"n": 8}})
     orders.replace_one({"_id": 1}, {"other": True})
     orders.delete_one({"_id": 2})
-    found += captured(connector, schemas=True)
+    found += capture_records(connector, schemas=True)
     assert {record["topic"] for record in found} == {f"fulfillment.{database.name}.orders"}
     *found, tombstone = found
     assert (tombstone["key"]["payload"], tombstone["value"]) == ({"id": "2"}, None)
@@ -70,13 +70,13 @@ def test_fields_are_left_out_and_renamed_wherever_an_event_has_them(uri: str, tm
         field_exclude_list=f"*.orders.card.number,{database.name}.ord*.secret,*.orders.hidden",
         field_renames="*.orders.list:tags,*.orders.tags:labels,*.orders.address.zip:code",
     )  # fmt: skip
-    read = {str(r["topic"]).rpartition(".")[2]: document(r["value"]["after"]) for r in captured(connector)}
+    read = {str(r["topic"]).rpartition(".")[2]: document(r["value"]["after"]) for r in capture_records(connector)}
     rest = {"rest": "x" * 500}
     shown = {"_id": 1, "card": {"x": 1}, "labels": [*"abcd"], "address": {"code": 1, "street": "s"}} | rest
     assert read == {"orders": shown, "notes": was}
     short = {"list": {"$slice": ["$list", 2]}, "hidden": {"$slice": ["$hidden", 1]}}
     orders.update_one({}, [{"$set": {**short, "card.number": 6, "n": 1}}, {"$unset": ["secret", "address.zip"]}])
-    (update,) = [record["value"] for record in captured(connector)]
+    (update,) = [record["value"] for record in capture_records(connector)]
     assert document(update["before"]) == shown
     after = {"_id": 1, "card": {"x": 1}, "labels": [*"ab"], "address": {"street": "s"}, "n": 1} | rest
     assert document(update["after"]) == after

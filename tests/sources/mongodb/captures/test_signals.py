@@ -22,7 +22,7 @@ from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonDocume
 from airflow_provider_cdc.sources.mongodb.log.stream_event_reader import MongoEventReader
 from airflow_provider_cdc.sources.mongodb.metrics import MongoStreamMetrics
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
-from tests.support.change_log.rendered import captured, of_table, records
+from tests.support.change_log.rendered import capture_records, of_table, records
 from tests.support.signals import scans, send, signal_state, snapshot
 from tests.support.sources.mongodb.mongodb_connectors import MongoConnector, mongodb_connector
 
@@ -58,7 +58,7 @@ def connector_factory(uri: str, shop_database: Any, tmp_path: Path) -> Connector
 
 def capture_signal_records(connector: MongoConnector) -> list[dict[str, Any]]:
     """The records of two runs: a signal that ends the log is carried out by the next one."""
-    return captured(connector) + captured(connector)
+    return capture_records(connector) + capture_records(connector)
 
 
 def ids(found: list[dict[str, Any]]) -> list[Any]:
@@ -175,7 +175,7 @@ def test_one_condition_as_a_text_is_a_filter(shop_database: Any, connector_facto
         "additional-condition": '{"color": "blue", "n": {"$gt": 20}}',
     }
     send(connector, "execute-snapshot", data)
-    assert ids(captured(connector)) == [21, 23]
+    assert ids(capture_records(connector)) == [21, 23]
 
 
 def test_a_condition_in_sql_reads_nothing_and_says_how_to_write_it(
@@ -187,7 +187,7 @@ def test_a_condition_in_sql_reads_nothing_and_says_how_to_write_it(
         "additional-condition": "color='blue' AND brand='MyBrand'",
     }
     number = send(connector, "execute-snapshot", data)
-    assert captured(connector) == []
+    assert capture_records(connector) == []
     state, message = signal_state(connector, number)
     assert (state, "not extended JSON" in message) == ("failed", True), message
 
@@ -240,7 +240,7 @@ def test_chunks_are_cut_by_the_id_and_by_nothing_else(
     """Every collection has an index on it; of another field nobody knows that it is unique, and is there."""
     connector = connector_factory()
     number = snapshot(connector, f"{shop_database.name}.orders", surrogate_key=name)
-    found = captured(connector)
+    found = capture_records(connector)
     assert scans(connector) == {f"{shop_database.name}.orders": status}
     assert (len(found), signal_state(connector, number)[0]) == (
         (25, "done") if status == "SUCCEEDED" else (0, "failed")

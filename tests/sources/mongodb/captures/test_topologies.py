@@ -9,7 +9,7 @@ import pytest
 
 from dev.servers.mongodb import ReplicaSet, ShardedCluster
 from tests.support.sources.mongodb.mongodb_connectors import MongoConnector, mongodb_connector
-from tests.support.sources.mongodb.mongodb_work import Work, same
+from tests.support.sources.mongodb.mongodb_work import Work, assert_same_documents
 
 pytestmark = pytest.mark.slow
 DATABASE = "moves"
@@ -19,7 +19,7 @@ def _equal(connector: MongoConnector, client: Any, *names: str) -> None:
     connector.capture()
     for name in names:
         texts = [row["document"] for row in super(MongoConnector, connector).rows(f"{DATABASE}.{name}")]
-        same(texts, client[DATABASE][name].find())
+        assert_same_documents(texts, client[DATABASE][name].find())
 
 
 def test_a_cluster_that_is_spread_anew_is_captured_without_a_gap(tmp_path: Path) -> None:

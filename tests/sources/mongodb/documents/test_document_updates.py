@@ -22,7 +22,7 @@ from tests.support.sources.mongodb.mongodb_updates import DOCUMENTS, OPERATORS
 INT = {"$numberInt": "1"}
 
 
-def applied(before: dict[str, Any], dotted_names: bool = True, **said: Any) -> Any:
+def apply_to_document(before: dict[str, Any], dotted_names: bool = True, **said: Any) -> Any:
     description = {"updatedFields": {}, "removedFields": [], "truncatedArrays": [], **said}
     return read(apply_update(write(before), write(description), dotted_names=dotted_names))
 
@@ -54,33 +54,35 @@ def test_a_recorded_update_without_its_paths_gives_the_document_after_or_none() 
 
 def test_the_order_and_the_types_of_everything_else_stay() -> None:
     before = {"_id": INT, "b": {"$numberDouble": "-0.0"}, "a": {"x": {"$undefined": True}, "y": [{"$symbol": "s"}]}}
-    got = applied(before, updatedFields={"a.x": None, "new": "n"}, disambiguatedPaths={})
+    got = apply_to_document(before, updatedFields={"a.x": None, "new": "n"}, disambiguatedPaths={})
     assert list(got) == ["_id", "b", "a", "new"]
     assert got["a"] == {"x": None, "y": [{"$symbol": "s"}]}
     assert got["b"] == {"$numberDouble": "-0.0"}
 
 
 def test_arrays_are_cut_before_elements_are_set_and_filled_up_to_them() -> None:
-    got = applied(
+    got = apply_to_document(
         {"l": [INT, INT, INT]},
         updatedFields={"l.0": "x"},
         truncatedArrays=[truncated_array("l", 1)],
         disambiguatedPaths={},
     )
     assert got == {"l": ["x"]}
-    assert applied({"l": ["a"]}, updatedFields={"l.3": "d"}, disambiguatedPaths={}) == {"l": ["a", None, None, "d"]}
-    assert applied({"l": [["a", "b"]]}, truncatedArrays=[truncated_array("l.0", 0)], disambiguatedPaths={}) == {
-        "l": [[]]
+    assert apply_to_document({"l": ["a"]}, updatedFields={"l.3": "d"}, disambiguatedPaths={}) == {
+        "l": ["a", None, None, "d"]
     }
+    assert apply_to_document(
+        {"l": [["a", "b"]]}, truncatedArrays=[truncated_array("l.0", 0)], disambiguatedPaths={}
+    ) == {"l": [[]]}
 
 
 def test_names_with_dots_dollars_and_digits() -> None:
     before = {"x": {"y": "path"}, "x.y": "name", "$d": {"0": "zero"}, "": {"": "empty"}}
     paths = {"x.y": ["x.y"], "$d.0": ["$d", "0"], ".": ["", ""]}
-    got = applied(before, updatedFields={"x.y": "N", "$d.0": "Z", ".": "E"}, disambiguatedPaths=paths)
+    got = apply_to_document(before, updatedFields={"x.y": "N", "$d.0": "Z", ".": "E"}, disambiguatedPaths=paths)
     assert got == {"x": {"y": "path"}, "x.y": "N", "$d": {"0": "Z"}, "": {"": "E"}}
-    assert applied(before, removedFields=["x.y"], disambiguatedPaths={}) == {**before, "x": {}}
-    assert applied(
+    assert apply_to_document(before, removedFields=["x.y"], disambiguatedPaths={}) == {**before, "x": {}}
+    assert apply_to_document(
         {"l": ["a"]}, updatedFields={"l.0": "b"}, disambiguatedPaths={"l.0": ["l", {"$numberInt": "0"}]}
     ) == {"l": ["b"]}
 
@@ -91,17 +93,17 @@ def test_names_with_dots_dollars_and_digits() -> None:
 )
 def test_a_path_with_two_meanings_is_refused(said: dict[str, Any]) -> None:
     with pytest.raises(AmbiguousPath, match=r"'x\.y'.*showExpandedEvents"):
-        applied({"x": {"y": []}, "x.y": []}, **said)
+        apply_to_document({"x": {"y": []}, "x.y": []}, **said)
 
 
 def test_a_path_with_one_meaning_is_followed_without_help() -> None:
-    assert applied({"x": {"y": [INT]}}, removedFields=["x.y"]) == {"x": {}}
-    assert applied({"x.y": INT}, removedFields=["x.y"]) == {}
-    assert applied({"x": {"y": [INT]}}, truncatedArrays=[truncated_array("x.y", 0)]) == {"x": {"y": []}}
-    assert applied({"x": "no document"}, updatedFields={"x.y": INT}) == {"x": "no document", "x.y": INT}
+    assert apply_to_document({"x": {"y": [INT]}}, removedFields=["x.y"]) == {"x": {}}
+    assert apply_to_document({"x.y": INT}, removedFields=["x.y"]) == {}
+    assert apply_to_document({"x": {"y": [INT]}}, truncatedArrays=[truncated_array("x.y", 0)]) == {"x": {"y": []}}
+    assert apply_to_document({"x": "no document"}, updatedFields={"x.y": INT}) == {"x": "no document", "x.y": INT}
     with pytest.raises(AmbiguousPath):
-        applied({"x": {}}, updatedFields={"x.y": INT})  # a new field x.y would look the same
-    assert applied({"x": {}}, dotted_names=False, updatedFields={"x.y": INT}) == {"x": {"y": INT}}
+        apply_to_document({"x": {}}, updatedFields={"x.y": INT})  # a new field x.y would look the same
+    assert apply_to_document({"x": {}}, dotted_names=False, updatedFields={"x.y": INT}) == {"x": {"y": INT}}
 
 
 @pytest.mark.parametrize(
@@ -113,12 +115,12 @@ def test_a_path_with_one_meaning_is_followed_without_help() -> None:
 )  # fmt: skip
 def test_an_update_of_another_document_is_refused(said: dict[str, Any]) -> None:
     with pytest.raises(UpdateMismatch, match="does not fit"):
-        applied({"a": "secret", "l": [INT]}, disambiguatedPaths={}, **said)
+        apply_to_document({"a": "secret", "l": [INT]}, disambiguatedPaths={}, **said)
 
 
 def test_errors_show_no_values() -> None:
     with pytest.raises(UpdateMismatch) as refused:
-        applied({"a": "secret"}, updatedFields={"a.b": "hidden"}, disambiguatedPaths={})
+        apply_to_document({"a": "secret"}, updatedFields={"a.b": "hidden"}, disambiguatedPaths={})
     assert "secret" not in str(refused.value)
     assert "hidden" not in str(refused.value)
 

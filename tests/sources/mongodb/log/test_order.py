@@ -21,7 +21,7 @@ from airflow_provider_cdc.sources.mongodb.field_rewriter import FieldRewriter
 from airflow_provider_cdc.sources.mongodb.log.log_block_builder import BlockBuilder, position_at
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 from dev.servers.mongodb import ShardedCluster
-from tests.support.change_log.rendered import captured
+from tests.support.change_log.rendered import capture_records
 from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
 from tests.support.sources.mongodb.mongodb_json import write
 from tests.support.sources.mongodb.mongodb_recordings import scenarios
@@ -32,10 +32,10 @@ def test_updates_in_a_row_have_the_last_document_and_each_its_own_step(uri: str,
     """By capture.mode.full.update.type=lookup; what each of them did, updateDescription says."""
     database.orders.insert_one({"_id": 1})
     connector = mongodb_connector(uri, tmp_path, database_include_list=database.name)
-    captured(connector)
+    capture_records(connector)
     for n in range(4):
         database.orders.update_one({"_id": 1}, {"$set": {"n": n}})
-    found = [record["value"] for record in captured(connector)]
+    found = [record["value"] for record in capture_records(connector)]
     assert [json.loads(value["after"]) for value in found] == [{"_id": 1, "n": 3}] * 4
     assert [json.loads(value["updateDescription"]["updatedFields"]) for value in found] == [{"n": n} for n in range(4)]
 
@@ -54,11 +54,11 @@ def test_what_a_transaction_does_on_several_shards(tmp_path: Path, commits: str)
         connector = mongodb_connector(
             cluster.router.url(), tmp_path, database_include_list="shop", provide_transaction_metadata=True
         )
-        captured(connector)
+        capture_records(connector)
         with client.start_session() as session, session.start_transaction():
             orders.insert_one({"_id": 4, "k": 9}, session=session)
             orders.insert_one({"_id": 5, "k": 3}, session=session)
-        begin, first, second, end = captured(connector)
+        begin, first, second, end = capture_records(connector)
         times = [(record["value"]["source"]["ts_ms"], record["value"]["source"]["ord"]) for record in (first, second)]
         assert (times[0] < times[1]) == (commits == "apart")
         assert begin["value"]["id"] == end["value"]["id"] == first["value"]["transaction"]["id"]
@@ -69,7 +69,7 @@ def test_what_a_transaction_does_on_several_shards(tmp_path: Path, commits: str)
             orders.insert_one({"_id": 2, "k": 7}, session=session)
             orders.delete_one({"_id": 2, "k": 2}, session=session)
             orders.delete_one({"_id": 3, "k": 8}, session=session)
-        operations = [one["value"]["op"] for one in captured(connector) if "op" in (one["value"] or ())]
+        operations = [one["value"]["op"] for one in capture_records(connector) if "op" in (one["value"] or ())]
         expected = ["c", "d"] if commits == "apart" else ["d", "c", "d"]
         assert operations == expected, "at one time the tokens decide; else the shard with the new document is first"
         engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
@@ -111,7 +111,7 @@ def test_records_tell_their_order_their_transaction_and_how_late_they_are(
     orders = database.orders
     orders.insert_one({"_id": "before"})
     connector = mongodb_connector(uri, tmp_path, database_include_list=database.name, provide_transaction_metadata=True)
-    (read,) = captured(connector)
+    (read,) = capture_records(connector)
     assert read["value"]["transaction"] is None, "what was before has none"
     with client.start_session() as session, session.start_transaction():
         orders.insert_many([{"_id": n} for n in range(3)], session=session)
@@ -119,7 +119,7 @@ def test_records_tell_their_order_their_transaction_and_how_late_they_are(
     orders.insert_one({"_id": 9})
     orders.delete_one({"_id": 9})
     time.sleep(1.1)
-    begin, *rows, end, alone, gone, _ = captured(connector)
+    begin, *rows, end, alone, gone, _ = capture_records(connector)
     sources = [record["value"]["source"] for record in (*rows, alone, gone)]
     assert [(s["ts_ms"], s["ord"]) for s in sources] == sorted((s["ts_ms"], s["ord"]) for s in sources)
     assert len({(s["lsid"], s["txnNumber"]) for s in sources}) == 2, "those of a transaction share them"

@@ -25,7 +25,7 @@ from airflow_provider_cdc.sources.mongodb.connect import deployment_of, open_cli
 from airflow_provider_cdc.sources.mongodb.log.raw_member_cursor import DeploymentMember
 from airflow_provider_cdc.sources.mongodb.log.split_events import SplitEventCollector, merge_fragments
 from dev.servers.mongodb import MongoDb, ReplicaSet, ShardedCluster
-from tests.support.patience import LONGEST_S, until
+from tests.support.patience import LONGEST_S, wait_until
 from tests.support.signals import snapshot
 from tests.support.sources.mongodb.mongodb_connectors import MongoConnector, mongodb_connector
 from tests.support.workloads.small_tables import operations
@@ -418,7 +418,7 @@ def test_a_run_goes_on_over_a_step_down_and_a_killed_primary(
             )
             read = members.primary()
             run.start()
-            until(lambda: any(m.startswith("Streaming: ") for m in caplog.messages), "the stream is read")
+            wait_until(lambda: any(m.startswith("Streaming: ") for m in caplog.messages), "the stream is read")
             client.admin.command({"replSetStepDown": 20})
             time.sleep(2)
             for killed in (read, members.primary()):  # the stream is read from the first of them all the while

@@ -22,7 +22,7 @@ from airflow_provider_cdc.sources.mongodb.log import reconnecting_cursor
 from airflow_provider_cdc.sources.mongodb.metrics import MongoStreamMetrics
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 from dev.servers.mongodb import MongoDb
-from tests.support.change_log.rendered import captured
+from tests.support.change_log.rendered import capture_records
 from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
 
 
@@ -188,9 +188,9 @@ def test_while_the_storage_is_gone_nothing_is_captured_and_then_everything_once(
     database.orders.update_one({"_id": 3}, {"$set": {"n": 1}})
     folder.unlink()
     away.rename(folder)
-    found = captured(connector)
+    found = capture_records(connector)
     assert [(r["value"]["op"], json.loads(r["key"]["id"])) for r in found] == [
         *(("c", n) for n in range(1, 20)),
         ("u", 3),
     ]
-    assert captured(connector) == []
+    assert capture_records(connector) == []

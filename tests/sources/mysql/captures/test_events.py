@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc import __version__
-from tests.support.change_log.rendered import Record, captured, of_table, row_fields
+from tests.support.change_log.rendered import Record, capture_records, of_table, row_fields
 from tests.support.connectors import Connector, mysql_connector
 
 SOURCE = "io.debezium.connector.mysql.Source"
@@ -50,7 +50,7 @@ def test_the_key_is_the_primary_key_else_a_unique_one_else_the_configured_one(
         db.sql(f"INSERT INTO {table}")
     db.sql("INSERT INTO loose VALUES (1, 2)", "INSERT INTO named VALUES (1, 2)")
     connector = connector_factory(message_key_columns=rf"{db.name}.nam(.*):y,x;elsewhere.t:a")
-    keys = {r["topic"].rpartition(".")[2]: r["key"] for r in captured(connector, schemas=True)}
+    keys = {r["topic"].rpartition(".")[2]: r["key"] for r in capture_records(connector, schemas=True)}
     assert keys["customers"] == {
         "schema": {
             "type": "struct", "name": f"srv.{db.name}.customers.Key", "optional": False,
@@ -70,9 +70,9 @@ def test_configured_keys_win_over_the_primary_key_and_change_as_it_does(
 ) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, k INT, v INT)")
     connector = connector_factory(message_key_columns=f"{db.name}.t:k")
-    captured(connector)
+    capture_records(connector)
     db.sql("INSERT INTO t VALUES (1, 7, 0)", "UPDATE t SET id = 2", "UPDATE t SET k = 8")
-    found = of_table(captured(connector), "t")
+    found = of_table(capture_records(connector), "t")
     assert [(r["key"], r["value"] and r["value"]["op"]) for r in found] == [
         ({"k": 7}, "c"), ({"k": 7}, "u"), ({"k": 7}, "d"), ({"k": 7}, None), ({"k": 8}, "c"),
     ]  # fmt: skip
@@ -81,10 +81,13 @@ def test_configured_keys_win_over_the_primary_key_and_change_as_it_does(
 def test_the_key_is_that_of_the_time_of_the_event(db: Any, connector_factory: Callable[..., Connector]) -> None:
     db.sql("CREATE TABLE t (a INT NOT NULL, b INT NOT NULL, PRIMARY KEY (a))")
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     db.sql("INSERT INTO t VALUES (1, 2)", "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (b)")
     db.sql("INSERT INTO t VALUES (3, 4)", "ALTER TABLE t DROP PRIMARY KEY")
-    assert [r["key"] for r in of_table(captured(connector), "t") if r["value"]["op"] == "c"] == [{"a": 1}, {"b": 4}]
+    assert [r["key"] for r in of_table(capture_records(connector), "t") if r["value"]["op"] == "c"] == [
+        {"a": 1},
+        {"b": 4},
+    ]
 
 
 # values
@@ -95,9 +98,9 @@ def test_before_and_after_are_whole_rows_and_name_their_schemas(
 ) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9), w INT)", "INSERT INTO t VALUES (1, 'r', NULL)")
     connector = connector_factory()
-    found = of_table(captured(connector, schemas=True), "t")
+    found = of_table(capture_records(connector, schemas=True), "t")
     db.sql("INSERT INTO t VALUES (2, 'c', 5)", "UPDATE t SET w = 6 WHERE id = 2", "DELETE FROM t WHERE id = 2")
-    found += of_table(captured(connector, schemas=True), "t")
+    found += of_table(capture_records(connector, schemas=True), "t")
     payloads = [r["value"]["payload"] for r in found if r["value"]]
     old, new = {"id": 2, "v": "c", "w": 5}, {"id": 2, "v": "c", "w": 6}
     assert [(p["op"], p["before"], p["after"]) for p in payloads] == [
@@ -124,10 +127,10 @@ def test_the_schema_of_values_stays_until_the_table_changes(
 ) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     db.sql("INSERT INTO t VALUES (1, 1)", "UPDATE t SET v = 2", "ALTER TABLE t ADD w SMALLINT NOT NULL DEFAULT 3")
     db.sql("UPDATE t SET v = 4", "DELETE FROM t")
-    found = [r for r in of_table(captured(connector, schemas=True), "t") if r["value"]]
+    found = [r for r in of_table(capture_records(connector, schemas=True), "t") if r["value"]]
     assert [list(row_fields(r)) for r in found] == [["id", "v"]] * 2 + [["id", "v", "w"]] * 2
     assert row_fields(found[3])["w"] == {"type": "int16", "optional": False, "default": 3, "field": "w"}
     assert found[0]["value"]["schema"] == found[1]["value"]["schema"]
@@ -139,11 +142,11 @@ def test_times_are_when_the_change_was_made_and_when_it_was_captured(
 ) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     changed = int(time.time())
     db.sql("INSERT INTO t VALUES (1)")
     captured_from = time.time_ns()
-    (value,) = _values(of_table(captured(connector), "t"))
+    (value,) = _values(of_table(capture_records(connector), "t"))
     assert captured_from <= value["ts_ns"] <= time.time_ns()
     assert (value["ts_us"], value["ts_ms"]) == (value["ts_ns"] // 1000, value["ts_ns"] // 10**6)
     source = value["source"]
@@ -155,9 +158,9 @@ def test_times_are_when_the_change_was_made_and_when_it_was_captured(
 def test_a_truncate_has_no_key_and_no_row(db: Any, connector_factory: Callable[..., Connector]) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY)", "CREATE TABLE u (id INT PRIMARY KEY)")
     connector = connector_factory(include_query=True)
-    captured(connector)
+    capture_records(connector)
     db.sql("TRUNCATE TABLE t", "TRUNCATE TABLE u")
-    found = [r for r in captured(connector) if r["topic"] != "srv"]
+    found = [r for r in capture_records(connector) if r["topic"] != "srv"]
     assert [(r["topic"], r["key"], r["value"]["op"]) for r in found] == [
         (f"srv.{db.name}.t", None, "t"), (f"srv.{db.name}.u", None, "t"),
     ]  # fmt: skip
@@ -174,12 +177,12 @@ def test_the_source_block_says_where_in_the_log_a_change_is(
 ) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     connector = connector_factory()
-    (read,) = of_table(captured(connector, schemas=True), "t")
+    (read,) = of_table(capture_records(connector, schemas=True), "t")
     with db.connect(autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT CONNECTION_ID(), @@global.server_id, @@server_uuid")
         thread, server_id, uuid = cursor.fetchone()
         cursor.execute("INSERT INTO t VALUES (2), (3), (4)")
-    found = of_table(captured(connector, schemas=True), "t")
+    found = of_table(capture_records(connector, schemas=True), "t")
     blocks = [r["value"]["payload"]["source"] for r in found]
     assert [b["row"] for b in blocks] == [0, 1, 2]
     events = db.sql(f"SHOW BINLOG EVENTS IN '{blocks[0]['file']}' FROM {blocks[0]['pos']} LIMIT 1")
@@ -219,16 +222,16 @@ def test_statements_are_told_on_request_where_the_server_logs_them(
         db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (0, 0)")
         with_it = mysql_connector(server, tmp_path / "with", source, database_include_list=db.name, include_query=True)
         without = mysql_connector(server, tmp_path / "without", source, database_include_list=db.name)
-        (read,) = of_table(captured(with_it), "t")
-        captured(without)
+        (read,) = of_table(capture_records(with_it), "t")
+        capture_records(without)
         assert read["value"]["source"]["query"] is None
         statements = ["INSERT INTO t VALUES (1, 1), (2, 2)", "UPDATE t SET v = 5 WHERE id = 1"]
         db.sql(f"SET SESSION {setting} = ON", *statements)
-        found = of_table(captured(with_it), "t")
+        found = of_table(capture_records(with_it), "t")
         assert [r["value"]["source"]["query"] for r in found] == [statements[0], statements[0], statements[1]]
         assert (found[2]["value"]["op"], found[2]["value"]["before"]) == ("u", {"id": 1, "v": 1})
         assert found[2]["value"]["source"]["gtid"]
-        assert [r["value"]["source"]["query"] for r in of_table(captured(without), "t")] == [None] * 3
+        assert [r["value"]["source"]["query"] for r in of_table(capture_records(without), "t")] == [None] * 3
 
 
 # transactions
@@ -243,7 +246,7 @@ def test_transactions_have_their_gtid_and_count_what_was_emitted(
     connector = connector_factory(
         provide_transaction_metadata=True, skipped_operations="d", table_exclude_list=f"{db.name}.hidden"
     )
-    (read,) = of_table(captured(connector), "t")
+    (read,) = of_table(capture_records(connector), "t")
     assert read["value"]["transaction"] is None
     with db.connect(autocommit=False) as connection, connection.cursor() as cursor:
         for statement in (
@@ -252,7 +255,7 @@ def test_transactions_have_their_gtid_and_count_what_was_emitted(
         ):  # fmt: skip
             cursor.execute(statement)
         connection.commit()
-    begin, *rows, end = captured(connector)
+    begin, *rows, end = capture_records(connector)
     id_ = rows[0]["value"]["source"]["gtid"]
     assert re.fullmatch(r"[0-9a-f-]{36}:\d+", id_)
     assert [(r["topic"].rpartition(".")[2], r["value"]["transaction"]) for r in rows] == [
@@ -280,7 +283,7 @@ def test_a_schema_change_holds_the_whole_structure_after_it(
 ) -> None:
     db.sql("CREATE TABLE first (id INT PRIMARY KEY)")
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     statements = [
         "CREATE TABLE product (sku INT NOT NULL AUTO_INCREMENT, title VARCHAR(80), PRIMARY KEY (sku)) CHARSET utf8mb4",
         "ALTER TABLE product ADD price DECIMAL(8,2) NOT NULL DEFAULT 0",
@@ -288,7 +291,7 @@ def test_a_schema_change_holds_the_whole_structure_after_it(
         "DROP TABLE first",
     ]
     db.sql(*statements)
-    found = captured(connector)
+    found = capture_records(connector)
     changes = [r for r in found if r["topic"] == "srv" and r["value"]["source"]["snapshot"] == "false"]
     assert [r["key"] for r in changes] == [{"databaseName": db.name}] * 4
     created, altered, renamed, dropped = _values(changes)
@@ -341,9 +344,9 @@ def test_without_schema_change_records_the_history_is_kept_all_the_same(
 ) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     connector = connector_factory(include_schema_changes=False)
-    found = captured(connector)
+    found = capture_records(connector)
     db.sql("ALTER TABLE t ADD v INT", "INSERT INTO t VALUES (2, 2)")
-    found += captured(connector)
+    found += capture_records(connector)
     assert {r["topic"] for r in found} == {f"srv.{db.name}.t"}
     *_, last = connector.store.schema_history("test")
     assert (last.ddl, last.position["pos"] > 4) == ("ALTER TABLE t ADD v INT", True)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from tests.support.change_log.rendered import captured, of_table, row_fields
+from tests.support.change_log.rendered import capture_records, of_table, row_fields
 from tests.support.connectors import Connector, mysql_connector
 
 
@@ -37,10 +37,10 @@ def test_texts_can_be_hidden_or_cut_in_the_snapshot_and_in_the_stream(
         "column.mask.with.3.chars": rf"{db.name}\.t\.a", "column.mask.with.0.chars": f"{db.name}.t.b",
         "column.truncate.to.2.chars": rf"{db.name}\.t\.[c]",
     }  # fmt: skip
-    (read,) = of_table(captured(connector), "t")
+    (read,) = of_table(capture_records(connector), "t")
     assert read["value"]["after"] == {"id": 1, "a": "***", "b": "", "c": "é€", "d": "seen"}
     db.sql("UPDATE t SET a = 'changed', c = 'yyy'", "INSERT INTO t VALUES (2, NULL, 'x', 'z', NULL)")
-    update, insert = of_table(captured(connector), "t")
+    update, insert = of_table(capture_records(connector), "t")
     hidden = {"id": 1, "a": "***", "b": "", "d": "seen"}
     assert (update["value"]["before"], update["value"]["after"]) == ({**hidden, "c": "é€"}, {**hidden, "c": "yy"})
     assert insert["value"]["after"] == {"id": 2, "a": None, "b": "", "c": "z", "d": None}
@@ -60,7 +60,7 @@ def test_schemas_can_tell_the_types_that_columns_have_in_the_database(
     db: Any, connector_factory: Callable[..., Connector], name: str, value: str, columns: set[str]
 ) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(40), p DECIMAL(12, 2))", "INSERT INTO t VALUES (1, 'a', 1.5)")
-    (read,) = of_table(captured(connector_factory(**{name: value.format(db.name)}), schemas=True), "t")
+    (read,) = of_table(capture_records(connector_factory(**{name: value.format(db.name)}), schemas=True), "t")
     prefix = "__debezium.source.column."
     told = {
         column: {k.removeprefix(prefix): v for k, v in f.get("parameters", {}).items() if k.startswith(prefix)}
@@ -77,9 +77,9 @@ def test_updates_that_change_no_captured_column_can_be_left_out(
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT, hidden INT)", "INSERT INTO t VALUES (1, 1, 1)")
     given = {"skip_messages_without_change": True} if on else {}
     connector = connector_factory(column_exclude_list=f"{db.name}.t.hidden", **given)
-    captured(connector)
+    capture_records(connector)
     db.sql("UPDATE t SET hidden = 2", "UPDATE t SET v = 2, hidden = 3", "UPDATE t SET v = NULL")
-    found = [r["value"]["after"]["v"] for r in captured(connector)]
+    found = [r["value"]["after"]["v"] for r in capture_records(connector)]
     assert found == ([2, None] if on else [1, 2, None])
 
 
@@ -92,7 +92,7 @@ def test_names_of_fields_can_be_made_fit_for_avro(
 ) -> None:
     options = {} if mode is None else {"field_name_adjustment_mode": mode}
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, `Preis € 1` INT)", "INSERT INTO t VALUES (1, 2)")
-    (read,) = of_table(captured(connector_factory(**options), schemas=True), "t")
+    (read,) = of_table(capture_records(connector_factory(**options), schemas=True), "t")
     assert read["value"]["payload"]["after"] == {"id": 1, name: 2}
     assert list(row_fields(read)) == ["id", name]
 
@@ -106,7 +106,7 @@ def test_names_of_schemas_are_made_fit_for_avro_as_the_mode_says(
     db: Any, connector_factory: Callable[..., Connector], mode: str, name: str
 ) -> None:
     db.sql("CREATE TABLE `o$ t` (id INT PRIMARY KEY)", "INSERT INTO `o$ t` VALUES (1)")
-    found = captured(connector_factory(topic_prefix="p-1", schema_name_adjustment_mode=mode), schemas=True)
+    found = capture_records(connector_factory(topic_prefix="p-1", schema_name_adjustment_mode=mode), schemas=True)
     (read,) = [r for r in found if r["topic"] == f"p-1.{db.name}.o__t"]  # names of schemas are made of those of topics
     database = db.name.replace("_", "_u005f") if mode == "avro_unicode" else db.name
     assert read["key"]["schema"]["name"] == f"{name.format(database)}.Key"
@@ -120,9 +120,9 @@ def test_the_delimiter_stands_between_the_parts_of_each_topic(
         connector_factory(topic_delimiter="_", provide_transaction_metadata=True, topic_prefix="p"),
         connector_factory(),
     )
-    captured(connector)
+    capture_records(connector)
     db.sql("INSERT INTO t VALUES (1)", "ALTER TABLE t ADD v INT")
-    assert {r["topic"] for r in captured(connector)} == {"p", f"p_{db.name}_t", "p_transaction"}
+    assert {r["topic"] for r in capture_records(connector)} == {"p", f"p_{db.name}_t", "p_transaction"}
     assert MySqlConfig.parse({**usual.properties, **usual.secrets, "topic.prefix": "x"}).topic_delimiter == "."
 
 
@@ -135,5 +135,5 @@ def test_tables_are_read_in_the_order_of_their_sizes_where_that_is_asked_for(
         db.sql(f"CREATE TABLE {name} (id INT PRIMARY KEY)")
         db.sql(f"INSERT INTO {name} VALUES " + ", ".join(f"({i})" for i in range(rows)), f"ANALYZE TABLE {name}")
     options = {} if order is None else {"snapshot_tables_order_by_row_count": order}
-    found = captured(connector_factory(snapshot_max_threads=1, **options))
+    found = capture_records(connector_factory(snapshot_max_threads=1, **options))
     assert "".join(dict.fromkeys(r["topic"][-1] for r in found if r["topic"] != "test")) == tables

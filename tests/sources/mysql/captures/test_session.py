@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.model.table_schema import TableId
-from tests.sources.mysql.snapshot.test_chunk_keys import chunked
+from tests.sources.mysql.snapshot.test_chunk_keys import read_chunks
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.signals import send, signal_state
 from tests.support.sources.mysql.mysql_chunks import reader_of, source_of
@@ -187,4 +187,4 @@ def test_texts_without_an_index_are_put_in_order_by_all_of_their_characters(
         expected = [n for (n,) in database.sql("SELECT n FROM t ORDER BY RIGHT(s, 5)")]
         table = TableId(namespace=database.name, name="t")
         with reader_of(server) as reader:
-            assert chunked(reader, table, 9, ("s",))[0] == expected
+            assert read_chunks(reader, table, 9, ("s",))[0] == expected

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from tests.support.change_log.rendered import captured, of_table, records
+from tests.support.change_log.rendered import capture_records, of_table, records
 from tests.support.chunk_hook import AtRead, chunk_hook
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.signals import scans, send, signal_state, snapshot
@@ -258,13 +258,13 @@ def test_a_position_that_is_set_skips_or_repeats_at_once(
     later = position_data()
     db.sql("INSERT INTO products VALUES (101, 'x', 1)")
     number = send(connector, "set-binlog-position", later)
-    assert [r["key"]["id"] for r in of_table(captured(connector), "products")] == [101], "100 is skipped"
+    assert [r["key"]["id"] for r in of_table(capture_records(connector), "products")] == [101], "100 is skipped"
     assert signal_state(connector, number)[0] == "done"
     db.sql("INSERT INTO products VALUES (102, 'x', 1)")
     send(connector, "set-binlog-position", start)
-    found = [r["key"]["id"] for r in of_table(captured(connector), "products")]
+    found = [r["key"]["id"] for r in of_table(capture_records(connector), "products")]
     assert found in ([100, 101, 102], [102, 100, 101, 102]), "101 comes again"
-    assert captured(connector) == [], "and the place is kept"
+    assert capture_records(connector) == [], "and the place is kept"
 
 
 def test_a_position_that_is_none_is_refused_and_the_present_one_kept(

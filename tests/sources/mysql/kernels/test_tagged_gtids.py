@@ -19,7 +19,7 @@ from airflow_provider_cdc.sources.mysql.gtid_sets import MySqlGtids
 from airflow_provider_cdc.sources.mysql.log.events.event_table import EventSet
 from airflow_provider_cdc.sources.mysql.log.transaction_ids import gtid_numbers, source_of
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
-from tests.support.change_log.rendered import captured
+from tests.support.change_log.rendered import capture_records
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.signals import signal_state, snapshot
 from tests.support.sources.mysql.mysql_chunks import source_of as source_on
@@ -179,7 +179,7 @@ def test_events_name_their_tags(db: Any, tmp_path: Path) -> None:
     connector.replay.partial = True
     connector.capture()
     _write_tagged(db, "named", "INSERT INTO t VALUES (3, 'c')")
-    found = captured(connector)
+    found = capture_records(connector)
     server = db.sql("SELECT @@server_uuid")[0][0]
     (number,) = {high for low, high in _executed_gtids(db).sources[f"{server}:named"]}
     gtid = f"{server}:named:{number}"

@@ -16,7 +16,7 @@ from airflow_provider_cdc.sources.mysql.log import gtid_continuity_check
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
 from tests.support.connectors import mysql_connector
 from tests.support.signals import signal_ended, signal_state, snapshot
-from tests.support.sources.mysql.mysql_server import applied, replicate, replicated, reset_log
+from tests.support.sources.mysql.mysql_server import apply_transaction, replicate, reset_log, wait_for_replica
 from tests.support.sources.mysql.workload import source_rows
 
 
@@ -44,7 +44,7 @@ def test_capture_goes_on_at_the_replica(request: pytest.FixtureRequest, tmp_path
         connector = mysql_connector(primary, tmp_path, kind, database_include_list="f")
         connector.capture()
         primary.sql("UPDATE f.t SET b = 'second' WHERE a < 10", "DELETE FROM f.t WHERE a > 40")
-        replicated(primary, replica)
+        wait_for_replica(primary, replica)
         replica.sql("FLUSH BINARY LOGS")
         primary.kill()
         # the replica is the primary now
@@ -85,7 +85,7 @@ def test_a_mysql_that_lacks_captured_transactions_is_refused_by_their_names(
         connector = mysql_connector(primary, tmp_path, "mysql", database_include_list="f")
         connector.capture()
         uuid = _uuid(primary)
-        applied(replica, f"{uuid}:1", *_MADE, "INSERT INTO f.t VALUES (1)")
+        apply_transaction(replica, f"{uuid}:1", *_MADE, "INSERT INTO f.t VALUES (1)")
         replica.sql("INSERT INTO f.t VALUES (9)")
         before = connector.store.load_offset("test")
         _point_to_server(connector, replica)
@@ -102,7 +102,7 @@ def test_a_mysql_that_lacks_captured_transactions_is_refused_by_their_names(
         assert gap is not None
         assert not gap.comparable
         # once it has them, the connector goes on by itself
-        applied(replica, f"{uuid}:4", "INSERT INTO f.t VALUES (2)", "INSERT INTO f.t VALUES (3)")
+        apply_transaction(replica, f"{uuid}:4", "INSERT INTO f.t VALUES (2)", "INSERT INTO f.t VALUES (3)")
         connector.capture()
         assert connector.rows("f.t") == source_rows(replica, "f", "t")
         assert connector.replay.operations == {"r": 3, "c": 1}
@@ -142,13 +142,13 @@ def test_a_transaction_that_is_logged_and_not_executed_yet_is_waited_for(
         connector = mysql_connector(primary, tmp_path, "mysql", database_include_list="f")
         connector.capture()
         uuid = _uuid(primary)
-        applied(replica, f"{uuid}:1", *_MADE)
+        apply_transaction(replica, f"{uuid}:1", *_MADE)
         _point_to_server(connector, replica)
         paused = gtid_continuity_check.time.sleep
 
         def apply_and_pause(seconds: float) -> None:
             monkeypatch.setattr(gtid_continuity_check.time, "sleep", paused)
-            applied(replica, f"{uuid}:3", "INSERT INTO f.t VALUES (1)")
+            apply_transaction(replica, f"{uuid}:3", "INSERT INTO f.t VALUES (1)")
             replica.sql("INSERT INTO f.t VALUES (2)")
 
         monkeypatch.setattr(gtid_continuity_check.time, "sleep", apply_and_pause)
@@ -165,22 +165,22 @@ def test_a_mariadb_that_lacks_a_captured_transaction_is_refused_by_its_name(
     monkeypatch.setattr(gtid_continuity_check, "PATIENCE_S", 0.5)
     with mariadb_factory(edition, server_id="61") as primary, mariadb_factory(edition, server_id="62") as other:
         reset_log(primary, other)
-        applied(primary, "0-11-1", *_MADE, *(f"INSERT INTO f.t VALUES ({n})" for n in range(5)))
-        applied(primary, "3-11-1", "INSERT INTO f.t VALUES (31)", "INSERT INTO f.t VALUES (32)")
+        apply_transaction(primary, "0-11-1", *_MADE, *(f"INSERT INTO f.t VALUES ({n})" for n in range(5)))
+        apply_transaction(primary, "3-11-1", "INSERT INTO f.t VALUES (31)", "INSERT INTO f.t VALUES (32)")
         connector = mysql_connector(primary, tmp_path, database_include_list="f")
         connector.capture()
         _point_to_server(connector, other)
         said = "has a log that lacks captured transactions: "
-        applied(other, "0-11-1", *_MADE, *(f"INSERT INTO f.t VALUES ({n})" for n in range(3)))
+        apply_transaction(other, "0-11-1", *_MADE, *(f"INSERT INTO f.t VALUES ({n})" for n in range(3)))
         with pytest.raises(PositionLost, match=f"{said}0-11-7,3-11-2; it is not the same server as before"):
             connector.capture()
-        applied(other, "0-11-6", *(f"INSERT INTO f.t VALUES ({n})" for n in (3, 4)))
+        apply_transaction(other, "0-11-6", *(f"INSERT INTO f.t VALUES ({n})" for n in (3, 4)))
         with pytest.raises(PositionLost, match=f"{said}3-11-2;"):
             connector.capture()
-        applied(other, "3-11-1", "INSERT INTO f.t VALUES (31)")
+        apply_transaction(other, "3-11-1", "INSERT INTO f.t VALUES (31)")
         with pytest.raises(PositionLost, match=f"{said}3-11-2;"):
             connector.capture()
-        applied(other, "3-11-2", "INSERT INTO f.t VALUES (32)", "INSERT INTO f.t VALUES (33)")
+        apply_transaction(other, "3-11-2", "INSERT INTO f.t VALUES (32)", "INSERT INTO f.t VALUES (33)")
         connector.capture()
         assert connector.rows("f.t") == source_rows(other, "f", "t")
         assert connector.replay.operations == {"r": 7, "c": 1}
@@ -190,7 +190,7 @@ def test_a_mariadb_whose_log_begins_behind_the_position_is_refused(mariadb_facto
     """As that of a replica that was made from a backup: it has what is missing in its tables, but not in its log."""
     with mariadb_factory(server_id="63") as primary, mariadb_factory(server_id="64") as replica:
         reset_log(primary, replica)
-        applied(primary, "0-11-1", *_MADE, "INSERT INTO f.t VALUES (1)")
+        apply_transaction(primary, "0-11-1", *_MADE, "INSERT INTO f.t VALUES (1)")
         connector = mysql_connector(primary, tmp_path, database_include_list="f")
         connector.capture()
         replica.sql("SET GLOBAL gtid_slave_pos = '0-11-5'")
@@ -199,7 +199,7 @@ def test_a_mariadb_whose_log_begins_behind_the_position_is_refused(mariadb_facto
             cursor.execute("SET sql_log_bin = 0")
             for statement in (*_MADE, *(f"INSERT INTO f.t VALUES ({n})" for n in (1, 2, 3))):
                 cursor.execute(statement)
-        applied(replica, "0-11-6", "INSERT INTO f.t VALUES (4)")
+        apply_transaction(replica, "0-11-6", "INSERT INTO f.t VALUES (4)")
         _point_to_server(connector, replica)
         before = connector.store.load_offset("test")
         with pytest.raises(PositionLost, match="log begins with 0-11-6, but the last captured transaction is 0-11-3"):
@@ -259,7 +259,7 @@ _SOURCES = ("3e11fa47-71ca-11e1-9e33-c80aa9429562", "7f22ab58-71ca-11e1-9e33-c80
 def _from_primary(replica: Any, kind: str, primary: int, number: int, statement: str) -> None:
     """A transaction that a replica has from one of several primaries."""
     gtid = f"{primary + 1}-{primary + 101}-{number}" if kind == "mariadb" else f"{_SOURCES[primary]}:{number}"
-    applied(replica, gtid, statement)
+    apply_transaction(replica, gtid, statement)
 
 
 @pytest.mark.parametrize("kind", ["mariadb", "mysql"])

@@ -14,7 +14,7 @@ from airflow_provider_cdc.sources.mysql.log import binlog_connection, gtid_conti
 from airflow_provider_cdc.sources.mysql.log.gtid_source_filter import GtidSourceFilter
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.signals import signal_ended, signal_state, snapshot
-from tests.support.sources.mysql.mysql_server import applied, purge_log, reset_log
+from tests.support.sources.mysql.mysql_server import apply_transaction, purge_log, reset_log
 from tests.support.sources.mysql.workload import source_rows
 
 A, B = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "7f22ab58-71ca-11e1-9e33-c80aa9429563"
@@ -35,7 +35,7 @@ class Replica:
     def apply(self, primary: str, number: int, *statements: str) -> None:
         source = SOURCES[self.kind]["ab".index(primary)]
         first = f"{source}-{101 + 'ab'.index(primary)}-{number}" if self.kind == "mariadb" else f"{source}:{number}"
-        applied(self.server, first, *statements)
+        apply_transaction(self.server, first, *statements)
 
     def insert(self, primary: str, first: int, last: int) -> None:
         """The primary's transactions of these numbers, a row each."""

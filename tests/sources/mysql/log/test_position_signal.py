@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.model.log_items import LogBlock
 from airflow_provider_cdc.sources.mysql.gtid_sets import parse_gtids
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
-from tests.support.sources.mysql.mysql_chunks import Fixed, Logged, logged, source_of
+from tests.support.sources.mysql.mysql_chunks import Fixed, Logged, read_log_rows, source_of
 from tests.support.sources.mysql.mysql_server import new_log_file, purge_log
 
 
@@ -40,7 +40,7 @@ def _ids(source: MySqlSource, db: Any, start: Any) -> list[int]:
 
 def _events(source: MySqlSource, db: Any, start: Any) -> list[Logged]:
     tables = {t: s for t, s in source.discover_tables().items() if t.namespace == db.name}
-    return logged(source, start, tables)
+    return read_log_rows(source, start, tables)
 
 
 def _end(source: MySqlSource) -> dict[str, Any]:
@@ -202,4 +202,4 @@ def test_gtids_of_a_server_that_has_none(mysql_factory: Any) -> None:
         assert isinstance(found, MySqlPosition)
         assert found.gtids == ""
         tables = {t: s for t, s in source.discover_tables().items() if t.namespace == "d"}
-        assert [e.row["id"] for e in logged(source, found, tables)] == [1]
+        assert [e.row["id"] for e in read_log_rows(source, found, tables)] == [1]

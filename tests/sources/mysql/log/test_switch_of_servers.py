@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
-from tests.support.change_log.rendered import captured
+from tests.support.change_log.rendered import capture_records
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.signals import signal_state, snapshot
 from tests.support.sources.mysql.mysql_server import purge_log
@@ -35,9 +35,9 @@ def test_without_gtids_a_connector_stays_with_its_server(mysql_factory: Any, mys
     ):
         db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
         connector = _connector(db, tmp_path)
-        captured(connector)
+        capture_records(connector)
         db.sql("INSERT INTO t VALUES (2, 2)", "UPDATE t SET v = 3")
-        found = captured(connector)
+        found = capture_records(connector)
         assert [r["value"]["op"] for r in found] == ["c", "u", "u"]
         assert {r["value"]["source"]["gtid"] for r in found} == {None}
         assert connector.rows(f"{db.name}.t") == source_rows(server, db.name, "t")
@@ -49,10 +49,10 @@ def test_without_gtids_a_connector_stays_with_its_server(mysql_factory: Any, mys
         assert connector.store.load_offset("test") == before
         connector.secrets = mine
         db.sql("INSERT INTO t VALUES (4, 4)")
-        assert [r["value"]["op"] for r in captured(connector)] == ["c"]
+        assert [r["value"]["op"] for r in capture_records(connector)] == ["c"]
         # chunks need watermarks, and there are none: that is said before a row of the target is harmed
         replaced = snapshot(connector, f"{db.name}.t", replace=True)
-        assert captured(connector) == []
+        assert capture_records(connector) == []
         state, why = signal_state(connector, replaced)
         assert (state, "gtid_mode" in why) == ("failed", True)
         db.sql("INSERT INTO t VALUES (5, 5)")
@@ -77,14 +77,14 @@ def test_with_gtids_capture_goes_on_at_another_server_of_the_topology(mysql_fact
         with primary.database("topology") as db:
             db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1)")
             connector = _connector(db, tmp_path)
-            captured(connector)
+            capture_records(connector)
             db.sql("INSERT INTO t VALUES (2, 2)")
-            captured(connector)
+            capture_records(connector)
             db.sql("UPDATE t SET v = 9 WHERE id = 1", "INSERT INTO t VALUES (3, 3)")
             (gtids,) = primary.sql("SELECT @@global.gtid_executed")[0]
             replica.sql("FLUSH BINARY LOGS", f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{gtids}', 30)")
             connector.secrets |= {"database.hostname": replica.host, "database.port": replica.port}
-            found = captured(connector)
+            found = capture_records(connector)
             assert [(r["value"]["op"], r["value"]["after"]["id"]) for r in found] == [("u", 1), ("c", 3)]
             assert connector.rows(f"{db.name}.t") == source_rows(replica, db.name, "t")
             with open_source(connector.definition(), connector.secrets) as source:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.change_log.rendered import captured, of_table, row_fields
+from tests.support.change_log.rendered import capture_records, of_table, row_fields
 from tests.support.connectors import mysql_connector
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
@@ -21,11 +21,11 @@ def _b64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def _named(type_: str, name: str, **parameters: str) -> dict[str, Any]:
+def _named_type(type_: str, name: str, **parameters: str) -> dict[str, Any]:
     return {"type": type_, "name": name, "version": 1} | ({"parameters": parameters} if parameters else {})
 
 
-def _unscaled(number: int) -> str:
+def _encode_unscaled(number: int) -> str:
     return _b64(number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True))
 
 
@@ -52,16 +52,22 @@ POINT = {
     ],
 }  # fmt: skip
 STRING, BYTES = {"type": "string"}, {"type": "bytes"}
-ZONED, MICROTIME = _named("string", "io.debezium.time.ZonedTimestamp"), _named("int64", "io.debezium.time.MicroTime")
-MILLIS, MICROS = _named("int64", "io.debezium.time.Timestamp"), _named("int64", "io.debezium.time.MicroTimestamp")
-JSON = _named("string", "io.debezium.data.Json")
+ZONED, MICROTIME = (
+    _named_type("string", "io.debezium.time.ZonedTimestamp"),
+    _named_type("int64", "io.debezium.time.MicroTime"),
+)
+MILLIS, MICROS = (
+    _named_type("int64", "io.debezium.time.Timestamp"),
+    _named_type("int64", "io.debezium.time.MicroTimestamp"),
+)
+JSON = _named_type("string", "io.debezium.data.Json")
 SECOND = 1529476623
 
 # declared type, literal, node of the schema, value in JSON
 TYPES: list[tuple[str, str, dict[str, Any], Any]] = [
     ("BIT(1)", "b'1'", {"type": "boolean"}, True),
-    ("BIT(8)", "x'81'", _named("bytes", "io.debezium.data.Bits", length="8"), _b64(b"\x81")),
-    ("BIT(10)", "b'1000000011'", _named("bytes", "io.debezium.data.Bits", length="10"), _b64(b"\x03\x02")),
+    ("BIT(8)", "x'81'", _named_type("bytes", "io.debezium.data.Bits", length="8"), _b64(b"\x81")),
+    ("BIT(10)", "b'1000000011'", _named_type("bytes", "io.debezium.data.Bits", length="10"), _b64(b"\x03\x02")),
     ("TINYINT", "-128", {"type": "int16"}, -128),
     ("SMALLINT", "-32768", {"type": "int16"}, -32768),
     ("SMALLINT(3)", "32767", {"type": "int16"}, 32767),
@@ -96,14 +102,14 @@ TYPES: list[tuple[str, str, dict[str, Any], Any]] = [
     ("JSON", "'{\"a\": [1, null]}'", JSON, '{"a": [1, null]}'),
     ("JSON", "'[1, \"x\"]'", JSON, '[1, "x"]'),
     ("JSON", "'\"x\"'", JSON, '"x"'),
-    ("ENUM('a','it''s')", "'it''s'", _named("string", "io.debezium.data.Enum", allowed="a,it's"), "it's"),
-    ("SET('p','q','r')", "'p,r'", _named("string", "io.debezium.data.EnumSet", allowed="p,q,r"), "p,r"),
+    ("ENUM('a','it''s')", "'it''s'", _named_type("string", "io.debezium.data.Enum", allowed="a,it's"), "it's"),
+    ("SET('p','q','r')", "'p,r'", _named_type("string", "io.debezium.data.EnumSet", allowed="p,q,r"), "p,r"),
     ("TIMESTAMP NULL", "'2018-06-20 06:37:03'", ZONED, "2018-06-20T06:37:03Z"),
     ("TIMESTAMP(1) NULL", "'2018-06-20 06:37:03.1'", ZONED, "2018-06-20T06:37:03.1Z"),
     ("TIMESTAMP(3) NULL", "'2018-06-20 06:37:03.123'", ZONED, "2018-06-20T06:37:03.123Z"),
     ("TIMESTAMP(6) NULL", "'2018-06-20 06:37:03.123456'", ZONED, "2018-06-20T06:37:03.123456Z"),
-    ("DATE", "'2024-02-29'", _named("int32", "io.debezium.time.Date"), 19782),
-    ("DATE", "'1969-12-31'", _named("int32", "io.debezium.time.Date"), -1),
+    ("DATE", "'2024-02-29'", _named_type("int32", "io.debezium.time.Date"), 19782),
+    ("DATE", "'1969-12-31'", _named_type("int32", "io.debezium.time.Date"), -1),
     ("TIME", "'12:34:56'", MICROTIME, 45_296_000_000),
     ("TIME(3)", "'12:34:56.789'", MICROTIME, 45_296_789_000),
     ("TIME(6)", "'23:59:59.999999'", MICROTIME, 86_399_999_999),
@@ -112,8 +118,8 @@ TYPES: list[tuple[str, str, dict[str, Any], Any]] = [
     ("DATETIME(3)", "'2018-06-20 06:37:03.123'", MILLIS, SECOND * 1000 + 123),
     ("DATETIME(4)", "'2018-06-20 06:37:03.1234'", MICROS, SECOND * 10**6 + 123_400),
     ("DATETIME(6)", "'2018-06-20 06:37:03.123456'", MICROS, SECOND * 10**6 + 123_456),
-    ("DECIMAL(10,3)", "-1.5", _named("bytes", DECIMAL, scale="3", **{"connect.decimal.precision": "10"}), _unscaled(-1500)),
-    ("NUMERIC(6)", "255", _named("bytes", DECIMAL, scale="0", **{"connect.decimal.precision": "6"}), _unscaled(255)),
+    ("DECIMAL(10,3)", "-1.5", _named_type("bytes", DECIMAL, scale="3", **{"connect.decimal.precision": "10"}), _encode_unscaled(-1500)),
+    ("NUMERIC(6)", "255", _named_type("bytes", DECIMAL, scale="0", **{"connect.decimal.precision": "6"}), _encode_unscaled(255)),
     ("BIGINT UNSIGNED", "9223372036854775807", {"type": "int64"}, 2**63 - 1),
     ("POINT", "ST_GeomFromText('POINT(1 2)')", POINT, {"x": 1.0, "y": 2.0, "wkb": _b64(_point(1, 2)), "srid": None}),
     ("GEOMETRY", "ST_GeomFromText('LINESTRING(0 0,1 2)')", GEOMETRY, {"wkb": _b64(LINE), "srid": None}),
@@ -124,7 +130,7 @@ TYPES: list[tuple[str, str, dict[str, Any], Any]] = [
     ("MULTIPOLYGON", "ST_GeomFromText('MULTIPOLYGON(((0 0,0 1,1 1,0 0)))')", GEOMETRY, {"wkb": _b64(struct.pack("<BII", 1, 6, 1) + POLYGON), "srid": None}),
     ("GEOMETRYCOLLECTION", "ST_GeomFromText('GEOMETRYCOLLECTION(POINT(1 2))')", GEOMETRY, {"wkb": _b64(struct.pack("<BII", 1, 7, 1) + _point(1, 2)), "srid": None}),
     ("VECTOR(3)", "STRING_TO_VECTOR('[1,2.5,-3]')", {"type": "array", "items": {"type": "float", "optional": False}, "name": "io.debezium.data.FloatVector", "version": 1}, [1.0, 2.5, -3.0]),
-    ("YEAR", "2024", _named("int32", "io.debezium.time.Year"), 2024),
+    ("YEAR", "2024", _named_type("int32", "io.debezium.time.Year"), 2024),
 ]  # fmt: skip
 
 
@@ -138,9 +144,9 @@ def type_records(mysql97: Any, tmp_path_factory: pytest.TempPathFactory) -> Iter
         insert = f"INSERT INTO t VALUES (%s, {values})"
         db.sql(insert.replace("%s", "1", 1))
         connector = mysql_connector(mysql97, tmp_path_factory.mktemp("forms"), "mysql", database_include_list=db.name)
-        first = of_table(captured(connector, schemas=True), "t")
+        first = of_table(capture_records(connector, schemas=True), "t")
         db.sql(insert.replace("%s", "2", 1))
-        yield [*first, *of_table(captured(connector, schemas=True), "t")]
+        yield [*first, *of_table(capture_records(connector, schemas=True), "t")]
 
 
 @pytest.mark.parametrize("i", range(len(TYPES)), ids=[f"{declared} {literal}"[:40] for declared, literal, *_ in TYPES])
@@ -160,13 +166,15 @@ def db(mysql97: Any) -> Iterator[Any]:
         yield database
 
 
-def _both(db: Any, folder: Path, table: str, values: str, **properties: Any) -> tuple[list[Any], dict[str, Any]]:
+def _capture_both_images(
+    db: Any, folder: Path, table: str, values: str, **properties: Any
+) -> tuple[list[Any], dict[str, Any]]:
     """Row images of one row from a snapshot and of one from the log, and the nodes of their schema."""
     db.sql(f"INSERT INTO {table} VALUES (1, {values})")
     connector = mysql_connector(db.server, folder, "mysql", database_include_list=db.name, **properties)
-    found = of_table(captured(connector, schemas=True), table)
+    found = of_table(capture_records(connector, schemas=True), table)
     db.sql(f"INSERT INTO {table} VALUES (2, {values})")
-    found += of_table(captured(connector, schemas=True), table)
+    found += of_table(capture_records(connector, schemas=True), table)
     db.sql(f"DELETE FROM {table}")
     images = [{n: v for n, v in r["value"]["payload"]["after"].items() if n != "id"} for r in found]
     assert len(images) == 2
@@ -181,8 +189,12 @@ def _both(db: Any, folder: Path, table: str, values: str, **properties: Any) -> 
 @pytest.mark.parametrize(
     ("mode", "node", "value"),
     [
-        (None, _named("bytes", DECIMAL, scale="2", **{"connect.decimal.precision": "8"}), _unscaled(-1250)),
-        ("precise", _named("bytes", DECIMAL, scale="2", **{"connect.decimal.precision": "8"}), _unscaled(-1250)),
+        (None, _named_type("bytes", DECIMAL, scale="2", **{"connect.decimal.precision": "8"}), _encode_unscaled(-1250)),
+        (
+            "precise",
+            _named_type("bytes", DECIMAL, scale="2", **{"connect.decimal.precision": "8"}),
+            _encode_unscaled(-1250),
+        ),
         ("double", {"type": "double"}, -12.5),
         ("string", {"type": "string"}, "-12.50"),
     ],
@@ -190,7 +202,7 @@ def _both(db: Any, folder: Path, table: str, values: str, **properties: Any) -> 
 def test_decimals_by_their_handling_mode(db: Any, tmp_path: Path, mode: str | None, node: Any, value: Any) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, d DECIMAL(8,2), n NUMERIC(8,2))")
     options = {} if mode is None else {"decimal_handling_mode": mode}
-    images, nodes = _both(db, tmp_path, "t", "-12.5, -12.5", **options)
+    images, nodes = _capture_both_images(db, tmp_path, "t", "-12.5, -12.5", **options)
     assert images == [{"d": value, "n": value}] * 2
     assert nodes == {"d": node, "n": node}
 
@@ -211,7 +223,7 @@ BLOBS = ("BINARY(3)", "VARBINARY(9)", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLO
 def test_binary_values_by_their_handling_mode(db: Any, tmp_path: Path, mode: str | None, kind: str, value: str) -> None:
     db.sql(f"CREATE TABLE t (id INT PRIMARY KEY, {', '.join(f'b{i} {t}' for i, t in enumerate(BLOBS))})")
     options = {} if mode is None else {"binary_handling_mode": mode}
-    images, nodes = _both(db, tmp_path, "t", ", ".join(["x'fbff00'"] * len(BLOBS)), **options)
+    images, nodes = _capture_both_images(db, tmp_path, "t", ", ".join(["x'fbff00'"] * len(BLOBS)), **options)
     assert images == [{f"b{i}": value for i in range(len(BLOBS))}] * 2
     assert list(nodes.values()) == [{"type": kind}] * len(BLOBS)
 
@@ -219,13 +231,13 @@ def test_binary_values_by_their_handling_mode(db: Any, tmp_path: Path, mode: str
 def test_unsigned_bigints_are_longs_or_decimals(db: Any, tmp_path: Path) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, u BIGINT UNSIGNED)")
     for number, options in enumerate(({}, {"bigint_unsigned_handling_mode": "long"})):
-        images, nodes = _both(db, tmp_path / str(number), "t", "9223372036854775807", **options)
+        images, nodes = _capture_both_images(db, tmp_path / str(number), "t", "9223372036854775807", **options)
         assert (images, nodes) == ([{"u": 2**63 - 1}] * 2, {"u": {"type": "int64"}})
-    images, nodes = _both(
+    images, nodes = _capture_both_images(
         db, tmp_path / "precise", "t", "18446744073709551615", bigint_unsigned_handling_mode="precise"
     )
-    assert images == [{"u": _unscaled(2**64 - 1)}] * 2
-    assert nodes == {"u": _named("bytes", DECIMAL, scale="0", **{"connect.decimal.precision": "20"})}
+    assert images == [{"u": _encode_unscaled(2**64 - 1)}] * 2
+    assert nodes == {"u": _named_type("bytes", DECIMAL, scale="0", **{"connect.decimal.precision": "20"})}
 
 
 CONNECT = "org.apache.kafka.connect.data"
@@ -234,11 +246,11 @@ CONNECT = "org.apache.kafka.connect.data"
 def test_connect_times_are_those_of_kafka_connect(db: Any, tmp_path: Path) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, d DATE, t0 TIME, t6 TIME(6), dt DATETIME, dt6 DATETIME(6))")
     values = "'2024-02-29', '12:34:56', '12:34:56.789123', '2018-06-20 06:37:03', '2018-06-20 06:37:03.123456'"
-    images, nodes = _both(db, tmp_path, "t", values, time_precision_mode="connect")
+    images, nodes = _capture_both_images(db, tmp_path, "t", values, time_precision_mode="connect")
     image = {"d": 19782, "t0": 45_296_000, "t6": 45_296_789, "dt": SECOND * 1000, "dt6": SECOND * 1000 + 123}
     assert images == [image] * 2
-    time_, stamp = _named("int32", f"{CONNECT}.Time"), _named("int64", f"{CONNECT}.Timestamp")
-    assert nodes == {"d": _named("int32", f"{CONNECT}.Date"), "t0": time_, "t6": time_, "dt": stamp, "dt6": stamp}
+    time_, stamp = _named_type("int32", f"{CONNECT}.Time"), _named_type("int64", f"{CONNECT}.Timestamp")
+    assert nodes == {"d": _named_type("int32", f"{CONNECT}.Date"), "t0": time_, "t6": time_, "dt": stamp, "dt6": stamp}
 
 
 def test_the_time_precision_never_touches_timestamps(db: Any, tmp_path: Path) -> None:
@@ -247,7 +259,7 @@ def test_the_time_precision_never_touches_timestamps(db: Any, tmp_path: Path) ->
     values = "'2024-02-29', '01:00:00', '2018-06-20 06:37:03', '2018-06-20 06:37:03.123456'"
     for mode in (None, "adaptive_time_microseconds", "adaptive", "connect"):
         options = {} if mode is None else {"time_precision_mode": mode}
-        images, nodes = _both(db, tmp_path / str(mode), "t", values, **options)
+        images, nodes = _capture_both_images(db, tmp_path / str(mode), "t", values, **options)
         assert [i["ts"] for i in images] == ["2018-06-20T06:37:03.123456Z"] * 2
         assert nodes["ts"] == ZONED
         names.append([nodes[c]["name"].removeprefix("io.debezium.time.") for c in ("d", "t", "dt")])
@@ -278,9 +290,9 @@ def test_instants_are_utc_and_local_times_as_they_were_written_wherever_capture_
     try:
         _insert_in_zone(db, "-07:00", f"INSERT INTO t VALUES (1, {written})")
         connector = mysql_connector(db.server, tmp_path, "mysql", database_include_list=db.name)
-        found = captured(connector)
+        found = capture_records(connector)
         _insert_in_zone(db, "-07:00", f"INSERT INTO t VALUES (2, {written})")
-        found += captured(connector)
+        found += capture_records(connector)
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -296,9 +308,9 @@ def test_dates_of_zeros_are_null_or_the_first_day_of_the_epoch(db: Any, tmp_path
     zeros = ", ".join(["'0000-00-00'"] * 6)
     _insert_in_zone(db, "+00:00", f"INSERT INTO t VALUES (1, {zeros})")
     connector = mysql_connector(db.server, tmp_path, "mysql", database_include_list=db.name)
-    found = captured(connector)
+    found = capture_records(connector)
     _insert_in_zone(db, "+00:00", f"INSERT INTO t VALUES (2, {zeros})")
-    found += captured(connector)
+    found += capture_records(connector)
     images = [r["value"]["after"] for r in of_table(found, "t")]
     assert len(images) == 2
     for image in images:

@@ -14,7 +14,14 @@ import pytest
 
 from airflow_provider_cdc.sources.mysql.schema.column_types import MAX_DECIMAL_DIGITS
 from tests.support.pytest_runs.sampled import Sampled
-from tests.support.sources.mysql.mysql_alters import KINDS, STRICT, Alteration, Alterations, added, generated
+from tests.support.sources.mysql.mysql_alters import (
+    KINDS,
+    STRICT,
+    Alteration,
+    Alterations,
+    generate_alterations,
+    generate_new_columns,
+)
 
 DRAWN, LONG = 60, 2000
 NEVER_NEEDLESS = {"integer", "decimal", "year", "bit", "time", "bytes"}
@@ -30,7 +37,7 @@ def alterations(request: pytest.FixtureRequest) -> Iterator[Alterations]:
         made.close()
 
 
-def _drawn(sampled: Sampled, found: Callable[..., Iterator[Any]], alterations: Alterations) -> Iterator[Any]:
+def _draw_alterations(sampled: Sampled, found: Callable[..., Iterator[Any]], alterations: Alterations) -> Iterator[Any]:
     cases = found(sampled.random(str(alterations.facts)), mariadb=alterations.facts.mariadb)
     for _ in range(LONG if sampled.all else DRAWN):
         yield next(cases)
@@ -40,7 +47,7 @@ def test_rows_that_an_alter_changes_are_read_again_and_others_are_not(
     alterations: Alterations, sampled: Sampled
 ) -> None:
     lost, needless = [], []
-    for one, values in _drawn(sampled, generated, alterations):
+    for one, values in _draw_alterations(sampled, generate_alterations, alterations):
         outcome = alterations.attempt(one, values)
         if outcome is None:
             continue
@@ -71,7 +78,7 @@ def _is_text(declared: str) -> bool:
 
 def test_the_value_that_rows_get_in_a_new_column_is_the_servers(alterations: Alterations, sampled: Sampled) -> None:
     lost = []
-    for one in _drawn(sampled, added, alterations):
+    for one in _draw_alterations(sampled, generate_new_columns, alterations):
         outcome = alterations.attempt(one, ("1", "2"))
         if outcome is not None and outcome.exact and not outcome.kept:
             lost.append((str(one), outcome.changed[:3]))

@@ -166,7 +166,7 @@ class _Places(dict[str, Place]):
         return place
 
 
-def chunked(
+def read_chunks(
     reader: ChunkReader, table: TableId, limit: int, order: tuple[str, ...] = ()
 ) -> tuple[list[int], list[Key]]:
     """The values of column ``n`` in the order in which chunks give them, and the keys at which they end."""
@@ -203,16 +203,16 @@ def test_each_row_comes_once_and_in_order(key_places: Any, server: str, kind: st
         st.integers(1, 4),
         st.integers(0, len(MODES) - 1),
     )
-    def once(rows: list[tuple[Any, int]], key: str, limit: int, reader: int) -> None:
+    def check_chunks_once(rows: list[tuple[Any, int]], key: str, limit: int, reader: int) -> None:
         place.sql("DROP TABLE IF EXISTS t")
         place.sql(f"CREATE TABLE t (n INT NOT NULL, m INT NOT NULL, k {kind} NOT NULL, PRIMARY KEY ({key}))")
         for n, (value, m) in enumerate(rows):
             place.sql("INSERT IGNORE INTO t VALUES (%s, %s, %s)", n, m, value)
         expected = [n for (n,) in place.sql(f"SELECT n FROM t ORDER BY {key}")]
-        assert chunked(place.readers[reader], table, limit)[0] == expected
+        assert read_chunks(place.readers[reader], table, limit)[0] == expected
         made.append(len(expected))
 
-    once()
+    check_chunks_once()
     assert sum(made) >= len(made)
 
 
@@ -232,7 +232,7 @@ def test_keys_of_events_find_their_rows_and_bound_ranges(key_places: Any, server
         st.integers(0, len(MODES) - 1),
         st.data(),
     )
-    def once(rows: list[tuple[Any, int]], key: str, mode: int, data: st.DataObject) -> None:
+    def check_events_once(rows: list[tuple[Any, int]], key: str, mode: int, data: st.DataObject) -> None:
         place.sql("DROP TABLE IF EXISTS e")
         place.sql(f"CREATE TABLE e (n INT NOT NULL, m INT NOT NULL, k {kind} NOT NULL, PRIMARY KEY ({key}))")
         for n, (value, m) in enumerate(rows):
@@ -267,7 +267,7 @@ def test_keys_of_events_find_their_rows_and_bound_ranges(key_places: Any, server
         assert _numbers(reader.read(prefix, 100), schema)[-1] == expected[-1]
         found.append(len(keys))
 
-    once()
+    check_events_once()
     assert found or kind in ("DECIMAL(65,30)", "DATE")
 
 
@@ -305,7 +305,7 @@ def test_sets_of_many_members_are_told_apart_by_all_of_them(key_places: Any, ser
     if nullable:
         place.sql("INSERT INTO s VALUES (99, NULL)")
         expected.insert(0, 99)
-    assert chunked(place.readers[0], TableId(namespace=place.database.name, name="s"), 4, ("k",))[0] == expected
+    assert read_chunks(place.readers[0], TableId(namespace=place.database.name, name="s"), 4, ("k",))[0] == expected
 
 
 @pytest.mark.parametrize("server", OWN)
@@ -318,9 +318,9 @@ def test_rows_without_a_surrogate_come_too(key_places: Any, server: str) -> None
     expected = [n for (n,) in place.sql("SELECT n FROM s ORDER BY grp, n")]
     table = TableId(namespace=place.database.name, name="s")
     for limit in (1, 4, 7):
-        assert chunked(place.readers[0], table, limit, ("grp", "n"))[0] == expected
+        assert read_chunks(place.readers[0], table, limit, ("grp", "n"))[0] == expected
     place.sql("UPDATE s SET grp = NULL")
-    assert chunked(place.readers[0], table, 7, ("grp", "n"))[0] == list(range(30))
+    assert read_chunks(place.readers[0], table, 7, ("grp", "n"))[0] == list(range(30))
 
 
 @pytest.mark.parametrize("server", OWN)

@@ -17,8 +17,8 @@ from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, KeyRange, StructureChanged
 from airflow_provider_cdc.sources.mysql.connect import connect
 from airflow_provider_cdc.sources.mysql.snapshot.statement_stopper import StatementStopper
-from tests.support.patience import LONGEST_S, until
-from tests.support.sources.mysql.mysql_chunks import reader_of, rows_of, source_of, whole
+from tests.support.patience import LONGEST_S, wait_until
+from tests.support.sources.mysql.mysql_chunks import read_whole_table, reader_of, rows_of, source_of
 
 SERVERS = ["mariadb", "mysql97", "mysql80"]
 
@@ -99,11 +99,11 @@ def test_a_chunk_ends_by_its_bytes_and_the_next_goes_on_behind_it(
     asked: list[bool] = []
     stop = StatementStopper.stop
 
-    def watched(self: StatementStopper, sql: str) -> bool:
+    def record_stop(self: StatementStopper, sql: str) -> bool:
         asked.append(stop(self, sql) if stoppable else False)
         return asked[-1]
 
-    monkeypatch.setattr(StatementStopper, "stop", watched)
+    monkeypatch.setattr(StatementStopper, "stop", record_stop)
     ids: list[int] = []
     rows, chunk, last = _range(reader, wide_table), None, None
     while chunk is None or not chunk.complete:
@@ -149,7 +149,7 @@ def test_a_chunk_of_many_blocks_counts_its_rows_through(db: Any, reader: ChunkRe
         "INSERT INTO n SELECT a.id + 6 * b.id + 36 * c.id + 216 * d.id + 1296 * e.id + 7776 * f.id "
         "FROM t a, t b, t c, t d, t e, t f",
     )
-    chunk = whole(reader, _id(db, "n"))
+    chunk = read_whole_table(reader, _id(db, "n"))
     assert len(chunk.rows) > 1
     assert [n for block in chunk.rows for n in block.order.tolist()] == list(range(46656))
     assert [row["id"] for row in rows_of(chunk)] == list(range(46656))
@@ -169,9 +169,9 @@ def test_a_chunk_costs_the_same_wherever_it_lies(db: Any, reader: ChunkReader) -
         upto = reader.read_last_key(KeyRange(schema, order))
         after, seen = None, 0
         while True:
-            before = _touched(reader)
+            before = _count_touched_rows(reader)
             chunk = reader.read(KeyRange(schema, order, after, upto), 2000)
-            assert _touched(reader) - before < 2200  # the catalog's rows are among them
+            assert _count_touched_rows(reader) - before < 2200  # the catalog's rows are among them
             seen += len(chunk)
             if chunk.last is None:
                 break
@@ -179,7 +179,7 @@ def test_a_chunk_costs_the_same_wherever_it_lies(db: Any, reader: ChunkReader) -
         assert seen == 46656
 
 
-def _touched(reader: ChunkReader) -> int:
+def _count_touched_rows(reader: ChunkReader) -> int:
     """Rows that the reader's session has read from indexes and tables so far."""
     with reader._connection.cursor() as cursor:  # type: ignore[attr-defined]
         cursor.execute("SHOW SESSION STATUS LIKE 'Handler_read%'")
@@ -236,7 +236,7 @@ def test_a_table_that_is_gone(db: Any, reader: ChunkReader) -> None:
     db.sql("CREATE TABLE t (id VARCHAR(5) PRIMARY KEY)", "INSERT INTO t VALUES ('a')")
     with pytest.raises(StructureChanged):
         reader.read(rows, 10)
-    assert rows_of(whole(reader, _id(db))) == [{"id": "a"}]
+    assert rows_of(read_whole_table(reader, _id(db))) == [{"id": "a"}]
 
 
 def test_no_row_is_read_under_another_structure_than_its_own(db: Any, reader: ChunkReader) -> None:
@@ -278,7 +278,7 @@ def test_a_table_stays_as_it_is_while_it_is_read(db: Any, reader: ChunkReader) -
     )
 
     def alter() -> None:
-        until(lambda: db.sql(read)[0][0], "rows are being read")
+        wait_until(lambda: db.sql(read)[0][0], "rows are being read")
         db.sql("ALTER TABLE t DROP COLUMN w")
         altered.append(time.monotonic())
 
@@ -317,7 +317,7 @@ def test_a_condition_that_the_database_refuses_is_named(
         with pytest.raises(QueryRejected, match=told) as caught:
             question()
         assert condition in str(caught.value)
-    assert len(whole(reader, _id(db))) == 6
+    assert len(read_whole_table(reader, _id(db))) == 6
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_a_condition_that_the_database_refuses_is_named(
 def test_a_condition_only_chooses_among_the_rows_of_a_range(db: Any, reader: ChunkReader, condition: str) -> None:
     found = reader.read(_range(reader, _id(db), after=[3], upto=[4], condition=condition), 10)
     assert [row["id"] for row in rows_of(found)] == [4]
-    assert [row["id"] for row in rows_of(whole(reader, _id(db), condition))] == [3, 4, 5]
+    assert [row["id"] for row in rows_of(read_whole_table(reader, _id(db), condition))] == [3, 4, 5]
 
 
 def test_an_unknown_column_is_a_changed_table_where_that_is_what_it_is(db: Any, reader: ChunkReader) -> None:
@@ -429,11 +429,11 @@ def _end_sleepers(server: Any) -> None:
 
 
 def test_many_refusals_leave_nothing_behind_on_the_server(db: Any, reader: ChunkReader) -> None:
-    def prepared() -> int:
+    def count_prepared() -> int:
         return int(db.sql("SHOW GLOBAL STATUS LIKE 'Prepared_stmt_count'")[0][1])
 
-    before = prepared()
+    before = count_prepared()
     for n in range(30):
         with pytest.raises(QueryRejected):
-            whole(reader, _id(db), f"v = (SELECT id FROM {db.name}.t) + {n}")
-    assert prepared() - before < 10
+            read_whole_table(reader, _id(db), f"v = (SELECT id FROM {db.name}.t) + {n}")
+    assert count_prepared() - before < 10

@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_cdc.core.errors import PrerequisiteError, SourceUnavailable
 from airflow_provider_cdc.sources.mysql.snapshot import consistent_views
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.patience import until
+from tests.support.patience import wait_until
 from tests.support.sources.mysql.workload import source_rows
 
 
@@ -61,7 +61,7 @@ class Writer:
                 time.sleep(self._pause_s)
 
 
-def holds(connector: Connector, db: Any) -> None:
+def assert_rows_once(connector: Connector, db: Any) -> None:
     """Each row arrived once."""
     for table in ("t", "bare"):
         assert connector.rows(f"{db.name}.{table}") == source_rows(db.server, db.name, table)
@@ -79,7 +79,7 @@ def test_a_snapshot_beside_writers_loses_nothing_and_repeats_nothing(
         with Writer(db, 0.0 if db.server.kind == "mariadb" else 0.06):
             connector.capture()
         connector.capture()
-        holds(connector, db)
+        assert_rows_once(connector, db)
 
 
 def test_what_is_committed_while_views_are_opened_is_not_lost(
@@ -87,17 +87,17 @@ def test_what_is_committed_while_views_are_opened_is_not_lost(
 ) -> None:
     opened, left = consistent_views.open_view, [5]
 
-    def disturbed(connection: Any) -> None:
+    def open_and_write(connection: Any) -> None:
         opened(connection)
         left[0] -= 1
         if left[0] >= 0:
             db.sql("INSERT INTO t (v) VALUES (4)", "INSERT INTO bare VALUES (4)")
 
-    monkeypatch.setattr(consistent_views, "open_view", disturbed)
+    monkeypatch.setattr(consistent_views, "open_view", open_and_write)
     connector = connector_factory()
     connector.capture()
     connector.capture()
-    holds(connector, db)
+    assert_rows_once(connector, db)
     assert left[0] < 0, "views were opened again"
 
 
@@ -112,7 +112,7 @@ def test_no_right_to_lock_is_needed(db: Any, connector_factory: Callable[..., Co
     connector.capture()
     db.sql("INSERT INTO t (v) VALUES (4)", "INSERT INTO bare VALUES (4)")
     connector.capture()
-    holds(connector, db)
+    assert_rows_once(connector, db)
     assert connector.replay.operations == {"r": 4, "c": 2}
 
 
@@ -124,11 +124,11 @@ def test_where_mysql_has_no_moment_of_rest_the_snapshot_says_what_to_do(
         pytest.skip("a view of MariaDB gives its position")
     opened = consistent_views.open_view
 
-    def disturbed(connection: Any) -> None:
+    def open_and_write(connection: Any) -> None:
         opened(connection)
         db.sql("INSERT INTO t (v) VALUES (3)")
 
-    monkeypatch.setattr(consistent_views, "open_view", disturbed)
+    monkeypatch.setattr(consistent_views, "open_view", open_and_write)
     with pytest.raises(
         SourceUnavailable, match="a moment without writes is needed, and none occurred within"
     ) as raised:
@@ -137,7 +137,7 @@ def test_where_mysql_has_no_moment_of_rest_the_snapshot_says_what_to_do(
     assert "snapshot.locking.mode=minimal" in str(raised.value)
     assert connector.store.load_offset("test").offset is None
     connector.capture()
-    holds(connector, db)
+    assert_rows_once(connector, db)
 
 
 class Slow:
@@ -160,7 +160,7 @@ class Slow:
         before = self._end()
         thread = threading.Thread(target=self.server.sql, args=("INSERT INTO slow.t VALUES (2)",))
         thread.start()
-        until(lambda: self._end() != before, "it is in the log", every_s=0.01)
+        wait_until(lambda: self._end() != before, "it is in the log", every_s=0.01)
         assert source_rows(self.server, "slow", "t") == [{"id": 1}]
         return thread
 
@@ -181,13 +181,13 @@ def test_what_is_in_the_log_and_not_to_be_seen_yet_is_not_lost(
     slow = Slow(mysql_factory(gtid_mode=gtids, enforce_gtid_consistency=gtids))
     look, looked = consistent_views._at_work, []
 
-    def watched(connection: Any) -> bool:
+    def look_and_wait(connection: Any) -> bool:
         looked.append(look(connection))
         if len(looked) == 3:
             slow.acknowledge()
         return looked[-1]
 
-    monkeypatch.setattr(consistent_views, "_at_work", watched)
+    monkeypatch.setattr(consistent_views, "_at_work", look_and_wait)
     options = {"database_include_list": "slow", "snapshot_locking_mode": "none", "snapshot_lock_timeout_ms": 60_000}
     connector = mysql_connector(slow.server, tmp_path, "mysql", **options)
     commit = slow.insert()
@@ -222,7 +222,7 @@ def test_a_view_of_mariadb_beside_a_commit_that_waits_for_a_replica_loses_nothin
     before = end()
     commit = threading.Thread(target=server.sql, args=("INSERT INTO slow.t VALUES (2)",))
     commit.start()
-    until(lambda: end() != before, "it is in the log", every_s=0.01)
+    wait_until(lambda: end() != before, "it is in the log", every_s=0.01)
     acknowledged = threading.Timer(1, server.sql, ("SET GLOBAL rpl_semi_sync_master_enabled = 0",))
     acknowledged.start()
     connector = mysql_connector(server, tmp_path, database_include_list="slow", snapshot_locking_mode=mode)
@@ -243,7 +243,7 @@ def test_a_transaction_that_nobody_works_at_holds_nothing_up(
         connector.capture()
         connection.commit()
     connector.capture()
-    holds(connector, db)
+    assert_rows_once(connector, db)
 
 
 def test_an_account_that_may_not_see_who_commits_is_told_what_to_do(
@@ -263,7 +263,7 @@ def test_an_account_that_may_not_see_who_commits_is_told_what_to_do(
     assert "snapshot.locking.mode=minimal" in str(raised.value)
     db.server.sql("GRANT SELECT ON performance_schema.* TO 'blind'@'%'")
     connector.capture()
-    holds(connector, db)
+    assert_rows_once(connector, db)
 
 
 def test_where_views_of_mariadb_never_have_one_place_a_single_one_has_to_do(
@@ -276,4 +276,4 @@ def test_where_views_of_mariadb_never_have_one_place_a_single_one_has_to_do(
     with Writer(db):
         connector.capture()
     connector.capture()
-    holds(connector, db)
+    assert_rows_once(connector, db)

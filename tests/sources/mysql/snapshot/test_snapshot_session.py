@@ -17,7 +17,7 @@ from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.snapshot.snapshot_session import MySqlSnapshot
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
-from tests.support.change_log.rendered import captured, of_table
+from tests.support.change_log.rendered import capture_records, of_table
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.sources.mysql.workload import source_rows
 
@@ -161,7 +161,7 @@ def test_what_happens_during_the_snapshot_is_streamed_after_it(
     with monkeypatch.context() as patch:
         patch.setattr(MySqlSnapshot, "read", reading)
         place = db.sql("SHOW BINARY LOG STATUS")[0]
-        found = [r for r in captured(connector) if r["topic"] != "test"]
+        found = [r for r in capture_records(connector) if r["topic"] != "test"]
     ops = [(r["topic"].rpartition(".")[2], r["value"]["op"], r["value"]["after"]["id"]) for r in found]
     assert sorted(ops[:3]) == [("t", "r", 1), ("t", "r", 2), ("u", "r", 1)]
     assert ops[3:] == [("t", "c", 3), ("t", "u", 1), ("late", "c", 1), ("u", "c", 2)]
@@ -174,8 +174,8 @@ def test_what_happens_during_the_snapshot_is_streamed_after_it(
     assert offset.snapshot.pending == {}
     # a later run goes on from there
     db.sql("INSERT INTO u VALUES (3)")
-    assert [r["value"]["op"] for r in captured(connector)] == ["c"]
-    assert captured(connector) == []
+    assert [r["value"]["op"] for r in capture_records(connector)] == ["c"]
+    assert capture_records(connector) == []
 
 
 # which tables
@@ -189,7 +189,7 @@ def test_lists_of_databases_tables_and_columns_are_anchored(db: Any, tmp_path: P
 
         def topics(number: int, **properties: Any) -> set[str]:
             connector = mysql_connector(server, tmp_path / str(number), "mysql", **properties)
-            found = {r["topic"].removeprefix("test.") for r in captured(connector) if r["topic"] != "test"}
+            found = {r["topic"].removeprefix("test.") for r in capture_records(connector) if r["topic"] != "test"}
             return {t for t in found if t.startswith((f"{db.name}.", f"{other.name}."))}
 
         mine = {f"{db.name}.{t}" for t in ("t", "u", "tt")}
@@ -205,7 +205,7 @@ def test_lists_of_databases_tables_and_columns_are_anchored(db: Any, tmp_path: P
         }  # fmt: skip
         for name, value in columns.items():
             options = {"table_include_list": rf"{db.name}\.t", name: value}
-            (one, two) = of_table(captured(mysql_connector(server, tmp_path / name, "mysql", **options)), "t")
+            (one, two) = of_table(capture_records(mysql_connector(server, tmp_path / name, "mysql", **options)), "t")
             assert (one["value"]["after"], two["value"]["after"]) == ({"id": 1}, {"id": 2})
 
 
@@ -223,13 +223,13 @@ def test_system_tables_are_never_captured(db: Any, connector_factory: Callable[.
 def test_rows_are_read_under_the_structure_of_their_place(db: Any, connector_factory: Callable[..., Connector]) -> None:
     """No structure in between is the one that the catalog has by now."""
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     db.sql("INSERT INTO t VALUES (3, 3)", "ALTER TABLE t ADD a SMALLINT FIRST", "INSERT INTO t VALUES (4, 4, 4)")
     db.sql("ALTER TABLE t DROP v, ADD b VARCHAR(9)", "INSERT INTO t VALUES (5, 5, 'five')")
-    assert len(captured(connector)) == 5
+    assert len(capture_records(connector)) == 5
     # a restart knows the structure from the history: the catalog's is another one again
     db.sql("INSERT INTO t VALUES (6, 6, 'six')", "ALTER TABLE t DROP a", "UPDATE t SET b = 'x' WHERE id = 6")
-    found = [r["value"] for r in of_table(captured(connector), "t")]
+    found = [r["value"] for r in of_table(capture_records(connector), "t")]
     assert [(v["before"], v["after"]) for v in found] == [
         (None, {"a": 6, "id": 6, "b": "six"}), ({"id": 6, "b": "six"}, {"id": 6, "b": "x"}),
     ]  # fmt: skip
@@ -240,10 +240,10 @@ def test_rows_are_read_under_the_structure_of_their_place(db: Any, connector_fac
 
 def test_rows_and_structures_come_in_one_order(db: Any, connector_factory: Callable[..., Connector]) -> None:
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     db.sql("UPDATE t SET v = 9 WHERE id = 1", "ALTER TABLE t ADD w INT", "DELETE FROM t WHERE id = 2", "DROP TABLE u")
     db.sql("INSERT INTO t VALUES (5, 5, 5)")
-    told = [r["value"] and (r["value"].get("op") or r["value"]["ddl"][:10]) for r in captured(connector)]
+    told = [r["value"] and (r["value"].get("op") or r["value"]["ddl"][:10]) for r in capture_records(connector)]
     assert told == ["u", "ALTER TABL", "d", None, "DROP TABLE", "c"]
 
 
@@ -252,7 +252,7 @@ def test_a_table_that_was_swapped_for_its_changed_copy_is_followed(
 ) -> None:
     """As gh-ost and pt-online-schema-change do it, with their helper tables captured."""
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     db.sql("CREATE TABLE _t_gho LIKE t", "ALTER TABLE _t_gho ADD w INT NOT NULL DEFAULT 5")
     db.sql("INSERT INTO _t_gho (id, v) SELECT id, v FROM t", "INSERT INTO t VALUES (3, 3)")
     db.sql("REPLACE INTO _t_gho (id, v) VALUES (3, 3)", "RENAME TABLE t TO _t_del, _t_gho TO t", "DROP TABLE _t_del")
@@ -269,7 +269,7 @@ def test_prepared_transactions_count_when_they_are_committed_and_never_when_not(
     db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     with db.connect(autocommit=True) as one, db.connect(autocommit=True) as two:
         for connection, id_ in ((one, 10), (two, 20)):
             with connection.cursor() as cursor:
@@ -278,10 +278,10 @@ def test_prepared_transactions_count_when_they_are_committed_and_never_when_not(
                         cursor.execute(f"INSERT INTO u VALUES ({id_})")
                     cursor.execute(f"XA {statement % id_}")
         db.sql("INSERT INTO u VALUES (30)")
-        assert [r["value"]["after"] for r in captured(connector)] == [{"id": 30}]
+        assert [r["value"]["after"] for r in capture_records(connector)] == [{"id": 30}]
         one.cursor().execute("XA COMMIT 'x10'")
         two.cursor().execute("XA ROLLBACK 'x20'")
-    assert [r["value"]["after"] for r in captured(connector)] == [{"id": 10}]
+    assert [r["value"]["after"] for r in capture_records(connector)] == [{"id": 10}]
 
 
 def test_what_the_log_holds_and_then_takes_back_is_left_out(database: Any, tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_what_the_log_holds_and_then_takes_back_is_left_out(database: Any, tmp_p
     db = database
     db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
     connector = mysql_connector(db.server, tmp_path, database_include_list=db.name)
-    captured(connector)
+    capture_records(connector)
     file, pos, *_ = db.sql("SHOW MASTER STATUS")[0]
     with db.connect(autocommit=False) as connection, connection.cursor() as cursor:
         for statement in ("INSERT INTO t VALUES (1)", "CREATE TEMPORARY TABLE x (a INT)", "INSERT INTO t VALUES (2)"):
@@ -304,5 +304,5 @@ def test_what_the_log_holds_and_then_takes_back_is_left_out(database: Any, tmp_p
     logged = [row[5] for row in db.sql(f"SHOW BINLOG EVENTS IN '{file}' FROM {pos}")]
     assert "ROLLBACK" in logged
     assert [e for e in logged if e.startswith("ROLLBACK TO")]
-    assert [r["value"]["after"]["id"] for r in captured(connector)] == [5, 7]
+    assert [r["value"]["after"]["id"] for r in capture_records(connector)] == [5, 7]
     assert connector.rows(f"{db.name}.t") == source_rows(db.server, db.name, "t")

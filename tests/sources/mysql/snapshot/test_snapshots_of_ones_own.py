@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError, Sou
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.snapshot.snapshot_session import MySqlSnapshot
-from tests.support.change_log.rendered import Record, captured
+from tests.support.change_log.rendered import Record, capture_records
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.own_snapshots import own_snapshots
 from tests.support.sources.mysql.workload import source_rows
@@ -50,24 +50,24 @@ def test_five_switches_say_what_a_run_does(db: Any, connector_factory: Callable[
     """Each run reads, and streams; then it streams only."""
     connector, based = connector_factory(snapshot_mode="configuration_based"), "snapshot.mode.configuration.based"
     connector.properties |= {f"{based}.snapshot.data": "true", f"{based}.start.stream": "true"}
-    assert _rows(captured(connector)) == [("t", "r", 1), ("t", "r", 2), ("u", "r", 1)]
+    assert _rows(capture_records(connector)) == [("t", "r", 1), ("t", "r", 2), ("u", "r", 1)]
     db.sql("INSERT INTO u VALUES (2)")
-    found = [row for row in _rows(captured(connector)) if row[1] != "t"]
+    found = [row for row in _rows(capture_records(connector)) if row[1] != "t"]
     assert found == [("t", "r", 1), ("t", "r", 2), ("u", "r", 1), ("u", "r", 2)]
     del connector.properties[f"{based}.snapshot.data"]  # by default it is false
     db.sql("INSERT INTO u VALUES (3)")
-    assert _rows(captured(connector)) == [("u", "c", 3)]
+    assert _rows(capture_records(connector)) == [("u", "c", 3)]
 
 
 def test_a_policy_of_ones_own_decides_in_each_run(
     db: Any, snapshotter_module: Any, connector_factory: Callable[..., Connector]
 ) -> None:
     connector = connector_factory(snapshot_mode="custom", snapshot_mode_custom_name="monthly")
-    assert _rows(captured(connector)) == [("t", "r", 1), ("t", "r", 2), ("u", "r", 1)]
+    assert _rows(capture_records(connector)) == [("t", "r", 1), ("t", "r", 2), ("u", "r", 1)]
     db.sql("INSERT INTO u VALUES (2)")
-    assert _rows(captured(connector)) == [("u", "c", 2)]
+    assert _rows(capture_records(connector)) == [("u", "c", 2)]
     snapshotter_module.OncePerMonth.due = True
-    assert [row[1] for row in _rows(captured(connector)) if row[1] != "t"] == ["r"] * 4
+    assert [row[1] for row in _rows(capture_records(connector)) if row[1] != "t"] == ["r"] * 4
 
 
 def test_a_query_of_ones_own_says_what_is_read_and_the_log_is_whole(
@@ -77,12 +77,12 @@ def test_a_query_of_ones_own_says_what_is_read_and_the_log_is_whole(
         snapshot_query_mode="custom", snapshot_query_mode_custom_name="some", column_exclude_list=rf"{db.name}\.t\.v"
     )
     snapshotter_module.SELECTS |= {"t": f"SELECT v, id FROM {db.name}.t WHERE v > 1 ORDER BY id;", "u": None}
-    found = captured(connector)
+    found = capture_records(connector)
     assert _rows(found) == [("t", "r", 2)]
     assert [r["value"]["after"] for r in found if r["topic"].endswith(".t")] == [{"id": 2}]
     assert sorted(snapshotter_module.CALLS) == [(f"{db.name}.t", ["id", "v"]), (f"{db.name}.u", ["id"])]
     db.sql("INSERT INTO t VALUES (3, 0)", "INSERT INTO u VALUES (2)")
-    assert _rows(captured(connector)) == [("t", "c", 3), ("u", "c", 2)]
+    assert _rows(capture_records(connector)) == [("t", "c", 3), ("u", "c", 2)]
 
 
 def test_a_query_that_the_server_refuses_is_told_with_its_table(

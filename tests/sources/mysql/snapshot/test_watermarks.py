@@ -18,7 +18,14 @@ from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.spi.chunk_reader import KeyRange
 from airflow_provider_cdc.sources.mysql.gtid_sets import MySqlGtids, missing_gtids
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition, file_number
-from tests.support.sources.mysql.mysql_chunks import Logged, logged, reader_of, rows_of, source_of, whole
+from tests.support.sources.mysql.mysql_chunks import (
+    Logged,
+    read_log_rows,
+    read_whole_table,
+    reader_of,
+    rows_of,
+    source_of,
+)
 
 SERVERS = ["mariadb", "mysql97", "mysql80"]
 ROWS = 40
@@ -73,7 +80,7 @@ def _counts(events: list[Logged]) -> dict[int, list[int]]:
     return counts
 
 
-def _before(events: list[Logged], place: Any) -> int:
+def _count_events_before(events: list[Logged], place: Any) -> int:
     """Number of events before a place of the log."""
     return bisect_left([(file_number(e.file), e.pos) for e in events], (file_number(place.file), place.pos))
 
@@ -90,17 +97,17 @@ def test_read_watermarks_hold_under_load(db: Any) -> None:
         start = source.current_position()
         with reader_of(db.server) as reader, Writers(db):
             while len(chunks) < CHUNKS:
-                chunks.append(whole(reader, TableId(namespace=db.name, name="c")))
+                chunks.append(read_whole_table(reader, TableId(namespace=db.name, name="c")))
                 if len(chunks) % 40 == 0:
                     db.sql("FLUSH BINARY LOGS")
-        events = logged(source, start, _tables(source, db))
+        events = read_log_rows(source, start, _tables(source, db))
     counts = _counts(events)
     assert len(events) > 500
     for chunk in chunks:
         low, high = chunk.low, chunk.high
         assert isinstance(low, MySqlPosition)
         assert isinstance(high, MySqlPosition)
-        upper = _before(events, high)
+        upper = _count_events_before(events, high)
         if mariadb:
             lower = upper
             assert (low.file, low.pos) == (high.file, high.pos)
@@ -124,13 +131,13 @@ def test_written_watermarks_hold_under_load(db: Any) -> None:
             while len(chunks) < CHUNKS:
                 id_ = str(uuid.uuid4())
                 reader.insert_signal_row(f"{id_}-open", "snapshot-window-open")
-                chunks[id_] = whole(reader, table)
+                chunks[id_] = read_whole_table(reader, table)
                 if len(chunks) % 2:
                     reader.delete_signal_row(f"{id_}-open")
                 else:
                     reader.insert_signal_row(f"{id_}-close", "snapshot-window-close", "{}")
                 ends[id_] = reader.end_of_log()
-        events = logged(source, start, _tables(source, db))
+        events = read_log_rows(source, start, _tables(source, db))
     counts = _counts(events)
     marks = {(e.row["the id"], e.op): n for n, e in enumerate(events) if e.table == "sig nal"}
     assert len(events) > 500
@@ -139,7 +146,9 @@ def test_written_watermarks_hold_under_load(db: Any) -> None:
         lower = marks[f"{id_}-open", 1]
         upper = marks.get((f"{id_}-close", 1), marks.get((f"{id_}-open", 3)))
         assert upper is not None
-        assert _before(events, ends[id_]) > upper, "the end of the log is behind the row that closes the window"
+        assert _count_events_before(events, ends[id_]) > upper, (
+            "the end of the log is behind the row that closes the window"
+        )
         for row in rows_of(chunk):
             mine = counts[row["id"]]
             assert bisect_left(mine, lower) <= row["v"] <= bisect_left(mine, upper)
@@ -150,7 +159,7 @@ def test_positions_of_chunks_and_of_the_stream_can_be_compared(db: Any) -> None:
     with source_of(db.server, poll_interval_ms=100) as source, reader_of(db.server) as reader:
         start = source.current_position()
         db.sql("UPDATE c SET v = v + 1")
-        chunk = whole(reader, TableId(namespace=db.name, name="c"))
+        chunk = read_whole_table(reader, TableId(namespace=db.name, name="c"))
         assert chunk.high is not None
         assert not start.has_reached(chunk.high)
         seen = []
@@ -161,7 +170,7 @@ def test_positions_of_chunks_and_of_the_stream_can_be_compared(db: Any) -> None:
                     break
             # the head of a new file is no transaction, and the end of the log is behind it all the same
             db.sql("FLUSH BINARY LOGS")
-            chunk = whole(reader, TableId(namespace=db.name, name="c"))
+            chunk = read_whole_table(reader, TableId(namespace=db.name, name="c"))
             assert chunk.low is not None
             assert chunk.high is not None
             assert chunk.low.has_reached(seen[-1])
@@ -315,7 +324,7 @@ def test_what_cannot_be_written_is_refused_with_what_to_grant(db: Any) -> None:
         assert "read.only=true" in str(caught.value)
         with pytest.raises(QueryRejected, match="DELETE command denied"):
             reader.delete_signal_row("1")
-        assert len(whole(reader, TableId(namespace=db.name, name="c"))) == ROWS
+        assert len(read_whole_table(reader, TableId(namespace=db.name, name="c"))) == ROWS
     login = {"database_user": "admin", "database_password": "admin"}
     with reader_of(db.server, TableId(namespace=db.name, name="sig nal"), **login) as reader:
         with pytest.raises(QueryRejected, match="too long"):

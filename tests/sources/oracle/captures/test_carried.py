@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.writing.carry_over_store import StoredCarryOver
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
 from tests.support.change_log.log_consistency import consistent
-from tests.support.change_log.rendered import captured
+from tests.support.change_log.rendered import capture_records
 from tests.support.connectors import Connector
 from tests.support.sources.oracle.oracle_server import run
 
@@ -48,7 +48,7 @@ def _offset(connector: Connector) -> Offset:
     return offset
 
 
-def _carried(connector: Connector) -> CarriedFile:
+def _carried_file(connector: Connector) -> CarriedFile:
     carried = _offset(connector).carried
     assert carried is not None
     return carried
@@ -59,12 +59,12 @@ def _files(connector: Connector) -> list[Path]:
     return sorted(folder.iterdir()) if folder.exists() else []
 
 
-def _mined(connector: Connector, **options: Any) -> int:
+def _count_mined_rows(connector: Connector, **options: Any) -> int:
     """One run; how many rows it has mined."""
     return int(connector.capture(options).metrics["streaming"]["TotalProcessedRows"])
 
 
-def _told(caplog: pytest.LogCaptureFixture, text: str) -> int:
+def _count_log_lines(caplog: pytest.LogCaptureFixture, text: str) -> int:
     return sum(text in record.getMessage() for record in caplog.records)
 
 
@@ -97,7 +97,7 @@ def test_a_transaction_that_is_open_over_thirty_runs_is_mined_once(
             assert counted["CarriedFilesCount"] <= 6
         run(owner, "COMMIT")
     mined += connector.capture().metrics["streaming"]["TotalProcessedRows"]
-    there = _mined(whole)
+    there = _count_mined_rows(whole)
     assert there > 3000
     assert mined <= 1.2 * there
     assert events == 3000
@@ -115,7 +115,7 @@ def test_the_offset_has_a_name_and_a_size_and_no_more(db: Oracle, connector_fact
         connector.capture()
         assert len(str(_offset(connector).to_document())) < before + 150
         names = {path.name for path in _files(connector)}
-        assert _carried(connector).name in names
+        assert _carried_file(connector).name in names
         assert len(names) == 2
         run(owner, "ROLLBACK")
     connector.capture()
@@ -152,8 +152,8 @@ def test_what_cannot_be_used_is_mined_again_and_told(
                 if damage.split()[0] in ("all", path.suffix[1:]):
                     path.unlink()
     result = connector.capture()
-    assert _told(caplog, "transactions cannot be used") == 1
-    assert _told(caplog, f"mined again from SCN {_scn_of(caplog)}") == 1
+    assert _count_log_lines(caplog, "transactions cannot be used") == 1
+    assert _count_log_lines(caplog, f"mined again from SCN {_scn_of(caplog)}") == 1
     assert result.metrics["streaming"]["CarriedLostCount"] == 1
     assert sorted(row["ID"] for row in connector.rows("APP.T")) == [i for i in range(20) if i != 7]
     assert result.events == 21
@@ -185,7 +185,7 @@ def test_a_file_that_is_damaged_shows_within_a_large_transaction_which_is_begun_
         rows = next(path for path in _files(connector) if path.suffix == ".rows")
         read = StoredCarryOver.read_part
 
-        def spoiled(self: StoredCarryOver, name: str, start: int, size: int) -> bytes:
+        def read_spoiled(self: StoredCarryOver, name: str, start: int, size: int) -> bytes:
             """Only when the last piece is read for the third time: the transaction's blocks are on their way."""
             data = read(self, name, start, size)
             if start + size == rows.stat().st_size:
@@ -193,12 +193,12 @@ def test_a_file_that_is_damaged_shows_within_a_large_transaction_which_is_begun_
             return data[:-1] + b"\x01" if len(seen) == 2 and start + size == rows.stat().st_size else data
 
         seen: list[int] = []
-        monkeypatch.setattr(StoredCarryOver, "read_part", spoiled)
+        monkeypatch.setattr(StoredCarryOver, "read_part", read_spoiled)
         run(owner, "COMMIT")
     connector.capture()
     assert len(seen) == 2
-    assert _told(caplog, "damaged at byte") == 1
-    assert _told(caplog, "rolled back") == 0
+    assert _count_log_lines(caplog, "damaged at byte") == 1
+    assert _count_log_lines(caplog, "rolled back") == 0
     assert sorted(row["ID"] for row in connector.rows("APP.T")) == list(range(64))
     consistent(connector)
 
@@ -214,7 +214,7 @@ def test_an_offset_that_is_set_back_mines_from_its_position(
         first, version = _offset(connector), connector.store.load_offset("test").version
         db.sql("INSERT INTO U VALUES (1, 'x')")
         connector.capture()
-        assert _carried(connector) != first.carried
+        assert _carried_file(connector) != first.carried
         store = connector.store
         history = store.offset_history("test", version=version)
         with store.acquire_lease("test", "somebody", wait_s=10) as lease:
@@ -222,18 +222,18 @@ def test_an_offset_that_is_set_back_mines_from_its_position(
             assert stored.offset is not None
             store.replace_offset(lease, stored, stored.offset.restore_position(history[0].offset), "back")
         assert _offset(connector).carried is None
-        found = captured(connector)
+        found = capture_records(connector)
         assert [r["topic"] for r in found if r["topic"] != "test"] == ["test.APP.U"], "captured once more"
         # as somebody does who writes the whole offset, with what it carried then
         with store.acquire_lease("test", "somebody", wait_s=10) as lease:
             stored = store.load_offset("test")
             assert stored.offset is not None
             store.replace_offset(
-                lease, stored, stored.offset.restore_position(first).with_carried_file(_carried(connector)), "back"
+                lease, stored, stored.offset.restore_position(first).with_carried_file(_carried_file(connector)), "back"
             )
-        assert [r["topic"] for r in captured(connector) if r["topic"] != "test"] == ["test.APP.U"]
+        assert [r["topic"] for r in capture_records(connector) if r["topic"] != "test"] == ["test.APP.U"]
         run(owner, "COMMIT")
-    assert _ids(captured(connector)) == [1]
+    assert _ids(capture_records(connector)) == [1]
     assert _files(connector) == []
 
 
@@ -245,14 +245,14 @@ def test_a_table_that_is_added_has_the_rows_of_transactions_that_were_open_befor
     with closing(db.connect()) as owner:
         run(owner, "INSERT INTO T VALUES (1, 'open')", "INSERT INTO U VALUES (1, 'open')")
         connector.capture()
-        assert _carried(connector)
+        assert _carried_file(connector)
         connector.properties["table.include.list"] = r"APP\.T,APP\.U"
         connector.capture()
         run(owner, "COMMIT")
     connector.capture()
     # by the stream up to the position at which the table was read, and by the one from there on
-    assert _told(caplog, "stored under other conditions (properties, tables that are left out)") == 1
-    assert _told(caplog, "stored under other conditions (tables that are left out)") == 1
+    assert _count_log_lines(caplog, "stored under other conditions (properties, tables that are left out)") == 1
+    assert _count_log_lines(caplog, "stored under other conditions (tables that are left out)") == 1
     assert (len(connector.rows("APP.T")), len(connector.rows("APP.U"))) == (1, 1)
 
 
@@ -284,12 +284,12 @@ def test_rows_with_hidden_columns_are_carried_over_only_if_that_is_wanted(
         with caplog.at_level(logging.WARNING):
             connector.capture()
         assert _files(connector) == []
-        assert _told(caplog, "would expose hidden columns") == 1
+        assert _count_log_lines(caplog, "would expose hidden columns") == 1
         connector.properties["log.mining.buffer.carry.max.bytes"] = 1 << 20
         connector.capture()
         assert len(_files(connector)) == 2
         run(owner, "COMMIT")
-    assert _ids(captured(connector)) == [1]
+    assert _ids(capture_records(connector)) == [1]
 
 
 def test_a_run_that_goes_on_carries_over_at_its_end(db: Oracle, connector_factory: Callable[..., Connector]) -> None:
@@ -297,7 +297,7 @@ def test_a_run_that_goes_on_carries_over_at_its_end(db: Oracle, connector_factor
     with closing(db.connect()) as owner:
         run(owner, *(f"INSERT INTO T VALUES ({i}, 'open')" for i in range(300)))
         connector.capture(run_for_s=3)
-        assert _carried(connector)
+        assert _carried_file(connector)
         run(owner, "COMMIT")
     result = connector.capture()
     assert result.events == 300
@@ -318,7 +318,7 @@ def test_a_transaction_whose_redo_is_read_without_its_beginning_keeps_its_undo_r
             run(owner, "INSERT INTO T VALUES (3)", "ROLLBACK TO S")
             connector.capture()
             run(owner, "INSERT INTO T VALUES (4)", "COMMIT")
-        assert _ids(captured(connector)) == [1, 4]
+        assert _ids(capture_records(connector)) == [1, 4]
 
 
 def test_spilled_rows_are_carried_over_too(
@@ -333,4 +333,4 @@ def test_spilled_rows_are_carried_over_too(
             assert counted["CarriedChangesCount"] == (number + 1) * 50
             assert counted["BufferedChangesInBytes"] <= 50_000
         run(owner, "COMMIT")
-    assert len(_ids(captured(connector))) == 150
+    assert len(_ids(capture_records(connector))) == 150

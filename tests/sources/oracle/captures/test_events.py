@@ -14,7 +14,7 @@ import pytest
 from airflow_provider_cdc import __version__
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
-from tests.support.change_log.rendered import Record, captured, of_table, row_fields
+from tests.support.change_log.rendered import Record, capture_records, of_table, row_fields
 from tests.support.connectors import Connector
 
 UNAVAILABLE = "__debezium_unavailable_value"
@@ -85,13 +85,13 @@ def _source(server: Oracle, **more: Any) -> Record:
     }  # fmt: skip
 
 
-def _has(block: Record, expected: Record) -> None:
+def _assert_has(block: Record, expected: Record) -> None:
     assert {name: block[name] for name in expected} == expected
 
 
-def _logged(server: Oracle, block: Record, user: str) -> None:
+def _assert_logged(server: Oracle, block: Record, user: str) -> None:
     """A ``source`` block of a row in the log."""
-    _has(block, _source(server, user_name=user, redo_thread=1))
+    _assert_has(block, _source(server, user_name=user, redo_thread=1))
     assert re.fullmatch(r"\d+\.\d+\.\d+", block["txId"])
     assert int(block["scn"]) < int(block["commit_scn"])
     assert re.fullmatch(r"(0x)?[0-9a-f]{6}\.[0-9a-f]{8}\.[0-9a-f]{4}", block["rs_id"])
@@ -105,13 +105,13 @@ def test_a_row_of_a_snapshot_is_that_of_the_document(
     parts_table: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     before = int(time.time() * 1000) - 1000
-    (record,) = captured(connector_factory())
+    (record,) = capture_records(connector_factory())
     assert (record["topic"], record["key"]) == ("plant7.SHOP.PARTS", {"PART_ID": 501})
     value = record["value"]
-    _has(value, {"before": None, "after": BOLT_ROW, "op": "r", "transaction": None})
+    _assert_has(value, {"before": None, "after": BOLT_ROW, "op": "r", "transaction": None})
     block = value["source"]
     nothing = dict.fromkeys(("txId", "commit_scn", "rs_id", "redo_thread", "user_name"))
-    _has(block, _source(parts_table, snapshot="last", ssn=0, **nothing))
+    _assert_has(block, _source(parts_table, snapshot="last", ssn=0, **nothing))
     assert re.fullmatch(r"\d+", block["scn"])
     assert int(block["scn"]) <= parts_table.scn()
     assert before <= block["ts_ms"] <= value["ts_ms"]
@@ -124,22 +124,22 @@ def test_create_update_and_delete_are_those_of_the_document(
     parts_table: Oracle, connector_factory: Callable[..., Connector], run_statements: Callable[..., None]
 ) -> None:
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     run_statements(NUT, user="SHOP_APP")
     run_statements("UPDATE SHOP.PARTS SET PRICE = 0.21 WHERE PART_ID = 501", user="SHOP_APP")
     run_statements("DELETE FROM SHOP.PARTS WHERE PART_ID = 502", user="SHOP_ADM")
-    created, updated, deleted, tombstone = captured(connector)
+    created, updated, deleted, tombstone = capture_records(connector)
     assert [r["key"]["PART_ID"] for r in (created, updated, deleted, tombstone)] == [502, 501, 502, 502]
-    _has(created["value"], {"before": None, "after": NUT_ROW, "op": "c", "transaction": None})
+    _assert_has(created["value"], {"before": None, "after": NUT_ROW, "op": "c", "transaction": None})
     old = BOLT_ROW | {"NOTES": UNAVAILABLE}
-    _has(updated["value"], {"before": old, "after": old | {"PRICE": "0.21"}, "op": "u", "transaction": None})
-    _has(
+    _assert_has(updated["value"], {"before": old, "after": old | {"PRICE": "0.21"}, "op": "u", "transaction": None})
+    _assert_has(
         deleted["value"],
         {"before": NUT_ROW | {"NOTES": UNAVAILABLE}, "after": None, "op": "d", "transaction": None},
     )
     assert tombstone["value"] is None
     for record, user in ((created, "SHOP_APP"), (updated, "SHOP_APP"), (deleted, "SHOP_ADM")):
-        _logged(parts_table, record["value"]["source"], user)
+        _assert_logged(parts_table, record["value"]["source"], user)
     transactions = [r["value"]["source"]["txId"] for r in (created, updated, deleted)]
     assert len(set(transactions)) == 3
 
@@ -148,14 +148,14 @@ def test_a_change_of_the_key_is_that_of_the_document(
     parts_table: Oracle, connector_factory: Callable[..., Connector], run_statements: Callable[..., None]
 ) -> None:
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     run_statements("UPDATE PARTS SET PART_ID = 9501 WHERE PART_ID = 501")
-    gone, tombstone, came = captured(connector)
+    gone, tombstone, came = capture_records(connector)
     assert [r["key"] for r in (gone, tombstone, came)] == [{"PART_ID": 501}, {"PART_ID": 501}, {"PART_ID": 9501}]
     row = BOLT_ROW | {"NOTES": UNAVAILABLE}
-    _has(gone["value"], {"op": "d", "before": row, "after": None})
+    _assert_has(gone["value"], {"op": "d", "before": row, "after": None})
     assert tombstone["value"] is None
-    _has(came["value"], {"op": "c", "before": None, "after": row | {"PART_ID": 9501}})
+    _assert_has(came["value"], {"op": "c", "before": None, "after": row | {"PART_ID": 9501}})
     assert gone["value"]["source"] == came["value"]["source"]
 
 
@@ -163,9 +163,9 @@ def test_without_tombstones_a_change_of_the_key_is_a_delete_and_a_create(
     parts_table: Oracle, connector_factory: Callable[..., Connector], run_statements: Callable[..., None]
 ) -> None:
     connector = connector_factory(tombstones_on_delete=False)
-    captured(connector)
+    capture_records(connector)
     run_statements("UPDATE PARTS SET PART_ID = 9501 WHERE PART_ID = 501", "DELETE FROM PARTS")
-    found = captured(connector)
+    found = capture_records(connector)
     assert [(r["key"]["PART_ID"], r["value"]["op"]) for r in found] == [(501, "d"), (9501, "c"), (9501, "d")]
 
 
@@ -175,9 +175,9 @@ def test_a_unique_key_changes_as_a_primary_key_does(
     run_statements("CREATE TABLE T (CODE VARCHAR2(9) NOT NULL UNIQUE, V NUMBER(9))", LOGGED.format("T"))
     run_statements("INSERT INTO T VALUES ('a', 1)")
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     run_statements("UPDATE T SET CODE = 'b'", "UPDATE T SET V = 2")
-    found = captured(connector)
+    found = capture_records(connector)
     assert [(r["key"]["CODE"], r["value"] and r["value"]["op"]) for r in found] == [
         ("a", "d"), ("a", None), ("b", "c"), ("b", "u"),
     ]  # fmt: skip
@@ -187,17 +187,17 @@ def test_a_truncate_is_that_of_the_document(
     parts_table: Oracle, connector_factory: Callable[..., Connector], run_statements: Callable[..., None]
 ) -> None:
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     run_statements(NUT)
     run_statements("TRUNCATE TABLE PARTS")
     run_statements(NUT)
-    before, (record), after = captured(connector)
+    before, (record), after = capture_records(connector)
     assert [r["value"]["op"] for r in (before, record, after)] == ["c", "t", "c"]  # a barrier in the table's one order
     assert (record["topic"], record["key"]) == ("plant7.SHOP.PARTS", None)
-    _has(record["value"], {"before": None, "after": None})
+    _assert_has(record["value"], {"before": None, "after": None})
     block = record["value"]["source"]
     assert set(block) == set(before["value"]["source"])
-    _has(block, _source(parts_table, user_name="SHOP", redo_thread=1))
+    _assert_has(block, _source(parts_table, user_name="SHOP", redo_thread=1))
     assert int(before["value"]["source"]["scn"]) < int(block["scn"]) < int(after["value"]["source"]["scn"])
     assert re.fullmatch(r"\d+\.\d+\.\d+", block["txId"])
     assert block["commit_scn"] is None  # the statement stands in the log before its commit
@@ -214,10 +214,10 @@ def test_skipped_operations_are_left_out_of_the_stream_alone(
     letters: str,
 ) -> None:
     connector = connector_factory(skipped_operations=skipped, tombstones_on_delete=False)
-    assert [r["value"]["op"] for r in captured(connector)] == ["r"]
+    assert [r["value"]["op"] for r in capture_records(connector)] == ["r"]
     run_statements(NUT, "UPDATE PARTS SET PRICE = 1 WHERE PART_ID = 502", "DELETE FROM PARTS WHERE PART_ID = 502")
     run_statements("TRUNCATE TABLE PARTS")
-    assert "".join(r["value"]["op"] for r in captured(connector)) == letters
+    assert "".join(r["value"]["op"] for r in capture_records(connector)) == letters
 
 
 def test_updates_that_change_no_captured_column_can_be_left_out(
@@ -232,27 +232,27 @@ def test_updates_that_change_no_captured_column_can_be_left_out(
         "UPDATE PARTS SET PRICE = NULL, LABEL = 'bolt M8'",
     )
     connector = connector_factory(skip_messages_without_change=True, column_exclude_list="SHOP.PARTS.MADE_AT")
-    captured(connector)
+    capture_records(connector)
     for statement in statements:
         run_statements(statement)
-    found = captured(connector)
+    found = capture_records(connector)
     assert [
         {n: v for n, v in r["value"]["after"].items() if v != r["value"]["before"][n]} for r in found
     ] == [{"LABEL": "bolt M8"}, {"NOTES": "zinc"}, {"PRICE": None}]  # fmt: skip
     run_statements("UPDATE PARTS SET PRICE = PRICE")
-    assert len(captured(connector)) == 0
+    assert len(capture_records(connector)) == 0
     del connector.properties["skip.messages.without.change"]
     run_statements("UPDATE PARTS SET PRICE = PRICE")
-    assert len(captured(connector)) == 1, "by default each is told"
+    assert len(capture_records(connector)) == 1, "by default each is told"
 
 
 def test_every_update_is_told_by_default(
     parts_table: Oracle, connector_factory: Callable[..., Connector], run_statements: Callable[..., None]
 ) -> None:
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     run_statements("UPDATE PARTS SET PRICE = PRICE")
-    (record,) = captured(connector)
+    (record,) = capture_records(connector)
     assert (record["value"]["op"], record["value"]["before"]) == ("u", record["value"]["after"])
 
 
@@ -266,25 +266,25 @@ def test_before_and_after_are_one_schema_that_is_the_tables_own(
         "CREATE TABLE OTHER (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("OTHER"), "INSERT INTO OTHER VALUES (1)"
     )
     connector = connector_factory()
-    found = captured(connector, schemas=True)
+    found = capture_records(connector, schemas=True)
     (other,) = of_table(found, "OTHER")
     run_statements(NUT, "UPDATE PARTS SET PRICE = 1 WHERE PART_ID = 502", "DELETE FROM PARTS WHERE PART_ID = 502")
-    found = [r for r in [*of_table(found, "PARTS"), *captured(connector, schemas=True)] if r["value"]]
+    found = [r for r in [*of_table(found, "PARTS"), *capture_records(connector, schemas=True)] if r["value"]]
     assert [r["value"]["payload"]["op"] for r in found] == ["r", "c", "u", "d"]
     schemas = [r["value"]["schema"] for r in found]
     assert all(s == schemas[0] for s in schemas)
     assert (schemas[0]["name"], schemas[0]["optional"]) == ("plant7.SHOP.PARTS.Envelope", False)
     fields = {f["field"]: f for f in schemas[0]["fields"]}
     for image in ("before", "after"):
-        _has(fields[image], {"type": "struct", "name": "plant7.SHOP.PARTS.Value", "optional": True})
+        _assert_has(fields[image], {"type": "struct", "name": "plant7.SHOP.PARTS.Value", "optional": True})
         assert {f["field"]: f["optional"] for f in fields[image]["fields"]} == {
             "PART_ID": False, "LABEL": False, "PRICE": True, "MADE_AT": True, "NOTES": True,
         }  # fmt: skip
     assert fields["before"]["fields"] == fields["after"]["fields"]
-    _has(fields["op"], {"type": "string", "optional": False})
+    _assert_has(fields["op"], {"type": "string", "optional": False})
     assert fields["transaction"]["optional"]
     for name in ("ts_ms", "ts_us", "ts_ns"):
-        _has(fields[name], {"type": "int64", "optional": True})
+        _assert_has(fields[name], {"type": "int64", "optional": True})
     assert other["value"]["schema"]["name"] == "plant7.SHOP.OTHER.Envelope"
     assert list(row_fields(other)) == ["ID"]
 
@@ -293,9 +293,9 @@ def test_a_schema_changes_with_its_table_and_travels_with_each_record(
     parts_table: Oracle, connector_factory: Callable[..., Connector], run_statements: Callable[..., None]
 ) -> None:
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     run_statements(NUT, "ALTER TABLE PARTS ADD (WEIGHT NUMBER(4) DEFAULT 3 NOT NULL)", "UPDATE PARTS SET PRICE = 1")
-    found = captured(connector, schemas=True)
+    found = capture_records(connector, schemas=True)
     assert [list(row_fields(r)) for r in found] == [[*BOLT_ROW], [*BOLT_ROW, "WEIGHT"], [*BOLT_ROW, "WEIGHT"]]
     assert row_fields(found[1])["WEIGHT"] == {"type": "int16", "optional": False, "default": 3, "field": "WEIGHT"}
 
@@ -303,7 +303,7 @@ def test_a_schema_changes_with_its_table_and_travels_with_each_record(
 def test_the_source_block_has_the_documented_types_and_nothing_of_mysql(
     parts_table: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
-    (record,) = captured(connector_factory(), schemas=True)
+    (record,) = capture_records(connector_factory(), schemas=True)
     described = next(f for f in record["value"]["schema"]["fields"] if f["field"] == "source")
     assert (described["name"], described["type"], described["optional"]) == (
         "io.debezium.connector.oracle.Source", "struct", False,
@@ -316,7 +316,7 @@ def test_the_source_block_has_the_documented_types_and_nothing_of_mysql(
     optional = dict.fromkeys(texts, ("string", True)) | dict.fromkeys(("ts_us", "ts_ns", "ssn"), ("int64", True))
     assert kinds == required | optional | {"redo_thread": ("int32", True)}
     snapshot = next(f for f in described["fields"] if f["field"] == "snapshot")
-    _has(snapshot, {"name": "io.debezium.data.Enum", "default": "false"})
+    _assert_has(snapshot, {"name": "io.debezium.data.Enum", "default": "false"})
     assert {"true", "last", "false", "incremental"} <= set(snapshot["parameters"]["allowed"].split(","))
 
 
@@ -327,11 +327,11 @@ def test_times_are_when_the_change_was_made_and_when_it_was_captured(
     parts_table: Oracle, connector_factory: Callable[..., Connector], run_statements: Callable[..., None]
 ) -> None:
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     changed = int(time.time())
     run_statements(NUT)
     captured_from = time.time_ns()
-    (record,) = captured(connector)
+    (record,) = capture_records(connector)
     value = record["value"]
     assert captured_from <= value["ts_ns"] <= time.time_ns()
     assert (value["ts_us"], value["ts_ms"]) == (value["ts_ns"] // 1000, value["ts_ns"] // 10**6)
@@ -345,7 +345,7 @@ def test_a_transaction_has_one_commit_and_its_rows_have_places_of_their_own(
     parts_table: Oracle, connector_factory: Callable[..., Connector], run_statements: Callable[..., None]
 ) -> None:
     connector = connector_factory(provide_transaction_metadata=True)
-    captured(connector)
+    capture_records(connector)
     with closing(parts_table.connect(user="SHOP", password="secret")) as late, late.cursor() as cursor:
         cursor.execute(NUT)
         run_statements(
@@ -353,7 +353,7 @@ def test_a_transaction_has_one_commit_and_its_rows_have_places_of_their_own(
         )
         cursor.execute("UPDATE PARTS SET PRICE = 3 WHERE PART_ID = 502")
         late.commit()
-    found = of_table(captured(connector), "PARTS")
+    found = of_table(capture_records(connector), "PARTS")
     blocks = [r["value"]["source"] for r in found]
     assert [r["key"]["PART_ID"] for r in found] == [501, 501, 502, 502]  # by their commits
     assert [b["txId"] == blocks[0]["txId"] for b in blocks] == [True, True, False, False]
@@ -365,4 +365,4 @@ def test_a_transaction_has_one_commit_and_its_rows_have_places_of_their_own(
     ]
     del connector.properties["provide.transaction.metadata"]
     run_statements("UPDATE PARTS SET PRICE = 4")
-    assert {r["value"]["transaction"] for r in captured(connector)} == {None}, "by default none are told"
+    assert {r["value"]["transaction"] for r in capture_records(connector)} == {None}, "by default none are told"

@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.errors import SchemaConflict
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
 from tests.support.connectors import Connector
-from tests.support.sources.oracle.oracle_server import mine, run
+from tests.support.sources.oracle.oracle_server import mine_rows, run
 
 CREATE = "CREATE TABLE {} (ID NUMBER(9) PRIMARY KEY, V VARCHAR2(20)) ORGANIZATION INDEX"
 LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
@@ -37,7 +37,7 @@ def test_the_rows_of_the_log_are_those_of_a_real_server(
     start = schema.scn()
     schema.sql("INSERT INTO ORGANIZED VALUES (1, 'a')")
     with closing(schema.capture()) as capture:
-        ((segment, name, row_id),) = mine(capture, start, columns="seg_name, table_name, row_id")
+        ((segment, name, row_id),) = mine_rows(capture, start, columns="seg_name, table_name, row_id")
     assert segment.startswith("ORGANIZED,SYS_IOT_TOP_")
     assert (name, set(row_id)) == ("ORGANIZED", {"A"})
 

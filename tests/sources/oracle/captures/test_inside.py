@@ -19,7 +19,7 @@ from airflow_provider_cdc.sources.oracle.checks import check_prerequisites
 from dev.servers.oracle import CAPTURE_GRANTS, Oracle
 from tests.sources.oracle.mined import session_of, settings
 from tests.sources.oracle_adapter import oracle_connector
-from tests.support.change_log.rendered import Record, captured, of_table
+from tests.support.change_log.rendered import Record, capture_records, of_table
 from tests.support.connectors import Connector
 from tests.support.signals import signal_ended
 from tests.support.sources.oracle.oracle_neighbour import Neighbour
@@ -45,7 +45,7 @@ def _no_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "SMALL_LOG", 0)
 
 
-def inside(server: Oracle, folder: Path, **properties: Any) -> Connector:
+def inside_connector(server: Oracle, folder: Path, **properties: Any) -> Connector:
     return oracle_connector(
         server, folder, **{"schema_include_list": "APP", "lob_enabled": True, **_HYBRID, **properties}
     )
@@ -61,7 +61,7 @@ TIMES = ("ts_ms", "ts_us", "ts_ns")
 _HYBRID = {"log_mining_strategy": "hybrid"}
 
 
-def lasting(found: list[Record]) -> list[Record]:
+def drop_capture_times(found: list[Record]) -> list[Record]:
     """Records without the moments at which they were captured, which are in the source of rows that were read, too."""
     kept = []
     for record in found:
@@ -77,19 +77,19 @@ def test_events_are_those_that_are_mined_in_the_root(server: Oracle, tmp_path: P
     """Transactions, rollbacks, LOBs, DDL and log switches, beside another pluggable database with the same transaction ids."""
     writer = OracleWriter(server, seed, plain=True)
     writer.prepare()
-    two = inside(server, tmp_path / "inside"), through_the_root(inside(server, tmp_path / "root"))
+    two = inside_connector(server, tmp_path / "inside"), through_the_root(inside_connector(server, tmp_path / "root"))
     for connector in two:
-        captured(connector)
+        capture_records(connector)
     with Neighbour(server, seed):
         for steps in (150, 250):
             writer.write(steps)
             writer.release_archiving()
-            found, expected = (lasting(captured(connector)) for connector in two)
+            found, expected = (drop_capture_times(capture_records(connector)) for connector in two)
             assert len(found) > steps // 4
             assert found == expected
     writer.finish()
     writer.close()
-    assert lasting(captured(two[0])) == lasting(captured(two[1]))
+    assert drop_capture_times(capture_records(two[0])) == drop_capture_times(capture_records(two[1]))
     here, there = (connector.store.load_offset(connector.name).offset for connector in two)
     assert here is not None
     assert there is not None
@@ -103,14 +103,19 @@ def test_a_whole_capture_without_the_name_of_the_pluggable_database(server: Orac
     server.sql(
         "CREATE TABLE T1 (ID NUMBER(9) PRIMARY KEY, V NUMBER(9))", LOGGED.format("T1"), "INSERT INTO T1 VALUES (1, 1)"
     )
-    connector = inside(server, tmp_path)
+    connector = inside_connector(server, tmp_path)
     del connector.properties["database.pdb.name"]
-    (read,) = of_table(captured(connector), "T1")
+    (read,) = of_table(capture_records(connector), "T1")
     assert (read["value"]["op"], read["value"]["source"]["db"]) == ("r", "ORCLPDB1")
     server.sql("INSERT INTO T1 VALUES (2, 2)", "ALTER TABLE T1 ADD (W NUMBER(9))", "UPDATE T1 SET W = 3 WHERE ID = 1")
     server.switch_log()
     server.sql("DELETE FROM T1 WHERE ID = 2")
-    assert [r["value"] and r["value"]["op"] for r in of_table(captured(connector), "T1")] == ["c", "u", "d", None]
+    assert [r["value"] and r["value"]["op"] for r in of_table(capture_records(connector), "T1")] == [
+        "c",
+        "u",
+        "d",
+        None,
+    ]
     number = connector.store.send(
         connector.name, SentSignal("s", "execute-snapshot", json.dumps({"data-collections": ["APP.T1"]}))
     )
@@ -123,43 +128,43 @@ def test_a_whole_capture_without_the_name_of_the_pluggable_database(server: Orac
 def test_a_connector_that_moves_from_the_root_goes_on_at_its_position(server: Oracle, tmp_path: Path) -> None:
     """With a transaction that is open meanwhile, and back."""
     server.sql("CREATE TABLE T1 (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("T1"))
-    connector = inside(server, tmp_path)
+    connector = inside_connector(server, tmp_path)
     local = dict(connector.properties), dict(connector.secrets)
-    captured(through_the_root(connector))
+    capture_records(through_the_root(connector))
     with server.connect() as long:
         long.cursor().execute("INSERT INTO T1 VALUES (1)")
         server.sql("INSERT INTO T1 VALUES (2)")
-        assert [r["value"]["after"]["ID"] for r in captured(connector)] == [2]
+        assert [r["value"]["after"]["ID"] for r in capture_records(connector)] == [2]
         connector.properties, connector.secrets = local
         server.sql("INSERT INTO T1 VALUES (3)")
-        assert [r["value"]["after"]["ID"] for r in captured(connector)] == [3]
+        assert [r["value"]["after"]["ID"] for r in capture_records(connector)] == [3]
         long.cursor().execute("INSERT INTO T1 VALUES (4)")
         long.commit()
     server.sql("INSERT INTO T1 VALUES (5)")
-    assert [r["value"]["after"]["ID"] for r in captured(connector)] == [1, 4, 5]
+    assert [r["value"]["after"]["ID"] for r in capture_records(connector)] == [1, 4, 5]
     server.sql("INSERT INTO T1 VALUES (6)")
-    assert [r["value"]["after"]["ID"] for r in captured(through_the_root(connector))] == [6]
+    assert [r["value"]["after"]["ID"] for r in capture_records(through_the_root(connector))] == [6]
 
 
 def test_a_transaction_that_stays_open_is_captured_when_it_ends(server: Oracle, tmp_path: Path) -> None:
     """Its redo is in a private strand, and later in a log that is overwritten."""
     server.sql("CREATE TABLE T1 (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("T1"))
-    connector = inside(server, tmp_path)
-    captured(connector)
+    connector = inside_connector(server, tmp_path)
+    capture_records(connector)
     with server.connect() as long:
         long.cursor().execute("INSERT INTO T1 VALUES (1)")
         for id_ in range(2, 6):
             server.sql(f"INSERT INTO T1 VALUES ({id_})")
-            assert [r["value"]["after"]["ID"] for r in captured(connector)] == [id_]
+            assert [r["value"]["after"]["ID"] for r in capture_records(connector)] == [id_]
             server.switch_log()
         long.commit()
-    assert [r["value"]["after"]["ID"] for r in captured(connector)] == [1]
+    assert [r["value"]["after"]["ID"] for r in capture_records(connector)] == [1]
 
 
 def test_a_lost_position_is_an_error_and_its_repair_helps(server: Oracle, tmp_path: Path) -> None:
     server.sql("CREATE TABLE T1 (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("T1"))
-    connector = inside(server, tmp_path)
-    captured(connector)
+    connector = inside_connector(server, tmp_path)
+    capture_records(connector)
     server.sql("INSERT INTO T1 VALUES (1)")
     for _ in range(4):
         server.switch_log()
@@ -173,15 +178,15 @@ def test_a_lost_position_is_an_error_and_its_repair_helps(server: Oracle, tmp_pa
 
 def test_a_run_beside_another_session_of_logminer(server: Oracle, tmp_path: Path) -> None:
     server.sql("CREATE TABLE T1 (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("T1"))
-    connector = inside(server, tmp_path)
-    captured(connector)
+    connector = inside_connector(server, tmp_path)
+    capture_records(connector)
     server.sql("INSERT INTO T1 VALUES (1)")
     with session_of(server) as other:
         other.open_window(server.scn() - 1, server.scn())
         if server.options["autonomous"]:
             with pytest.raises(SourceUnavailable, match="Another LogMiner session"):
                 connector.capture()
-    assert len(captured(connector)) == 1
+    assert len(capture_records(connector)) == 1
 
 
 # checks
@@ -193,7 +198,7 @@ def server_with_tables(server: Oracle) -> Oracle:
     return server
 
 
-def found(server: Oracle, **properties: Any) -> list[Finding]:
+def list_findings(server: Oracle, **properties: Any) -> list[Finding]:
     """The findings, but for that of views which an autonomous database never shows."""
     every = check_prerequisites(settings(server, **properties))
     hidden = [f for f in every if "only LogMiner knows" in f.what]
@@ -203,24 +208,24 @@ def found(server: Oracle, **properties: Any) -> list[Finding]:
 
 
 def test_an_account_of_the_pluggable_database_has_no_finding(server_with_tables: Oracle) -> None:
-    assert found(server_with_tables) == []
-    assert found(server_with_tables, database__pdb__name=None) == []
-    assert found(server_with_tables, database__pdb__name="orclpdb1") == []
-    assert found(server_with_tables, database__pdb__name=None, database__dbname="orclpdb1") == []
+    assert list_findings(server_with_tables) == []
+    assert list_findings(server_with_tables, database__pdb__name=None) == []
+    assert list_findings(server_with_tables, database__pdb__name="orclpdb1") == []
+    assert list_findings(server_with_tables, database__pdb__name=None, database__dbname="orclpdb1") == []
 
 
 def test_the_name_has_to_be_that_of_the_pluggable_database(server_with_tables: Oracle) -> None:
-    (finding,) = found(server_with_tables, database__pdb__name="ORCLPDB2")
+    (finding,) = list_findings(server_with_tables, database__pdb__name="ORCLPDB2")
     assert finding.fatal
     assert "database.pdb.name=ORCLPDB1" in finding.fix
     service: dict[str, Any] = {
         "database__pdb__name": None, "database__dbname": "sales_high", "database__url": f"{server_with_tables.host}:{server_with_tables.port}/ORCLPDB1",
     }  # fmt: skip
-    (finding,) = found(server_with_tables, **service)
+    (finding,) = list_findings(server_with_tables, **service)
     assert not finding.fatal
     assert "Events contain the database name sales_high" in finding.what
     server_with_tables.sql("CREATE TABLE T2 (ID NUMBER(9) PRIMARY KEY)")
-    assert [f.what.split()[0] for f in found(server_with_tables, **service) if f.fatal] == ["APP.T2"], (
+    assert [f.what.split()[0] for f in list_findings(server_with_tables, **service) if f.fatal] == ["APP.T2"], (
         "tables are checked all the same"
     )
 
@@ -235,17 +240,17 @@ def test_the_name_has_to_be_that_of_the_pluggable_database(server_with_tables: O
 def test_dictionaries_of_other_kinds_are_refused(
     server_with_tables: Oracle, properties: dict[str, Any], text: str
 ) -> None:
-    (finding,) = found(server_with_tables, **properties)
+    (finding,) = list_findings(server_with_tables, **properties)
     assert finding.fatal
     assert text in finding.fix
 
 
 def test_what_is_of_the_root_alone_is_refused_or_named(server_with_tables: Oracle) -> None:
-    (finding,) = found(server_with_tables, log__mining__archive__destination__name="LOG_ARCHIVE_DEST_9")
+    (finding,) = list_findings(server_with_tables, log__mining__archive__destination__name="LOG_ARCHIVE_DEST_9")
     assert not finding.fatal
     standby = [
         f.what
-        for f in found(
+        for f in list_findings(
             server_with_tables, log__mining__readonly__hostname=f"{server_with_tables.host}:{server_with_tables.port}"
         )
         if f.fatal
@@ -256,7 +261,7 @@ def test_what_is_of_the_root_alone_is_refused_or_named(server_with_tables: Oracl
 def test_a_release_before_19_is_mined_in_the_root(server_with_tables: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
     ask: Callable[..., Any] = checks.database_of
     monkeypatch.setattr(checks, "database_of", lambda connection: replace(ask(connection), version="18.3.0.0.0"))
-    findings = found(server_with_tables, database__pdb__name=None)
+    findings = list_findings(server_with_tables, database__pdb__name=None)
     assert findings[0].fatal
     assert findings[0].fix == "set database.dbname to the name of the root container, and database.pdb.name=ORCLPDB1"
 
@@ -273,7 +278,7 @@ def test_each_missing_grant_is_found_with_its_statement(server_with_tables: Orac
     fatal = {f.fix for f in check_prerequisites(settings(server_with_tables)) if f.fatal}
     assert f"GRANT {grant} TO {server_with_tables.user}" in fatal
     server_with_tables.admin(*(f"GRANT {one} TO {server_with_tables.user}" for one in revoked))
-    assert found(server_with_tables) == []
+    assert list_findings(server_with_tables) == []
 
 
 def test_grants_of_the_root_are_not_asked_for(server_with_tables: Oracle) -> None:
@@ -283,7 +288,7 @@ def test_grants_of_the_root_are_not_asked_for(server_with_tables: Oracle) -> Non
             for one in ("SET CONTAINER", "EXECUTE_CATALOG_ROLE", "EXECUTE ON DBMS_LOGMNR_D")
         )
     )
-    assert found(server_with_tables) == []
+    assert list_findings(server_with_tables) == []
 
 
 def test_archived_logs_alone_need_their_view(server_with_tables: Oracle) -> None:
@@ -292,7 +297,7 @@ def test_archived_logs_alone_need_their_view(server_with_tables: Oracle) -> None
         assert finding.fatal
         assert finding.fix.startswith("GRANT SELECT ON V_$ARCHIVED_LOG")
     else:
-        assert found(server_with_tables, log__mining__archive__log__only__mode=True) == []
+        assert list_findings(server_with_tables, log__mining__archive__log__only__mode=True) == []
 
 
 def test_views_of_logs_that_are_hidden_elsewhere_are_named_with_their_grant() -> None:

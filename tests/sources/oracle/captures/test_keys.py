@@ -9,7 +9,7 @@ import pytest
 
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
-from tests.support.change_log.rendered import captured, of_table
+from tests.support.change_log.rendered import capture_records, of_table
 from tests.support.connectors import Connector
 
 LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
@@ -45,7 +45,7 @@ def test_the_key_is_the_primary_key_else_a_unique_one_else_the_configured_one(
         "INSERT INTO named VALUES (1, 2)",
     )  # fmt: skip
     connector = connector_factory(message_key_columns="app.nam(.*):y,X;elsewhere.t:a")
-    keys = {r["topic"].rpartition(".")[2]: r["key"] for r in captured(connector, schemas=True)}
+    keys = {r["topic"].rpartition(".")[2]: r["key"] for r in capture_records(connector, schemas=True)}
     assert keys["CUSTOMERS"] == {
         "schema": {
             "type": "struct", "name": "server1.APP.CUSTOMERS.Key", "optional": False,
@@ -65,9 +65,9 @@ def test_configured_keys_win_over_the_primary_key_and_change_as_it_does(
 ) -> None:
     _tables(schema, t="id NUMBER(9) PRIMARY KEY, k NUMBER(9), v NUMBER(9)")
     connector = connector_factory(message_key_columns="ORCLPDB1.APP.T:K")
-    captured(connector)
+    capture_records(connector)
     schema.sql("INSERT INTO t VALUES (1, 7, 0)", "UPDATE t SET id = 2", "UPDATE t SET k = 8")
-    found = of_table(captured(connector), "T")
+    found = of_table(capture_records(connector), "T")
     assert [(r["key"], r["value"] and r["value"]["op"]) for r in found] == [
         ({"K": 7}, "c"), ({"K": 7}, "u"), ({"K": 7}, "d"), ({"K": 7}, None), ({"K": 8}, "c"),
     ]  # fmt: skip
@@ -76,27 +76,27 @@ def test_configured_keys_win_over_the_primary_key_and_change_as_it_does(
 def test_the_key_is_that_of_the_time_of_the_event(schema: Oracle, connector_factory: Callable[..., Connector]) -> None:
     _tables(schema, t="a NUMBER(9) NOT NULL, b NUMBER(9) NOT NULL, CONSTRAINT old PRIMARY KEY (a)")
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     for row, key in (((1, 2), "b"), ((3, 4), "a"), ((5, 6), "b, a")):
         schema.sql(f"INSERT INTO t VALUES {row}", "COMMIT", "ALTER TABLE t DROP PRIMARY KEY")
         schema.sql(f"ALTER TABLE t ADD PRIMARY KEY ({key})")
     schema.sql("INSERT INTO t VALUES (7, 8)")
-    found = [r["key"] for r in of_table(captured(connector), "T") if r["value"]["op"] == "c"]
+    found = [r["key"] for r in of_table(capture_records(connector), "T") if r["value"]["op"] == "c"]
     assert [list(key.items()) for key in found] == [[("A", 1)], [("B", 4)], [("A", 5)], [("B", 8), ("A", 7)]]
 
 
 def test_names_are_as_the_database_has_them(schema: Oracle, connector_factory: Callable[..., Connector]) -> None:
     _tables(schema, t='id NUMBER(9), "the Key" NUMBER(9) PRIMARY KEY')
     schema.sql("INSERT INTO t VALUES (1, 2)")
-    (record,) = of_table(captured(connector_factory()), "T")
+    (record,) = of_table(capture_records(connector_factory()), "T")
     assert (record["key"], record["value"]["after"]) == ({"the Key": 2}, {"ID": 1, "the Key": 2})
 
 
 def test_columns_that_are_left_out_stay_in_the_key(schema: Oracle, connector_factory: Callable[..., Connector]) -> None:
     _tables(schema, t="id NUMBER(9) PRIMARY KEY, v NUMBER(9)")
     connector = connector_factory(column_exclude_list=r"APP\.T\.ID")
-    captured(connector)
+    capture_records(connector)
     schema.sql("INSERT INTO t VALUES (1, 2)", "UPDATE t SET v = 3", "DELETE FROM t")
-    found = of_table(captured(connector), "T")
+    found = of_table(capture_records(connector), "T")
     assert [r["key"] for r in found] == [{"ID": 1}] * 4
     assert [r["value"] and r["value"]["after"] for r in found] == [{"V": 2}, {"V": 3}, None, None]

@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_cdc.core.errors import PositionLost
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
-from tests.support.change_log.rendered import Record, captured
+from tests.support.change_log.rendered import Record, capture_records
 from tests.support.connectors import Connector
 from tests.support.sources.oracle.oracle_server import run
 
@@ -35,7 +35,7 @@ def _ids(found: list[Record]) -> list[int]:
     return [r["value"]["after"]["ID"] for r in found if r["topic"] == "test.APP.T"]
 
 
-def _place(connector: Connector) -> dict[str, Any]:
+def _current_position(connector: Connector) -> dict[str, Any]:
     offset = connector.store.load_offset(connector.name).offset
     assert offset is not None
     assert offset.position is not None
@@ -55,21 +55,21 @@ def test_the_place_has_the_documented_watermarks_as_texts(
     db: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     connector = connector_factory(batch_max_rows=1)
-    captured(connector)
+    capture_records(connector)
     with closing(db.connect()) as owner:
         run(owner, "INSERT INTO T VALUES (1)")
         began = db.admin("SELECT MIN(START_SCN) FROM V$TRANSACTION")[0][0]
         db.sql("INSERT INTO T VALUES (2)")
-        (record,) = captured(connector)
-        place = _place(connector)
+        (record,) = capture_records(connector)
+        place = _current_position(connector)
         assert all(isinstance(place[name], str) for name in ("scn", "read_scn"))
         # mining begins at the open transaction, everything that was committed is captured
         assert int(place["scn"]) == began
         source = record["value"]["source"]
         assert int(place["scn"]) < int(source["commit_scn"]) <= int(place["read_scn"])
-        assert captured(connector) == []
+        assert capture_records(connector) == []
         run(owner, "COMMIT")
-    assert _ids(captured(connector)) == [1]
+    assert _ids(capture_records(connector)) == [1]
     manifests = list(connector.changelog.read_manifests("test"))
     commits = [m.offset_after.position or {} for m in manifests]
     (committed,) = {p["commit_scn"] for p in commits if p.get("commit_scn", "").startswith(f"{source['commit_scn']}:")}
@@ -83,11 +83,11 @@ def test_a_place_in_each_documented_form_can_be_gone_back_to(
 ) -> None:
     """What is after ``commit_scn`` comes once more, what is before it does not."""
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     sources = []
     for number in range(4):
         db.sql(f"INSERT INTO T VALUES ({number})")
-        (record,) = captured(connector)
+        (record,) = capture_records(connector)
         sources.append(record["value"]["source"])
     first, second = sources[:2]
     commit = {
@@ -96,16 +96,16 @@ def test_a_place_in_each_documented_form_can_be_gone_back_to(
         "quoted": f'{second["commit_scn"]}: "0x{second["txId"]}:1"',
     }[form]
     _move(connector, {"scn": first["scn"], "commit_scn": commit})
-    assert _ids(captured(connector)) == [2, 3]
+    assert _ids(capture_records(connector)) == [2, 3]
     _move(connector, {"scn": first["scn"]})
-    assert _ids(captured(connector)) == [0, 1, 2, 3]
+    assert _ids(capture_records(connector)) == [0, 1, 2, 3]
 
 
 def test_a_place_that_no_log_has_names_what_is_missing_and_what_there_is(tmp_path: Path) -> None:
     with Oracle() as server:
         server.sql("CREATE TABLE T (ID NUMBER(9) PRIMARY KEY)", LOGGED)
         connector = oracle_connector(server, tmp_path)
-        captured(connector)
+        capture_records(connector)
         server.sql("INSERT INTO T VALUES (1)")
         before = connector.store.load_offset("test")
         for _ in range(5):
@@ -115,14 +115,14 @@ def test_a_place_that_no_log_has_names_what_is_missing_and_what_there_is(tmp_pat
             with pytest.raises(PositionLost) as caught:
                 connector.capture()
             assert connector.store.load_offset("test") == before
-        missing = re.search(rf"\b{_place(connector)['scn']}\b", str(caught.value))
+        missing = re.search(rf"\b{_current_position(connector)['scn']}\b", str(caught.value))
         oldest = server.admin("SELECT MIN(FIRST_CHANGE#) FROM V$LOG", dsn=server.dsn)[0][0]
         assert missing
         assert re.search(rf"\b{oldest}\b", str(caught.value))
         assert "RESTORE ARCHIVELOG" in str(caught.value.remedy)
         assert "when_needed" in str(caught.value.remedy)
         connector.properties["snapshot.mode"] = "when_needed"
-        captured(connector)
+        capture_records(connector)
         assert connector.rows("APP.T") == [{"ID": 1}]
 
 
@@ -130,11 +130,11 @@ def test_each_redo_thread_has_its_own_watermark(tmp_path: Path) -> None:
     with Oracle({"threads": 2}) as server:
         server.sql("CREATE TABLE T (ID NUMBER(9) PRIMARY KEY)", LOGGED)
         connector = oracle_connector(server, tmp_path, rac_nodes=",".join(server.nodes))
-        captured(connector)
+        capture_records(connector)
         for number in range(6):
             server.sql(f"INSERT INTO T VALUES ({number})", thread=number % 2 + 1)
-        sources = {r["value"]["after"]["ID"]: r["value"]["source"] for r in captured(connector)}
+        sources = {r["value"]["after"]["ID"]: r["value"]["source"] for r in capture_records(connector)}
         assert [sources[i]["redo_thread"] for i in range(6)] == [1, 2] * 3
         ends = [f"{sources[i]['commit_scn']}:{i % 2 + 1}:{sources[i]['txId']}" for i in (4, 1)]
         _move(connector, {"scn": sources[0]["scn"], "commit_scn": ",".join(ends)})
-        assert _ids(captured(connector)) == [3, 5]
+        assert _ids(capture_records(connector)) == [3, 5]

@@ -13,7 +13,7 @@ from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
 from tests.support.connectors import Connector
 from tests.support.signals import snapshot_as_advised
-from tests.support.sources.oracle.oracle_server import mine
+from tests.support.sources.oracle.oracle_server import mine_rows
 
 PARTS = "CREATE TABLE PARTS (ID NUMBER(9) PRIMARY KEY, V VARCHAR2(20)) PARTITION BY RANGE (ID) (PARTITION P1 VALUES LESS THAN (MAXVALUE))"
 OTHER = "CREATE TABLE OTHER (ID NUMBER(9) PRIMARY KEY)"
@@ -39,12 +39,12 @@ def test_the_rows_of_the_log_are_those_of_a_real_server(server: Oracle) -> None:
     start = server.scn()
     server.sql("INSERT INTO PARTS VALUES (1, 'a')")
     with closing(server.capture()) as capture:
-        ((segment, name, number),) = mine(capture, start, columns="seg_name, table_name, data_obj#")
+        ((segment, name, number),) = mine_rows(capture, start, columns="seg_name, table_name, data_obj#")
         ((object_,),) = server.sql("SELECT OBJECT_ID FROM ALL_OBJECTS WHERE OBJECT_TYPE = 'TABLE PARTITION'")
         assert (segment, name, number) == ("PARTS,P1", "PARTS", object_)
         server.configure(dropped_partitions=["PARTS"])
         where = "operation_code = 1"
-        (row,) = mine(capture, start, columns="seg_owner, seg_name, table_name, data_obj#, status", where=where)
+        (row,) = mine_rows(capture, start, columns="seg_owner, seg_name, table_name, data_obj#, status", where=where)
     assert row == (None, f"OBJ# {number}", None, number, 2)
 
 

@@ -26,7 +26,7 @@ from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import session_of, settings
 from tests.sources.oracle.redo.redo_tables import config
 from tests.sources.oracle_adapter import oracle_connector
-from tests.support.change_log.rendered import captured, of_table, row_fields
+from tests.support.change_log.rendered import capture_records, of_table, row_fields
 from tests.support.connectors import Connector
 
 LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
@@ -146,14 +146,14 @@ def test_texts_can_be_hidden_or_cut_in_the_snapshot_and_in_the_stream(
     }
     connector = connector_factory()
     connector.properties |= lists
-    (read,) = of_table(captured(connector), "T")
+    (read,) = of_table(capture_records(connector), "T")
     assert read["value"]["after"] == {"ID": 1, "A": "***", "B": "***", "C": "é€", "N": 7, "D": "seen"}
     schema.sql(
         "UPDATE T SET A = 'changed', C = 'yyy'",
         "INSERT INTO T VALUES (2, NULL, 'x', 'z', 8, NULL)",
         "DELETE FROM T WHERE ID = 1",
     )
-    update, insert, delete, _ = of_table(captured(connector), "T")
+    update, insert, delete, _ = of_table(capture_records(connector), "T")
     hidden = {"ID": 1, "A": "***", "B": "***", "N": 7, "D": "seen"}
     assert update["value"]["before"] == {**hidden, "C": "é€"}
     assert update["value"]["after"] == delete["value"]["before"] == {**hidden, "C": "yy"}
@@ -165,7 +165,7 @@ def test_texts_can_be_hidden_or_cut_in_the_snapshot_and_in_the_stream(
 
 
 def test_a_mask_of_no_characters_is_an_empty_text(db: Oracle, connector_factory: Callable[..., Connector]) -> None:
-    (masked,) = of_table(captured(connector_factory(column_mask_with_0_chars="APP.T.V")), "T")
+    (masked,) = of_table(capture_records(connector_factory(column_mask_with_0_chars="APP.T.V")), "T")
     assert masked["value"]["after"]["V"] == ""
 
 
@@ -174,7 +174,7 @@ def test_a_column_that_is_no_text_is_named_where_a_mask_would_miss_it(
 ) -> None:
     table(db, "N", "ID NUMBER(9) PRIMARY KEY, V NUMBER(9)")
     with caplog.at_level(logging.WARNING):
-        captured(connector_factory(column_mask_with_3_chars=".*[.]V"))
+        capture_records(connector_factory(column_mask_with_3_chars=".*[.]V"))
     assert "column.mask.with.3.chars does not hide APP.N.V" in caplog.text
     assert "APP.T.V" not in caplog.text
 
@@ -212,7 +212,7 @@ def test_schemas_can_tell_the_types_that_columns_have_in_the_database(
 ) -> None:
     table(schema, "T", "ID NUMBER(9) PRIMARY KEY, V VARCHAR2(40), P NUMBER(12,2)")
     schema.sql("INSERT INTO T VALUES (1, 'a', 1.5)")
-    (read,) = of_table(captured(connector_factory(**{name: value}), schemas=True), "T")
+    (read,) = of_table(capture_records(connector_factory(**{name: value}), schemas=True), "T")
     fields = row_fields(read)
     told = {
         column: {k.rpartition(".")[2]: v for k, v in f.get("parameters", {}).items() if k.startswith("__debezium.source.column.")}
@@ -237,7 +237,7 @@ def test_names_of_fields_can_be_made_fit_for_avro(
     schema.sql("INSERT INTO T VALUES (1, 2, 3)")
     options = {} if mode is None else {"field_name_adjustment_mode": mode}
     connector = connector_factory(**options)
-    (read,) = of_table(captured(connector, schemas=True), "T")
+    (read,) = of_table(capture_records(connector, schemas=True), "T")
     other = {None: "2ND_C", "avro": "_2ND_C", "avro_unicode": "_u0032ND_u005fC"}[mode]
     assert read["value"]["payload"]["after"] == {"ID": 1, name: 2, other: 3}
     assert list(row_fields(read)) == ["ID", name, other]
@@ -250,7 +250,7 @@ def test_two_columns_never_become_one_field(schema: Oracle, connector_factory: C
     table(schema, "T", 'ID NUMBER(9) PRIMARY KEY, "A$" NUMBER(9), "A#" NUMBER(9)')
     schema.sql("INSERT INTO T VALUES (1, 2, 3)")
     with pytest.raises(ConfigError, match=r"gives the columns A\$ and A# the same name"):
-        captured(connector_factory(field_name_adjustment_mode="avro"))
+        capture_records(connector_factory(field_name_adjustment_mode="avro"))
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_names_of_schemas_are_made_fit_for_avro_as_the_mode_says(
 ) -> None:
     table(schema, '"O$ T"', "ID NUMBER(9) PRIMARY KEY")
     schema.sql('INSERT INTO "O$ T" VALUES (1)')
-    found = captured(connector_factory(topic_prefix="p-1", schema_name_adjustment_mode=mode), schemas=True)
+    found = capture_records(connector_factory(topic_prefix="p-1", schema_name_adjustment_mode=mode), schemas=True)
     (read,) = [r for r in found if r["topic"] == "p-1.APP.O__T"]  # names of schemas are made of those of topics
     assert read["key"]["schema"]["name"] == f"{name}.Key"
     assert read["value"]["schema"]["name"] == f"{name}.Envelope"
@@ -272,7 +272,7 @@ def test_names_of_schemas_are_made_fit_for_avro_as_the_mode_says(
 def test_configured_keys_are_the_keys_of_events(schema: Oracle, connector_factory: Callable[..., Connector]) -> None:
     table(schema, "T", "ID NUMBER(9) PRIMARY KEY, A NUMBER(9), B NUMBER(9)")
     schema.sql("INSERT INTO T VALUES (1, 2, 3)")
-    (read,) = of_table(captured(connector_factory(message_key_columns=r"app\.t:b,A")), "T")
+    (read,) = of_table(capture_records(connector_factory(message_key_columns=r"app\.t:b,A")), "T")
     assert read["key"] == {"B": 3, "A": 2}
 
 
@@ -293,14 +293,14 @@ def test_tables_are_read_in_the_order_of_their_sizes_where_that_is_asked_for(
         schema.sql(*(f"INSERT INTO {name} VALUES ({i}, 'x')" for i in range(count)))
     chunks = OracleSnapshot.split_table
 
-    def estimated(self: OracleSnapshot, id_: TableId) -> Any:
+    def read_with_sizes(self: OracleSnapshot, id_: TableId) -> Any:
         self._sizes[id_] = (sizes[id_.name], 1)
         return chunks(self, id_)
 
-    monkeypatch.setattr(OracleSnapshot, "split_table", estimated)
+    monkeypatch.setattr(OracleSnapshot, "split_table", read_with_sizes)
     options = {} if order is None else {"snapshot_tables_order_by_row_count": order}
     connector = connector_factory(snapshot_max_threads=1, **options)
-    found = [r["topic"][-1] for r in captured(connector) if r["topic"] != "test"]
+    found = [r["topic"][-1] for r in capture_records(connector) if r["topic"] != "test"]
     assert "".join(dict.fromkeys(found)) == tables
 
 
@@ -387,7 +387,7 @@ def test_changes_are_chosen_by_who_made_them(
     connector.capture()
     db.sql("INSERT INTO T VALUES (1, 'app')")
     _as_other(db, "INSERT INTO APP.T VALUES (2, 'other')")
-    found = of_table(captured(connector), "T")
+    found = of_table(capture_records(connector), "T")
     assert [r["value"]["after"]["ID"] for r in found] == ids
 
 
@@ -416,7 +416,7 @@ def test_a_transaction_that_is_open_for_too_long_is_given_up_with_an_error_in_th
             connector.capture()
             assert ("is abandoned: 1 changes are lost" in caplog.text) is (retention > 0)
             connection.commit()
-        found = of_table(captured(connector), "T")
+        found = of_table(capture_records(connector), "T")
         assert [r["value"]["after"]["ID"] for r in found] == captured_rows
         db.sql("DELETE FROM T WHERE ID = 2")
         connector.capture()
@@ -435,7 +435,7 @@ def test_a_transaction_with_too_many_events_is_given_up(
         large.commit()
         small.commit()
     assert "3 changes are lost" in caplog.text
-    assert [r["value"]["after"]["ID"] for r in of_table(captured(connector), "T")] == [5, 6]
+    assert [r["value"]["after"]["ID"] for r in of_table(capture_records(connector), "T")] == [5, 6]
 
 
 @pytest.mark.usefixtures("redo_at_once")
@@ -457,7 +457,7 @@ def test_waiting_changes_beyond_the_bound_are_in_files_of_the_configured_folder(
         connection.cursor().execute("INSERT INTO T VALUES (2, 'late')")
         connector.capture()
         connection.commit()
-        assert [r["value"]["after"]["ID"] for r in of_table(captured(connector), "T")] == [2]
+        assert [r["value"]["after"]["ID"] for r in of_table(capture_records(connector), "T")] == [2]
     assert set(used) == {str(folder)}
     assert not list(folder.iterdir())
 
@@ -469,7 +469,7 @@ def test_the_flush_table_has_the_configured_name_and_is_not_captured(
     connector = connector_factory(log_mining_flush_table_name="MY_FLUSH", schema_include_list="APP,C##.*")
     connector.capture()
     db.sql("INSERT INTO T VALUES (2, 'x')")
-    topics = {r["topic"] for r in captured(connector)}
+    topics = {r["topic"] for r in capture_records(connector)}
     assert topics == {"test.APP.T"}
     with db.capture() as connection:
         (count,) = connection.cursor().execute("SELECT COUNT(*) FROM MY_FLUSH").fetchone()
@@ -493,10 +493,10 @@ def test_a_truncate_is_told_unless_it_is_skipped(db: Oracle, connector_factory: 
     connector = connector_factory()
     connector.capture()
     db.sql("TRUNCATE TABLE T")
-    assert [r["value"]["op"] for r in of_table(captured(connector), "T")] == ["t"]
+    assert [r["value"]["op"] for r in of_table(capture_records(connector), "T")] == ["t"]
     connector.properties["skipped.operations"] = "t"
     db.sql("TRUNCATE TABLE T")
-    assert of_table(captured(connector), "T") == []
+    assert of_table(capture_records(connector), "T") == []
 
 
 def test_tombstones_follow_deletes_unless_they_are_switched_off(
@@ -506,7 +506,7 @@ def test_tombstones_follow_deletes_unless_they_are_switched_off(
         connector = connector_factory(**given)
         connector.capture()
         db.sql("DELETE FROM T")
-        found = of_table(captured(connector), "T")
+        found = of_table(capture_records(connector), "T")
         assert [r["value"] and r["value"]["op"] for r in found] == values
         db.sql("INSERT INTO T VALUES (1, 'again')")
         connector.capture()

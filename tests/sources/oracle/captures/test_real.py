@@ -19,8 +19,8 @@ from tests.support.sources.oracle.oracle_real import RealOracle
 
 @pytest.fixture(scope="module")
 def real_server() -> Iterator[RealOracle]:
-    if oracle_real.given():
-        with oracle_real.real() as server:
+    if oracle_real.is_real_server_given():
+        with oracle_real.open_real_server() as server:
             yield server
         return
     with Oracle({"owner": "SOMEBODY", "threads": 2}) as ours:
@@ -38,7 +38,7 @@ def db(real_server: RealOracle, request: pytest.FixtureRequest) -> Iterator[Adap
         yield OracleAdapter(real_server, stack, traceable=request.param == "hybrid", log_mining_strategy=request.param)
 
 
-if oracle_real.given():
+if oracle_real.is_real_server_given():
 
     class TestRealOracle(SourceSuite):
         """All of it."""

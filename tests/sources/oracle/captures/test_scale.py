@@ -79,12 +79,12 @@ def test_of_tables_that_are_not_captured_and_of_old_logs_a_run_reads_names_at_mo
     fetched = list[tuple[int, str]]()
     fetchall = oracledb.Cursor.fetchall
 
-    def counted(cursor: oracledb.Cursor) -> list[Any]:
+    def count_fetched(cursor: oracledb.Cursor) -> list[Any]:
         found = fetchall(cursor)
         fetched.append((len(found), cursor.statement or ""))
         return found
 
-    monkeypatch.setattr(oracledb.Cursor, "fetchall", counted)
+    monkeypatch.setattr(oracledb.Cursor, "fetchall", count_fetched)
     server.sql(
         "CREATE TABLE MINE (ID NUMBER(9) PRIMARY KEY)", "ALTER TABLE MINE ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
     )

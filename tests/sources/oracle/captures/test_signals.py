@@ -11,7 +11,7 @@ import pytest
 
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
-from tests.support.change_log.rendered import captured, of_table
+from tests.support.change_log.rendered import capture_records, of_table
 from tests.support.connectors import Connector
 from tests.support.signals import send, signal_state, snapshot
 
@@ -52,7 +52,7 @@ def test_a_table_is_named_with_its_database_or_without(connector_factory: Callab
     connector = connector_factory()
     conditions = [{"data-collection": name, "filter": "COLOR = 'blue' AND QUANTITY > 20"}]
     number = snapshot(connector, name, additional_conditions=conditions)
-    found = of_table(captured(connector), "PRODUCTS")
+    found = of_table(capture_records(connector), "PRODUCTS")
     assert signal_state(connector, number) == ("done", "")
     assert [r["value"]["after"]["ID"] for r in found] == [21, 23]
     assert {(r["value"]["op"], r["value"]["source"]["snapshot"], r["value"]["before"]) for r in found} == {
@@ -123,7 +123,7 @@ def test_a_structure_of_a_signal_is_taken_over_without_a_restart(
         "defaultCharsetName": None, "primaryKeyColumnNames": ["ID"], "columns": columns,
     }}  # fmt: skip
     number = send(connector, "schema-changes", {"database": "ORCLPDB1", "schema": "APP", "changes": [change]})
-    (record,) = captured(connector)
+    (record,) = capture_records(connector)
     assert signal_state(connector, number) == ("done", "adopted the structure of APP.PRODUCTS")
     told = record["value"]["tableChanges"][0]["table"]
     assert [c["length"] for c in told["columns"] if c["name"] == "COLOR"] == [40]

@@ -18,7 +18,7 @@ from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import settings
 from tests.sources.oracle_adapter import oracle_connector
-from tests.support.change_log.rendered import captured, of_table
+from tests.support.change_log.rendered import capture_records, of_table
 from tests.support.connectors import Connector
 
 LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
@@ -63,12 +63,12 @@ def test_each_kind_of_database_is_captured(options: dict[str, Any], tmp_path: Pa
         server.sql("INSERT INTO T1 VALUES (1, 1)")
         nodes = {"rac_nodes": ",".join(server.nodes)} if "threads" in options else {}
         connector = oracle_connector(server, tmp_path, **nodes)
-        assert [r["value"]["op"] for r in of_table(captured(connector), "T1")] == ["r"]
+        assert [r["value"]["op"] for r in of_table(capture_records(connector), "T1")] == ["r"]
         instances = range(1, options.get("threads", 1) + 1)
         for instance in instances:
             server.sql(f"INSERT INTO T1 VALUES ({instance + 1}, 2)", thread=instance)
         server.sql("UPDATE T1 SET V = 3 WHERE ID = 1")
-        found = [r["value"] for r in of_table(captured(connector), "T1")]
+        found = [r["value"] for r in of_table(capture_records(connector), "T1")]
         assert [(v["op"], v["source"]["redo_thread"]) for v in found] == [*(("c", i) for i in instances), ("u", 1)]
         assert {v["source"]["db"] for v in found} == {server.pdb or server.database}
         assert connector.rows("APP.T1") == [{"ID": i, "V": 3 if i == 1 else 2} for i in range(1, len(instances) + 2)]
@@ -80,13 +80,13 @@ def test_only_the_named_pluggable_database_is_captured(
     """A table of the root that has the same name is another one."""
     table(schema)
     connector = connector_factory(schema_include_list="APP,.*DBZUSER")
-    captured(connector)
+    capture_records(connector)
     root = {"user": schema.user, "password": schema.password, "dsn": schema.dsn}
     table(schema, "ROOTS", **root)
     schema.sql("INSERT INTO ROOTS VALUES (1, 1)", **root)
     schema.sql("INSERT INTO T1 VALUES (1, 1)")
     try:
-        assert {r["topic"] for r in captured(connector)} == {"test.APP.T1"}
+        assert {r["topic"] for r in capture_records(connector)} == {"test.APP.T1"}
     finally:
         schema.sql("DROP TABLE ROOTS PURGE", **root)
 
@@ -107,9 +107,9 @@ def test_the_account_of_the_documents_can_capture(schema: Oracle, connector_fact
     connector = connector_factory()
     connector.secrets |= {"database.user": "c##made", "database.password": "made"}
     schema.sql("INSERT INTO T1 VALUES (1, 1)")
-    captured(connector)
+    capture_records(connector)
     schema.sql("INSERT INTO T1 VALUES (2, 2)", "DELETE FROM T1 WHERE ID = 1")
-    assert [r["value"] and r["value"]["op"] for r in captured(connector)] == ["c", "d", None]
+    assert [r["value"] and r["value"]["op"] for r in capture_records(connector)] == ["c", "d", None]
     assert connector.rows("APP.T1") == [{"ID": 2, "V": 2}]
     assert not [
         f for f in check_prerequisites(settings(schema, database__user="c##made", database__password="made")) if f.fatal
@@ -144,10 +144,10 @@ def test_logging_of_all_columns_gives_whole_images_and_that_of_keys_the_changed_
         *(f"INSERT INTO {name} VALUES (1, 1, 'b')" for name in ("WHOLE", "KEYED")),
     )  # fmt: skip
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     schema.sql(*(f"UPDATE {name} SET A = 2" for name in ("WHOLE", "KEYED")))
     caplog.clear()
-    found = {r["topic"].rpartition(".")[2]: r["value"] for r in captured(connector)}
+    found = {r["topic"].rpartition(".")[2]: r["value"] for r in capture_records(connector)}
     assert [
         r.levelname for r in caplog.records if "APP.KEYED has no supplemental logging of all columns" in r.message
     ] == ["WARNING"]
@@ -170,12 +170,12 @@ def test_changes_of_the_capture_user_itself_are_captured(
     table(schema)
     schema.sql(f"GRANT INSERT ON T1 TO {schema.user}")
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     schema.sql(
         "ALTER SESSION SET CONTAINER = ORCLPDB1", "INSERT INTO APP.T1 VALUES (1, 1)",
         user=schema.user, password=schema.password, dsn=schema.dsn,
     )  # fmt: skip
-    (record,) = captured(connector)
+    (record,) = capture_records(connector)
     assert (record["value"]["op"], record["value"]["source"]["user_name"].upper()) == ("c", schema.user.upper())
 
 
@@ -200,7 +200,7 @@ def test_lists_of_schemas_tables_and_columns_are_anchored(schema: Oracle, tmp_pa
         schema.sql(f"INSERT INTO {name} VALUES (1, 1)")
 
     def topics(number: int, **properties: Any) -> dict[str, Any]:
-        found = captured(oracle_connector(schema, tmp_path / str(number), **properties))
+        found = capture_records(oracle_connector(schema, tmp_path / str(number), **properties))
         return {r["topic"]: r["value"]["after"] for r in found if r["topic"].startswith("test.APP.")}
 
     whole = {"ID": 1, "V": 1}
@@ -218,7 +218,7 @@ def test_lists_of_schemas_tables_and_columns_are_anchored(schema: Oracle, tmp_pa
         found = topics(number, schema_include_list="APP", **{name: value})
         assert found == {**mine, "test.APP.T1": {"ID": 1}, "test.APP.U": {"ID": 1}}
     without_key = {"table_include_list": r"APP\.T1", "column_include_list": r"APP\.T1\.V"}
-    found_ = captured(oracle_connector(schema, tmp_path / "key", schema_include_list="APP", **without_key))
+    found_ = capture_records(oracle_connector(schema, tmp_path / "key", schema_include_list="APP", **without_key))
     assert [(r["key"], r["value"]["after"]) for r in found_ if r["topic"] == "test.APP.T1"] == [({"ID": 1}, {"V": 1})]
 
 
@@ -251,15 +251,15 @@ def test_topics_are_named_by_schema_and_table_without_the_database(
     table(schema)
     schema.sql('CREATE TABLE "Mixed Case" (ID NUMBER(9) PRIMARY KEY)', LOGGED.format('"Mixed Case"'))
     connector = connector_factory(topic_prefix="ful-fill.1_x", provide_transaction_metadata=True)
-    captured(connector)
+    capture_records(connector)
     schema.sql("INSERT INTO T1 VALUES (1, 1)", 'INSERT INTO "Mixed Case" VALUES (1)', "ALTER TABLE T1 ADD W NUMBER(3)")
-    topics = [r["topic"] for r in captured(connector)]
+    topics = [r["topic"] for r in capture_records(connector)]
     both = ["ful-fill.1_x.APP.T1", "ful-fill.1_x.APP.Mixed_Case"]
     assert topics == ["ful-fill.1_x.transaction", *both, "ful-fill.1_x.transaction", "ful-fill.1_x"]
     schema.sql("INSERT INTO T1 VALUES (2, 2, 2)")
     with pytest.raises(ConfigError, match=r"topic\.prefix was 'ful-fill\.1_x'"):
         connector.capture({"topic.prefix": "other"})
-    assert len(captured(connector)) == 3
+    assert len(capture_records(connector)) == 3
 
 
 @pytest.mark.parametrize("prefix", ["", "a b", "ä", "a/b"])
@@ -273,9 +273,9 @@ def test_the_delimiter_stands_between_the_parts_of_each_topic(
 ) -> None:
     table(schema)
     connector = connector_factory(topic_delimiter="_", topic_transaction="tx", provide_transaction_metadata=True)
-    captured(connector)
+    capture_records(connector)
     schema.sql("INSERT INTO T1 VALUES (1, 1)")
-    assert [r["topic"] for r in captured(connector)] == ["test_tx", "test_APP_T1", "test_tx"]
+    assert [r["topic"] for r in capture_records(connector)] == ["test_tx", "test_APP_T1", "test_tx"]
     usual = OracleConfig.parse(DOCUMENTED)
     assert (usual.topic_delimiter, usual.topic_transaction) == (".", "transaction")
     assert connector.discovered("APP.T1").id == TableId(namespace="APP", name="T1", catalog="ORCLPDB1")

@@ -25,7 +25,7 @@ from airflow_provider_cdc.sources.oracle.mining.redo_log_collector import RedoLo
 from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
 from airflow_provider_cdc.sources.oracle.source import OracleSource
 from dev.servers.oracle import Oracle
-from tests.sources.oracle.mined import as_rows, ids, insert, mined, now, session_of, settings
+from tests.sources.oracle.mined import as_rows, flushed_scn, ids, insert, mine_rows, session_of, settings
 from tests.support.sources.oracle.oracle_server import run
 
 PLACES = ["on premises", "autonomous"]
@@ -52,13 +52,13 @@ def table(server: Oracle, **login: Any) -> None:
     )
 
 
-def quick(server: Oracle, **properties: Any) -> MiningSession:
+def open_quick_session(server: Oracle, **properties: Any) -> MiningSession:
     """A session that does not wait for logs."""
     config = settings(server, **properties)
     return MiningSession(config, Filters(config), sleep=lambda seconds: None)
 
 
-def overwritten(server: Oracle) -> None:
+def overwrite_logs(server: Oracle) -> None:
     for _ in range(3):  # as many as there are groups
         server.switch_log()
 
@@ -72,7 +72,7 @@ def test_the_logs_are_found_and_rows_of_this_container_alone_are_given(server: O
     server.switch_log()
     insert(server, 2)
     with session_of(server) as session:
-        assert ids(mined(session, start, now(server))) == [1, 2]
+        assert ids(mine_rows(session, start, flushed_scn(server))) == [1, 2]
         assert isinstance(session.log_collector, UnlistedSessionLogs) == bool(server.options["autonomous"])
         assert [status for _, status in session.counters.logs] == ["ARCHIVED", "CURRENT"]
 
@@ -84,9 +84,9 @@ def test_windows_over_log_switches_give_every_row_once(server: Oracle) -> None:
         for number in range(8):
             insert(server, number)
             if number % 2:
-                overwritten(server)
-            end = now(server)
-            found += ids(mined(session, at, end, at == start))
+                overwrite_logs(server)
+            end = flushed_scn(server)
+            found += ids(mine_rows(session, at, end, at == start))
             at = end
         assert session.counters.retries == 0
     assert found == list(range(8))
@@ -96,12 +96,12 @@ def test_windows_over_log_switches_give_every_row_once(server: Oracle) -> None:
 def test_a_log_that_is_overwritten_while_it_is_read_is_mined_again(server: Oracle, fetch: int) -> None:
     start = server.scn()
     insert(server, 1, 2, 3, 4)
-    end = now(server)
-    with quick(server, query__fetch__size=fetch) as session:
+    end = flushed_scn(server)
+    with open_quick_session(server, query__fetch__size=fetch) as session:
         session.open_window(start, end)
         batches = session.read_rows(start, end)
         found = next(batches).to_pylist()
-        overwritten(server)
+        overwrite_logs(server)
         found += as_rows(batches)
         assert ids(found) == [1, 2, 3, 4]
         assert session.counters.retries == 1
@@ -111,8 +111,8 @@ def test_a_log_that_is_overwritten_while_it_is_read_is_mined_again(server: Oracl
 def test_a_switch_that_overwrites_nothing_is_no_reason_to_mine_again(server: Oracle) -> None:
     start = server.scn()
     insert(server, 1, 2)
-    end = now(server)
-    with quick(server, query__fetch__size=1) as session:
+    end = flushed_scn(server)
+    with open_quick_session(server, query__fetch__size=1) as session:
         session.open_window(start, end)
         batches = session.read_rows(start, end)
         found = next(batches).to_pylist()
@@ -129,18 +129,21 @@ def test_an_instance_that_is_down_overwrites_nothing() -> None:
         server.sql("INSERT INTO ty VALUES (1, 'v')", thread=2)
         server.close_thread(2)
         insert(server, 2)
-        with quick(server) as session:
-            assert ids(mined(session, start, now(server))) == [1, 2]
+        with open_quick_session(server) as session:
+            assert ids(mine_rows(session, start, flushed_scn(server))) == [1, 2]
             assert session.counters.retries == 0
 
 
 def test_logs_that_are_deleted_are_an_error_that_says_so(server: Oracle) -> None:
     start = server.scn()
     insert(server, 1)
-    overwritten(server)
+    overwrite_logs(server)
     server.purge()
-    with quick(server) as session, pytest.raises(PositionLost, match=r"snapshot\.mode=when_needed") as caught:
-        session.open_window(start, now(server))
+    with (
+        open_quick_session(server) as session,
+        pytest.raises(PositionLost, match=r"snapshot\.mode=when_needed") as caught,
+    ):
+        session.open_window(start, flushed_scn(server))
     assert f"SCN {start}" in str(caught.value.where)
     assert ("RESTORE ARCHIVELOG" in str(caught.value.remedy)) == (not server.options["autonomous"])
     with closing(OracleSource(settings(server))) as source:
@@ -157,7 +160,7 @@ def test_logs_that_are_deleted_are_an_error_that_says_so(server: Oracle) -> None
 def test_the_log_is_known_back_to_its_beginning(server: Oracle) -> None:
     with closing(OracleSource(settings(server))) as source:
         insert(server, 1)
-        overwritten(server)
+        overwrite_logs(server)
         oldest = source.oldest_position()
         assert oldest.scn == source.database_status.resetlogs
         source.verify_position(oldest)
@@ -167,10 +170,10 @@ def test_the_log_is_known_back_to_its_beginning(server: Oracle) -> None:
 
 
 def test_the_log_is_complete_from_behind_a_missing_one(server: Oracle) -> None:
-    overwritten(server)
+    overwrite_logs(server)
     server.hold_archiving()
     missing = server.scn()
-    overwritten(server)
+    overwrite_logs(server)
     with closing(OracleSource(settings(server))) as source:
         oldest = source.oldest_position()
         assert oldest.scn > missing
@@ -183,30 +186,30 @@ def test_logs_that_are_not_archived_yet_are_no_loss() -> None:
         server.hold_archiving()
         start = server.scn()
         insert(server, 1)
-        overwritten(server)
-        with quick(server) as session:
+        overwrite_logs(server)
+        with open_quick_session(server) as session:
             with pytest.raises(SourceUnavailable):
-                session.open_window(start, now(server))
+                session.open_window(start, flushed_scn(server))
             server.release_archiving()
-            assert ids(mined(session, start, now(server))) == [1]
+            assert ids(mine_rows(session, start, flushed_scn(server))) == [1]
 
 
 def test_logs_that_logminer_leaves_out_are_noticed(server: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
     """Online logs, say. Their redo would be lost silently; and it is no position that is lost."""
     find: Callable[..., tuple[RedoLogFile, ...]] = logminer_calls.find_logs
 
-    def archived(*arguments: Any) -> tuple[RedoLogFile, ...]:
+    def find_archived(*arguments: Any) -> tuple[RedoLogFile, ...]:
         return tuple(one for one in find(*arguments) if one.archived)
 
-    monkeypatch.setattr(logminer_calls, "find_logs", archived)
+    monkeypatch.setattr(logminer_calls, "find_logs", find_archived)
     start = server.scn()
     insert(server, 1)
-    with quick(server) as session:
+    with open_quick_session(server) as session:
         with pytest.raises(SourceUnavailable, match=r"log\.mining\.archive\.log\.only\.mode=true"):
-            session.open_window(start, now(server))
-        end = now(server)
+            session.open_window(start, flushed_scn(server))
+        end = flushed_scn(server)
         server.switch_log()
-        assert ids(mined(session, start, end)) == [1]
+        assert ids(mine_rows(session, start, end)) == [1]
 
 
 def test_a_log_before_the_last_that_logminer_leaves_out_is_noticed(
@@ -216,8 +219,11 @@ def test_a_log_before_the_last_that_logminer_leaves_out_is_noticed(
     monkeypatch.setattr(logminer_calls, "find_logs", lambda *arguments: find(*arguments)[1:])
     start = server.scn()
     server.switch_log()
-    with quick(server) as session, pytest.raises((PositionLost, SourceUnavailable), match=f"from SCN {start}"):
-        session.open_window(start, now(server))
+    with (
+        open_quick_session(server) as session,
+        pytest.raises((PositionLost, SourceUnavailable), match=f"from SCN {start}"),
+    ):
+        session.open_window(start, flushed_scn(server))
 
 
 @pytest.mark.parametrize("following", [None, 2**48 - 1, 2**64 - 1])
@@ -245,12 +251,12 @@ def test_a_row_for_missing_logs_is_no_log(autonomous: Oracle, monkeypatch: pytes
 def test_missing_logs_that_the_views_show_are_no_lost_position(server: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor are they if LogMiner does not find the redo of now either."""
 
-    def missing(*_: Any) -> None:
+    def raise_missing_log(*_: Any) -> None:
         raise logminer_calls.LogsMoved("missing log file") from oracledb.DatabaseError("Similar to ORA-01292")
 
-    monkeypatch.setattr(logminer_calls, "find_logs", missing)
-    with quick(server) as session, pytest.raises(SourceUnavailable, match="does not find all redo"):
-        session.open_window(server.scn() - 1, now(server))
+    monkeypatch.setattr(logminer_calls, "find_logs", raise_missing_log)
+    with open_quick_session(server) as session, pytest.raises(SourceUnavailable, match="does not find all redo"):
+        session.open_window(server.scn() - 1, flushed_scn(server))
 
 
 def test_a_log_that_is_found_late_is_no_lost_position(autonomous: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,12 +264,12 @@ def test_a_log_that_is_found_late_is_no_lost_position(autonomous: Oracle, monkey
     find: Callable[..., tuple[RedoLogFile, ...]] = logminer_calls.find_logs
     start, waits = autonomous.scn(), list[float]()
 
-    def late(connection: oracledb.Connection, config: OracleConfig, low: int, end: int) -> tuple[RedoLogFile, ...]:
+    def find_late(connection: oracledb.Connection, config: OracleConfig, low: int, end: int) -> tuple[RedoLogFile, ...]:
         if low == start and len(waits) < 3:
             raise logminer_calls.LogsMoved("missing log file")
         return find(connection, config, low, end)
 
-    monkeypatch.setattr(logminer_calls, "find_logs", late)
+    monkeypatch.setattr(logminer_calls, "find_logs", find_late)
     end = autonomous.jump_scn(1)
     with closing(autonomous.capture()) as connection:
         assert session_logs(connection, settings(autonomous), sleep=waits.append).collect(start, end)
@@ -279,8 +285,8 @@ def test_a_switch_begins_a_new_session(server: Oracle) -> None:
                 server.switch_log()
                 assert session.counters.sessions == 1
             insert(server, number)
-            end = now(server)
-            assert ids(mined(session, at, end, at == start)) == [number]
+            end = flushed_scn(server)
+            assert ids(mine_rows(session, at, end, at == start)) == [number]
             at = end
         assert session.counters.sessions == 2
 
@@ -297,16 +303,16 @@ def test_archived_logs_alone_are_mined_where_their_view_is_shown() -> None:
         insert(server, 1)
         server.switch_log()
         insert(server, 2)
-        with quick(server) as session:
+        with open_quick_session(server) as session:
             assert isinstance(session.log_collector, UnlistedSessionLogs)
-            assert ids(mined(session, start, now(server))) == [1, 2]
-        with quick(server, log__mining__archive__log__only__mode=True) as session:
+            assert ids(mine_rows(session, start, flushed_scn(server))) == [1, 2]
+        with open_quick_session(server, log__mining__archive__log__only__mode=True) as session:
             assert isinstance(session.log_collector, FoundSessionLogs)
             assert not isinstance(session.log_collector, UnlistedSessionLogs)
             end = session.minable_scn()
-            assert ids(mined(session, start, end)) == [1]
+            assert ids(mine_rows(session, start, end)) == [1]
             server.purge()
-            overwritten(server)
+            overwrite_logs(server)
             with pytest.raises(PositionLost, match="no longer exist"):
                 session.log_collector.collect(start, end)
 
@@ -314,21 +320,21 @@ def test_archived_logs_alone_are_mined_where_their_view_is_shown() -> None:
 def test_a_destination_of_copies_has_no_effect(server: Oracle) -> None:
     start = server.scn()
     insert(server, 1)
-    overwritten(server)
-    with quick(server, log__mining__archive__destination__name="LOG_ARCHIVE_DEST_2") as session:
-        assert ids(mined(session, start, now(server))) == [1]
+    overwrite_logs(server)
+    with open_quick_session(server, log__mining__archive__destination__name="LOG_ARCHIVE_DEST_2") as session:
+        assert ids(mine_rows(session, start, flushed_scn(server))) == [1]
 
 
 def test_logs_that_are_found_again_begin_one_session(autonomous: Oracle) -> None:
     start = autonomous.scn()
     insert(autonomous, 1)
-    end = now(autonomous)
-    with quick(autonomous) as session:
+    end = flushed_scn(autonomous)
+    with open_quick_session(autonomous) as session:
         session.open_window(start, end)
-        overwritten(autonomous)
+        overwrite_logs(autonomous)
         assert ids(as_rows(session.read_rows(start, end))) == [1]
         insert(autonomous, 2)
-        assert ids(mined(session, end, now(autonomous), first=False)) == [2]
+        assert ids(mine_rows(session, end, flushed_scn(autonomous), first=False)) == [2]
         assert (session.counters.retries, session.counters.sessions) == (1, 2)
 
 
@@ -338,7 +344,7 @@ def test_a_session_that_was_closed_begins_as_a_new_one(server: Oracle) -> None:
     session = session_of(server)
     for number in (1, 2):
         with session:
-            assert ids(mined(session, start, now(server))) == [1]
+            assert ids(mine_rows(session, start, flushed_scn(server))) == [1]
             assert session.counters.sessions == number
 
 
@@ -346,17 +352,17 @@ def test_a_second_session_beside_the_first(server: Oracle) -> None:
     """An autonomous database refuses it, until the first one ends."""
     start = server.scn()
     insert(server, 1)
-    end = now(server)
+    end = flushed_scn(server)
     with session_of(server) as second:
         with session_of(server) as first:
-            assert ids(mined(first, start, end)) == [1]
+            assert ids(mine_rows(first, start, end)) == [1]
             if server.options["autonomous"]:
                 with pytest.raises(SourceUnavailable, match="Another LogMiner session"):
                     second.open_window(start, end)
             else:
-                assert ids(mined(second, start, end)) == [1]
-            assert ids(mined(first, start, end)) == [1]
-        assert ids(mined(second, start, end)) == [1]
+                assert ids(mine_rows(second, start, end)) == [1]
+            assert ids(mine_rows(first, start, end)) == [1]
+        assert ids(mine_rows(second, start, end)) == [1]
 
 
 def test_asking_for_logs_leaves_no_session_behind(autonomous: Oracle) -> None:
@@ -370,13 +376,15 @@ def test_an_scn_that_logminer_refuses_is_one_without_redo(autonomous: Oracle, mo
     find: Callable[..., tuple[RedoLogFile, ...]] = logminer_calls.find_logs
     border = autonomous.jump_scn(5)
 
-    def refused(connection: oracledb.Connection, config: OracleConfig, low: int, end: int) -> tuple[RedoLogFile, ...]:
+    def refuse_low_scn(
+        connection: oracledb.Connection, config: OracleConfig, low: int, end: int
+    ) -> tuple[RedoLogFile, ...]:
         if low < border:
             with translate_driver_errors(config):
                 raise oracledb.DatabaseError("Similar to ORA-01281")
         return find(connection, config, low, end)
 
-    monkeypatch.setattr(logminer_calls, "find_logs", refused)
+    monkeypatch.setattr(logminer_calls, "find_logs", refuse_low_scn)
     with closing(autonomous.capture()) as connection:
         assert session_logs(connection, settings(autonomous)).oldest_scn() == border
 
@@ -386,11 +394,11 @@ def test_a_release_that_refuses_to_mine_inside_is_an_error_that_names_the_root(
 ) -> None:
     config = settings(autonomous)
 
-    def refused(connection: oracledb.Connection, *_: Any) -> None:
+    def refuse_start(connection: oracledb.Connection, *_: Any) -> None:
         with translate_driver_errors(config):
             run(connection, "BEGIN SYS.DBMS_LOGMNR.ADD_LOGFILE(LOGFILENAME => 'x', OPTIONS => DBMS_LOGMNR.NEW); END;")
 
-    monkeypatch.setattr(logminer_calls, "find_logs", refused)
+    monkeypatch.setattr(logminer_calls, "find_logs", refuse_start)
     with session_of(autonomous) as session, pytest.raises(PrerequisiteError, match="root container"):
         session.open_window(1, 2)
 
@@ -417,7 +425,7 @@ def test_borders_of_logs_are_known_where_they_are_shown(server: Oracle) -> None:
     server.switch_log()
     with session_of(server) as session:
         assert len(session.log_ends(start)) == (0 if server.options["autonomous"] else 1)
-        mined(session, start, now(server))
+        mine_rows(session, start, flushed_scn(server))
         assert start < session.log_collector.switched_scn() <= server.scn()
 
 
@@ -429,8 +437,8 @@ def test_the_thread_that_was_switched_first_says_up_to_where_all_redo_is_in_a_lo
             for thread in (2, 1):
                 server.switch_log(thread)
                 insert(server, thread)
-                end = now(server)
-                assert ids(mined(session, at, end, at == start)) == [thread]
+                end = flushed_scn(server)
+                assert ids(mine_rows(session, at, end, at == start)) == [thread]
                 assert (session.log_collector.switched_scn() > start) == (thread == 1)
                 at = end
 

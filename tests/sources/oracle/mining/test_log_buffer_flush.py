@@ -19,7 +19,7 @@ from airflow_provider_cdc.sources.oracle.mining.log_buffer_flush import (
     LogWriterFlush,
 )
 from dev.servers.oracle import Oracle
-from tests.sources.oracle.mined import changes, mined, session_of, settings
+from tests.sources.oracle.mined import changes, mine_rows, session_of, settings
 from tests.support.sources.oracle.oracle_server import run
 
 
@@ -51,7 +51,7 @@ class Clock:
         return self.now
 
 
-def flushing(server: Oracle, clock: Clock | None = None, **properties: object) -> LogWriterFlush:
+def open_log_writer_flush(server: Oracle, clock: Clock | None = None, **properties: object) -> LogWriterFlush:
     more = {"clock": clock} if clock else {}
     config = settings(server, **properties)
     return LogWriterFlush(config, facts(server), dict, sleep=lambda seconds: None, **more)  # type: ignore[arg-type]
@@ -66,12 +66,12 @@ def two_windows(server: Oracle, flush: LogWriterFlush | None, thread: int = 1) -
         middle = session.minable_scn()
         if flush:
             middle = flush.flush(middle).scn
-        found = mined(session, start, middle)
+        found = mine_rows(session, start, middle)
         run(owner, "COMMIT")
         end = session.minable_scn()
         if flush:
             end = flush.flush(end).scn
-        return changes(found + mined(session, middle, end, first=False))
+        return changes(found + mine_rows(session, middle, end, first=False))
 
 
 def test_without_a_flush_a_change_in_the_log_buffer_is_lost_for_ever(server: Oracle) -> None:
@@ -79,13 +79,13 @@ def test_without_a_flush_a_change_in_the_log_buffer_is_lost_for_ever(server: Ora
 
 
 def test_a_change_in_the_log_buffer_is_written_before_it_is_mined(server: Oracle) -> None:
-    with flushing(server) as flush:
+    with open_log_writer_flush(server) as flush:
         assert two_windows(server, flush) == ["""insert into "APP"."TY"("ID") values ('1');"""]
 
 
 def test_a_commit_that_does_not_wait_is_written_too(server: Oracle) -> None:
     server.configure(commits_wait=False)
-    with flushing(server) as flush:
+    with open_log_writer_flush(server) as flush:
         assert two_windows(server, flush) == ["""insert into "APP"."TY"("ID") values ('1');"""]
 
 
@@ -108,7 +108,7 @@ def test_open_transactions_are_those_of_before_the_flush_in_every_instance(clust
 def test_the_table_is_made_in_the_schema_of_the_capture_user_and_has_one_row(server: Oracle) -> None:
     for table in ("LOG_MINING_FLUSH", "OTHER_FLUSH"):
         for _ in range(2):
-            with flushing(server, log__mining__flush__table__name=table) as flush:
+            with open_log_writer_flush(server, log__mining__flush__table__name=table) as flush:
                 for _ in range(3):
                     scn = server.scn()
                     assert flush.flush(scn).scn == scn
@@ -118,11 +118,11 @@ def test_the_table_is_made_in_the_schema_of_the_capture_user_and_has_one_row(ser
 
 def test_a_name_that_is_none_of_a_table_is_refused(server: Oracle) -> None:
     with pytest.raises(ConfigError, match=r"log\.mining\.flush\.table\.name"):
-        flushing(server, log__mining__flush__table__name="X (A NUMBER) --")
+        open_log_writer_flush(server, log__mining__flush__table__name="X (A NUMBER) --")
 
 
 def test_every_instance_of_a_cluster_writes_its_own_buffer(cluster: Oracle) -> None:
-    with flushing(cluster, rac__nodes=",".join(cluster.nodes)) as flush:
+    with open_log_writer_flush(cluster, rac__nodes=",".join(cluster.nodes)) as flush:
         assert two_windows(cluster, flush, thread=2) == ["""insert into "APP"."TY"("ID") values ('1');"""]
 
 
@@ -130,7 +130,7 @@ def test_an_instance_that_no_node_names_is_mined_when_it_has_written_by_itself(
     cluster: Oracle, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()
-    with flushing(cluster, clock) as flush:
+    with open_log_writer_flush(cluster, clock) as flush:
         first = cluster.scn()
         assert flush.flush(first).scn == 0
         cluster.jump_scn(1)
@@ -152,7 +152,7 @@ def test_an_instance_whose_log_writer_is_held_up_bounds_what_is_mined(cluster: O
     clock = Clock()
     cluster.configure(held_writers=[2])
     session = session_of(cluster)
-    with session, flushing(cluster, clock) as flush, closing(cluster.connect(thread=2)) as owner:
+    with session, open_log_writer_flush(cluster, clock) as flush, closing(cluster.connect(thread=2)) as owner:
         start = session.minable_scn()
         run(owner, "INSERT INTO ty VALUES (1)")
         scn = session.minable_scn()
@@ -164,13 +164,13 @@ def test_an_instance_whose_log_writer_is_held_up_bounds_what_is_mined(cluster: O
         cluster.jump_scn(1)
         cluster.flush()
         assert flush.flush(session.minable_scn()).scn >= scn
-        assert changes(mined(session, start, scn)) == ["""insert into "APP"."TY"("ID") values ('1');"""]
+        assert changes(mine_rows(session, start, scn)) == ["""insert into "APP"."TY"("ID") values ('1');"""]
 
 
 def test_an_instance_that_writes_no_redo_for_long_is_an_error(cluster: Oracle) -> None:
     clock = Clock()
     cluster.configure(held_writers=[2])
-    with flushing(cluster, clock) as flush:
+    with open_log_writer_flush(cluster, clock) as flush:
         flush.flush(cluster.scn())
         clock.now += LONGEST_WAIT + 1
         with pytest.raises(SourceUnavailable, match=r"redo threads 2 cannot be reached.* no redo for 300 s") as error:
@@ -180,7 +180,7 @@ def test_an_instance_that_writes_no_redo_for_long_is_an_error(cluster: Oracle) -
 
 def test_the_instance_that_is_last_to_write_bounds_what_is_mined_and_is_named() -> None:
     clock = Clock()
-    with Oracle({"threads": 3}) as cluster, flushing(cluster, clock) as flush:
+    with Oracle({"threads": 3}) as cluster, open_log_writer_flush(cluster, clock) as flush:
         cluster.configure(flush_timer=False, private_strands=False, held_writers=[3])
         flush.flush(cluster.scn())
         cluster.jump_scn(1)
@@ -194,7 +194,7 @@ def test_the_instance_that_is_last_to_write_bounds_what_is_mined_and_is_named() 
 
 def test_more_redo_may_come_with_the_last_scn_on_disk(cluster: Oracle) -> None:
     clock = Clock()
-    with flushing(cluster, clock) as flush, closing(cluster.capture()) as connection:
+    with open_log_writer_flush(cluster, clock) as flush, closing(cluster.capture()) as connection:
         ((scn,),) = fetch_rows(connection, "SELECT LAST_REDO_CHANGE# FROM V$THREAD WHERE THREAD# = 2")
         flush.flush(scn)
         clock.now += WRITTEN_AFTER
@@ -207,13 +207,13 @@ def test_a_node_that_is_down_delays_and_is_tried_again(cluster: Oracle, caplog: 
     clock, down = Clock(), {"node": ""}
     config = settings(cluster, rac__nodes=",".join(cluster.nodes))
 
-    def to(host: str | None) -> oracledb.Connection:
+    def connect_to_host(host: str | None) -> oracledb.Connection:
         if host == down["node"]:
             return connect(config, host="127.0.0.1:1")
         return connect(config, host=host)
 
     with LogWriterFlush(
-        config, facts(cluster), dict, open_connection=to, sleep=lambda seconds: None, clock=clock
+        config, facts(cluster), dict, open_connection=connect_to_host, sleep=lambda seconds: None, clock=clock
     ) as flush:
         down["node"] = cluster.nodes[1]
         before = cluster.scn()
@@ -250,7 +250,7 @@ def test_a_database_that_does_not_answer_is_an_error(server: Oracle) -> None:
 
 
 def test_no_flush_where_only_archived_logs_are_mined(server: Oracle) -> None:
-    with flushing(server, log__mining__archive__log__only__mode=True) as flush:
+    with open_log_writer_flush(server, log__mining__archive__log__only__mode=True) as flush:
         assert not flush.needed
         assert flush.flush(5).scn == 5
     with closing(server.capture()) as connection:

@@ -22,7 +22,7 @@ from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
 from airflow_provider_cdc.sources.oracle.source import OracleSource
 from dev.servers.oracle import Oracle
 from dev.servers.oracle.redo.redo import MEMBER_SIZE
-from tests.sources.oracle.mined import ids, insert, mined, now, session_of, settings
+from tests.sources.oracle.mined import flushed_scn, ids, insert, mine_rows, session_of, settings
 from tests.support.sources.oracle.oracle_server import run
 
 XID = bytes.fromhex("0100020003000000")
@@ -71,9 +71,9 @@ def test_what_is_left_to_mine_is_the_archived_logs_behind_the_position(server: O
 def test_logs_that_are_switched_after_they_were_collected(server: Oracle, count: int) -> None:
     start = server.scn()
     insert(server, 1, 2, 3)
-    end = now(server)
+    end = flushed_scn(server)
     with Meddling(server, switches(server, count), switches(server, count)) as session:
-        assert ids(mined(session, start, end)) == [1, 2, 3]
+        assert ids(mine_rows(session, start, end)) == [1, 2, 3]
         assert (session.counters.retries > 0) == (count >= 3), "three switches use the online file again"
 
 
@@ -82,7 +82,7 @@ def test_an_archived_log_that_is_deleted_after_it_was_collected_is_read_online(s
     insert(server, 1)
     server.switch_log()
     with Meddling(server, server.purge) as session:
-        assert ids(mined(session, start, now(server))) == [1]
+        assert ids(mine_rows(session, start, flushed_scn(server))) == [1]
         assert session.counters.retries == 1
 
 
@@ -91,13 +91,13 @@ def test_logs_that_are_deleted_for_good_are_an_error(server: Oracle) -> None:
     insert(server, 1)
     switches(server, 5)()
     with Meddling(server, server.purge) as session, pytest.raises(PositionLost, match="RESTORE ARCHIVELOG"):
-        session.open_window(start, now(server))
+        session.open_window(start, flushed_scn(server))
 
 
 def test_logs_that_go_on_changing_are_an_error_that_a_retry_may_mend(server: Oracle) -> None:
     start = server.scn()
     insert(server, 1)
-    end = now(server)
+    end = flushed_scn(server)
     server.hold_archiving()
     with Meddling(server, *[switches(server, 3)] * 50) as session, pytest.raises(SourceUnavailable):
         session.open_window(start, end)
@@ -117,9 +117,9 @@ def test_an_online_log_that_is_used_again_while_it_is_read_is_read_on_in_its_cop
         ])  # fmt: skip
         server.jump_scn(10)
         insert(server, 4, 5)
-        end = now(server)
+        end = flushed_scn(server)
         with session_of(server) as quiet:
-            expected = mined(quiet, start, end)
+            expected = mine_rows(quiet, start, end)
         assert len(expected) == 17
         with session_of(server, query__fetch__size=size) as session:
             session.open_window(start, end)
@@ -199,7 +199,7 @@ def test_many_switches_at_random_moments_lose_no_row_and_give_none_twice(inside:
                     for worker in (*writers, trouble):
                         worker.join()
                 end = flush.flush(windows.choose_window(at, session.minable_scn()).end).scn
-                found += _inserts(mined(session, at, end, at == start))
+                found += _inserts(mine_rows(session, at, end, at == start))
                 trouble.mined_to = at = end
             assert session.counters.sessions > 10
             assert session.counters.retries > 0

@@ -93,7 +93,7 @@ def names(rows_: list[dict[str, Any]]) -> set[tuple[Any, Any]]:
     return {(row.get("SEG_OWNER"), row.get("TABLE_NAME")) for row in rows_ if row["OPERATION_CODE"] == 1}
 
 
-def known(rows_: list[dict[str, Any]]) -> set[tuple[Any, Any]]:
+def known_names(rows_: list[dict[str, Any]]) -> set[tuple[Any, Any]]:
     """Names that LogMiner knew."""
     return {(o, t) for o, t in names(rows_) if o and t and o != "UNKNOWN"}
 
@@ -157,7 +157,7 @@ def test_expressions_keep_what_the_filters_keep(
     found = mined_log.kept(config)
     assert names(found) >= wanted | UNRESOLVED
     if all(is_portable_pattern(p) for p in (*config.namespace_lists()[0], *config.namespace_lists()[1], *config.table_include_list, *config.table_exclude_list)):  # fmt: skip
-        assert known(found) == wanted
+        assert known_names(found) == wanted
     assert codes(found) >= {1, 5, 6, 7, 34, 36}
 
 
@@ -186,19 +186,19 @@ def test_lists_of_names_keep_what_the_filters_keep(
     found = mined_log.kept(config)
     assert names(found) >= wanted | UNRESOLVED
     if all(name.count(".") == 1 for name in table_names) and not any("." in name for name in schema_names):
-        assert known(found) == wanted
+        assert known_names(found) == wanted
 
 
 def test_more_names_than_an_in_list_may_have(mined_log: Log) -> None:
     listed = ",".join([*(f"APP.T{n}" for n in range(2500)), "APP.ORDERS"])
     config = mined_log.config(log__mining__query__filter__mode="in", table__include__list=listed)
-    assert known(mined_log.kept(config)) == {(o, t) for o in ("APP", "App") for t in ("ORDERS", "Orders")}
+    assert known_names(mined_log.kept(config)) == {(o, t) for o in ("APP", "App") for t in ("ORDERS", "Orders")}
 
 
 @pytest.mark.parametrize("mode", ["none", "in", "regex"])
 def test_whatever_the_mode_tables_of_the_database_itself_are_left_out(mined_log: Log, mode: str) -> None:
     found = mined_log.kept(mined_log.config(log__mining__query__filter__mode=mode))
-    assert known(found) == CAPTURABLE
+    assert known_names(found) == CAPTURABLE
     assert ("C##DBZUSER", "LOG_MINING_FLUSH") not in {(row.get("SEG_OWNER"), row.get("TABLE_NAME")) for row in found}
     unsupported = [row for row in found if row["OPERATION_CODE"] == 255]
     assert len(unsupported) == 2

@@ -30,7 +30,7 @@ class NoTables:
         return []
 
 
-def _looked(items: Iterator[LogItem]) -> None:
+def _read_until_look(items: Iterator[LogItem]) -> None:
     """Read on until the log has just been looked at."""
     seen = set()
     while len(seen) < 2:
@@ -55,9 +55,9 @@ def test_the_stream_is_looked_at_sooner_when_somebody_waits_for_it(schema: Oracl
     patience = 10.0
     with OracleSource(settings(schema, **SLOW)) as source:
         items = source.stream_log(source.current_position(), NoTables(), until=None, patience=lambda: patience)
-        _looked(items)
+        _read_until_look(items)
         slow = _seconds_to_reach(items, schema.scn())
-        _looked(items)
+        _read_until_look(items)
         patience = 0.01
         quick = _seconds_to_reach(items, schema.scn())
     assert slow > 1.5
@@ -68,7 +68,7 @@ def test_heartbeats_come_as_often_as_is_asked_for(schema: Oracle) -> None:
     patience = 0.02
     with OracleSource(settings(schema, **SLOW, poll__interval__ms=10)) as source:
         items = source.stream_log(source.current_position(), NoTables(), until=None, patience=lambda: patience)
-        _looked(items)
+        _read_until_look(items)
         began = time.monotonic()
         for _ in range(20):
             next(items)
@@ -85,7 +85,7 @@ def test_the_shortest_pause_that_is_set_is_kept(schema: Oracle) -> None:
     shortest = {**SLOW, "log__mining__sleep__time__min__ms": 1500}
     with OracleSource(settings(schema, **shortest)) as source:
         items = source.stream_log(source.current_position(), NoTables(), until=None, patience=lambda: 0.01)
-        _looked(items)
+        _read_until_look(items)
         assert _seconds_to_reach(items, schema.scn()) > 0.5
 
 

@@ -247,11 +247,11 @@ def test_archived_logs_are_asked_for_again_only_when_a_log_was_switched_or_archi
     asked: list[str] = []
     ask = redo_log_collector.fetch_rows
 
-    def counted(connection: object, sql: str, **binds: object) -> list[tuple[object, ...]]:
+    def count_and_ask(connection: object, sql: str, **binds: object) -> list[tuple[object, ...]]:
         asked.append(sql)
         return ask(connection, sql, **binds)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(redo_log_collector, "fetch_rows", counted)
+    monkeypatch.setattr(redo_log_collector, "fetch_rows", count_and_ask)
     with closing(server.capture()) as connection:
         logs = collector(server, connection)
         counts = []
@@ -424,27 +424,32 @@ def file(sequence: int, first: int, following: int | None, thread: int = 1) -> R
     return RedoLogFile(f"{thread}_{sequence}", thread, sequence, first, following, following is not None)
 
 
-def look(*files: RedoLogFile, threads: tuple[RedoThread, ...] = (RedoThread(1, 0, None),)) -> RedoLogListing:
+def list_logs(*files: RedoLogFile, threads: tuple[RedoThread, ...] = (RedoThread(1, 0, None),)) -> RedoLogListing:
     return RedoLogListing(1, threads, files, False)
 
 
 @pytest.mark.parametrize(
     ("shown", "gap"),
     [
-        (look(file(5, 100, 200), file(6, 200, None)), None),
-        (look(file(5, 151, 200), file(6, 200, None)), RedoGap(1, 150, 151)),
-        (look(file(5, 100, 200), file(7, 300, None)), RedoGap(1, 200, 300)),
-        (look(file(5, 100, 200)), RedoGap(1, 200, None)),
-        (look(file(5, 100, 251)), None),
-        (look(file(5, 100, 250)), RedoGap(1, 250, None)),
-        (look(), RedoGap(1, 150, None)),
-        (look(file(1, 160, None)), None),
-        (look(file(5, 100, None), threads=(RedoThread(1, 0, None), RedoThread(2, 0, None))), RedoGap(2, 150, None)),
-        (look(file(5, 100, None), threads=(RedoThread(1, 0, None), RedoThread(2, 0, 149))), None),
-        (look(file(5, 100, None), threads=(RedoThread(1, 0, None), RedoThread(2, 0, 151))), RedoGap(2, 150, None)),
-        (look(file(5, 100, None), threads=(RedoThread(1, 0, None), RedoThread(2, 251, None))), None),
+        (list_logs(file(5, 100, 200), file(6, 200, None)), None),
+        (list_logs(file(5, 151, 200), file(6, 200, None)), RedoGap(1, 150, 151)),
+        (list_logs(file(5, 100, 200), file(7, 300, None)), RedoGap(1, 200, 300)),
+        (list_logs(file(5, 100, 200)), RedoGap(1, 200, None)),
+        (list_logs(file(5, 100, 251)), None),
+        (list_logs(file(5, 100, 250)), RedoGap(1, 250, None)),
+        (list_logs(), RedoGap(1, 150, None)),
+        (list_logs(file(1, 160, None)), None),
         (
-            look(file(5, 100, None), file(9, 180, None, 2), threads=(RedoThread(1, 0, None), RedoThread(2, 180, None))),
+            list_logs(file(5, 100, None), threads=(RedoThread(1, 0, None), RedoThread(2, 0, None))),
+            RedoGap(2, 150, None),
+        ),
+        (list_logs(file(5, 100, None), threads=(RedoThread(1, 0, None), RedoThread(2, 0, 149))), None),
+        (list_logs(file(5, 100, None), threads=(RedoThread(1, 0, None), RedoThread(2, 0, 151))), RedoGap(2, 150, None)),
+        (list_logs(file(5, 100, None), threads=(RedoThread(1, 0, None), RedoThread(2, 251, None))), None),
+        (
+            list_logs(
+                file(5, 100, None), file(9, 180, None, 2), threads=(RedoThread(1, 0, None), RedoThread(2, 180, None))
+            ),
             None,
         ),
     ],

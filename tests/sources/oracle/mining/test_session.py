@@ -19,7 +19,7 @@ from airflow_provider_cdc.sources.oracle.mining.logminer_query import BATCH, WIR
 from airflow_provider_cdc.sources.oracle.mining.scn_windows import WindowPlanner
 from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
 from dev.servers.oracle import Oracle
-from tests.sources.oracle.mined import ids, insert, mined, now, session_of, settings
+from tests.sources.oracle.mined import flushed_scn, ids, insert, mine_rows, session_of, settings
 from tests.support.sources.oracle.oracle_server import run
 
 XID = bytes.fromhex("0100020003000000")
@@ -33,7 +33,7 @@ def test_a_window_gives_its_rows_with_the_columns_of_a_batch(server: Oracle) -> 
     start = server.scn()
     server.sql("INSERT INTO ty VALUES (1, 'a')", "SAVEPOINT s", "UPDATE ty SET v = 'b'", "ROLLBACK TO s")
     with session_of(server) as session:
-        found = mined(session, start, now(server))
+        found = mine_rows(session, start, flushed_scn(server))
     assert [(row["code"], row["rollback"]) for row in found] == [
         (6, False),
         (1, False),
@@ -65,14 +65,14 @@ def test_windows_that_follow_each_other_give_every_row_once(server: Oracle) -> N
     with closing(server.connect()) as owner:
         for number in range(30):
             run(owner, f"INSERT INTO ty VALUES ({number}, 'v')", *(["COMMIT"] if number % 3 == 0 else []))
-            borders.append(now(server))
+            borders.append(flushed_scn(server))
         run(owner, "COMMIT")
-    borders.append(now(server))
+    borders.append(flushed_scn(server))
     with session_of(server) as session:
-        found = [row for at, end in itertools.pairwise(borders) for row in mined(session, at, end, at == start)]
+        found = [row for at, end in itertools.pairwise(borders) for row in mine_rows(session, at, end, at == start)]
         assert ids(found) == list(range(30))
         assert session.counters.sessions == 1, "one LogMiner session is used for all windows of the same logs"
-        assert mined(session, borders[-1], borders[-1], False) == []
+        assert mine_rows(session, borders[-1], borders[-1], False) == []
 
 
 def test_the_first_window_has_its_first_scn_and_the_next_ones_have_not(server: Oracle) -> None:
@@ -81,9 +81,9 @@ def test_the_first_window_has_its_first_scn_and_the_next_ones_have_not(server: O
                     "SRC_CON_NAME": server.pdb}])  # fmt: skip
     server.jump_scn(10)
     with session_of(server) as session:
-        assert [row["scn"] for row in mined(session, scn, now(server), first=True)] == [scn]
-        assert mined(session, scn, now(server), first=False) == []
-        assert [row["scn"] for row in mined(session, scn - 1, scn, first=False)] == [scn]
+        assert [row["scn"] for row in mine_rows(session, scn, flushed_scn(server), first=True)] == [scn]
+        assert mine_rows(session, scn, flushed_scn(server), first=False) == []
+        assert [row["scn"] for row in mine_rows(session, scn - 1, scn, first=False)] == [scn]
 
 
 def test_scns_beyond_what_a_double_can_hold_are_exact(server: Oracle) -> None:
@@ -91,15 +91,15 @@ def test_scns_beyond_what_a_double_can_hold_are_exact(server: Oracle) -> None:
     start = server.scn()
     insert(server, *range(10))
     with session_of(server) as session:
-        end = now(server)
-        found = mined(session, start, end)
+        end = flushed_scn(server)
+        found = mine_rows(session, start, end)
         scns = [row["scn"] for row in found]
         assert len(set(scns)) == 12
         assert scns == list(range(scns[0], scns[0] + 12))
         assert any(scn % 2 for scn in scns if scn > 2**53)
         middle = scns[5]
-        assert [r["scn"] for r in mined(session, start, middle)] + [
-            r["scn"] for r in mined(session, middle, end, False)
+        assert [r["scn"] for r in mine_rows(session, start, middle)] + [
+            r["scn"] for r in mine_rows(session, middle, end, False)
         ] == scns
 
 
@@ -145,7 +145,7 @@ def test_both_threads_of_a_cluster_are_mined_by_scn() -> None:
             if number == 5:
                 server.switch_log(2)
         with session_of(server) as session:
-            found = mined(session, start, now(server))
+            found = mine_rows(session, start, flushed_scn(server))
         assert ids(found) == list(range(10))
         assert {row["thread"] for row in found} == {1, 2}
 
@@ -157,17 +157,17 @@ def test_a_switch_begins_a_new_session_and_logs_that_are_done_are_removed_from_i
     with session_of(server) as session:
         start = server.scn()
         insert(server, 1)
-        first = now(server)
-        assert ids(mined(session, start, first)) == [1]
+        first = flushed_scn(server)
+        assert ids(mine_rows(session, start, first)) == [1]
         assert session.counters.sessions == 1
         server.switch_log()
         insert(server, 2)
-        second = now(server)
-        assert ids(mined(session, first, second, False)) == [2]
+        second = flushed_scn(server)
+        assert ids(mine_rows(session, first, second, False)) == [2]
         assert (session.counters.sessions, len(session.files)) == (2, 2)
         insert(server, 3)
-        third = now(server)
-        assert ids(mined(session, second, third, False)) == [3]
+        third = flushed_scn(server)
+        assert ids(mine_rows(session, second, third, False)) == [3]
         assert (session.counters.sessions, len(session.files)) == (2, 1)
         assert fetch_rows(session.connection, "SELECT COUNT(*) FROM V$LOGMNR_LOGS") == [(1,)]
 
@@ -187,12 +187,12 @@ def test_a_switch_is_counted_and_writes_a_dictionary_for_a_session_that_has_a_co
     with MiningSession(config, Filters(config), open_connection=open_connection) as session:
         start = server.scn()
         insert(server, 1)
-        first = now(server)
-        assert ids(mined(session, start, first)) == [1]
+        first = flushed_scn(server)
+        assert ids(mine_rows(session, start, first)) == [1]
         before, counted = {one.sequence for one in session.files}, session.counters.switches
         server.switch_log()
         insert(server, 2)
-        assert ids(mined(session, first, now(server), False)) == [2]
+        assert ids(mine_rows(session, first, flushed_scn(server), False)) == [2]
         assert session.counters.sessions == 2
         assert session.counters.switches > counted
         assert {one.sequence for one in session.files if one.dictionary_begin} - before
@@ -214,7 +214,7 @@ def test_an_old_session_ends_and_its_connection_where_that_is_configured(server:
         for number in range(400):
             if number % 40 == 0:
                 insert(server, number)
-            end = now(server)
+            end = flushed_scn(server)
             session.open_window(at + (number > 0), end)
             at = end
         assert 2 <= session.counters.sessions <= 20
@@ -229,7 +229,7 @@ def test_without_a_limit_a_session_is_never_too_old(server: Oracle) -> None:
     with MiningSession(config, Filters(config), clock=lambda: next(clock)) as session:
         at = server.scn()
         for number in range(5):
-            end = now(server)
+            end = flushed_scn(server)
             session.open_window(at + (number > 0), end)
             at = end
         assert session.counters.sessions == 1
@@ -239,14 +239,14 @@ def test_a_lost_connection_is_an_error_that_a_retry_mends(server: Oracle) -> Non
     with session_of(server) as session:
         start = server.scn()
         insert(server, 1)
-        mined(session, start, now(server))
+        mine_rows(session, start, flushed_scn(server))
         end = server.scn()
         server.kill()
         with pytest.raises(SourceUnavailable):
             session.open_window(start, end)
         server.start()
     with session_of(server) as session:
-        assert ids(mined(session, start, end)) == [1]
+        assert ids(mine_rows(session, start, end)) == [1]
 
 
 def test_what_the_driver_says_of_wrong_rights_is_told(server: Oracle) -> None:
@@ -254,7 +254,7 @@ def test_what_the_driver_says_of_wrong_rights_is_told(server: Oracle) -> None:
         start = server.scn()
         server.admin("REVOKE LOGMINING FROM c##dbzuser", "REVOKE SELECT ANY TRANSACTION FROM c##dbzuser")
         with pytest.raises(PrerequisiteError):
-            session.open_window(start, now(server))
+            session.open_window(start, flushed_scn(server))
 
 
 # rows that say something about the mining
@@ -265,9 +265,9 @@ def test_missing_redo_is_looked_for_once_more_and_then_told(server: Oracle, capl
     insert(server, 1)
     (scn,) = server.inject([{"OPERATION_CODE": 34, "INFO": "missing"}])
     insert(server, 2)
-    end = now(server)
+    end = flushed_scn(server)
     with session_of(server) as session:
-        found = mined(session, start, end)
+        found = mine_rows(session, start, end)
         assert ids(found) == [1, 2]
         assert 34 not in [row["code"] for row in found]
         assert (session.counters.missing_scns, session.counters.sessions) == (1, 2)
@@ -281,7 +281,7 @@ def test_unsupported_rows_are_given_of_captured_tables(server: Oracle) -> None:
     start = server.scn()
     server.sql("INSERT INTO odd VALUES (1)", "INSERT INTO other VALUES (1)")
     with session_of(server, table__include__list=r"APP\.(ODD|TY)") as session:
-        found = mined(session, start, now(server))
+        found = mine_rows(session, start, flushed_scn(server))
     assert [(row["code"], row["table"]) for row in found if row["code"] == 255] == [(255, "ODD")]
 
 
@@ -291,7 +291,7 @@ def test_ddl_is_given_and_rows_older_than_it_are_given_without_names(server: Ora
     server.sql("ALTER TABLE ty ADD (w NUMBER)")
     for strategy in ("online_catalog", "hybrid"):
         with session_of(server, log__mining__strategy=strategy) as session:
-            found = mined(session, start, now(server))
+            found = mine_rows(session, start, flushed_scn(server))
         assert [row["sql"] for row in found if row["code"] == 5] == ["ALTER TABLE ty ADD (w NUMBER);"]
         (row,) = (row for row in found if row["code"] == 1)
         assert '("COL 1","COL 2") values (HEXTORAW(' in row["sql"]
@@ -310,9 +310,9 @@ def test_only_archived_logs_are_mined_up_to_where_they_go(server: Oracle) -> Non
         first = session.minable_scn()
         insert(server, 2)
         assert session.minable_scn() == first < server.scn()
-        assert ids(mined(session, start, first)) == [1]
+        assert ids(mine_rows(session, start, first)) == [1]
         server.switch_log()
-        assert ids(mined(session, first, session.minable_scn(), False)) == [2]
+        assert ids(mine_rows(session, first, session.minable_scn(), False)) == [2]
         assert all(one.archived for one in session.files)
         archived = session.minable_scn()
     insert(server, 3)
@@ -339,9 +339,9 @@ def test_a_standby_is_mined_as_far_as_it_has_logs(strategy: str) -> None:
                     session.open_window(start, end)
                 with closing(server.capture()) as primary:
                     run(primary, "BEGIN DBMS_LOGMNR_D.BUILD(OPTIONS => DBMS_LOGMNR_D.STORE_IN_REDO_LOGS); END;")
-            assert ids(mined(session, start, end)) == [1]
+            assert ids(mine_rows(session, start, end)) == [1]
             server.switch_log()
-            assert ids(mined(session, end, session.minable_scn(), False)) == [2]
+            assert ids(mine_rows(session, end, session.minable_scn(), False)) == [2]
 
 
 def test_a_database_without_containers_is_mined() -> None:
@@ -350,7 +350,7 @@ def test_a_database_without_containers_is_mined() -> None:
         start = server.scn()
         insert(server, 1)
         with session_of(server) as session:
-            assert ids(mined(session, start, now(server))) == [1]
+            assert ids(mine_rows(session, start, flushed_scn(server))) == [1]
 
 
 def test_the_time_of_an_scn_is_known_or_not(server: Oracle, caplog: pytest.LogCaptureFixture) -> None:

@@ -13,9 +13,9 @@ from airflow_provider_cdc.sources.oracle.mining import session as sessions
 from airflow_provider_cdc.sources.oracle.mining.log_buffer_flush import LogWriterFlush
 from airflow_provider_cdc.sources.oracle.mining.scn_windows import WindowPlanner
 from dev.servers.oracle import Oracle
-from tests.sources.oracle.mined import mined, session_of
+from tests.sources.oracle.mined import mine_rows, session_of
 from tests.sources.oracle_adapter import oracle_connector
-from tests.support.change_log.rendered import Record, captured
+from tests.support.change_log.rendered import Record, capture_records
 from tests.support.connectors import Connector
 from tests.support.patience import LONGEST_S
 
@@ -43,14 +43,14 @@ def test_with_the_online_catalog_ddl_goes_well_when_everything_before_it_was_cap
 ) -> None:
     _table(schema)
     connector = connector_factory(log_mining_strategy="online_catalog")
-    captured(connector)
+    capture_records(connector)
     for number, ddl in enumerate(("ADD (V NUMBER(9))", "RENAME COLUMN V TO W", "DROP COLUMN W")):
         schema.sql(f"INSERT INTO T (ID) VALUES ({number})")
-        assert len(_afters(captured(connector))) == 1
+        assert len(_afters(capture_records(connector))) == 1
         schema.sql(f"ALTER TABLE T {ddl}")
-        captured(connector)
+        capture_records(connector)
     schema.sql("INSERT INTO T VALUES (9)")
-    assert _afters(captured(connector)) == [{"ID": 9}]
+    assert _afters(capture_records(connector)) == [{"ID": 9}]
 
 
 @pytest.mark.parametrize("strategy", ["redo_log_catalog", "hybrid"])
@@ -59,12 +59,12 @@ def test_tables_may_change_at_any_time(
 ) -> None:
     _table(schema)
     connector = connector_factory(log_mining_strategy=strategy)
-    captured(connector)
+    capture_records(connector)
     schema.sql("INSERT INTO T VALUES (1)", "COMMIT", "ALTER TABLE T ADD (V NUMBER(9))")
     schema.switch_log()
     schema.sql("INSERT INTO T VALUES (2, 2)", "COMMIT", "ALTER TABLE T DROP COLUMN V", "INSERT INTO T VALUES (3)")
     schema.sql("CREATE TABLE NEW (A NUMBER(9) PRIMARY KEY)", LOGGED.format("NEW"), "INSERT INTO NEW VALUES (4)")
-    assert _afters(captured(connector)) == [{"ID": 1}, {"ID": 2, "V": 2}, {"ID": 3}, {"A": 4}]
+    assert _afters(capture_records(connector)) == [{"ID": 1}, {"ID": 2, "V": 2}, {"ID": 3}, {"A": 4}]
 
 
 # filters
@@ -76,9 +76,9 @@ def test_whatever_the_filter_mode_the_same_is_captured(schema: Oracle, tmp_path:
         _table(schema, name)
     lists = {"table_include_list": r"APP\.T,APP\.U" if mode == "in" else r"APP\.(T|U)"}
     connector = oracle_connector(schema, tmp_path, log_mining_query_filter_mode=mode, **lists)
-    captured(connector)
+    capture_records(connector)
     schema.sql(*(f"INSERT INTO {name} VALUES (1)" for name in ("T", "TT", "U")))
-    assert [r["topic"] for r in captured(connector)] == ["test.APP.T", "test.APP.U"]
+    assert [r["topic"] for r in capture_records(connector)] == ["test.APP.T", "test.APP.U"]
 
 
 def test_changes_of_some_users_are_captured_or_left_out(schema: Oracle, tmp_path: Path) -> None:
@@ -91,10 +91,10 @@ def test_changes_of_some_users_are_captured_or_left_out(schema: Oracle, tmp_path
             oracle_connector(schema, tmp_path / str(i), schema_include_list="APP", **p) for i, p in enumerate(lists)
         ]
         for connector in connectors:
-            captured(connector)
+            capture_records(connector)
         schema.sql("INSERT INTO T VALUES (1)")
         schema.sql("INSERT INTO APP.T VALUES (2)", user="OTHER", password="other")
-        assert [_afters(captured(connector)) for connector in connectors] == [[{"ID": 2}], [{"ID": 1}]]
+        assert [_afters(capture_records(connector)) for connector in connectors] == [[{"ID": 2}], [{"ID": 1}]]
     finally:
         schema.admin("DROP USER OTHER CASCADE")
 
@@ -114,12 +114,12 @@ def test_a_jump_of_the_scn_is_mined_in_one_step(
     seen: list[WindowPlanner] = []
     first = WindowPlanner.__init__
 
-    def remembered(self: WindowPlanner, *arguments: Any) -> None:
+    def remember_and_start(self: WindowPlanner, *arguments: Any) -> None:
         seen.append(self)
         first(self, *arguments)
 
-    monkeypatch.setattr(WindowPlanner, "__init__", remembered)
-    captured(connector)
+    monkeypatch.setattr(WindowPlanner, "__init__", remember_and_start)
+    capture_records(connector)
     flush = LogWriterFlush.flush
 
     def jumping(self: Any, scn: int) -> int:
@@ -152,7 +152,7 @@ def test_the_clock_of_the_server_is_read_for_each_window(schema: Oracle, monkeyp
             schema.sql(f"INSERT INTO T VALUES ({number})")
             schema.flush()
             end = schema.scn()
-            (row,) = [r for r in mined(session, at, end, number == 0) if r["code"] == 1]
+            (row,) = [r for r in mine_rows(session, at, end, number == 0) if r["code"] == 1]
             times.append(row["ts_us"] / 1e6)
             at = end
     assert -3600 - 60 < times[1] - times[0] < -3600 + 60
@@ -169,13 +169,13 @@ def test_the_place_moves_on_while_nothing_of_the_captured_tables_changes(tmp_pat
         server.sql("INSERT INTO QUIET VALUES (0)")
         connector = oracle_connector(server, tmp_path, table_include_list=r"APP\.QUIET")
         idle = oracle_connector(server, tmp_path / "idle", table_include_list=r"APP\.QUIET")
-        captured(connector)
-        captured(idle)
+        capture_records(connector)
+        capture_records(idle)
         for number in range(6):
             server.sql(f"INSERT INTO BUSY VALUES ({number})")
             server.switch_log()
             place = connector.store.load_offset("test").offset
-            assert captured(connector) == []
+            assert capture_records(connector) == []
             moved = connector.store.load_offset("test").offset
             assert place is not None
             assert moved is not None
@@ -184,6 +184,6 @@ def test_the_place_moves_on_while_nothing_of_the_captured_tables_changes(tmp_pat
             assert int(moved.position["scn"]) > int(place.position["scn"])
             server.purge(int(moved.position["scn"]))
         server.sql("INSERT INTO QUIET VALUES (1)")
-        assert _afters(captured(connector)) == [{"ID": 1}]
+        assert _afters(capture_records(connector)) == [{"ID": 1}]
         with pytest.raises(PositionLost):  # of one that did not run
             idle.capture()

@@ -36,7 +36,7 @@ def lob_reader(*, key: tuple[str, ...] = ("ID",), **properties: Any) -> RedoRead
     return RedoReader(schema, given, ignored=("SHAPE",))
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -48,10 +48,10 @@ def value(column: str, given: Any) -> str:
         return "EMPTY_BLOB()" if column == "B" else "EMPTY_CLOB()"
     if isinstance(given, bytes):
         return f"HEXTORAW('{given.hex()}')"
-    return quoted(str(given))
+    return quote_text(str(given))
 
 
-def _where(named: dict[str, Any]) -> str:
+def _where_clause(named: dict[str, Any]) -> str:
     return " and ".join(f'"{n}" IS NULL' if v is None else f'"{n}" = {value(n, v)}' for n, v in named.items())
 
 
@@ -63,16 +63,16 @@ def insert(transaction: int = 1, row_id: str = NO_ROW_ID, **row: Any) -> Line:
 
 def update(named: dict[str, Any], transaction: int = 1, row_id: str = NO_ROW_ID, **changed: Any) -> Line:
     sets = ", ".join(f'"{n}" = {value(n, v)}' for n, v in changed.items())
-    return Line(3, f'update "SHOP"."PARTS" set {sets} where {_where(named)};', row_id, transaction)
+    return Line(3, f'update "SHOP"."PARTS" set {sets} where {_where_clause(named)};', row_id, transaction)
 
 
 def delete(named: dict[str, Any], transaction: int = 1, row_id: str = NO_ROW_ID) -> Line:
-    return Line(2, f'delete from "SHOP"."PARTS" where {_where(named)};', row_id, transaction)
+    return Line(2, f'delete from "SHOP"."PARTS" where {_where_clause(named)};', row_id, transaction)
 
 
 def locator(column: str, named: dict[str, Any], row_id: str = NO_ROW_ID, transaction: int = 1) -> Line:
     name = NAMES[TYPES[column]]
-    condition = f" where {_where(named)}" if named else ""
+    condition = f" where {_where_clause(named)}" if named else ""
     text = f'{DECLARE} select "{column}" into loc_{name} from "SHOP"."PARTS"{condition} for update;\n'
     return Line(9, text, row_id, transaction)
 
@@ -119,16 +119,16 @@ def as_blocks(lines: Sequence[Line]) -> list[Line]:
 
 
 def xml(named: dict[str, Any], *parts: str | bytes | None, transaction: int = 1) -> list[Line]:
-    begin = f'XML DOC BEGIN:  select "X" from "SHOP"."PARTS" where {_where(named)}'
+    begin = f'XML DOC BEGIN:  select "X" from "SHOP"."PARTS" where {_where_clause(named)}'
     writes = [f"XML_REDO := {value('', p)}" + ("" if p is None else f":{len(p)}") for p in parts]
     texts = [(68, begin), *((70, w) for w in writes), (71, None)]
     return [Line(code, text, NO_ROW_ID, transaction) for code, text in texts]
 
 
 def string(named: dict[str, Any], *parts: str, transaction: int = 1, column: str = "S") -> list[Line]:
-    statement = f'update "SHOP"."PARTS" set "{column}" = :DATA where {_where(named)};'
-    begin = f"DECLARE\n TempLob CLOB;\n Stmt    CLOB;\nBEGIN\n Stmt := {quoted(statement)};"
-    writes = [f"  buf_c := {quoted(p)};\n DBMS_LOB.WriteAppend(TempLob, {len(p)}, buf_c);\n" for p in parts]
+    statement = f'update "SHOP"."PARTS" set "{column}" = :DATA where {_where_clause(named)};'
+    begin = f"DECLARE\n TempLob CLOB;\n Stmt    CLOB;\nBEGIN\n Stmt := {quote_text(statement)};"
+    writes = [f"  buf_c := {quote_text(p)};\n DBMS_LOB.WriteAppend(TempLob, {len(p)}, buf_c);\n" for p in parts]
     texts = [(91, begin), *((92, w) for w in writes), (93, None)]
     return [Line(code, text, NO_ROW_ID, transaction) for code, text in texts]
 
@@ -144,7 +144,7 @@ def assemble(reader: RedoReader, lines: Sequence[Line], undone: int = -1) -> Ass
     )
 
 
-def shown(found: AssembledRows, schema: TableSchema) -> list[tuple[int, str, dict[str, Any]]]:
+def shown_rows(found: AssembledRows, schema: TableSchema) -> list[tuple[int, str, dict[str, Any]]]:
     """Per row: where it begins, its operation, and its images; a value that nobody knows is ``"?"``."""
     rows = []
     for at in range(len(found.rows)):

@@ -13,20 +13,20 @@ import numpy as np
 from airflow_provider_cdc.core.errors import SchemaConflict, UnreadableValue
 from airflow_provider_cdc.sources.oracle.redo.redo_statement_reader import RedoReader
 from tests.sources.oracle.redo.redo_tables import images, read
-from tests.sources.oracle.redo.test_redo_random import generated, reader
+from tests.sources.oracle.redo.test_redo_random import generate_statements, reader
 
 _PIECES = ["'", "''", ",", ")", ";", " and ", " where ", '"', "NULL", "\\", " || ", "(", "-", ".", "9", "é", ":1", "a."]
 TEXTS = 8_000
 
 
-def twin() -> dict[str, Any]:
-    texts, codes, _ = generated(7, 40)
+def read_twin() -> dict[str, Any]:
+    texts, codes, _ = generate_statements(7, 40)
     one = reader()
     rows = read(one, texts, codes)
     return {"plain": rows.plain.tolist(), "rows": [repr(images(rows, i, one.schema)) for i in range(len(texts))]}
 
 
-def damaged(r: random.Random, text: str) -> str:
+def damage_text(r: random.Random, text: str) -> str:
     """A text with a piece cut off, taken out, put in, doubled, or exchanged."""
     for _ in range(r.choice((1, 1, 1, 2, 5))):
         at = r.randrange(len(text) + 1)
@@ -48,17 +48,17 @@ def damaged(r: random.Random, text: str) -> str:
 
 def fuzz() -> dict[str, Any]:
     r = random.Random(12)
-    texts, codes, _ = generated(11, 400)
+    texts, codes, _ = generate_statements(11, 400)
     one = reader()
     outcomes: Counter[str] = Counter()
     disagreements: list[str] = []
     other: list[str] = []
     while outcomes["texts"] < TEXTS:
         picked = [r.randrange(len(texts)) for _ in range(100)]
-        for text, code in [(damaged(r, texts[i]), codes[i]) for i in picked]:
+        for text, code in [(damage_text(r, texts[i]), codes[i]) for i in picked]:
             outcomes["texts"] += 1
             try:
-                outcomes[_one(one, text, code, disagreements)] += 1
+                outcomes[_compare_readers(one, text, code, disagreements)] += 1
             except (UnreadableValue, SchemaConflict) as e:
                 outcomes[type(e).__name__] += 1
             except Exception as e:
@@ -67,7 +67,7 @@ def fuzz() -> dict[str, Any]:
     return found | outcomes | {"disagreements": disagreements[:5], "other": other[:5]}
 
 
-def _one(one: RedoReader, text: str, code: int, disagreements: list[str]) -> str:
+def _compare_readers(one: RedoReader, text: str, code: int, disagreements: list[str]) -> str:
     """Read a text; what the kernel reads, the plain path must read alike."""
     rows = read(one, [text], [code])
     if rows.plain[0]:
@@ -83,4 +83,4 @@ def _one(one: RedoReader, text: str, code: int, disagreements: list[str]) -> str
 
 
 if __name__ == "__main__":
-    print(json.dumps({"twin": twin, "fuzz": fuzz}[sys.argv[1]]()))
+    print(json.dumps({"twin": read_twin, "fuzz": fuzz}[sys.argv[1]]()))

@@ -29,7 +29,7 @@ LOBS = {"CL", "BL"}
 # -- values -----------------------------------------------------------------------------------------------------------------------
 
 
-def _whole(digits: int) -> Callable[[random.Random], Decimal]:
+def _make_integer_draw(digits: int) -> Callable[[random.Random], Decimal]:
     return lambda r: Decimal(r.randrange(10 ** r.randint(1, digits)) * r.choice((1, -1)))
 
 
@@ -46,7 +46,7 @@ def _text(r: random.Random) -> str:
     return "".join(r.choice(ALPHABET) for _ in range(r.randint(1, 12)))
 
 
-def _moment(r: random.Random, digits: int, first: int = 1, last: int = 9999) -> tuple[dt.datetime, int]:
+def _draw_moment(r: random.Random, digits: int, first: int = 1, last: int = 9999) -> tuple[dt.datetime, int]:
     """A moment, and its nanoseconds, of which ``digits`` are there."""
     at = dt.datetime(
         r.randint(first, last), r.randint(1, 12), r.randint(1, 28), r.randrange(24), r.randrange(60), r.randrange(60)
@@ -70,11 +70,11 @@ def _float(r: random.Random) -> float:
 
 
 _MAKE: dict[str, Callable[[random.Random], Any]] = {
-    "ID": _whole(9), "N1": _whole(2), "N18": _whole(18), "N38": _whole(38), "D12": _decimal(10, 2), "D38": _decimal(28, 10),
+    "ID": _make_integer_draw(9), "N1": _make_integer_draw(2), "N18": _make_integer_draw(18), "N38": _make_integer_draw(38), "D12": _decimal(10, 2), "D38": _decimal(28, 10),
     "NV": _decimal(38, 30), "F": _decimal(30, 10), "BF": _float, "BD": _float,
-    "DAY": lambda r: _moment(r, 0), "T0": lambda r: _moment(r, 0), "T3": lambda r: _moment(r, 3), "T6": lambda r: _moment(r, 6),
-    "T9": lambda r: _moment(r, 9, 1678, 2261), "TZ": lambda r: (*_moment(r, 6), r.choice((0, 330, -210, 720, -60))),
-    "LTZ": lambda r: _moment(r, 6), "YM": lambda r: r.randrange(1200) * r.choice((1, -1)),
+    "DAY": lambda r: _draw_moment(r, 0), "T0": lambda r: _draw_moment(r, 0), "T3": lambda r: _draw_moment(r, 3), "T6": lambda r: _draw_moment(r, 6),
+    "T9": lambda r: _draw_moment(r, 9, 1678, 2261), "TZ": lambda r: (*_draw_moment(r, 6), r.choice((0, 330, -210, 720, -60))),
+    "LTZ": lambda r: _draw_moment(r, 6), "YM": lambda r: r.randrange(1200) * r.choice((1, -1)),
     "DS": lambda r: r.randrange(10**14) * r.choice((1, -1)), "R": lambda r: r.randbytes(r.randint(1, 20)),
     "C": lambda r: r.choice(("Y", "n", "ü'")).ljust(8), "V": _text, "NC": lambda r: r.choice(("Y", "Ж")).ljust(8), "NVC": _text,
     "RID": lambda r: "AAAS" + "".join(r.choice("xkAFCX+/09") for _ in range(14)), "CL": lambda r: r.choice(("", _text(r))),
@@ -191,7 +191,7 @@ def update(r: random.Random, row: Row, changed: Row) -> str:
 # -- what they mean ---------------------------------------------------------------------------------------------------------------
 
 
-def meaning(name: str, value: Any) -> Any:
+def recorded_value(name: str, value: Any) -> Any:
     """The value as the recorded cases spell it."""
     if value is None:
         return None

@@ -35,7 +35,7 @@ def parts_reader(properties: dict[str, Any]) -> RedoReader:
     return RedoReader(table(columns, given), given, ignored=("SHAPE",))
 
 
-def shown(value: pa.Scalar) -> Any:
+def recorded_value(value: pa.Scalar) -> Any:
     """A value as the recorded cases spell it."""
     if not value.is_valid:
         return None
@@ -62,7 +62,7 @@ def images(rows: RedoRows, i: int, schema: TableSchema) -> dict[str, Any]:
         if struct is None or not struct[i].is_valid:
             continue
         found[name] = {
-            column: shown(struct.field(c)[i])
+            column: recorded_value(struct.field(c)[i])
             for c, column in enumerate(schema.column_names)
             if unavailable is None or not unavailable[c, i]
         }

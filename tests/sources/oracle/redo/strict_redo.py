@@ -139,7 +139,7 @@ class Statement:
         parts = [first]
         while self.optional("||"):
             parts.append(self.operand())
-        return ("text", "".join(_joined(part) for part in parts))
+        return ("text", "".join(_join_value(part) for part in parts))
 
     def operand(self) -> tuple[Any, ...]:
         kind = self.tokens[0][0] if self.tokens else ""
@@ -169,7 +169,7 @@ class Statement:
     def shown(self, values: dict[str, Any]) -> dict[str, Any]:
         if unknown := values.keys() - self.types.keys():
             raise Nonsense(f"unknown {unknown}")
-        made = {name: meaning(name, self.types[name], value) for name, value in values.items()}
+        made = {name: recorded_value(name, self.types[name], value) for name, value in values.items()}
         return {name: value for name, value in made.items() if value is not ABSENT}
 
 
@@ -185,7 +185,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def _joined(value: tuple[Any, ...]) -> str:
+def _join_value(value: tuple[Any, ...]) -> str:
     if value[0] == "null":
         return ""
     if value[0] == "text":
@@ -220,7 +220,7 @@ def _unistr(text: str) -> str:
 # -- values -----------------------------------------------------------------------------------------------------------------------
 
 
-def meaning(name: str, type_: str, value: tuple[Any, ...]) -> Any:
+def recorded_value(name: str, type_: str, value: tuple[Any, ...]) -> Any:
     """What a value is, as the recorded cases show it."""
     lob = type_ in ("CLOB", "BLOB")
     if value[0] == "bind":
@@ -237,7 +237,7 @@ def meaning(name: str, type_: str, value: tuple[Any, ...]) -> Any:
             return ""
         if value[0] == "number":
             raise Nonsense("a number")
-        text = _joined(value)
+        text = _join_value(value)
         return text if text or lob else None
     if base in ("NUMBER", "FLOAT", "BINARY_FLOAT", "BINARY_DOUBLE"):
         return _number(type_, value)

@@ -17,7 +17,7 @@ from tests.sources.oracle.redo.lob_texts import (
     insert,
     lob_reader,
     locator,
-    shown,
+    shown_rows,
     string,
     trim,
     update,
@@ -32,7 +32,7 @@ EMPTY = {"C": "", "D": "", "B": b"", "S": None, "X": None}
 
 def rows(lines: list[Line], **options: Any) -> list[Any]:
     reader = lob_reader(**options)
-    return shown(assemble(reader, lines), reader.schema)
+    return shown_rows(assemble(reader, lines), reader.schema)
 
 
 def c(at: int = 0, **after: Any) -> tuple[int, str, Any]:
@@ -228,7 +228,7 @@ def test_a_value_that_may_have_been_undone_is_not_known() -> None:
         Line(3, "", R1),
     ]
     found = assemble(lob_reader(), lines, undone=3)
-    ((_, op, row),) = shown(found, lob_reader().schema)
+    ((_, op, row),) = shown_rows(found, lob_reader().schema)
     assert op == "c"
     assert {name: row["after"][name] for name in "CDBX"} == dict.fromkeys("CDBX", "?")
 

@@ -13,7 +13,7 @@ import pytest
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.redo.redo_tables import config
 from tests.sources.oracle_adapter import oracle_connector
-from tests.support.change_log.rendered import Record, captured, row_fields
+from tests.support.change_log.rendered import Record, capture_records, row_fields
 from tests.support.connectors import Connector
 from tests.support.signals import signal_state, snapshot
 
@@ -53,7 +53,7 @@ def _lobs(image: Record | None) -> Record | None:
     return None if image is None else {n: v for n, v in image.items() if n in SET}
 
 
-def _seen(found: list[Record]) -> list[tuple[str, Record | None, Record | None]]:
+def _list_seen(found: list[Record]) -> list[tuple[str, Record | None, Record | None]]:
     values = [r["value"] for r in found]
     return [(v["op"], _lobs(v["before"]), _lobs(v["after"])) for v in values]
 
@@ -64,14 +64,14 @@ def test_without_lob_enabled_the_columns_are_there_and_their_values_are_not(
     # a LOB that lies in its row has redo of its own, which then has nothing to tell
     connector = connector_factory(skip_messages_without_change=True)
     docs.sql(INSERT.format(1))
-    (read,) = captured(connector, schemas=True)
+    (read,) = capture_records(connector, schemas=True)
     fields = row_fields(read)
     assert {n: (fields[n]["type"], fields[n]["optional"]) for n in KINDS} == {n: (k, True) for n, k in KINDS.items()}
     assert fields["X"]["name"] == "io.debezium.data.Xml"
     assert _lobs(read["value"]["payload"]["after"]) == ABSENT
     docs.sql(INSERT.format(2), "UPDATE DOCS SET C = 'new', V = 1 WHERE ID = 2", "DELETE FROM DOCS WHERE ID = 2")
-    found = captured(connector)
-    assert _seen(found) == [("c", None, ABSENT), ("u", ABSENT, ABSENT), ("d", ABSENT, None)]
+    found = capture_records(connector)
+    assert _list_seen(found) == [("c", None, ABSENT), ("u", ABSENT, ABSENT), ("d", ABSENT, None)]
     assert [r["value"]["after"]["V"] for r in found[:2]] == [0, 1]
 
 
@@ -80,9 +80,9 @@ def test_without_lob_enabled_statements_on_long_values_alone_change_no_other_val
 ) -> None:
     connector = connector_factory()
     docs.sql(INSERT.format(1))
-    captured(connector)
+    capture_records(connector)
     docs.sql("UPDATE DOCS SET C = 'new'", "UPDATE DOCS SET B = HEXTORAW('00')")
-    for record in captured(connector):
+    for record in capture_records(connector):
         assert record["value"]["before"] == record["value"]["after"] == {"ID": 1, "V": 0, **ABSENT}
 
 
@@ -94,12 +94,12 @@ def test_when_long_values_are_captured_that_were_not_the_tables_that_lack_them_a
     )
     docs.sql(INSERT.format(1))
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     docs.sql(INSERT.format(2))
-    captured(connector)
+    capture_records(connector)
     for enabled in (True, True, False):
         connector.properties["lob.enabled"] = enabled
-        assert captured(connector) == []
+        assert capture_records(connector) == []
     (told,) = (m for m in caplog.messages if "may be missing or outdated" in m)
     assert told.startswith(
         "Rows of APP.DOCS may be missing or outdated in the targets: more columns or longer values are captured with lob.enabled than before"
@@ -107,7 +107,7 @@ def test_when_long_values_are_captured_that_were_not_the_tables_that_lack_them_a
     assert told.endswith("To snapshot them again: airflow cdc snapshot test APP.DOCS --replace")
     connector.properties["lob.enabled"] = True
     number = snapshot(connector, r"APP\.DOCS", replace=True)
-    read = [(r["value"]["op"], _lobs(r["value"]["after"])) for r in captured(connector) if r["value"]]
+    read = [(r["value"]["op"], _lobs(r["value"]["after"])) for r in capture_records(connector) if r["value"]]
     assert signal_state(connector, number)[0] == "done"
     assert [image for op, image in read if op == "r"] == [SET, SET]
 
@@ -117,7 +117,7 @@ def test_a_value_is_there_when_the_statement_set_it_and_unavailable_when_not(
 ) -> None:
     connector = connector_factory(lob_enabled=True)
     docs.sql(INSERT.format(1))
-    assert _seen(captured(connector)) == [("r", None, SET)]
+    assert _list_seen(capture_records(connector)) == [("r", None, SET)]
     for statement in (
         INSERT.format(2),
         "UPDATE DOCS SET V = 1 WHERE ID = 1",
@@ -128,7 +128,7 @@ def test_a_value_is_there_when_the_statement_set_it_and_unavailable_when_not(
         "INSERT INTO DOCS (ID) VALUES (3)",
     ):
         docs.sql(statement)
-    assert _seen(captured(connector)) == [
+    assert _list_seen(capture_records(connector)) == [
         ("c", None, SET),
         ("u", ABSENT, ABSENT),
         ("u", ABSENT, ABSENT | {"C": "new"}),
@@ -151,9 +151,9 @@ def test_the_placeholder_can_be_chosen_and_is_in_the_form_of_the_column(
 ) -> None:
     connector = connector_factory(lob_enabled=True, unavailable_value_placeholder="?none?", binary_handling_mode=mode)
     docs.sql(INSERT.format(1))
-    (read,) = captured(connector)
+    (read,) = capture_records(connector)
     docs.sql("UPDATE DOCS SET V = 1")
-    (updated,) = captured(connector)
+    (updated,) = capture_records(connector)
     assert read["value"]["after"]["B"] == value
     assert _lobs(updated["value"]["after"]) == {"C": "?none?", "N": "?none?", "B": shown, "X": "?none?"}
     assert config().unavailable_value_placeholder == PLACEHOLDER
@@ -164,9 +164,9 @@ def test_in_the_change_log_unavailable_values_are_named_and_are_not_texts(
 ) -> None:
     connector = connector_factory(lob_enabled=True)
     docs.sql(INSERT.format(1))
-    captured(connector)
+    capture_records(connector)
     docs.sql(f"UPDATE DOCS SET C = '{PLACEHOLDER}'", "UPDATE DOCS SET V = 1")
-    captured(connector)
+    capture_records(connector)
     (row,) = connector.rows("APP.DOCS")
     assert (row["C"], row["N"], row["V"]) == (PLACEHOLDER, "žš", 1)
 
@@ -175,9 +175,9 @@ def test_an_empty_value_is_empty_and_not_null(docs: Oracle, connector_factory: C
     insert = "INSERT INTO DOCS (ID, C, N, B) VALUES ({}, EMPTY_CLOB(), EMPTY_CLOB(), EMPTY_BLOB())"
     connector = connector_factory(lob_enabled=True)
     docs.sql(insert.format(1))
-    found = captured(connector)
+    found = capture_records(connector)
     docs.sql(insert.format(2))
-    found += captured(connector)
+    found += capture_records(connector)
     assert [_lobs(r["value"]["after"]) for r in found] == [{"C": "", "N": "", "B": "", "X": None}] * 2
 
 
@@ -185,7 +185,7 @@ def test_a_long_value_that_the_log_has_in_pieces_is_one_event(
     docs: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     connector = connector_factory(lob_enabled=True)
-    captured(connector)
+    capture_records(connector)
     long, binary = "it's long, žš日本 " * 2000, bytes(range(256)) * 100
     write = "DECLARE l CLOB; BEGIN SELECT C INTO l FROM DOCS WHERE ID = 1 FOR UPDATE; {} END;"
     with closing(docs.connect()) as connection, connection.cursor() as cursor:
@@ -195,7 +195,7 @@ def test_a_long_value_that_the_log_has_in_pieces_is_one_event(
         calls = "dbms_lob.writeappend(l, 4, 'tail'); dbms_lob.write(l, 1, 1, 'X'); dbms_lob.erase(l, 1, 2);"
         cursor.execute(write.format(calls).replace("ID = 1", "ID = 2"))
         connection.commit()
-    found = captured(connector)
+    found = capture_records(connector)
     images: list[Any] = [(r["value"]["op"], r["value"]["after"]["C"]) for r in found]
     assert images == [("c", long), ("c", "X ctail")]
     assert base64.b64decode(found[0]["value"]["after"]["B"]) == binary
@@ -206,10 +206,10 @@ def test_a_change_of_the_key_leaves_the_long_values_to_the_row_that_was(
 ) -> None:
     connector = connector_factory(lob_enabled=True)
     docs.sql(INSERT.format(1))
-    captured(connector)
+    capture_records(connector)
     docs.sql("UPDATE DOCS SET ID = 2, C = 'new'")
-    found = captured(connector)
-    assert _seen(found) == [("d", ABSENT, None), ("c", None, ABSENT | {"C": "new"})]
+    found = capture_records(connector)
+    assert _list_seen(found) == [("d", ABSENT, None), ("c", None, ABSENT | {"C": "new"})]
     (row,) = connector.rows("APP.DOCS")
     assert {n: row[n] for n in ("ID", "C", "N", "X")} == {"ID": 2, "C": "new", "N": "žš", "X": "<a>1</a>"}
 
@@ -219,14 +219,14 @@ def test_long_values_are_whole_wherever_windows_end(docs: Oracle, connector_fact
     connector = connector_factory(
         lob_enabled=True, log_mining_batch_size_min=1, log_mining_batch_size_default=2, log_mining_batch_size_max=2
     )
-    captured(connector)
+    capture_records(connector)
     text, data, document = "abc" * 9000, bytes(range(256)) * 60, f"<a>{'x' * 9000}</a>"
     with closing(docs.connect()) as connection, connection.cursor() as cursor:
         for id_ in (1, 2):
             cursor.execute("INSERT INTO DOCS VALUES (:1, 0, :2, 'n', :3, XMLTYPE(:4))", [id_, text, data, document])
         cursor.execute("UPDATE DOCS SET C = :1 WHERE ID = 1", [text + "!"])
         connection.commit()
-    found = [r["value"]["after"] for r in captured(connector)]
+    found = [r["value"]["after"] for r in capture_records(connector)]
     raw = base64.b64encode(data).decode()
     assert [(a["ID"], a["C"], a["B"], a["X"]) for a in found[:2]] == [(id_, text, raw, document) for id_ in (1, 2)]
     assert (found[2]["ID"], found[2]["C"]) == (1, text + "!")

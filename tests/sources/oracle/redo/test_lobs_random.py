@@ -19,7 +19,7 @@ from tests.sources.oracle.redo.lob_texts import (
     insert,
     lob_reader,
     locator,
-    shown,
+    shown_rows,
     write,
 )  # fmt: skip
 
@@ -35,7 +35,7 @@ def test_random_sequences_end_in_the_values_of_a_plain_model(seed: int, blocks: 
         model.step()
     reader = lob_reader()
     found: dict[int, dict[str, Any]] = {}
-    for _, op, row in shown(assemble(reader, as_blocks(model.lines) if blocks else model.lines), reader.schema):
+    for _, op, row in shown_rows(assemble(reader, as_blocks(model.lines) if blocks else model.lines), reader.schema):
         if op == "d":
             del found[row["before"]["ID"]]
             continue

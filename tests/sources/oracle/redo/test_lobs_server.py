@@ -16,7 +16,7 @@ from airflow_provider_cdc.sources.oracle.redo.redo_statement_reader import RedoR
 from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType, make_column
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.redo.redo_tables import config, images
-from tests.support.sources.oracle.oracle_server import NLS, mine, run
+from tests.support.sources.oracle.oracle_server import NLS, mine_rows, run
 from tests.support.sources.oracle.oracle_sessions import its_owner, own_server  # noqa: F401 - fixtures
 
 DDL = (
@@ -34,7 +34,7 @@ SERVED = {
 }
 
 
-def captured(server: Oracle, start: int) -> tuple[RedoReader, Any]:
+def read_log(server: Oracle, start: int) -> tuple[RedoReader, Any]:
     """What the log has of the table since an SCN."""
     given = config(**{"lob.enabled": True})
     id_ = TableId(namespace="APP", name="PARTS")
@@ -42,7 +42,7 @@ def captured(server: Oracle, start: int) -> tuple[RedoReader, Any]:
     reader = RedoReader(TableSchema(id=id_, columns=tuple(m for m in made if m), key=("ID",)), given)
     with closing(server.capture()) as connection:
         run(connection, NLS)
-        found = mine(connection, start, columns="operation_code, sql_redo, row_id, xid, csf, rollback")
+        found = mine_rows(connection, start, columns="operation_code, sql_redo, row_id, xid, csf, rollback")
     texts, codes, ids, transactions = [], [], [], []
     more = False
     for code, text, row_id, xid, csf, rollback in found:
@@ -58,9 +58,9 @@ def captured(server: Oracle, start: int) -> tuple[RedoReader, Any]:
     return reader, read_with_lobs(reader, texts, np.array(codes), np.array(transactions), ids)
 
 
-def replayed(server: Oracle, start: int) -> dict[int, dict[str, Any]]:
+def replay_log(server: Oracle, start: int) -> dict[int, dict[str, Any]]:
     """The table that the log makes, out of nothing."""
-    reader, found = captured(server, start)
+    reader, found = read_log(server, start)
     assert found.unknown is None
     table: dict[int, dict[str, Any]] = {}
     for at in range(len(found.rows)):
@@ -74,7 +74,7 @@ def replayed(server: Oracle, start: int) -> dict[int, dict[str, Any]]:
     return table
 
 
-def kept(server: Oracle) -> dict[int, dict[str, Any]]:
+def server_rows(server: Oracle) -> dict[int, dict[str, Any]]:
     """What the server has."""
     rows_ = [dict(zip(SERVED, row, strict=True)) for row in server.table_at("PARTS")]
     for row in rows_:
@@ -109,10 +109,10 @@ def test_long_values_of_the_server_come_back(server: Oracle, owner: oracledb.Con
         cursor.execute("UPDATE parts SET s = :1, d = NULL, x = NULL WHERE id = 1", ["t" * 20_000])
         cursor.execute("UPDATE parts SET id = 30, b = :1 WHERE id = 3", [b"\1" * 7000])
     owner.commit()
-    found = replayed(server, start)
-    assert found == kept(server)
+    found = replay_log(server, start)
+    assert found == server_rows(server)
     assert found[1]["S"] == "t" * 20_000
-    _, rows_ = captured(server, start)
+    _, rows_ = read_log(server, start)
     assert rows_.rows.op.tolist() == [1, 1, 1, 1, 2, 2, 2, 2]
 
 
@@ -128,8 +128,8 @@ def test_dbms_lob_on_the_server_changes_values_of_the_same_transaction(
         cursor.execute(text.format(id=1, calls=calls + " dbms_lob.trim(l, 2990);"))
         cursor.execute(binary.format(id=1, calls="dbms_lob.write(l, 1, 6, HEXTORAW('ff'));"))
     owner.commit()
-    assert replayed(server, start) == kept(server)
-    _, found = captured(server, start)
+    assert replay_log(server, start) == server_rows(server)
+    _, found = read_log(server, start)
     assert found.rows.op.tolist() == [1]
 
 
@@ -139,7 +139,7 @@ def test_dbms_lob_on_a_value_of_another_transaction_is_unknown_and_says_so(
     run(owner, *DDL, "INSERT INTO parts (id, c) VALUES (1, 'abcdefghij')", "COMMIT")
     start = server.scn()
     run(owner, CALLS[0].format(id=1, calls="dbms_lob.writeappend(l, 4, 'tail');"), "COMMIT")
-    reader, found = captured(server, start)
+    reader, found = read_log(server, start)
     assert found.rows.op.tolist() == [2]
     assert found.unknown is not None
     assert found.unknown[:, 0].tolist() == [name == "C" for name in reader.schema.column_names]
@@ -156,7 +156,7 @@ def test_random_changes_on_the_server_come_back(server: Oracle, owner: oracledb.
     def text(most: int) -> str:
         return "".join(r.choice("ab é日'\\") for _ in range(r.choice((0, 1, 40, r.randint(1, most)))))
 
-    def made(column: str) -> Any:
+    def draw_value(column: str) -> Any:
         if r.random() < 0.15:
             return None
         if column == "x":
@@ -175,7 +175,7 @@ def test_random_changes_on_the_server_come_back(server: Oracle, owner: oracledb.
     for _ in range(60):
         id_ = r.randint(1, 6)
         if id_ not in known:
-            execute(INSERT, id_, *(made(n) for n in columns))
+            execute(INSERT, id_, *(draw_value(n) for n in columns))
             known.add(id_)
         elif r.random() < 0.15:
             execute("DELETE FROM parts WHERE id = :1", id_)
@@ -183,8 +183,8 @@ def test_random_changes_on_the_server_come_back(server: Oracle, owner: oracledb.
         else:
             picked = r.sample(columns, r.randint(1, 3))
             sets = ", ".join(f"{n} = :{i}" for i, n in enumerate(picked, 1))
-            execute(f"UPDATE parts SET {sets} WHERE id = {id_}", *(made(n) for n in picked))
+            execute(f"UPDATE parts SET {sets} WHERE id = {id_}", *(draw_value(n) for n in picked))
         if r.random() < 0.3:
             owner.commit()
     owner.commit()
-    assert replayed(server, start) == kept(server)
+    assert replay_log(server, start) == server_rows(server)

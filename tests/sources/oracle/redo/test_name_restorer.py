@@ -120,7 +120,7 @@ class Reading:
         return found
 
 
-def both(server: Oracle, *, noted: bool = True, **properties: Any) -> tuple[Reading, Reading]:
+def read_both_strategies(server: Oracle, *, noted: bool = True, **properties: Any) -> tuple[Reading, Reading]:
     return tuple(Reading(server, s, noted=noted, **properties) for s in ("hybrid", "redo_log_catalog"))  # type: ignore[return-value]
 
 
@@ -160,7 +160,7 @@ def table_t(schema: Oracle) -> Oracle:
 def test_changes_from_before_a_change_of_the_table_are_the_same_with_either_strategy(
     table_t: Oracle, name: str, noted: bool
 ) -> None:
-    hybrid, catalog = both(table_t, noted=noted)
+    hybrid, catalog = read_both_strategies(table_t, noted=noted)
     statement, after = ALTERS[name]
     table_t.sql(*CHANGES)
     table_t.sql(statement)
@@ -172,7 +172,7 @@ def test_changes_from_before_a_change_of_the_table_are_the_same_with_either_stra
 
 
 def test_many_changes_of_a_table_one_after_the_other(table_t: Oracle) -> None:
-    hybrid, catalog = both(table_t)
+    hybrid, catalog = read_both_strategies(table_t)
     table_t.sql(*CHANGES)
     for i in range(4):
         table_t.sql(
@@ -200,7 +200,7 @@ def test_every_type_comes_back_from_its_stored_form(schema: Oracle) -> None:
     }  # fmt: skip
     schema.sql(f"CREATE TABLE t (id NUMBER(9) PRIMARY KEY, {', '.join(f'{n} {t}' for n, (t, _) in columns.items())})")
     schema.sql(ALL_LOGGED.format("t"))
-    hybrid, catalog = both(schema)
+    hybrid, catalog = read_both_strategies(schema)
     schema.sql(f"INSERT INTO t VALUES (1, {', '.join(value for _, value in columns.values())})")
     schema.sql("INSERT INTO t (id) VALUES (2)", "UPDATE t SET c6 = 7 WHERE id = 1", "DELETE FROM t WHERE id = 1")
     schema.sql("ALTER TABLE t ADD (more NUMBER(1))")
@@ -213,7 +213,7 @@ def test_every_type_comes_back_from_its_stored_form(schema: Oracle) -> None:
     "statement", ["DROP TABLE t PURGE", "DROP TABLE t", "ALTER TABLE t RENAME TO t2", "RENAME t TO u"]
 )
 def test_changes_of_a_table_that_has_gone_since_the_stream_began(table_t: Oracle, statement: str) -> None:
-    hybrid, catalog = both(table_t, table__include__list=r"APP\.T.*")
+    hybrid, catalog = read_both_strategies(table_t, table__include__list=r"APP\.T.*")
     table_t.sql(*CHANGES)
     table_t.sql(statement)
     expected = catalog.events()
@@ -258,7 +258,7 @@ def test_the_source_asks_its_dictionary(table_t: Oracle) -> None:
             items.append(item)
             for change in item.changes if isinstance(item, SchemaChange) else []:
                 tables.apply(change)
-    assert first(items) == ("T", {"ID": 1, "NOTE": "a", "PRICE": Decimal("2.50")})
+    assert first_row(items) == ("T", {"ID": 1, "NOTE": "a", "PRICE": Decimal("2.50")})
 
 
 @pytest.mark.parametrize("strategy", ["hybrid", "online_catalog"])
@@ -316,7 +316,7 @@ def id_(name: str) -> TableId:
 MISMATCH = {"status": 2, "info": "Dictionary Version Mismatch"}
 
 
-def processed(
+def process_items(
     lookups: NoLookups, *rows: dict[str, Any], ddl: Any = None, start: OraclePosition | None = None
 ) -> list[LogItem]:
     settings_ = config(**{"log.mining.strategy": "hybrid", "database.pdb.name": "PDB"})
@@ -348,7 +348,7 @@ def commit(scn: int) -> dict[str, Any]:
     return row(scn, 7, 5)
 
 
-def first(items: list[LogItem]) -> tuple[str, Any]:
+def first_row(items: list[LogItem]) -> tuple[str, Any]:
     block = next(i for i in items if isinstance(i, LogBlock))
     assert block.rows[0].after is not None
     return block.rows[0].table.id.name, block.rows[0].after.to_pylist()[0]
@@ -357,14 +357,14 @@ def first(items: list[LogItem]) -> tuple[str, Any]:
 def test_a_row_is_of_the_table_that_its_object_was_then() -> None:
     """T1 and T2 have changed places since."""
     now, then = {71: id_("T2"), 72: id_("T1")}, {71: id_("T1"), 72: id_("T2")}
-    assert first(processed(Asked(now, then), insert(10, name="T2"), commit(11))) == (
+    assert first_row(process_items(Asked(now, then), insert(10, name="T2"), commit(11))) == (
         "T1",
         {"ID": 1, "V": 2, "NOTE": "a"},
     )
     unnamed = insert(10, name="OBJ# 71", owner="UNKNOWN")
-    assert first(processed(Asked({}, then), unnamed, commit(11)))[0] == "T1"
+    assert first_row(process_items(Asked({}, then), unnamed, commit(11)))[0] == "T1"
     in_bin = insert(10, name="BIN$abc==$0")
-    assert first(processed(Asked({}, then), in_bin, commit(11)))[0] == "T1"
+    assert first_row(process_items(Asked({}, then), in_bin, commit(11)))[0] == "T1"
 
 
 RENAMED = TableChange(type="ALTER", id=id_("T2"), previous_id=id_("T1"), table=schema_of("T2", config()), exact=False)
@@ -374,7 +374,7 @@ RENAMED = TableChange(type="ALTER", id=id_("T2"), previous_id=id_("T1"), table=s
 def test_a_name_that_turns_out_to_be_of_later_is_an_error(number: int | None) -> None:
     rename = row(12, 5, 6, "ALTER TABLE t1 RENAME TO t2", "T1", object=number)
     with pytest.raises(SchemaConflict, match=r"T1 was renamed, and earlier changes"):
-        processed(Asked({71: id_("T2")}), insert(10, name="T2"), commit(11), rename, ddl=lambda *_: ([RENAMED], []))
+        process_items(Asked({71: id_("T2")}), insert(10, name="T2"), commit(11), rename, ddl=lambda *_: ([RENAMED], []))
 
 
 def test_changes_that_were_passed_over_and_turn_out_to_be_of_a_captured_table_are_an_error() -> None:
@@ -383,7 +383,7 @@ def test_changes_that_were_passed_over_and_turn_out_to_be_of_a_captured_table_ar
     rename = row(12, 5, 6, "ALTER TABLE t1 RENAME TO old", "T1", object=71)
     gone = TableChange(type="DROP", id=id_("T1"))
     with pytest.raises(SchemaConflict, match=r"object 71 were treated as changes of APP\.OLD") as e:
-        processed(Asked(now), insert(10, name="OLD"), commit(11), rename, ddl=lambda *_: ([gone], []))
+        process_items(Asked(now), insert(10, name="OLD"), commit(11), rename, ddl=lambda *_: ([gone], []))
     assert "snapshot APP.T1 and APP.OLD again" in str(e.value)
 
 
@@ -393,15 +393,15 @@ def test_changes_taken_for_those_of_a_table_that_has_the_name_now_are_an_error()
     rename = row(12, 5, 6, "ALTER TABLE t1 RENAME TO old", "T1", object=71)
     gone = TableChange(type="DROP", id=id_("T1"))
     with pytest.raises(SchemaConflict, match=r"object 73 were treated as changes of APP\.T1"):
-        processed(Asked(now), insert(10, name="T1", object=73), commit(11), rename, ddl=lambda *_: ([gone], []))
+        process_items(Asked(now), insert(10, name="T1", object=73), commit(11), rename, ddl=lambda *_: ([gone], []))
 
 
 def test_partitions_are_objects_of_their_own() -> None:
     now = {71: id_("T1"), 81: id_("T1"), 72: id_("T2")}
     altered = TableChange(type="ALTER", id=id_("T1"), table=schema_of("T1", config()))
     alter = row(12, 5, 6, "ALTER TABLE t1 ADD (more NUMBER)", "T1", object=71)
-    items = processed(Asked(now), insert(10, object=81), commit(11), alter, ddl=lambda *_: ([altered], []))
-    assert first(items)[0] == "T1"
+    items = process_items(Asked(now), insert(10, object=81), commit(11), alter, ddl=lambda *_: ([altered], []))
+    assert first_row(items)[0] == "T1"
 
 
 def test_an_object_that_is_no_captured_table_any_more_is_not_another_one_of_its_name() -> None:
@@ -412,7 +412,7 @@ def test_an_object_that_is_no_captured_table_any_more_is_not_another_one_of_its_
     rename = row(11, 5, 6, "ALTER TABLE t1 RENAME TO old", "T1", object=71)
     rows = [named, commit(10), rename, insert(12, name="T1"), commit(13)]
     now = {71: id_("T1"), 72: id_("T2")}
-    blocks = [i for i in processed(Asked(now), *rows, ddl=lambda *_: ([gone], [])) if isinstance(i, LogBlock)]
+    blocks = [i for i in process_items(Asked(now), *rows, ddl=lambda *_: ([gone], [])) if isinstance(i, LogBlock)]
     assert sum(b.row_count for b in blocks) == 1
 
 
@@ -420,7 +420,7 @@ def test_names_that_the_log_told_go_before_those_of_now() -> None:
     named = row(
         9, 1, 5, """insert into "APP"."T1"("ID","V","NOTE") values ('7','2','x');""", "T1", row_id="B", object=71
     )
-    items = processed(Asked({71: id_("T2"), 72: id_("T1")}), named, insert(10, name="T2"), commit(11))
+    items = process_items(Asked({71: id_("T2"), 72: id_("T1")}), named, insert(10, name="T2"), commit(11))
     (block,) = (i for i in items if isinstance(i, LogBlock))
     assert [r.table.id.name for r in block.rows] == ["T1"]
     assert block.rows[0].after is not None
@@ -433,12 +433,12 @@ def test_an_unknown_object_is_passed_over_only_where_no_captured_table_is_missin
     unknown = insert(10, name="OBJ# 71", owner="UNKNOWN")
     here = {1: id_("T1"), 2: id_("T2")}
     again = insert(10, name="OBJ# 71", owner="UNKNOWN") | {"ssn": 1}
-    items = processed(Asked(here), unknown, again, commit(11))
+    items = process_items(Asked(here), unknown, again, commit(11))
     assert not any(isinstance(i, LogBlock) and i.rows for i in items)
     assert caplog.text.count("are skipped") == 1
     with pytest.raises(SchemaConflict, match=r"may belong to APP\.T2"):
-        processed(Asked({1: id_("T1")}), unknown, commit(11))
-    processed(Asked({1: id_("T1")}), unknown, row(11, 36, 5))  # it was rolled back
+        process_items(Asked({1: id_("T1")}), unknown, commit(11))
+    process_items(Asked({1: id_("T1")}), unknown, row(11, 36, 5))  # it was rolled back
 
 
 @pytest.mark.parametrize(
@@ -455,30 +455,30 @@ def test_an_unknown_object_is_passed_over_only_where_no_captured_table_is_missin
 )
 def test_a_row_that_does_not_fit_the_structure_is_an_error(columns: str, values: str, why: str) -> None:
     with pytest.raises(SchemaConflict, match=why) as e:
-        processed(Asked({71: id_("T1")}), insert(10, columns, values), commit(11))
+        process_items(Asked({71: id_("T1")}), insert(10, columns, values), commit(11))
     assert "SCN 10" in str(e.value)
     assert "redo_log_catalog" in str(e.value)
 
 
 def test_nulls_at_the_end_of_a_new_row_may_be_missing() -> None:
     made = insert(10, '"COL 1","COL 2"', "c102,c103")
-    assert first(processed(Asked({71: id_("T1")}), made, commit(11)))[1] == {"ID": 1, "V": 2, "NOTE": None}
+    assert first_row(process_items(Asked({71: id_("T1")}), made, commit(11)))[1] == {"ID": 1, "V": 2, "NOTE": None}
 
 
 def test_hidden_columns_and_pieces_of_long_values_are_errors() -> None:
     lookups = Asked({71: id_("T1")})
     lookups.plain = False
     with pytest.raises(SchemaConflict, match="hidden, unused or invisible"):
-        processed(lookups, insert(10), commit(11))
+        process_items(lookups, insert(10), commit(11))
     piece = 'DECLARE \n loc_c CLOB; \nBEGIN\n select "COL 3" into loc_c from "APP"."T1" where "COL 1" = HEXTORAW(\'c102\') for update;\n'
     with pytest.raises(SchemaConflict):
-        processed(Asked({71: id_("T1")}), row(10, 9, 5, piece, "T1", object=71, **MISMATCH), commit(11))
+        process_items(Asked({71: id_("T1")}), row(10, 9, 5, piece, "T1", object=71, **MISMATCH), commit(11))
 
 
 def test_what_was_captured_before_may_be_unreadable_now() -> None:
     made = insert(10, name="OBJ# 71", owner="UNKNOWN")
     assert not any(
-        isinstance(i, LogBlock) for i in processed(Asked({}), made, commit(11), start=OraclePosition(10, 50))
+        isinstance(i, LogBlock) for i in process_items(Asked({}), made, commit(11), start=OraclePosition(10, 50))
     )
 
 

@@ -20,10 +20,10 @@ from airflow_provider_cdc.core.errors import SchemaConflict, UnreadableValue
 from airflow_provider_cdc.sources.oracle.kernels.operation_codes import NO_ROW_ID
 from airflow_provider_cdc.sources.oracle.redo.redo_statement_reader import RedoReader, RedoRows
 from tests.sources.oracle.redo.lob_model import Model
-from tests.sources.oracle.redo.lob_texts import Line, assemble, lob_reader, shown
+from tests.sources.oracle.redo.lob_texts import Line, assemble, lob_reader, shown_rows
 from tests.sources.oracle.redo.redo_tables import images, read
 from tests.sources.oracle.redo.strict_redo import Nonsense, Statement
-from tests.sources.oracle.redo.test_redo_random import generated, reader
+from tests.sources.oracle.redo.test_redo_random import generate_statements, reader
 from tests.support.patience import LONGEST_S
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -56,7 +56,7 @@ _PIECES = [
 # -- damage -----------------------------------------------------------------------------------------------------------------------
 
 
-def changed(r: random.Random, text: str) -> str:
+def change_text(r: random.Random, text: str) -> str:
     """Some characters put in, taken out, doubled or exchanged, or the end cut off."""
     for _ in range(r.choice((1, 1, 1, 1, 2, 4))):
         at = r.randrange(len(text) + 1)
@@ -79,7 +79,7 @@ def changed(r: random.Random, text: str) -> str:
     return text
 
 
-def spliced(r: random.Random, text: str, other: str) -> str:
+def splice_statements(r: random.Random, text: str, other: str) -> str:
     """Rows of a long statement out of order, missing, twice, or of another statement."""
     size = r.choice((40, 100, 400, 1000))
     parts = [text[at : at + size] for at in range(0, len(text), size)]
@@ -98,13 +98,17 @@ def spliced(r: random.Random, text: str, other: str) -> str:
     return "".join(parts)
 
 
-def damaged(seed: int, count: int) -> tuple[list[str], list[int]]:
+def draw_damaged_texts(seed: int, count: int) -> tuple[list[str], list[int]]:
     r = random.Random(seed)
-    texts, codes, _ = generated(seed, 500)
+    texts, codes, _ = generate_statements(seed, 500)
     found, found_codes = [], []
     for _ in range(count):
         i = r.randrange(len(texts))
-        text = spliced(r, texts[i], texts[r.randrange(len(texts))]) if r.random() < 0.25 else changed(r, texts[i])
+        text = (
+            splice_statements(r, texts[i], texts[r.randrange(len(texts))])
+            if r.random() < 0.25
+            else change_text(r, texts[i])
+        )
         found.append(text)
         found_codes.append(codes[i] if r.random() < 0.98 else r.choice((1, 2, 3)))
     return found, found_codes
@@ -113,7 +117,7 @@ def damaged(seed: int, count: int) -> tuple[list[str], list[int]]:
 # -- judgement --------------------------------------------------------------------------------------------------------------------
 
 
-def wrong(rows: RedoRows, at: int, one: RedoReader, text: str, code: int) -> str | None:
+def find_wrong_image(rows: RedoRows, at: int, one: RedoReader, text: str, code: int) -> str | None:
     """What is wrong with a row that was read."""
     found = images(rows, at, one.schema)
     try:
@@ -121,10 +125,10 @@ def wrong(rows: RedoRows, at: int, one: RedoReader, text: str, code: int) -> str
     except Nonsense as e:
         return f"not a statement ({e}), read as {found}: {text}"
     wanted = {n: image for n, image in (("before", seen.before), ("after", seen.after)) if image is not None}
-    return None if repr(found) == repr(_ordered(wanted, one)) else f"{found} instead of {wanted}: {text}"
+    return None if repr(found) == repr(_order_images(wanted, one)) else f"{found} instead of {wanted}: {text}"
 
 
-def _ordered(wanted: dict[str, dict[str, Any]], one: RedoReader) -> dict[str, dict[str, Any]]:
+def _order_images(wanted: dict[str, dict[str, Any]], one: RedoReader) -> dict[str, dict[str, Any]]:
     return {n: {c: image[c] for c in one.schema.column_names if c in image} for n, image in wanted.items()}
 
 
@@ -134,7 +138,7 @@ def kernels() -> dict[str, Any]:
     outcomes: Counter[str] = Counter()
     faults: list[str] = []
     for seed in range(KERNEL_TEXTS // 2_000):
-        texts, codes = damaged(1_000 + seed, 2_000)
+        texts, codes = draw_damaged_texts(1_000 + seed, 2_000)
         array = pa.array(texts, pa.large_string())
         buf = np.frombuffer(array.buffers()[2], np.uint8)
         offsets = np.frombuffer(array.buffers()[1], np.int64)[: len(texts) + 1]
@@ -142,17 +146,17 @@ def kernels() -> dict[str, Any]:
         outcomes["texts"] += len(texts)
         for at in np.flatnonzero(~left).tolist():
             outcomes["read"] += 1
-            fault = wrong(rows, at, one, texts[at], codes[at])
+            fault = find_wrong_image(rows, at, one, texts[at], codes[at])
             faults += [fault] if fault else []
     return {**outcomes, "faults": faults[:5]}
 
 
-def plain() -> dict[str, Any]:
+def read_plainly() -> dict[str, Any]:
     """Text by text, as the stream would read it."""
     one = reader()
     outcomes: Counter[str] = Counter()
     faults: list[str] = []
-    texts, codes = damaged(77, PLAIN_TEXTS)
+    texts, codes = draw_damaged_texts(77, PLAIN_TEXTS)
     for text, code in zip(texts, codes, strict=True):
         outcomes["texts"] += 1
         try:
@@ -164,7 +168,7 @@ def plain() -> dict[str, Any]:
             faults.append(f"{type(e).__name__}: {e}: {text}")
             continue
         outcomes["plain" if rows.plain[0] else "read"] += 1
-        fault = wrong(rows, 0, one, text, code)
+        fault = find_wrong_image(rows, 0, one, text, code)
         faults += [fault] if fault else []
     return {**outcomes, "faults": faults[:5]}
 
@@ -188,7 +192,7 @@ def test_the_kernels_never_read_a_damaged_text_as_a_wrong_row() -> None:
 
 
 def test_a_damaged_text_is_an_error_or_the_row_that_it_still_says() -> None:
-    found = plain()
+    found = read_plainly()
     assert found["faults"] == []
     assert found["texts"] >= PLAIN_TEXTS
     assert min(found["plain"], found["read"], found["UnreadableValue"], found["SchemaConflict"]) > 80
@@ -196,26 +200,26 @@ def test_a_damaged_text_is_an_error_or_the_row_that_it_still_says() -> None:
 
 def test_undamaged_texts_are_rows_for_the_independent_reader() -> None:
     """It must not be right by refusing everything."""
-    texts, codes, _ = generated(3, 400)
+    texts, codes, _ = generate_statements(3, 400)
     one = reader()
     rows = read(one, texts, codes)
-    assert [wrong(rows, at, one, text, code) for at, (text, code) in enumerate(zip(texts, codes, strict=True))] == (
-        [None] * len(texts)
-    )
+    assert [
+        find_wrong_image(rows, at, one, text, code) for at, (text, code) in enumerate(zip(texts, codes, strict=True))
+    ] == ([None] * len(texts))
 
 
 def test_an_independent_reader_that_is_wrong_is_noticed() -> None:
-    texts, codes, _ = generated(4, 40)
+    texts, codes, _ = generate_statements(4, 40)
     one = reader()
     rows = read(one, texts, codes)
     turned = [*texts[1:], texts[0]]
-    assert all(wrong(rows, at, one, turned[at], codes[(at + 1) % len(codes)]) for at in range(len(texts)))
+    assert all(find_wrong_image(rows, at, one, turned[at], codes[(at + 1) % len(codes)]) for at in range(len(texts)))
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_damaged_bytes_are_refused_or_read_as_text(seed: int) -> None:
     r = random.Random(seed)
-    texts, codes, _ = generated(seed, 100)
+    texts, codes, _ = generate_statements(seed, 100)
     one = reader()
     refused = 0
     for text, code in zip(texts, codes, strict=True):
@@ -226,7 +230,7 @@ def test_damaged_bytes_are_refused_or_read_as_text(seed: int) -> None:
         except (UnreadableValue, SchemaConflict):
             refused += 1
             continue
-        assert wrong(rows, 0, one, raw.decode(), code) is None
+        assert find_wrong_image(rows, 0, one, raw.decode(), code) is None
     assert 10 < refused < 95
 
 
@@ -366,7 +370,7 @@ class Judge:
         if length is None or len(cells) != length:
             self.partial[self.place] = cells, length
             return UNKNOWN
-        return _joined(cells, binary)
+        return _join_cells(cells, binary)
 
     def start(self, before: Any, binary: bool) -> tuple[dict[int, Any], int | None]:
         if before is None:
@@ -384,7 +388,7 @@ class Judge:
         if sorted(cells) == list(range(reach)):
             if length not in (None, reach):
                 raise Nonsense("pieces missing")
-            return _joined(cells, binary)
+            return _join_cells(cells, binary)
         if 0 in cells:
             raise Nonsense("a hole")
         if before == UNKNOWN:
@@ -392,15 +396,15 @@ class Judge:
         size = len(before or "") // (2 if binary else 1)
         if before is None or length is not None or sorted(cells) != list(range(size, size + reach)):
             raise Nonsense("the first pieces are missing")
-        return before + _joined(cells, binary)
+        return before + _join_cells(cells, binary)
 
 
-def _joined(cells: dict[int, Any], binary: bool) -> str:
+def _join_cells(cells: dict[int, Any], binary: bool) -> str:
     parts = [cells[i] for i in sorted(cells)]
     return bytes(parts).hex() if binary else "".join(parts)
 
 
-def shuffled(r: random.Random, lines: list[Line]) -> list[Line]:
+def shuffle_lines(r: random.Random, lines: list[Line]) -> list[Line]:
     """Lines that are missing, there twice, or in another place; some texts are damaged, too."""
     lines = list(lines)
     for _ in range(r.choice((1, 1, 2, 3))):
@@ -417,16 +421,16 @@ def shuffled(r: random.Random, lines: list[Line]) -> list[Line]:
         elif way == 3 and at + 1 < len(lines):
             lines[at], lines[at + 1] = lines[at + 1], lines[at]
         elif way == 4:
-            lines[at] = lines[at]._replace(text=changed(r, lines[at].text or "x"))
+            lines[at] = lines[at]._replace(text=change_text(r, lines[at].text or "x"))
         else:
             lines[at] = lines[at]._replace(text=lines[to].text)
     return lines
 
 
-def replayed(one: RedoReader, lines: list[Line]) -> dict[int | None, dict[str, Any]]:
+def replay_lines(one: RedoReader, lines: list[Line]) -> dict[int | None, dict[str, Any]]:
     """The table that the rows of the real one make."""
     table: dict[int | None, dict[str, Any]] = {}
-    for _, op, row in shown(assemble(one, lines), one.schema):
+    for _, op, row in shown_rows(assemble(one, lines), one.schema):
         if op == "d":
             table.pop(row["before"].get("ID"), None)
             continue
@@ -443,9 +447,9 @@ def test_lines_of_long_values_that_are_shuffled_missing_or_there_twice_are_never
         model = Model(number)
         for _ in range(r.randint(1, 5)):
             model.step()
-        lines = shuffled(r, model.lines)
+        lines = shuffle_lines(r, model.lines)
         try:
-            found = replayed(one, lines)
+            found = replay_lines(one, lines)
         except (UnreadableValue, SchemaConflict):
             outcomes["error"] += 1
             continue
@@ -463,7 +467,7 @@ def test_whole_sequences_are_what_the_judge_says() -> None:
         model = Model(number)
         for _ in range(20):
             model.step()
-        assert _long_values(replayed(one, model.lines)) == _long_values(Judge(model.lines).rows)
+        assert _long_values(replay_lines(one, model.lines)) == _long_values(Judge(model.lines).rows)
 
 
 def _long_values(table: dict[int | None, dict[str, Any]]) -> dict[int | None, dict[str, Any]]:
@@ -471,4 +475,4 @@ def _long_values(table: dict[int | None, dict[str, Any]]) -> dict[int | None, di
 
 
 if __name__ == "__main__":
-    print(json.dumps({"kernels": kernels, "plain": plain}[sys.argv[1]]()))
+    print(json.dumps({"kernels": kernels, "plain": read_plainly}[sys.argv[1]]()))

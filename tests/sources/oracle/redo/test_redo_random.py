@@ -29,7 +29,7 @@ def reader(**properties: Any) -> RedoReader:
     return RedoReader(table(redo_sql.TYPES, given), given)
 
 
-def generated(seed: int, count: int) -> tuple[list[str], list[int], list[dict[str, Any]]]:
+def generate_statements(seed: int, count: int) -> tuple[list[str], list[int], list[dict[str, Any]]]:
     """Texts, operation codes, and the images that they stand for."""
     r = random.Random(seed)
     texts, codes, wanted = [], [], []
@@ -51,13 +51,13 @@ def generated(seed: int, count: int) -> tuple[list[str], list[int], list[dict[st
             texts.append(redo_sql.update(r, named, changed))
             found = {"before": named, "after": {n: {**named, **changed}[n] for n in row if n in named or n in changed}}
         codes.append(code)
-        wanted.append({image: {n: redo_sql.meaning(n, v) for n, v in of.items()} for image, of in found.items()})
+        wanted.append({image: {n: redo_sql.recorded_value(n, v) for n, v in of.items()} for image, of in found.items()})
     return texts, codes, wanted
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_random_rows_come_back_as_they_were(seed: int) -> None:
-    texts, codes, wanted = generated(seed, 250)
+    texts, codes, wanted = generate_statements(seed, 250)
     one = reader()
     rows = read(one, texts, codes)
     assert 0 < rows.plain.sum() < 150, "both ways are taken"
@@ -75,7 +75,7 @@ def test_random_rows_come_back_as_they_were(seed: int) -> None:
     ids=["default", "double-connect", "string"],
 )
 def test_kernel_and_plain_path_agree(properties: dict[str, Any]) -> None:
-    texts, codes, _ = generated(99, 600)
+    texts, codes, _ = generate_statements(99, 600)
     one = reader(**properties)
     both = one.read(pa.array(texts), np.array(codes))
     plain = one.read_plain(texts, np.array(codes))
@@ -96,7 +96,7 @@ def test_kernel_and_plain_path_agree(properties: dict[str, Any]) -> None:
 
 
 def test_all_operations_of_one_kind_have_one_image() -> None:
-    texts, codes, _ = generated(5, 60)
+    texts, codes, _ = generate_statements(5, 60)
     one = reader()
     for code, image, other in ((1, "after", "before"), (2, "before", "after")):
         picked = [t for t, c in zip(texts, codes, strict=True) if c == code]
@@ -115,7 +115,7 @@ def _run(task: str, seconds: float, **environment: str) -> Any:
 
 
 def test_kernels_without_the_compiler_read_the_same() -> None:
-    texts, codes, _ = generated(7, 40)
+    texts, codes, _ = generate_statements(7, 40)
     one = reader()
     rows = read(one, texts, codes)
     here = [repr(images(rows, i, one.schema)) for i in range(len(texts))]

@@ -19,7 +19,7 @@ from airflow_provider_cdc.sources.oracle.redo.lob_piece_parser import (
 from airflow_provider_cdc.sources.oracle.redo.parsed_literal import UnreadableRedo
 from airflow_provider_cdc.sources.oracle.redo.redo_statement_reader import RedoReader
 from tests.sources.oracle.redo.recorded_cases import Case, texts, values
-from tests.sources.oracle.redo.redo_tables import UNAVAILABLE, config, images, parts_reader, read, shown, table
+from tests.sources.oracle.redo.redo_tables import UNAVAILABLE, config, images, parts_reader, read, recorded_value, table
 
 VALUES, STATEMENTS, PIECES = values(), texts("statements.txt"), texts("pieces.txt")
 
@@ -102,7 +102,9 @@ def test_a_piece_means_what_was_recorded(case: Case) -> None:
             reader = parts_reader({})
             values_, unavailable = reader.read_conditions([where], [case.sql])
             row = {
-                n: shown(values_.field(c)[0]) for c, n in enumerate(reader.schema.column_names) if not unavailable[c, 0]
+                n: recorded_value(values_.field(c)[0])
+                for c, n in enumerate(reader.schema.column_names)
+                if not unavailable[c, 0]
             }
             found = {"begin": kind, "table": f"{owner}.{name}", "column": column, "row": row}
         case ValueWrite(data, offset, length):

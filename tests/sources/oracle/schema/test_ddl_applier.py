@@ -444,14 +444,14 @@ def test_a_statement_that_names_no_table_is_held_against_the_dictionary(world: W
 
 
 def test_differences_that_rows_do_not_show_are_none(world: World) -> None:
-    def changed(schema: TableSchema) -> TableSchema:
+    def change_first_column(schema: TableSchema) -> TableSchema:
         first = schema.columns[0]
         declared = first.declared.model_copy(update={"default": "5"})
         return schema.model_copy(
             update={"columns": (*schema.columns[1:], first.model_copy(update={"declared": declared}))}
         )
 
-    world.dictionary[T] = changed(world.table())
+    world.dictionary[T] = change_first_column(world.table())
     assert unknown(world, "DROP CLUSTER c INCLUDING TABLES") == []
 
 

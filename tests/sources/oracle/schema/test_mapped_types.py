@@ -12,7 +12,7 @@ import pytest
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.redo.redo_tables import config
 from tests.sources.oracle_adapter import oracle_connector
-from tests.support.change_log.rendered import captured, of_table, row_fields
+from tests.support.change_log.rendered import capture_records, of_table, row_fields
 from tests.support.sources.oracle.oracle_server import NLS, drop_all
 
 DECIMAL, VARIABLE = "org.apache.kafka.connect.data.Decimal", "io.debezium.data.VariableScaleDecimal"
@@ -21,34 +21,37 @@ LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
 Node = dict[str, Any]
 
 
-def _unscaled(value: int) -> str:
+def _encode_unscaled(value: int) -> str:
     return base64.b64encode(value.to_bytes((value + (value < 0)).bit_length() // 8 + 1, "big", signed=True)).decode()
 
 
 def _variable(value: int, scale: int) -> Node:
-    return {"scale": scale, "value": _unscaled(value)}
+    return {"scale": scale, "value": _encode_unscaled(value)}
 
 
-def _named(kind: str, name: str, **parameters: str) -> Node:
+def _named_type(kind: str, name: str, **parameters: str) -> Node:
     return {"type": kind, "name": name, "version": 1} | ({"parameters": parameters} if parameters else {})
 
 
 def _decimal(precision: int, scale: int) -> Node:
-    return _named("bytes", DECIMAL, **{"scale": str(scale), "connect.decimal.precision": str(precision)})
+    return _named_type("bytes", DECIMAL, **{"scale": str(scale), "connect.decimal.precision": str(precision)})
 
 
 STRING, BYTES, INT8, INT16, INT32, INT64 = ({"type": t} for t in ("string", "bytes", "int8", "int16", "int32", "int64"))
 FLOAT, DOUBLE = {"type": "float"}, {"type": "double"}
-VARYING: Node = _named("struct", VARIABLE) | {
+VARYING: Node = _named_type("struct", VARIABLE) | {
     "doc": "Variable scaled decimal",
     "fields": [
         {"type": "int32", "optional": False, "field": "scale"},
         {"type": "bytes", "optional": False, "field": "value"},
     ],
 }
-MILLIS, MICROS, NANOS = (_named("int64", f"io.debezium.time.{unit}Timestamp") for unit in ("", "Micro", "Nano"))
-ZONED, DURATION = _named("string", "io.debezium.time.ZonedTimestamp"), _named("int64", "io.debezium.time.MicroDuration")
-INTERVAL = _named("string", "io.debezium.time.Interval")
+MILLIS, MICROS, NANOS = (_named_type("int64", f"io.debezium.time.{unit}Timestamp") for unit in ("", "Micro", "Nano"))
+ZONED, DURATION = (
+    _named_type("string", "io.debezium.time.ZonedTimestamp"),
+    _named_type("int64", "io.debezium.time.MicroDuration"),
+)
+INTERVAL = _named_type("string", "io.debezium.time.Interval")
 SECOND = 1529476623
 MONTH = 2_629_800_000_000
 AT = "2018-06-20 06:37:03"
@@ -65,15 +68,15 @@ TYPES: list[tuple[str, str, Node, Any]] = [
     ("RAW(4)", "HEXTORAW('00FF0A')", BYTES, "AP8K"),
     ("BINARY_FLOAT", "0.1", FLOAT, 0.1),
     ("BINARY_DOUBLE", "0.1", DOUBLE, 0.1),
-    ("DECIMAL", "7", _decimal(38, 0), _unscaled(7)),
+    ("DECIMAL", "7", _decimal(38, 0), _encode_unscaled(7)),
     ("DECIMAL(2)", "-99", INT8, -99),
-    ("DECIMAL(9,3)", "-1.5", _decimal(9, 3), _unscaled(-1500)),
+    ("DECIMAL(9,3)", "-1.5", _decimal(9, 3), _encode_unscaled(-1500)),
     ("DOUBLE PRECISION", "-0.25", VARYING, _variable(-25, 2)),
     ("FLOAT", "1.5", VARYING, _variable(15, 1)),
     ("FLOAT(10)", "100", VARYING, _variable(100, 0)),
-    ("INTEGER", "99999999999999999999999999999999999999", _decimal(38, 0), _unscaled(10**38 - 1)),
-    ("INT", "-1", _decimal(38, 0), _unscaled(-1)),
-    ("SMALLINT", "32768", _decimal(38, 0), _unscaled(32768)),
+    ("INTEGER", "99999999999999999999999999999999999999", _decimal(38, 0), _encode_unscaled(10**38 - 1)),
+    ("INT", "-1", _decimal(38, 0), _encode_unscaled(-1)),
+    ("SMALLINT", "32768", _decimal(38, 0), _encode_unscaled(32768)),
     ("NUMBER", "12345678901234567890.5", VARYING, _variable(123456789012345678905, 1)),
     ("NUMBER(*)", "-0.000001", VARYING, _variable(-1, 6)),
     ("NUMBER(1)", "-9", INT8, -9),
@@ -87,14 +90,14 @@ TYPES: list[tuple[str, str, Node, Any]] = [
     ("NUMBER(18)", "-999999999999999999", INT64, -(10**18) + 1),
     ("NUMBER(10,-2)", "123456789049", INT64, 123456789000),
     ("NUMBER(10,-2)", "-150", INT64, -200),
-    ("NUMBER(19)", "9999999999999999999", _decimal(19, 0), _unscaled(10**19 - 1)),
-    ("NUMBER(17,-2)", "1234567890123456789", _decimal(17, -2), _unscaled(12345678901234568)),
-    ("NUMBER(10,2)", "0.18", _decimal(10, 2), _unscaled(18)),
-    ("NUMBER(2,5)", "-0.00099", _decimal(2, 5), _unscaled(-99)),
-    ("NUMBER(10,50)", "1.5e-45", _decimal(10, 50), _unscaled(150000)),
-    ("NUMERIC", "5", _decimal(38, 0), _unscaled(5)),
+    ("NUMBER(19)", "9999999999999999999", _decimal(19, 0), _encode_unscaled(10**19 - 1)),
+    ("NUMBER(17,-2)", "1234567890123456789", _decimal(17, -2), _encode_unscaled(12345678901234568)),
+    ("NUMBER(10,2)", "0.18", _decimal(10, 2), _encode_unscaled(18)),
+    ("NUMBER(2,5)", "-0.00099", _decimal(2, 5), _encode_unscaled(-99)),
+    ("NUMBER(10,50)", "1.5e-45", _decimal(10, 50), _encode_unscaled(150000)),
+    ("NUMERIC", "5", _decimal(38, 0), _encode_unscaled(5)),
     ("NUMERIC(18)", "5", INT64, 5),
-    ("NUMERIC(6,1)", "255.55", _decimal(6, 1), _unscaled(2556)),
+    ("NUMERIC(6,1)", "255.55", _decimal(6, 1), _encode_unscaled(2556)),
     ("REAL", "0.5", VARYING, _variable(5, 1)),
     ("DATE", f"TO_DATE('{AT}')", MILLIS, SECOND * 1000),
     ("DATE", "TO_DATE('1969-12-31 23:59:59')", MILLIS, -1000),
@@ -119,7 +122,7 @@ TYPES: list[tuple[str, str, Node, Any]] = [
 ]  # fmt: skip
 
 
-def _shown(server: Oracle, folder: Path, types: list[tuple[str, str]], **properties: Any) -> list[Any]:
+def _capture_type_records(server: Oracle, folder: Path, types: list[tuple[str, str]], **properties: Any) -> list[Any]:
     """A table with a column of each type: the records of one row in a snapshot and of another from the log."""
     columns = ", ".join(f"C{i} {declared}" for i, (declared, _) in enumerate(types))
     insert = f"INSERT INTO T VALUES (%s, {', '.join(literal for _, literal in types)})"
@@ -127,20 +130,20 @@ def _shown(server: Oracle, folder: Path, types: list[tuple[str, str]], **propert
     try:
         server.sql(NLS, insert.replace("%s", "1", 1))
         connector = oracle_connector(server, folder, schema_include_list="APP", **properties)
-        first = of_table(captured(connector, schemas=True), "T")
+        first = of_table(capture_records(connector, schemas=True), "T")
         server.sql(NLS, insert.replace("%s", "2", 1))
-        found = [*first, *of_table(captured(connector, schemas=True), "T")]
+        found = [*first, *of_table(capture_records(connector, schemas=True), "T")]
     finally:
         server.sql("DROP TABLE T PURGE")
     assert [r["value"]["payload"]["op"] for r in found] == ["r", "c"]
     return found
 
 
-def _both(
+def _capture_both_values(
     server: Oracle, folder: Path, types: list[tuple[str, str]], **properties: Any
 ) -> tuple[list[Any], list[Node]]:
     """Values of both records, which must be the same, and the nodes of their schema."""
-    found = _shown(server, folder, types, **properties)
+    found = _capture_type_records(server, folder, types, **properties)
     rows = [[r["value"]["payload"]["after"][f"C{i}"] for i in range(len(types))] for r in found]
     nodes = [[row_fields(r)[f"C{i}"] for i in range(len(types))] for r in found]
     assert rows[0] == rows[1]
@@ -151,7 +154,9 @@ def _both(
 @pytest.fixture(scope="module")
 def type_records(oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     drop_all(oracle)
-    return _shown(oracle, tmp_path_factory.mktemp("types"), [(declared, literal) for declared, literal, *_ in TYPES])
+    return _capture_type_records(
+        oracle, tmp_path_factory.mktemp("types"), [(declared, literal) for declared, literal, *_ in TYPES]
+    )
 
 
 @pytest.mark.parametrize("i", range(len(TYPES)), ids=[f"{declared} {literal}"[:50] for declared, literal, *_ in TYPES])
@@ -183,7 +188,7 @@ WHOLE = [("NUMBER(2)", "1"), ("NUMBER(4)", "2"), ("NUMBER(9)", "3"), ("NUMBER(18
 def test_decimals_are_doubles_or_texts_by_their_handling_mode(
     schema: Oracle, tmp_path: Path, mode: str, kind: Node, values: list[Any]
 ) -> None:
-    found, nodes = _both(schema, tmp_path, NUMBERS, decimal_handling_mode=mode)
+    found, nodes = _capture_both_values(schema, tmp_path, NUMBERS, decimal_handling_mode=mode)
     assert [(type(v), v) for v in found] == [(type(v), v) for v in [1.5, -1.5, *values]]
     assert nodes == [FLOAT, DOUBLE, *[kind] * len(values)]
     assert config().decimal_handling_mode == "precise"
@@ -191,7 +196,7 @@ def test_decimals_are_doubles_or_texts_by_their_handling_mode(
 
 @pytest.mark.parametrize("mode", ["precise", "double", "string"])
 def test_whole_numbers_of_up_to_18_digits_are_integers_in_every_mode(schema: Oracle, tmp_path: Path, mode: str) -> None:
-    found, nodes = _both(schema, tmp_path, WHOLE, decimal_handling_mode=mode)
+    found, nodes = _capture_both_values(schema, tmp_path, WHOLE, decimal_handling_mode=mode)
     assert found == [1, 2, 3, 4, 500]
     assert nodes == [INT8, INT16, INT32, INT64, INT64]
 
@@ -206,7 +211,7 @@ def test_whole_numbers_of_up_to_18_digits_are_integers_in_every_mode(schema: Ora
 def test_bytes_by_their_handling_mode(schema: Oracle, tmp_path: Path, mode: str | None, kind: Node, value: str) -> None:
     options = {} if mode is None else {"binary_handling_mode": mode}
     types = [("RAW(3)", "HEXTORAW('FBFF00')"), ("BLOB", "HEXTORAW('FBFF00')")]
-    found, nodes = _both(schema, tmp_path, types, lob_enabled=True, **options)
+    found, nodes = _capture_both_values(schema, tmp_path, types, lob_enabled=True, **options)
     assert (found, nodes) == ([value] * 2, [kind] * 2)
 
 
@@ -223,10 +228,10 @@ UNTOUCHED = [
 
 
 def test_connect_times_are_those_of_kafka_connect(schema: Oracle, tmp_path: Path) -> None:
-    found, nodes = _both(schema, tmp_path, TIMES, time_precision_mode="connect")
-    stamp = _named("int64", f"{CONNECT}.Timestamp")
+    found, nodes = _capture_both_values(schema, tmp_path, TIMES, time_precision_mode="connect")
+    stamp = _named_type("int64", f"{CONNECT}.Timestamp")
     assert found == [17702, SECOND * 1000, *[SECOND * 1000 + 123] * 3]
-    assert nodes == [_named("int32", f"{CONNECT}.Date"), *[stamp] * 4]
+    assert nodes == [_named_type("int32", f"{CONNECT}.Date"), *[stamp] * 4]
     assert config().time_precision_mode == "adaptive"
 
 
@@ -234,7 +239,7 @@ def test_connect_times_are_those_of_kafka_connect(schema: Oracle, tmp_path: Path
 def test_zoned_times_and_intervals_do_not_depend_on_the_precision_mode(
     schema: Oracle, tmp_path: Path, mode: str
 ) -> None:
-    found, nodes = _both(schema, tmp_path, UNTOUCHED, time_precision_mode=mode)
+    found, nodes = _capture_both_values(schema, tmp_path, UNTOUCHED, time_precision_mode=mode)
     assert found == ["2018-06-20T06:37:03.000000+01:00", "2018-06-20T05:37:03.000000Z", 10**6, MONTH]
     assert nodes == [ZONED, ZONED, DURATION, DURATION]
 
@@ -242,8 +247,11 @@ def test_zoned_times_and_intervals_do_not_depend_on_the_precision_mode(
 def test_the_time_of_day_of_a_date_stays_unless_connect_is_asked_for(schema: Oracle, tmp_path: Path) -> None:
     types = [("DATE", f"TO_DATE('{AT}')")]
     for mode in ("adaptive", "adaptive_time_microseconds"):
-        assert _both(schema, tmp_path / mode, types, time_precision_mode=mode) == ([SECOND * 1000], [MILLIS])
-    assert _both(schema, tmp_path / "default", types) == ([SECOND * 1000], [MILLIS])
+        assert _capture_both_values(schema, tmp_path / mode, types, time_precision_mode=mode) == (
+            [SECOND * 1000],
+            [MILLIS],
+        )
+    assert _capture_both_values(schema, tmp_path / "default", types) == ([SECOND * 1000], [MILLIS])
 
 
 def test_intervals_as_texts(schema: Oracle, tmp_path: Path) -> None:
@@ -252,7 +260,7 @@ def test_intervals_as_texts(schema: Oracle, tmp_path: Path) -> None:
         ("INTERVAL DAY TO SECOND", "TO_DSINTERVAL('3 04:05:06.78')"),
         ("INTERVAL DAY TO SECOND", "TO_DSINTERVAL('-1 02:03:04.56')"), ("INTERVAL DAY TO SECOND", "TO_DSINTERVAL('0 00:00:00')"),
     ]  # fmt: skip
-    found, nodes = _both(schema, tmp_path, types, interval_handling_mode="string")
+    found, nodes = _capture_both_values(schema, tmp_path, types, interval_handling_mode="string")
     assert found == [
         "P1Y2M0DT0H0M0S", "P-3Y-6M0DT0H0M0S", "P0Y0M3DT4H5M6.78S", "P0Y0M-1DT-2H-3M-4.56S", "P0Y0M0DT0H0M0S",
     ]  # fmt: skip
@@ -266,7 +274,7 @@ def test_local_times_are_as_they_were_written_and_instants_utc_wherever_capture_
 ) -> None:
     in_zone(zone)
     types = [("DATE", f"TO_DATE('{AT}')"), ("TIMESTAMP", f"TO_TIMESTAMP('{AT}')"), *UNTOUCHED[:2]]
-    found, _ = _both(schema, tmp_path, types)
+    found, _ = _capture_both_values(schema, tmp_path, types)
     assert found == [SECOND * 1000, SECOND * 10**6, "2018-06-20T06:37:03.000000+01:00", "2018-06-20T05:37:03.000000Z"]
 
 
@@ -290,8 +298,8 @@ MADE = "2021-01-02T03:04:05"
 DAY = 1609545600
 DEFAULTS: list[tuple[str, Any]] = [
     ("CHAR(2) DEFAULT 'ab'", "ab"), ("NCHAR(2) DEFAULT N'äb'", "äb"), ("VARCHAR(9) DEFAULT 'v'", "v"),
-    ("VARCHAR2(9) DEFAULT 'it''s'", "it's"), ("NVARCHAR2(9) DEFAULT 'é'", "é"), ("INTEGER DEFAULT 7", _unscaled(7)),
-    ("NUMERIC(5) DEFAULT -5", -5), ("NUMBER(8,2) DEFAULT 1.5", _unscaled(150)), ("NUMBER DEFAULT 2.5", _variable(25, 1)),
+    ("VARCHAR2(9) DEFAULT 'it''s'", "it's"), ("NVARCHAR2(9) DEFAULT 'é'", "é"), ("INTEGER DEFAULT 7", _encode_unscaled(7)),
+    ("NUMERIC(5) DEFAULT -5", -5), ("NUMBER(8,2) DEFAULT 1.5", _encode_unscaled(150)), ("NUMBER DEFAULT 2.5", _variable(25, 1)),
     ("FLOAT DEFAULT .5", _variable(5, 1)), ("BINARY_FLOAT DEFAULT 1.5", 1.5), ("BINARY_DOUBLE DEFAULT -1.5", -1.5),
     ("DATE DEFAULT TO_DATE('2021-01-02','YYYY-MM-DD')", DAY * 1000), ("DATE DEFAULT DATE '2021-01-02'", DAY * 1000),
     ("DATE DEFAULT TO_DATE('02.01.2021 03:04','DD.MM.YYYY HH24:MI')", (DAY + 11040) * 1000),
@@ -321,7 +329,7 @@ def _defaults(server: Oracle, folder: Path, declared: list[str], **properties: A
     for table in ("EARLY", "LATE"):
         server.sql(f"CREATE TABLE {table} (ID NUMBER(9) PRIMARY KEY, {columns})", LOGGED.format(table))
         server.sql(f"INSERT INTO {table} (ID) VALUES (1)")
-        (record,) = of_table(captured(connector, schemas=True), table)
+        (record,) = of_table(capture_records(connector, schemas=True), table)
         found.append([row_fields(record)[f"C{i}"] for i in range(len(declared))])
     return found
 
@@ -351,7 +359,9 @@ def test_a_default_without_a_value_stops_nothing(schema: Oracle, tmp_path: Path)
     columns = ", ".join(f"C{i} {text}" for i, text in enumerate(declared))
     schema.sql(f"CREATE TABLE T (ID NUMBER(9) PRIMARY KEY, {columns})", LOGGED.format("T"))
     schema.sql("INSERT INTO T VALUES (1, NULL, NULL)")
-    (record,) = of_table(captured(oracle_connector(schema, tmp_path, schema_include_list="APP"), schemas=True), "T")
+    (record,) = of_table(
+        capture_records(oracle_connector(schema, tmp_path, schema_include_list="APP"), schemas=True), "T"
+    )
     assert "default" not in row_fields(record)["C0"]
     assert record["value"]["payload"]["after"] == {"ID": 1, "C0": None, "C1": None}
 
@@ -360,9 +370,9 @@ def test_raw_may_be_a_key(schema: Oracle, tmp_path: Path) -> None:
     schema.sql("CREATE TABLE T (K RAW(16) PRIMARY KEY, V NUMBER(9))", LOGGED.format("T"))
     schema.sql("INSERT INTO T VALUES (HEXTORAW('FBFF00'), 1)")
     connector = oracle_connector(schema, tmp_path, schema_include_list="APP", binary_handling_mode="hex")
-    found = of_table(captured(connector), "T")
+    found = of_table(capture_records(connector), "T")
     schema.sql("UPDATE T SET V = 2", "UPDATE T SET K = HEXTORAW('00')")
-    found += of_table(captured(connector), "T")
+    found += of_table(capture_records(connector), "T")
     assert [(r["key"]["K"], r["value"] and r["value"]["op"]) for r in found] == [
         ("fbff00", "r"), ("fbff00", "u"), ("fbff00", "d"), ("fbff00", None), ("00", "c"),
     ]  # fmt: skip

@@ -12,7 +12,7 @@ import pytest
 
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
-from tests.support.change_log.rendered import Record, captured, of_table
+from tests.support.change_log.rendered import Record, capture_records, of_table
 from tests.support.connectors import Connector
 
 LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
@@ -36,14 +36,14 @@ def test_rows_are_read_under_the_structure_of_their_place(
     """No structure in between is the one that the dictionary has by now; a restart knows it from the history."""
     schema.sql("CREATE TABLE T (ID NUMBER(9) PRIMARY KEY, V NUMBER(9))", LOGGED.format("T"))
     connector = connector_factory(log_mining_strategy=strategy)
-    captured(connector)
+    capture_records(connector)
     schema.sql(
         "INSERT INTO T VALUES (3, 3)", "COMMIT", "ALTER TABLE T ADD (A NUMBER(4))", "INSERT INTO T VALUES (4, 4, 4)"
     )
     schema.sql(
         "ALTER TABLE T DROP COLUMN V", "ALTER TABLE T ADD (B VARCHAR2(9))", "INSERT INTO T VALUES (5, 5, 'five')"
     )
-    assert [r["value"]["after"] for r in of_table(captured(connector), "T")] == [
+    assert [r["value"]["after"] for r in of_table(capture_records(connector), "T")] == [
         {"ID": 3, "V": 3}, {"ID": 4, "V": 4, "A": 4}, {"ID": 5, "A": 5, "B": "five"},
     ]  # fmt: skip
     schema.sql(
@@ -52,7 +52,7 @@ def test_rows_are_read_under_the_structure_of_their_place(
         "ALTER TABLE T DROP COLUMN A",
         "UPDATE T SET B = 'x' WHERE ID = 6",
     )
-    found = [r["value"] for r in of_table(captured(connector), "T")]
+    found = [r["value"] for r in of_table(capture_records(connector), "T")]
     assert [(v["before"], v["after"]) for v in found] == [
         (None, {"ID": 6, "A": 6, "B": "six"}), ({"ID": 6, "B": "six"}, {"ID": 6, "B": "x"}),
     ]  # fmt: skip
@@ -71,7 +71,7 @@ def test_rows_and_structures_come_in_one_order(schema: Oracle, connector_factory
     )
     schema.sql("CREATE TABLE U (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("U"))
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     schema.sql(
         "UPDATE T SET V = 9",
         "COMMIT",
@@ -81,7 +81,7 @@ def test_rows_and_structures_come_in_one_order(schema: Oracle, connector_factory
         "DROP TABLE U PURGE",
     )
     schema.sql("INSERT INTO T VALUES (5, 5, 5)")
-    told = [r["value"] and (r["value"].get("op") or r["value"]["ddl"][:10]) for r in captured(connector)]
+    told = [r["value"] and (r["value"].get("op") or r["value"]["ddl"][:10]) for r in capture_records(connector)]
     assert told == ["u", "ALTER TABL", "d", None, "DROP TABLE", "c"]
 
 
@@ -90,10 +90,10 @@ def test_the_history_is_kept_whether_schema_changes_are_told_or_not(
 ) -> None:
     schema.sql("CREATE TABLE T (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("T"), "INSERT INTO T VALUES (1)")
     connector = connector_factory(include_schema_changes=False)
-    found = captured(connector)
+    found = capture_records(connector)
     before = time.time()
     schema.sql("ALTER TABLE T ADD (V NUMBER(9))", "INSERT INTO T VALUES (2, 2)")
-    found += captured(connector)
+    found += capture_records(connector)
     assert {r["topic"] for r in found} == {"test.APP.T"}
     *_, last = connector.store.schema_history("test")
     assert (last.ddl.rstrip(";"), last.database, last.changes[0].id.namespace) == (
@@ -111,15 +111,15 @@ def test_only_captured_tables_are_recorded(schema: Oracle, connector_factory: Ca
     for name in ("T", "U"):
         schema.sql(f"CREATE TABLE {name} (ID NUMBER(9) PRIMARY KEY)", LOGGED.format(name))
     connector = connector_factory(table_include_list=r"APP\.T")
-    found = captured(connector)
+    found = capture_records(connector)
     schema.sql("ALTER TABLE T ADD (V NUMBER(9))", "ALTER TABLE U ADD (V NUMBER(9))", "CREATE TABLE W (ID NUMBER)")
-    found += captured(connector)
+    found += capture_records(connector)
     assert [c["id"] for r in _changes(found) for c in r["value"]["tableChanges"]] == ['"ORCLPDB1"."APP"."T"'] * 2
     assert {str(c.id) for r in connector.store.schema_history("test") for c in r.changes} == {"APP.T"}
     # what was not recorded is no hindrance: the table is read, with its structure, when it is added
     schema.sql("INSERT INTO U VALUES (1, 2)")
     connector.properties["table.include.list"] = r"APP\.(T|U)"
-    assert [r["value"]["after"] for r in of_table(captured(connector), "U")] == [{"ID": 1, "V": 2}]
+    assert [r["value"]["after"] for r in of_table(capture_records(connector), "U")] == [{"ID": 1, "V": 2}]
 
 
 def test_a_statement_that_is_not_understood_neither_stops_nor_is_skipped(
@@ -133,7 +133,7 @@ def test_a_statement_that_is_not_understood_neither_stops_nor_is_skipped(
 
     schema.sql("CREATE TABLE T (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("T"), "INSERT INTO T VALUES (1)")
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     schema.sql("ALTER TABLE T ADD (V NUMBER(9))", "INSERT INTO T VALUES (2, 2)")
     understood = ddl.parse_ddl_statement
 
@@ -142,11 +142,11 @@ def test_a_statement_that_is_not_understood_neither_stops_nor_is_skipped(
 
     monkeypatch.setattr(ddl, "parse_ddl_statement", read)
     with caplog.at_level(logging.WARNING):
-        captured(connector)
+        capture_records(connector)
     assert [r for r in caplog.records if "cannot be parsed" in r.message and "APP.T" in r.message]
     monkeypatch.undo()
     schema.sql("INSERT INTO T VALUES (3, 3)")
-    captured(connector)
+    capture_records(connector)
     assert connector.rows("APP.T") == [{"ID": 1, "V": None}, {"ID": 2, "V": 2}, {"ID": 3, "V": 3}]
 
 
@@ -158,7 +158,7 @@ def test_a_schema_change_holds_the_whole_structure_after_it(
 ) -> None:
     schema.sql("CREATE TABLE FIRST (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("FIRST"))
     connector = connector_factory(log_mining_strategy="hybrid")
-    (snapshot,) = _changes(captured(connector))
+    (snapshot,) = _changes(capture_records(connector))
     statements = [
         "CREATE TABLE CUSTOMERS (ID NUMBER(9) NOT NULL, NAME VARCHAR2(255 CHAR), PRICE NUMBER(8,2) DEFAULT 0 NOT NULL, PRIMARY KEY (ID))",
         "ALTER TABLE CUSTOMERS ADD (BORN DATE)",
@@ -167,7 +167,7 @@ def test_a_schema_change_holds_the_whole_structure_after_it(
     ]  # fmt: skip
     schema.sql(*statements[:2], LOGGED.format("CUSTOMERS"), *statements[2:])
     captured_from = time.time_ns() // 10**6
-    found = [r for r in _changes(captured(connector)) if r["value"]["source"]["snapshot"] == "false"]
+    found = [r for r in _changes(capture_records(connector)) if r["value"]["source"]["snapshot"] == "false"]
     assert [r["key"] for r in (snapshot, *found)] == [{"databaseName": "ORCLPDB1"}] * 5
     created, altered, renamed, dropped = (r["value"] for r in found)
     for value, statement in zip((created, altered, renamed, dropped), statements, strict=True):
@@ -205,7 +205,7 @@ def test_a_schema_change_holds_the_whole_structure_after_it(
 
 def test_the_structures_of_a_snapshot_say_so(schema: Oracle, connector_factory: Callable[..., Connector]) -> None:
     schema.sql("CREATE TABLE T (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("T"), "INSERT INTO T VALUES (1)")
-    structure, row = captured(connector_factory())
+    structure, row = capture_records(connector_factory())
     source = structure["value"]["source"]
     assert (source["snapshot"], source["txId"], source["lcr_position"], source["commit_scn"]) == (
         "true",
@@ -230,11 +230,11 @@ def test_a_table_is_told_with_its_structure_before_its_first_row(tmp_path: Path)
             server, tmp_path, snapshot_mode="never", schema_include_list="APP", log_mining_strategy="hybrid"
         )
         server.sql("INSERT INTO T VALUES (1)")
-        structure, row = captured(connector)
+        structure, row = capture_records(connector)
         (change,) = structure["value"]["tableChanges"]
         assert (change["type"], change["id"]) == ("CREATE", '"ORCLPDB1"."APP"."T"')
         assert [c["name"] for c in change["table"]["columns"]] == ["ID"]
         assert (row["key"], row["value"]["op"]) == ({"ID": 1}, "c")
         server.sql("INSERT INTO T VALUES (2)")
-        (row,) = captured(connector)
+        (row,) = capture_records(connector)
         assert row["key"] == {"ID": 2}

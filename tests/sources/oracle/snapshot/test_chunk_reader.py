@@ -25,7 +25,7 @@ from airflow_provider_cdc.sources.oracle.snapshot import rowid_keys
 from airflow_provider_cdc.sources.oracle.snapshot.chunk_reader import OracleChunkReader
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import settings
-from tests.support.sources.oracle.oracle_server import NLS, mine
+from tests.support.sources.oracle.oracle_server import NLS, mine_rows
 
 T1 = TableId(catalog="ORCLPDB1", namespace="APP", name="T1")
 SIGNALS = TableId(catalog="ORCLPDB1", namespace="APP", name="SIGNALS")
@@ -44,7 +44,7 @@ def fill(server: Oracle, columns: str, rows: list[str]) -> None:
     server.sql(NLS, *(f"INSERT INTO T1 VALUES ({row})" for row in rows))
 
 
-def known(reader: OracleChunkReader, table: TableId = T1) -> TableSchema:
+def read_known_schema(reader: OracleChunkReader, table: TableId = T1) -> TableSchema:
     found = reader.read_table_schema(table)
     assert found is not None
     return found
@@ -58,9 +58,9 @@ def all_chunks(
     reader: OracleChunkReader, order: tuple[str, ...] | None = None, limit: int = 3, **more: Any
 ) -> list[list[Row]]:
     """The rows of all chunks; keys go through JSON as in state."""
-    table = known(reader)
+    table = read_known_schema(reader)
     order = order or table.key
-    upto = stored(reader.read_last_key(KeyRange(table, order, **more)))
+    upto = store_key(reader.read_last_key(KeyRange(table, order, **more)))
     after, found = None, []
     for _ in range(10_000):
         chunk = reader.read(KeyRange(table, order, after, upto, **more), limit)
@@ -69,11 +69,11 @@ def all_chunks(
             assert chunk.last is not None
         if len(chunk) < limit:
             return found
-        after = stored(chunk.last)
+        after = store_key(chunk.last)
     raise AssertionError("it never ends")
 
 
-def stored(key: Key | None) -> Key | None:
+def store_key(key: Key | None) -> Key | None:
     found: Key | None = json.loads(json.dumps(key, allow_nan=False))
     return found
 
@@ -106,7 +106,7 @@ def test_several_queries_go_on_behind_each_other(
     schema: Oracle, reader: OracleChunkReader, queries: int, rows: int, complete: bool
 ) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY", [str(i) for i in range(6)])
-    chunk = reader.read(KeyRange(known(reader), ("ID",), [0]), 2, queries)
+    chunk = reader.read(KeyRange(read_known_schema(reader), ("ID",), [0]), 2, queries)
     assert [row["ID"] for row in rows_of(chunk)] == list(range(1, rows + 1))
     assert [n for block in chunk.rows for n in block.order.tolist()] == list(range(rows))
     assert (chunk.last, chunk.complete) == ([rows], complete)
@@ -114,12 +114,12 @@ def test_several_queries_go_on_behind_each_other(
 
 def test_no_further_query_is_made_when_the_rows_take_much_memory(schema: Oracle, reader: OracleChunkReader) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY", [str(i) for i in range(6)])
-    assert len(reader.read(KeyRange(known(reader), ("ID",)), 2, 3, max_bytes=8)) == 2
+    assert len(reader.read(KeyRange(read_known_schema(reader), ("ID",)), 2, 3, max_bytes=8)) == 2
 
 
 def test_row_ids_are_verified_before_every_query(schema: Oracle, reader: OracleChunkReader) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY", [str(i) for i in range(6)])
-    assert len(reader.read(KeyRange(known(reader), ("ROWID",)), 2, 3)) == 2
+    assert len(reader.read(KeyRange(read_known_schema(reader), ("ROWID",)), 2, 3)) == 2
 
 
 @pytest.mark.parametrize("type_", KEYS)
@@ -157,7 +157,7 @@ def test_keys_of_events_find_their_rows_and_bound_ranges(schema: Oracle, type_: 
     values = KEYS[type_]
     fill(schema, f"N NUMBER(9), K {type_} PRIMARY KEY", [f"{i}, {value}" for i, value in enumerate(values)])
     with OracleChunkReader(settings(schema, **MODES[mode]), None) as reader:
-        table = known(reader)
+        table = read_known_schema(reader)
         blocks = reader.read(KeyRange(table, ("K",)), 100).rows
         column = table.get_column("K")
         events = [
@@ -172,7 +172,7 @@ def test_keys_of_events_find_their_rows_and_bound_ranges(schema: Oracle, type_: 
             with pytest.raises(QueryRejected, match=reason):
                 reader.to_source_keys(table, ("K",), sent)
             return
-        keys = [key for key in map(stored, reader.to_source_keys(table, ("K",), sent)) if key is not None]
+        keys = [key for key in map(store_key, reader.to_source_keys(table, ("K",), sent)) if key is not None]
         expected = [row["N"] for b in blocks if b.after is not None for row in b.after.to_pylist()]
         for number, one in zip(expected, keys, strict=True):
             assert [row["N"] for row in rows_of(reader.read(KeyRange(table, ("K",), keys=(one,)), 5))] == [number]
@@ -180,7 +180,7 @@ def test_keys_of_events_find_their_rows_and_bound_ranges(schema: Oracle, type_: 
         assert [row["N"] for row in rows_of(some)] == sorted({*expected[::2], expected[-1]}, key=expected.index)
         between = KeyRange(table, ("K",), first=keys[1], end=keys[-2])
         assert [row["N"] for row in rows_of(reader.read(between, 100))] == expected[1:-1]
-        upto = KeyRange(table, ("K",), first=keys[1], upto=stored(reader.read_last_key(between)))
+        upto = KeyRange(table, ("K",), first=keys[1], upto=store_key(reader.read_last_key(between)))
         assert [row["N"] for row in rows_of(reader.read(upto, 100))] == expected[1:-1]
 
 
@@ -188,7 +188,7 @@ def test_ranges_of_keys_of_several_columns(schema: Oracle, reader: OracleChunkRe
     rows = [(x, y) for x in ("A", "a", "ä") for y in range(5)]
     columns = "X VARCHAR2(9), Y NUMBER(9), PRIMARY KEY (X, Y)"
     fill(schema, columns, [f"'{x}', {y}" for x, y in rows])
-    table = known(reader)
+    table = read_known_schema(reader)
 
     def read(**bounds: Any) -> list[tuple[Any, ...]]:
         return [(row["X"], row["Y"]) for row in rows_of(reader.read(KeyRange(table, table.key, **bounds), 100))]
@@ -226,7 +226,7 @@ def test_rows_with_keys_of_several_columns_come_once_and_in_order(
 
 def test_rows_behind_the_last_key_are_not_read(schema: Oracle, reader: OracleChunkReader) -> None:
     fill(schema, "A NUMBER(9), B NUMBER(9), PRIMARY KEY (A, B)", [f"{a}, {b}" for a in range(4) for b in range(4)])
-    table = known(reader)
+    table = read_known_schema(reader)
     chunk = reader.read(KeyRange(table, table.key, [0, 2], [2, 1]), 100)
     assert [(row["A"], row["B"]) for row in rows_of(chunk)] == [(0, 3), (1, 0), (1, 1), (1, 2), (1, 3), (2, 0), (2, 1)]
     assert chunk.last == [2, 1]
@@ -239,7 +239,7 @@ def test_blocks_are_reads_of_one_order_with_the_time_and_scn_of_the_reading(
     schema: Oracle, reader: OracleChunkReader
 ) -> None:
     fill(schema, "A NUMBER(9), B NUMBER(9), PRIMARY KEY (A, B)", [f"{a}, {b}" for a in range(4) for b in range(2)])
-    table = known(reader)
+    table = read_known_schema(reader)
     chunk = reader.read(KeyRange(table, table.key, [0, 0]), 6)
     assert len(chunk.rows) > 1
     assert list(itertools.chain(*(block.order for block in chunk.rows))) == list(range(6))
@@ -253,7 +253,7 @@ def test_blocks_are_reads_of_one_order_with_the_time_and_scn_of_the_reading(
 
 def test_an_empty_table_has_no_last_key_and_no_rows(schema: Oracle, reader: OracleChunkReader) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY", [])
-    table = known(reader)
+    table = read_known_schema(reader)
     assert reader.read_last_key(KeyRange(table, ("ID",))) is None
     chunk = reader.read(KeyRange(table, ("ID",)), 10)
     assert (len(chunk), chunk.last, chunk.rows) == (0, None, [])
@@ -299,7 +299,7 @@ def test_rows_fulfil_the_condition(schema: Oracle, reader: OracleChunkReader, co
     fill(schema, "ID NUMBER(9) PRIMARY KEY, COLOR VARCHAR2(9), QUANTITY NUMBER(9)", rows)
     for limit in (1, 100):
         assert [row["ID"] for chunk in all_chunks(reader, limit=limit, condition=condition) for row in chunk] == ids
-    last = reader.read_last_key(KeyRange(known(reader), ("ID",), condition=condition))
+    last = reader.read_last_key(KeyRange(read_known_schema(reader), ("ID",), condition=condition))
     assert last == ([ids[-1]] if ids else None)
 
 
@@ -311,7 +311,7 @@ def test_a_condition_that_is_bad_sql_is_refused_and_the_reader_goes_on(
     schema: Oracle, reader: OracleChunkReader, condition: str
 ) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY", ["1", "2"])
-    table = known(reader)
+    table = read_known_schema(reader)
     with pytest.raises(QueryRejected) as e:
         reader.read_last_key(KeyRange(table, table.key, condition=condition))
     assert e.value.where == condition
@@ -323,16 +323,16 @@ def test_a_condition_that_is_bad_sql_is_refused_and_the_reader_goes_on(
 def test_rows_cannot_be_ordered_by_a_lob(schema: Oracle, reader: OracleChunkReader) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY, C CLOB", ["1, 'a'"])
     with pytest.raises(QueryRejected, match="its type is CLOB"):
-        reader.read_last_key(KeyRange(known(reader), ("C",)))
+        reader.read_last_key(KeyRange(read_known_schema(reader), ("C",)))
     with pytest.raises(QueryRejected, match="the column does not exist"):
-        reader.read_last_key(KeyRange(known(reader), ("D",)))
+        reader.read_last_key(KeyRange(read_known_schema(reader), ("D",)))
 
 
 def test_a_table_that_may_not_be_read_is_refused() -> None:
     with Oracle() as server:
         fill(server, "ID NUMBER(9) PRIMARY KEY", ["1"])
         with OracleChunkReader(settings(server), None) as reader:
-            table = known(reader)
+            table = read_known_schema(reader)
             server.admin(f"GRANT INSERT ON APP.T1 TO {server.user}", f"REVOKE SELECT ANY TABLE FROM {server.user}")
             with pytest.raises((QueryRejected, StructureChanged)):
                 reader.read(KeyRange(table, table.key), 10)
@@ -354,7 +354,7 @@ def test_a_table_that_may_not_be_read_is_refused() -> None:
 )
 def test_another_structure_is_told_before_a_row_is_given(schema: Oracle, reader: OracleChunkReader, ddl: str) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY, V VARCHAR2(9)", ["1, 'a'", "2, 'b'"])
-    table = known(reader)
+    table = read_known_schema(reader)
     schema.sql(ddl)
     with pytest.raises(StructureChanged):
         reader.read(KeyRange(table, table.key), 10)
@@ -369,7 +369,7 @@ def test_another_structure_is_told_before_a_row_is_given(schema: Oracle, reader:
 
 def test_a_structure_that_another_reader_gave_is_verified(schema: Oracle, reader: OracleChunkReader) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY, V VARCHAR2(9)", ["1, 'a'"])
-    table = known(reader)
+    table = read_known_schema(reader)
     with OracleChunkReader(settings(schema, lob__enabled=True), None) as other:
         assert len(other.read(KeyRange(table.model_copy(update={"version": 7}), table.key), 10)) == 1
     schema.sql("ALTER TABLE T1 ADD W NUMBER(9)")
@@ -379,7 +379,7 @@ def test_a_structure_that_another_reader_gave_is_verified(schema: Oracle, reader
 
 def test_what_is_no_structure_may_change(schema: Oracle, reader: OracleChunkReader) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY, V VARCHAR2(9)", ["1, 'a'"])
-    table = known(reader)
+    table = read_known_schema(reader)
     schema.sql("CREATE INDEX I1 ON T1 (V)", "ALTER TABLE T1 ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS")
     assert len(reader.read(KeyRange(table, table.key), 10)) == 1
 
@@ -410,7 +410,7 @@ def test_only_a_part_of_a_table_is_asked_for_a_chunk_by_rowid(
     with closing(schema.connect()) as connection, connection.cursor() as cursor:
         cursor.executemany("INSERT INTO T1 VALUES (:1)", [(i,) for i in range(6000)])
         connection.commit()
-    table = known(reader)
+    table = read_known_schema(reader)
     parts = [*rowid_keys.RowidKeys(reader._connection, settings(schema), T1).list_part_bounds(None)]
     assert len(parts) > 3
     assert (parts[0][0], parts[-1][1]) == (None, None)
@@ -424,7 +424,7 @@ def test_only_a_part_of_a_table_is_asked_for_a_chunk_by_rowid(
 
 def test_row_ids_of_another_segment_are_refused(schema: Oracle, reader: OracleChunkReader) -> None:
     fill(schema, "V NUMBER(9)", ["1", "2", "3"])
-    table = known(reader)
+    table = read_known_schema(reader)
     upto = reader.read_last_key(KeyRange(table, ("ROWID",)))
     first = reader.read(KeyRange(table, ("ROWID",), None, upto), 1)
     schema.sql("TRUNCATE TABLE T1", "INSERT INTO T1 VALUES (4)")
@@ -459,7 +459,7 @@ def test_all_up_to_the_low_watermark_is_in_the_rows_and_all_of_the_rows_is_below
     writer.start()
     try:
         with OracleChunkReader(settings(schema), None) as reader:
-            table = known(reader)
+            table = read_known_schema(reader)
             for _ in range(60):
                 chunks.append(reader.read(KeyRange(table, table.key), 100_000))
     finally:
@@ -469,7 +469,7 @@ def test_all_up_to_the_low_watermark_is_in_the_rows_and_all_of_the_rows_is_below
     with closing(connect(settings(schema))) as connection:
         columns = "commit_scn, sql_redo"
         options = "DBMS_LOGMNR.DICT_FROM_ONLINE_CATALOG + DBMS_LOGMNR.COMMITTED_DATA_ONLY"
-        found = mine(
+        found = mine_rows(
             connection, start, options=options, columns=columns, where="seg_owner = 'APP' AND operation_code = 1"
         )
     commits = {int(text.split("'")[1]): int(scn) for scn, text in found}
@@ -517,7 +517,7 @@ def test_written_watermarks_are_rows_of_the_signal_table_that_come_back_in_the_l
     fill(schema, "ID NUMBER(9) PRIMARY KEY", ["1"])
     start = schema.scn()
     with OracleChunkReader(settings(schema), SIGNALS) as reader:
-        table = known(reader)
+        table = read_known_schema(reader)
         schema.sql("INSERT INTO T1 VALUES (2)")
         reader.insert_signal_row("a-open", "snapshot-window-open", '{"x": 1}')
         chunk = reader.read(KeyRange(table, table.key), 10)
@@ -531,7 +531,7 @@ def test_written_watermarks_are_rows_of_the_signal_table_that_come_back_in_the_l
     assert (chunk.low, chunk.high) == (None, None)
     assert schema.sql("SELECT * FROM SIGNALS") == [("a-close", "snapshot-window-close", None)]
     with closing(connect(settings(schema))) as connection:
-        found = mine(connection, start, where="seg_owner = 'APP' AND operation_code IN (1, 2)")
+        found = mine_rows(connection, start, where="seg_owner = 'APP' AND operation_code IN (1, 2)")
     assert [code for code, _ in found] == [1, 1, 1, 2]
     assert "'a-open'" in found[1][1]
     assert "'a-open'" in found[3][1]
@@ -551,7 +551,7 @@ def test_a_signal_table_that_takes_no_row_is_an_error_with_the_grant_and_harms_n
             with pytest.raises(QueryRejected, match="too large"):
                 reader.insert_signal_row("a" * 50, "b")
             reader.insert_signal_row("a", "b")
-            table = known(reader)
+            table = read_known_schema(reader)
             assert len(reader.read(KeyRange(table, table.key), 10)) == 1
         assert server.sql("SELECT C1 FROM SIGNALS") == [("a",)]
 
@@ -617,7 +617,7 @@ def test_a_lost_connection_is_transient_and_another_reader_goes_on() -> None:
     with Oracle() as server:
         fill(server, "ID NUMBER(9) PRIMARY KEY", ["1", "2"])
         with OracleChunkReader(settings(server), None) as reader:
-            table = known(reader)
+            table = read_known_schema(reader)
             first = reader.read(KeyRange(table, table.key), 1)
             server.kill()
             server.start()
@@ -630,7 +630,7 @@ def test_a_lost_connection_is_transient_and_another_reader_goes_on() -> None:
 def test_another_thread_ends_a_read_by_closing_the_reader(schema: Oracle) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY", [str(i) for i in range(800)])
     reader = OracleChunkReader(settings(schema), None)
-    table = known(reader)
+    table = read_known_schema(reader)
     slow = "(SELECT COUNT(*) FROM APP.T1 A, APP.T1 B, APP.T1 C WHERE A.ID + B.ID + C.ID < 0) = 0"
     errors: list[BaseException] = []
 

@@ -71,7 +71,7 @@ def rows(server: Oracle, where: str = "1 = 1") -> list[dict[str, Any]]:
     return [{"ID": i, "V": v} for i, v in server.sql(f"SELECT ID, V FROM T1 WHERE {where}")]
 
 
-def ask(connector: Connector, **data: Any) -> int:
+def request_snapshot(connector: Connector, **data: Any) -> int:
     asked = {"data-collections": ["APP.T1"], **data}
     return connector.store.send(connector.name, SentSignal("one", "execute-snapshot", json.dumps(asked)))
 
@@ -101,7 +101,7 @@ def test_chunks_beside_a_writer_on_the_same_keys_are_legal_at_every_event(
     connector.capture()
     writer = Writer(db)
     try:
-        done = signal_ended(connector, ask(connector))
+        done = signal_ended(connector, request_snapshot(connector))
         connector.capture(run_for_s=4)
         connector.capture(run_for_s=120, until=lambda: writer.changes > 100 and done())
     finally:

@@ -21,7 +21,7 @@ from airflow_provider_cdc.sources.oracle.snapshot.snapshot import OracleSnapshot
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import settings
 from tests.support.patience import LONGEST_S
-from tests.support.sources.oracle.oracle_server import NLS, mine
+from tests.support.sources.oracle.oracle_server import NLS, mine_rows
 
 BOOLEAN = "io.debezium.connector.oracle.converters.NumberOneToBooleanConverter"
 ZERO_SCALE = "io.debezium.connector.oracle.converters.NumberToZeroScaleConverter"
@@ -86,7 +86,7 @@ def images(blocks: Iterable[RowBlock]) -> pa.StructArray:
 def mined_images(server: Oracle, config: OracleConfig, session: OracleSnapshot, start: int) -> pa.StructArray:
     """The same rows, out of the log."""
     with closing(connect(config)) as connection:
-        found = mine(connection, start, where="seg_owner = 'APP' AND operation_code = 1", columns="sql_redo, csf")
+        found = mine_rows(connection, start, where="seg_owner = 'APP' AND operation_code = 1", columns="sql_redo, csf")
     texts, open_ = [], False
     for text, more in found:
         if open_:

@@ -19,7 +19,7 @@ from airflow_provider_cdc.sources.oracle.snapshot.select_overrides import as_of
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.redo.redo_tables import config
 from tests.sources.oracle_adapter import oracle_connector
-from tests.support.change_log.rendered import Record, captured, of_table
+from tests.support.change_log.rendered import Record, capture_records, of_table
 from tests.support.connectors import Connector
 
 LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
@@ -75,15 +75,15 @@ def test_what_happens_during_the_snapshot_is_streamed_after_it(
     """Each row is read once, all as of one SCN; rows and tables of later come from the log, from that SCN on."""
     connector = connector_factory()
 
-    def meanwhile() -> None:
+    def write_meanwhile() -> None:
         db.sql("INSERT INTO T VALUES (3, 3)", "UPDATE T SET V = 7 WHERE ID = 1", "COMMIT")
         _table(db, "LATE")
         db.sql("INSERT INTO LATE VALUES (1, 1)", "INSERT INTO U VALUES (2, 2)")
 
     before, began = db.scn(), time.time() * 1000
     with monkeypatch.context() as patch:
-        _while_reading(patch, meanwhile)
-        found = [r for r in captured(connector) if r["topic"] != "test"]
+        _while_reading(patch, write_meanwhile)
+        found = [r for r in capture_records(connector) if r["topic"] != "test"]
     told = _rows(found)
     assert sorted(told[:3]) == [("T", "r", 1), ("T", "r", 2), ("U", "r", 1)]
     assert told[3:] == [("T", "c", 3), ("T", "u", 1), ("LATE", "c", 1), ("U", "c", 2)]
@@ -101,8 +101,8 @@ def test_what_happens_during_the_snapshot_is_streamed_after_it(
     assert offset is not None
     assert offset.snapshot.pending == {}
     db.sql("INSERT INTO U VALUES (3, 3)")
-    assert _rows(captured(connector)) == [("U", "c", 3)]
-    assert captured(connector) == []
+    assert _rows(capture_records(connector)) == [("U", "c", 3)]
+    assert capture_records(connector) == []
 
 
 def test_a_transaction_that_was_open_at_the_snapshot_is_captured_when_it_is_committed(
@@ -113,13 +113,13 @@ def test_a_transaction_that_was_open_at_the_snapshot_is_captured_when_it_is_comm
     with closing(db.connect()) as owner, closing(db.connect()) as other:
         owner.cursor().execute("INSERT INTO T VALUES (10, 10)")
         other.cursor().execute("INSERT INTO T VALUES (20, 20)")
-        assert ("T", "r", 10) not in _rows(captured(connector))
+        assert ("T", "r", 10) not in _rows(capture_records(connector))
         db.switch_log()
-        assert captured(connector) == []
+        assert capture_records(connector) == []
         owner.cursor().execute("INSERT INTO T VALUES (11, 11)")
         owner.commit()
         other.rollback()
-    assert _rows(captured(connector)) == [("T", "c", 10), ("T", "c", 11)]
+    assert _rows(capture_records(connector)) == [("T", "c", 10), ("T", "c", 11)]
     assert connector.rows("APP.T") == _source_rows(db, "T")
 
 
@@ -129,17 +129,17 @@ def test_a_run_that_dies_in_the_snapshot_leaves_nothing_that_counts(
     class Dies(BaseException):
         pass
 
-    def die() -> None:
+    def die_at_once() -> None:
         raise Dies
 
     connector = connector_factory()
     with monkeypatch.context() as patch:
-        _while_reading(patch, die)
+        _while_reading(patch, die_at_once)
         with pytest.raises(Dies):
             connector.capture()
     assert connector.store.load_offset("test").offset is None
     db.sql("DELETE FROM T WHERE ID = 1")
-    assert sorted(_rows(captured(connector))) == [("T", "r", 2), ("U", "r", 1)]
+    assert sorted(_rows(capture_records(connector))) == [("T", "r", 2), ("U", "r", 1)]
     assert connector.rows("APP.T") == _source_rows(db, "T")
 
 
@@ -147,7 +147,7 @@ def test_structures_of_captured_tables_are_in_the_history_with_their_statement(
     db: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     connector = connector_factory(table_include_list=r"APP\.T", snapshot_mode="schema_only")
-    captured(connector)
+    capture_records(connector)
     (record,) = connector.store.schema_history("test")
     assert record.snapshot
     assert record.ddl.startswith('CREATE TABLE "APP"."T"')
@@ -173,9 +173,9 @@ def test_the_mode_says_what_is_read_and_whether_it_is_streamed(
     db: Oracle, connector_factory: Callable[..., Connector], mode: str | None, first: list[str], second: list[str]
 ) -> None:
     connector = connector_factory(**({} if mode is None else {"snapshot_mode": mode}))
-    assert [op for _, op, _ in _rows(captured(connector))] == first
+    assert [op for _, op, _ in _rows(capture_records(connector))] == first
     db.sql("INSERT INTO T VALUES (3, 3)")
-    found = [r for r in captured(connector) if (r["value"] or {}).get("op") != "t"]
+    found = [r for r in capture_records(connector) if (r["value"] or {}).get("op") != "t"]
     assert [op for _, op, _ in _rows(found)] == second
 
 
@@ -185,7 +185,7 @@ def test_recovery_builds_the_history_anew_and_reads_no_row(
     import sqlalchemy as sa
 
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     db.sql("INSERT INTO T VALUES (3, 3)")
     engine = sa.create_engine(connector.state_url)
     with engine.begin() as connection:
@@ -193,7 +193,7 @@ def test_recovery_builds_the_history_anew_and_reads_no_row(
         connection.execute(sa.text(f"DELETE FROM {name}"))
     engine.dispose()
     connector.properties["snapshot.mode"] = "schema_only_recovery"
-    assert _rows(captured(connector)) == [("T", "c", 3)]
+    assert _rows(capture_records(connector)) == [("T", "c", 3)]
     assert sorted(str(c.id) for r in connector.store.schema_history("test") for c in r.changes) == ["APP.T", "APP.U"]
 
 
@@ -205,15 +205,15 @@ def test_the_snapshot_list_names_tables_with_the_pluggable_database_or_without(
     db: Oracle, connector_factory: Callable[..., Connector], names: str
 ) -> None:
     connector = connector_factory(snapshot_include_collection_list=names)
-    assert sorted(_rows(captured(connector))) == [("T", "r", 1), ("T", "r", 2)]
+    assert sorted(_rows(capture_records(connector))) == [("T", "r", 1), ("T", "r", 2)]
     db.sql("INSERT INTO U VALUES (2, 2)")
-    assert _rows(captured(connector)) == [("U", "c", 2)]
+    assert _rows(capture_records(connector)) == [("U", "c", 2)]
 
 
 def test_a_name_of_part_of_a_table_is_not_in_the_snapshot_list(
     db: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
-    assert _rows(captured(connector_factory(snapshot_include_collection_list=r"PDB1\.APP\.T,PP\.T,APP"))) == []
+    assert _rows(capture_records(connector_factory(snapshot_include_collection_list=r"PDB1\.APP\.T,PP\.T,APP"))) == []
 
 
 def test_a_statement_of_ones_own_says_which_rows_a_snapshot_reads_and_the_log_is_whole(
@@ -224,12 +224,12 @@ def test_a_statement_of_ones_own_says_which_rows_a_snapshot_reads_and_the_log_is
     connector.properties |= {OVERRIDES: "APP.T", f"{OVERRIDES}.APP.T": statement}
     with monkeypatch.context() as patch:  # what is changed meanwhile is not in the view
         _while_reading(patch, lambda: db.sql("UPDATE T SET V = 5 WHERE ID = 1"))
-        found = [r for r in captured(connector) if r["topic"] != "test"]
+        found = [r for r in capture_records(connector) if r["topic"] != "test"]
     assert sorted(_rows(found[:2])) == [("T", "r", 2), ("U", "r", 1)]
     assert _rows(found[2:]) == [("T", "u", 1)]
     assert of_table(found, "T")[0]["value"]["after"] == {"ID": 2, "V": 2}
     db.sql("INSERT INTO T VALUES (3, 0)")
-    assert _rows(captured(connector)) == [("T", "c", 3)]
+    assert _rows(capture_records(connector)) == [("T", "c", 3)]
     with open_source(connector.definition(), connector.secrets) as source:
         ids = [TableId(namespace="APP", name=n, catalog="ORCLPDB1") for n in ("T", "U")]
         with source.open_snapshot(ids, readers=4) as session:

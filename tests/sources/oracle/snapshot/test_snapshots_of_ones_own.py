@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.oracle.snapshot import snapshot
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
-from tests.support.change_log.rendered import Record, captured
+from tests.support.change_log.rendered import Record, capture_records
 from tests.support.connectors import Connector
 from tests.support.own_snapshots import own_snapshots
 
@@ -51,23 +51,23 @@ def _rows(found: list[Record]) -> list[tuple[str, str, int]]:
 def test_five_switches_say_what_a_run_does(db: Oracle, connector_factory: Callable[..., Connector]) -> None:
     connector, based = connector_factory(snapshot_mode="configuration_based"), "snapshot.mode.configuration.based"
     connector.properties |= {f"{based}.snapshot.data": "true", f"{based}.start.stream": "true"}
-    assert _rows(captured(connector)) == [("T", "r", 1), ("T", "r", 2), ("U", "r", 1)]
+    assert _rows(capture_records(connector)) == [("T", "r", 1), ("T", "r", 2), ("U", "r", 1)]
     db.sql("INSERT INTO U VALUES (2, 2)")
-    assert _rows(captured(connector)) == [("T", "r", 1), ("T", "r", 2), ("U", "r", 1), ("U", "r", 2)]
+    assert _rows(capture_records(connector)) == [("T", "r", 1), ("T", "r", 2), ("U", "r", 1), ("U", "r", 2)]
     connector.properties[f"{based}.snapshot.data"] = "false"
     db.sql("INSERT INTO U VALUES (3, 3)")
-    assert _rows(captured(connector)) == [("U", "c", 3)]
+    assert _rows(capture_records(connector)) == [("U", "c", 3)]
 
 
 def test_a_policy_of_ones_own_decides_in_each_run(
     db: Oracle, snapshotter_module: Any, connector_factory: Callable[..., Connector]
 ) -> None:
     connector = connector_factory(snapshot_mode="custom", snapshot_mode_custom_name="monthly")
-    assert _rows(captured(connector)) == [("T", "r", 1), ("T", "r", 2), ("U", "r", 1)]
+    assert _rows(capture_records(connector)) == [("T", "r", 1), ("T", "r", 2), ("U", "r", 1)]
     db.sql("INSERT INTO U VALUES (2, 2)")
-    assert _rows(captured(connector)) == [("U", "c", 2)]
+    assert _rows(capture_records(connector)) == [("U", "c", 2)]
     snapshotter_module.OncePerMonth.due = True
-    assert _rows(captured(connector)) == [("T", "r", 1), ("T", "r", 2), ("U", "r", 1), ("U", "r", 2)]
+    assert _rows(capture_records(connector)) == [("T", "r", 1), ("T", "r", 2), ("U", "r", 1), ("U", "r", 2)]
 
 
 def test_a_query_of_ones_own_says_what_is_read_and_the_log_is_whole(
@@ -82,10 +82,10 @@ def test_a_query_of_ones_own_says_what_is_read_and_the_log_is_whole(
             snapshot.OracleSnapshot, "split_table",
             lambda self, table: (db.sql("UPDATE T SET V = 5 WHERE ID = 1"), chunks(self, table))[1],
         )  # fmt: skip
-        assert _rows(captured(connector)) == [("T", "r", 2), ("T", "u", 1)]
+        assert _rows(capture_records(connector)) == [("T", "r", 2), ("T", "u", 1)]
     assert sorted(snapshotter_module.CALLS) == [("APP.T", ["ID", "V"]), ("APP.U", ["ID", "V"])]
     db.sql("INSERT INTO T VALUES (3, 0)", "INSERT INTO U VALUES (2, 2)")
-    assert _rows(captured(connector)) == [("T", "c", 3), ("U", "c", 2)]
+    assert _rows(capture_records(connector)) == [("T", "c", 3), ("U", "c", 2)]
 
 
 def test_a_query_that_cannot_be_used_is_told_with_its_table(

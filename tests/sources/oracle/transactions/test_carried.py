@@ -14,14 +14,14 @@ from tests.sources.oracle.transactions.carried_runs import Runs, Story
 STEPS = 700
 
 
-def _ends(story: Story, seed: int) -> list[int]:
+def _draw_window_ends(story: Story, seed: int) -> list[int]:
     """SCNs at which windows end."""
     r = random.Random(seed)
     last = story.rows[-1]["scn"]
     return sorted({*r.sample(range(story.rows[0]["scn"], last), 40), last})
 
 
-def _uninterrupted(folder: Path, story: Story, ends: list[int], hidden: int = 0, **properties: Any) -> Runs:
+def _run_uninterrupted(folder: Path, story: Story, ends: list[int], hidden: int = 0, **properties: Any) -> Runs:
     runs = Runs(folder, story, ends, properties, hidden)
     runs.run(ends[-1])
     return runs
@@ -36,12 +36,12 @@ def _left(runs: Runs) -> set[str]:
 def test_runs_that_end_anywhere_give_the_events_of_one_run_and_mine_each_row_once(seed: int, tmp_path: Path) -> None:
     """DDL also concerns tables with changes that wait: each row is read with the schema that was in force at its SCN."""
     story = Story(seed, STEPS, over=True)
-    ends = _ends(story, seed)
+    ends = _draw_window_ends(story, seed)
     runs = Runs(tmp_path / "many", story, ends)
     r = random.Random(seed)
     for end in [*sorted(r.sample(ends[:-1], 20)), ends[-1]]:
         runs.run(end, seed=end)
-    assert runs.events == story.events == _uninterrupted(tmp_path / "one", story, ends).events
+    assert runs.events == story.events == _run_uninterrupted(tmp_path / "one", story, ends).events
     assert story.statements > 3
     assert runs.restored > 10
     # a transaction of which the log has shown no more than its START is not carried over
@@ -54,8 +54,8 @@ def test_runs_that_end_anywhere_give_the_events_of_one_run_and_mine_each_row_onc
 def test_redo_in_private_strands_is_captured_when_it_reaches_the_log(seed: int, tmp_path: Path) -> None:
     """Its rows have SCNs that windows before have covered."""
     story = Story(seed, STEPS)
-    ends = _ends(story, seed)
-    assert _uninterrupted(tmp_path / "one", story, ends, hidden=seed + 1).events == story.events
+    ends = _draw_window_ends(story, seed)
+    assert _run_uninterrupted(tmp_path / "one", story, ends, hidden=seed + 1).events == story.events
     runs = Runs(tmp_path / "many", story, ends, hidden=seed + 1)
     for end in [*sorted(random.Random(seed).sample(ends[:-1], 20)), ends[-1]]:
         runs.run(end, seed=end)
@@ -68,7 +68,7 @@ def test_redo_in_private_strands_is_captured_when_it_reaches_the_log(seed: int, 
 @pytest.mark.parametrize("seed", range(20))
 def test_runs_that_are_killed_anywhere_give_the_events_of_one_run(seed: int, tmp_path: Path) -> None:
     story = Story(seed, STEPS)
-    ends = _ends(story, seed)
+    ends = _draw_window_ends(story, seed)
     runs = Runs(tmp_path / "many", story, ends, hidden=seed % 4)
     r = random.Random(seed)
     killed = 0
@@ -93,7 +93,7 @@ DAMAGE = ("delete a file", "delete all", "cut", "flip", "release")
 @pytest.mark.parametrize("seed", range(20))
 def test_what_is_lost_or_damaged_is_mined_again(seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     story = Story(seed, STEPS)
-    ends = _ends(story, seed)
+    ends = _draw_window_ends(story, seed)
     runs = Runs(tmp_path / "many", story, ends, hidden=seed % 4)
     r = random.Random(seed)
     done = 0
@@ -133,9 +133,9 @@ def _damage(runs: Runs, how: str, r: random.Random) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_a_transaction_is_given_up_at_its_age_whatever_runs_there_are(seed: int, tmp_path: Path) -> None:
     story = Story(seed, STEPS)
-    ends = _ends(story, seed)
+    ends = _draw_window_ends(story, seed)
     retention = {"log.mining.transaction.retention.ms": 200}
-    one = _uninterrupted(tmp_path / "one", story, ends, **retention)
+    one = _run_uninterrupted(tmp_path / "one", story, ends, **retention)
     assert 0 < len(one.events) < len(story.events)
     runs = Runs(tmp_path / "many", story, ends, retention)
     for end in ends:
@@ -150,7 +150,7 @@ def test_a_transaction_is_given_up_at_its_age_whatever_runs_there_are(seed: int,
 def test_no_more_is_carried_than_may_be(seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     most = 6_000
     story = Story(seed, STEPS)
-    ends = _ends(story, seed)
+    ends = _draw_window_ends(story, seed)
     runs = Runs(tmp_path, story, ends, {"log.mining.buffer.carry.max.bytes": most})
     for end in ends:
         runs.run(end, seed=end)
@@ -164,7 +164,7 @@ def test_no_more_is_carried_than_may_be(seed: int, tmp_path: Path, caplog: pytes
 
 def test_nothing_is_carried_if_nothing_may_be(tmp_path: Path) -> None:
     story = Story(1, STEPS)
-    ends = _ends(story, 1)
+    ends = _draw_window_ends(story, 1)
     runs = Runs(tmp_path, story, ends)
     for end in ends[:20]:
         runs.run(end)

@@ -12,7 +12,7 @@ from airflow_provider_cdc.sources.oracle.mining.logminer_query import BATCH
 from airflow_provider_cdc.sources.oracle.transactions.duplicate_rows import find_duplicates
 
 
-def found(*rows: dict[str, Any]) -> list[int]:
+def repeated_rows(*rows: dict[str, Any]) -> list[int]:
     """Indices of the rows that repeat another one."""
     common = {"scn": 7, "code": 10, "ssn": 0, "thread": 1, "rs_id": " 0x1.2.3 ", "row_id": NO_ROW_ID, "sql": "a"}
     table = pa.Table.from_pylist([common | row for row in rows], BATCH)
@@ -21,20 +21,22 @@ def found(*rows: dict[str, Any]) -> list[int]:
 
 
 def test_a_row_that_repeats_another_in_everything_is_left_out() -> None:
-    assert found({}, {}) == [1]
-    assert found({"sql": None, "code": 71}, {"sql": None, "code": 71}) == [1]
-    assert found({"sql": "b"}, {}, {"sql": "b"}, {}) == [2, 3]
+    assert repeated_rows({}, {}) == [1]
+    assert repeated_rows({"sql": None, "code": 71}, {"sql": None, "code": 71}) == [1]
+    assert repeated_rows({"sql": "b"}, {}, {"sql": "b"}, {}) == [2, 3]
 
 
 def test_pieces_of_one_long_value_are_all_used() -> None:
-    assert found({"sql": "write 1"}, {"sql": "write 2"}, {"sql": "write 3"}) == []
+    assert repeated_rows({"sql": "write 1"}, {"sql": "write 2"}, {"sql": "write 3"}) == []
 
 
 def test_locators_without_a_text_are_all_used() -> None:
-    assert found({"sql": None, "code": 9}, {"sql": "write c"}, {"sql": None, "code": 9}, {"sql": "write b"}) == []
+    assert (
+        repeated_rows({"sql": None, "code": 9}, {"sql": "write c"}, {"sql": None, "code": 9}, {"sql": "write b"}) == []
+    )
 
 
 def test_rows_of_other_scns_records_or_rows_are_no_repetition() -> None:
-    assert found({}, {"scn": 8}) == []
-    assert found({}, {"rs_id": " 0x1.2.4 "}) == []
-    assert found({}, {"row_id": "AAAS1pAAMAAAACXAAA"}) == []
+    assert repeated_rows({}, {"scn": 8}) == []
+    assert repeated_rows({}, {"rs_id": " 0x1.2.4 "}) == []
+    assert repeated_rows({}, {"row_id": "AAAS1pAAMAAAACXAAA"}) == []

@@ -13,7 +13,7 @@ FIRST, SECOND = SLOT + bytes.fromhex("10000000"), SLOT + bytes.fromhex("11000000
 ELSEWHERE = OTHER + bytes.fromhex("10000000")
 
 
-def found(rows: list[tuple[bytes, int]], *open_xids: bytes) -> list[bytes]:
+def complete_rows(rows: list[tuple[bytes, int]], *open_xids: bytes) -> list[bytes]:
     codes = np.array([code for _, code in rows], np.int16)
     return complete_xids(pa.array([xid for xid, _ in rows], pa.binary()), codes, open_xids).to_pylist()  # type: ignore[no-any-return]
 
@@ -23,12 +23,12 @@ def test_a_row_is_of_the_transaction_that_is_open_in_its_slot_then() -> None:
     rows = [
         (partial, INSERT), (ELSEWHERE, START), (partial, ROLLBACK), (SECOND, START), (SECOND, INSERT), (partial, INSERT), (SECOND, COMMIT),
     ]  # fmt: skip
-    assert found(rows, FIRST) == [FIRST, ELSEWHERE, FIRST, SECOND, SECOND, SECOND, SECOND]
+    assert complete_rows(rows, FIRST) == [FIRST, ELSEWHERE, FIRST, SECOND, SECOND, SECOND, SECOND]
 
 
 def test_a_row_whose_slot_has_no_open_transaction_is_of_none_that_has_ended() -> None:
     partial = SLOT + PARTIAL
-    assert found([(FIRST, INSERT), (FIRST, COMMIT), (partial, INSERT), (SECOND, START)]) == [
+    assert complete_rows([(FIRST, INSERT), (FIRST, COMMIT), (partial, INSERT), (SECOND, START)]) == [
         FIRST,
         FIRST,
         partial,
@@ -38,4 +38,4 @@ def test_a_row_whose_slot_has_no_open_transaction_is_of_none_that_has_ended() ->
 
 def test_whole_xids_are_left_as_they_are() -> None:
     rows = [(FIRST, START), (SECOND, START), (ELSEWHERE, COMMIT)]
-    assert found(rows, ELSEWHERE) == [xid for xid, _ in rows]
+    assert complete_rows(rows, ELSEWHERE) == [xid for xid, _ in rows]

@@ -14,7 +14,7 @@ import pytest
 
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
-from tests.support.change_log.rendered import Record, captured
+from tests.support.change_log.rendered import Record, capture_records
 from tests.support.connectors import Connector
 from tests.support.sources.oracle.oracle_server import run
 
@@ -37,7 +37,7 @@ def connector_factory(db: Oracle, tmp_path: Path) -> Callable[..., Connector]:
 
     def make(**properties: object) -> Connector:
         connector = oracle_connector(db, tmp_path, **{"table_include_list": r"APP\.T", **properties})
-        captured(connector)
+        capture_records(connector)
         return connector
 
     return make
@@ -64,13 +64,13 @@ def test_a_transaction_that_is_in_no_log_when_its_scns_are_mined_is_captured_whe
     with closing(db.connect()) as owner:
         run(owner, "INSERT INTO T VALUES (1, 1)")
         for _ in range(3):
-            assert captured(connector) == []
+            assert capture_records(connector) == []
         db.sql("INSERT INTO T VALUES (2, 2)")
-        assert ids(captured(connector)) == [2]
+        assert ids(capture_records(connector)) == [2]
         run(owner, "INSERT INTO T VALUES (3, 3)", "UPDATE T SET V = 9 WHERE ID = 1", "COMMIT")
-        found = captured(connector)
+        found = capture_records(connector)
     assert [(r["value"]["op"], r["value"]["after"]["ID"]) for r in found] == [("c", 1), ("c", 3), ("u", 1)]
-    assert captured(connector) == []
+    assert capture_records(connector) == []
 
 
 @pytest.mark.parametrize("how", ["the strand is full", "the log is switched"])
@@ -80,16 +80,16 @@ def test_redo_that_comes_to_light_before_the_end_is_captured_once_and_in_order(
     connector = connector_factory()
     with closing(db.connect()) as owner:
         run(owner, "INSERT INTO T VALUES (0, 0)")
-        captured(connector)
+        capture_records(connector)
         if how == "the strand is full":
             run(owner, *(f"UPDATE T SET V = {i} WHERE ID = 0" for i in range(1, 40)))
         else:
             db.switch_log()
         for value in (100, 101):
             run(owner, f"UPDATE T SET V = {value} WHERE ID = 0")
-            captured(connector)
+            capture_records(connector)
         run(owner, "COMMIT")
-        found = captured(connector)
+        found = capture_records(connector)
     values = [r["value"]["after"]["V"] for r in found]
     assert values == sorted(set(values))
     assert len(values) == (42 if how == "the strand is full" else 3)
@@ -101,9 +101,9 @@ def test_a_transaction_that_is_rolled_back_is_never_captured(
     connector = connector_factory()
     with closing(db.connect()) as owner:
         run(owner, "INSERT INTO T VALUES (1, 1)")
-        captured(connector)
+        capture_records(connector)
         run(owner, "ROLLBACK")
-        assert captured(connector) == []
+        assert capture_records(connector) == []
 
 
 # containers
@@ -127,7 +127,7 @@ def test_transactions_of_two_pluggable_databases_with_the_same_ids_are_told_apar
             **({"dsn": dsn} if dsn else {}),
         )
     connector = oracle_connector(multitenant_server, tmp_path, table_include_list=r"APP\.T")
-    captured(connector)
+    capture_records(connector)
     stop = threading.Event()
     committed: dict[str | None, list[int]] = {None: [], other: []}
 
@@ -151,11 +151,11 @@ def test_transactions_of_two_pluggable_databases_with_the_same_ids_are_told_apar
         writer.start()
     found = []
     for _ in range(12):
-        found += captured(connector)
+        found += capture_records(connector)
     stop.set()
     for writer in writers:
         writer.join()
-    found += captured(connector)
+    found += capture_records(connector)
     assert [r["value"]["after"] for r in found] == [{"ID": i, "V": 1} for i in committed[None]]
     assert len(committed[other]) > 20
 
@@ -181,15 +181,15 @@ def test_a_transaction_that_spans_runs_is_captured_whole_or_not_at_all(
             for connection, client in ((web, "web"), (night, "night")):
                 run(connection, f"BEGIN DBMS_SESSION.SET_IDENTIFIER('{client}'); END;")
             run(night, "INSERT INTO APP.OTHER VALUES (1)")
-            captured(connector)
+            capture_records(connector)
             run(web, "INSERT INTO T VALUES (1, 1)")
-            captured(connector)
+            capture_records(connector)
             run(web, "INSERT INTO T VALUES (2, 2)")
             run(night, "INSERT INTO APP.T VALUES (3, 3)")
-            captured(connector)
+            capture_records(connector)
             run(web, "INSERT INTO T VALUES (4, 4)", "COMMIT")
             run(night, "INSERT INTO APP.T VALUES (5, 5)", "COMMIT")
-        found = captured(connector)
+        found = capture_records(connector)
     finally:
         db.admin("DROP USER BATCH CASCADE")
     assert ids(found) == [1, 2, 4]
@@ -203,7 +203,7 @@ def test_changes_of_sys_and_system_are_not_captured_but_their_ddl_is(
     db.admin("INSERT INTO APP.T VALUES (1, 1)", dsn=db.owner_dsn)
     db.admin("ALTER TABLE APP.T ADD (W NUMBER(9))", dsn=db.owner_dsn)
     db.sql("INSERT INTO T VALUES (2, 2, 2)")
-    assert [r["value"]["after"] for r in captured(connector) if r["topic"] == "test.APP.T"] == [
+    assert [r["value"]["after"] for r in capture_records(connector) if r["topic"] == "test.APP.T"] == [
         {"ID": 2, "V": 2, "W": 2}
     ]
 
@@ -218,12 +218,12 @@ def test_transactions_without_changes_of_captured_tables_do_not_keep_the_positio
     connector = connector_factory()
     with closing(db.connect()) as idle:
         run(idle, "INSERT INTO OTHER VALUES (1)")
-        captured(connector)
+        capture_records(connector)
         now = db.scn()
-        captured(connector)
+        capture_records(connector)
         assert int(str(position(connector)["scn"])) > now
         run(idle, "INSERT INTO T VALUES (1, 1)", "COMMIT")
-        assert ids(captured(connector)) == [1]
+        assert ids(capture_records(connector)) == [1]
 
 
 def test_an_idle_transaction_in_a_private_strand_keeps_the_position_until_the_log_is_switched(
@@ -232,16 +232,16 @@ def test_an_idle_transaction_in_a_private_strand_keeps_the_position_until_the_lo
     connector = connector_factory()
     with closing(db.connect()) as idle:
         run(idle, "INSERT INTO OTHER VALUES (1)")
-        captured(connector)
+        capture_records(connector)
         now = db.scn()
-        captured(connector)
+        capture_records(connector)
         assert int(str(position(connector)["scn"])) < now
         db.switch_log()
-        captured(connector)
-        captured(connector)
+        capture_records(connector)
+        capture_records(connector)
         assert int(str(position(connector)["scn"])) > now
         run(idle, "INSERT INTO T VALUES (1, 1)", "COMMIT")
-        assert ids(captured(connector)) == [1]
+        assert ids(capture_records(connector)) == [1]
 
 
 def test_a_replication_marker_ends_its_transaction(db: Oracle, connector_factory: Callable[..., Connector]) -> None:

@@ -39,7 +39,7 @@ def _connector(server: Oracle, folder: Path, strategy: str) -> Connector:
     return connector
 
 
-def _told(connector: Connector) -> tuple[list[tuple[str, int]], dict[str, dict[str, int]]]:
+def _count_told_events(connector: Connector) -> tuple[list[tuple[str, int]], dict[str, dict[str, int]]]:
     """Events that were left out, and those that were captured, by table; without rows that were read."""
     left, counts = [], {}
     for manifest in connector.changelog.read_manifests("test"):
@@ -72,7 +72,7 @@ def test_what_the_dictionary_of_now_cannot_name_is_left_out_before_the_table_is_
     tables.sql(*ROWS)
     tables.sql(later)
     connector.capture()
-    left, events = _told(connector)
+    left, events = _count_told_events(connector)
     assert (left, events) == ([("APP.T", 3)], {"T": {}, "U": {"c": 1, "u": 1}})
     assert connector.rows("APP.T") == _rows(tables, "t")
     tables.sql("INSERT INTO t (id) VALUES (8)", "COMMIT")
@@ -95,7 +95,7 @@ def test_what_the_log_cannot_name_is_left_out_before_the_table_is_read_again(
 
     monkeypatch.setattr(ddl, "parse_ddl_statement", read)
     connector.capture()
-    left, events = _told(connector)
+    left, events = _count_told_events(connector)
     assert (left, events) == ([("APP.T", 3)], {"T": {"c": 1}, "U": {"c": 1}})
     assert connector.rows("APP.T") == _rows(tables, "t")
 
@@ -114,7 +114,7 @@ def test_rows_of_a_table_that_is_dropped_later_are_captured_behind_a_statement_t
 
     monkeypatch.setattr(ddl, "parse_ddl_statement", read)
     connector.capture()
-    assert _told(connector) == ([], {"T": {"c": 1, "u": 1}, "U": {"c": 1}})
+    assert _count_told_events(connector) == ([], {"T": {"c": 1, "u": 1}, "U": {"c": 1}})
     assert not connector.capture().events
 
 
@@ -125,6 +125,6 @@ def test_what_was_in_a_table_of_which_nobody_has_told_and_that_is_gone_is_left_o
     tables.sql("CREATE TABLE w AS SELECT * FROM t", "INSERT INTO w VALUES (3, 'c')", "INSERT INTO u VALUES (1, 'one')")
     tables.sql("DROP TABLE w PURGE")
     connector.capture()
-    left, events = _told(connector)
+    left, events = _count_told_events(connector)
     assert left == [("APP.W", 3)]
     assert events["U"] == {"c": 1}

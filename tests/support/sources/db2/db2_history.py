@@ -51,8 +51,8 @@ class Db2History(Past[Truth]):
         pairs = [
             (i, n) for i, c in enumerate(truth.columns) if c not in LOBS and (n := self._known(truth.table, c, known))
         ]
-        there = Counter(tuple(plain(row[i]) for i, _ in pairs) for row in truth.rows)
-        return there, Counter(tuple(plain(row[n]) for _, n in pairs) for row in rows)
+        there = Counter(tuple(plain_value(row[i]) for i, _ in pairs) for row in truth.rows)
+        return there, Counter(tuple(plain_value(row[n]) for _, n in pairs) for row in rows)
 
     def _known(self, table: str, column: str, known: list[str]) -> str | None:
         """What a column is called at this place of the change log."""
@@ -64,7 +64,7 @@ def _number(lsn: bytes) -> int:
     return int.from_bytes(lsn.ljust(16, b"\0"), "big")
 
 
-def plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """A value of the change log, or of the driver, to compare."""
     if isinstance(value, memoryview | bytearray):
         return bytes(value)

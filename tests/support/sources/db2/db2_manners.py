@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 
-def manners(r: Random) -> dict[str, Any]:
+def draw_server_options(r: Random) -> dict[str, Any]:
     """Draw options of a test server (:class:`dev.servers.db2.settings.Settings`)."""
     return {
         "synchpoints": r.choice(("none", "none", "new", "both")),

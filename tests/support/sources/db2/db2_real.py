@@ -155,11 +155,11 @@ class RealDb2:
         name = uuid.uuid4().hex
         self.sql(_SIGNAL.format(name))
 
-        def found() -> bool:
+        def is_caught_up() -> bool:
             lsn = self.rows(_FOUND.format(name))[0][0]
             return lsn is not None and self.published() >= bytes(lsn)
 
-        self._until(found, timeout, "published all committed changes")
+        self._until(is_caught_up, timeout, "published all committed changes")
         return self.published()
 
     def _until(self, so: Callable[[], bool], timeout: float, what: str) -> None:
@@ -196,11 +196,11 @@ def authentication(server: Any) -> dict[str, str]:
     return {} if how is None else {"database.authentication": how}
 
 
-def given() -> bool:
+def is_real_server_given() -> bool:
     """Whether tests are to run on a real Db2."""
     return bool(os.environ.get("DB2_DSN"))
 
 
-def real() -> RealDb2:
+def open_real_server() -> RealDb2:
     """The server that the environment names; not connected to yet."""
     return RealDb2(dict(os.environ))

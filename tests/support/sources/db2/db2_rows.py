@@ -71,7 +71,7 @@ def parts(table: str, key: Any) -> dict[str, str]:
     return {} if table == "BAG" else {"ID": str(key)}
 
 
-def where(table: str, key: Any) -> str:
+def where_clause(table: str, key: Any) -> str:
     return " AND ".join(f'"{c}" = {v}' for c, v in parts(table, key).items())
 
 

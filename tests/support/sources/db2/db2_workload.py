@@ -304,7 +304,7 @@ class Db2Writer(Sessions):
         chosen = {*self.random.sample(commits, min(times, len(commits))), self.server.published()}
         found = []
         for table, eras in self._eras.items():
-            of = {lsn: era for lsn in sorted(chosen) if (era := _at(eras, lsn)) is not None}
+            of = {lsn: era for lsn in sorted(chosen) if (era := _find_era(eras, lsn)) is not None}
             for lsn, rows in zip(of, self.server.table_at_each(self.schema, table, list(of)), strict=True):
                 found.append(Truth(table, lsn, of[lsn].columns, rows))
         return found
@@ -322,7 +322,7 @@ class Db2Writer(Sessions):
         return sorted((dict(zip(names, row, strict=True)) for row in found), key=repr)
 
 
-def _at(eras: list[Era], lsn: bytes) -> Era | None:
+def _find_era(eras: list[Era], lsn: bytes) -> Era | None:
     """The era in which an LSN is; ``None`` = between two, where the rows are not known."""
     found = eras[bisect_right(eras, lsn, key=lambda e: e.since) - 1]
     return found if found.since <= lsn and (found.until is None or lsn <= found.until) else None

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from dev.servers.db2 import Db2
-from tests.support.sources.db2.db2_rows import KEYS, column_names, key_of, parts, value, where
+from tests.support.sources.db2.db2_rows import KEYS, column_names, key_of, parts, value, where_clause
 
 _NO = object()
 
@@ -188,7 +188,7 @@ class Sessions:
         some = self.random.sample(keys, min(len(keys), self.random.choice((1, 1, 1, 2, 6))))
         if gone:
             session.keys[table] -= {*some}
-        return " OR ".join(f"({where(table, key)})" for key in some)
+        return " OR ".join(f"({where_clause(table, key)})" for key in some)
 
     def _move(self, session: Session, table: str) -> None:
         """Change a key."""
@@ -221,13 +221,13 @@ class Sessions:
         """Delete a key and insert it again."""
         if session.keys[table]:
             key = self._old_key(session, table)
-            session.connection.execute(f"DELETE FROM {self.name(table)} WHERE {where(table, key)}")
+            session.connection.execute(f"DELETE FROM {self.name(table)} WHERE {where_clause(table, key)}")
             self._insert(session, table, key)
 
     def _fail(self, session: Session, table: str) -> None:
         """Insert a key that is there: the transaction goes on without the row."""
         if session.keys[table]:
-            with _violated(session):
+            with _expect_violation(session):
                 self._insert(session, table, self._old_key(session, table))
 
     def _fail_late(self, session: Session, table: str) -> None:
@@ -235,13 +235,13 @@ class Sessions:
         if session.keys[table]:
             free, there = self._new_key(session, table), self._old_key(session, table)
             keys = session.remember()
-            with _violated(session):
+            with _expect_violation(session):
                 self._insert_rows(session, table, [free, there])
             session.keys = keys
 
     def _rekey(self, session: Session, table: str, old: Any, new: Any) -> None:
         sets = ", ".join(f'"{c}" = {v}' for c, v in parts(table, new).items())
-        session.connection.execute(f"UPDATE {self.name(table)} SET {sets} WHERE {where(table, old)}")
+        session.connection.execute(f"UPDATE {self.name(table)} SET {sets} WHERE {where_clause(table, old)}")
 
     # -- keys and values ----------------------------------------------------------------------------------------------
 
@@ -263,7 +263,7 @@ class Sessions:
 
 
 @contextmanager
-def _violated(session: Session) -> Iterator[None]:
+def _expect_violation(session: Session) -> Iterator[None]:
     """The body must fail because a key is there already."""
     session.failed = True
     try:

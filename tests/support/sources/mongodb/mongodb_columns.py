@@ -31,7 +31,7 @@ RAW: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-def parsed(text: str) -> Any:
+def parse_pairs(text: str) -> Any:
     """Extended JSON as pairs and lists; numbers as the texts that they are, but whole ones and those with a point are told from each other."""
     return json.loads(
         text,
@@ -42,20 +42,20 @@ def parsed(text: str) -> Any:
 
 def leaves_of(raw: bytes, depth: int) -> Leaves:
     """Those of a document, without its key. 32 and 64 bits are alike where they are columns."""
-    return Counter(_leaves(raw, (), depth))
+    return Counter(_iterate_leaves(raw, (), depth))
 
 
-def _leaves(raw: bytes, within: Path, depth: int) -> Iterator[tuple[Path, Any]]:
+def _iterate_leaves(raw: bytes, within: Path, depth: int) -> Iterator[tuple[Path, Any]]:
     for element in parse_elements(raw):
         path, value = (*within, element.name.decode()), element.encode_bson()
         if path == ("_id",):
             continue
         if element.kind == k.DOCUMENT and len(path) < depth and len(value) > 5:
-            yield from _leaves(value, path, depth)
+            yield from _iterate_leaves(value, path, depth)
             continue
         one = BsonDocuments.of_list([encode_document({"v": (element.kind, value)})]).read_field(b"v")
         text = format_values(one, null_as_text=True)[0].as_py()
-        yield path, _whole(parsed(text)) if element.kind == k.INT64 else _frozen(parsed(text))
+        yield path, _long_value(parse_pairs(text)) if element.kind == k.INT64 else _freeze_value(parse_pairs(text))
 
 
 def leaves_of_row(row: dict[str, Any], schema: TableSchema, raw: bytes, depth: int) -> Leaves:
@@ -67,13 +67,13 @@ def leaves_of_row(row: dict[str, Any], schema: TableSchema, raw: bytes, depth: i
     for column in schema.columns[2:]:
         if (value := row[column.name]) is not None:
             path = tuple(json.loads(column.declared.type_expression))
-            found[path, _frozen(_value(column.declared.type_name, value))] += 1
+            found[path, _freeze_value(_value(column.declared.type_name, value))] += 1
     if row["_rest"] is not None:
-        found.update(_of_rest(parsed(row["_rest"]), (), raw, depth))
+        found.update(_of_rest(parse_pairs(row["_rest"]), (), raw, depth))
     return found
 
 
-def same(rows: Iterable[dict[str, Any]], schema: TableSchema, collection: Any, depth: int) -> None:
+def assert_same_documents(rows: Iterable[dict[str, Any]], schema: TableSchema, collection: Any, depth: int) -> None:
     """Assert that rows have the documents of a collection, each value with its type."""
     raw = [bytes(d.raw) for d in collection.with_options(RAW).find()]
     names = format_keys(BsonDocuments.of_list(raw).read_field(b"_id")).to_pylist() if raw else []
@@ -90,10 +90,10 @@ def _of_rest(pairs: Any, within: Path, raw: bytes, depth: int) -> Iterator[tuple
         if element.kind == k.DOCUMENT and len(path) < depth and value != ():
             yield from _of_rest(value, path, element.encode_bson(), depth)
         else:
-            yield path, _whole(value) if element.kind == k.INT64 else _frozen(value)
+            yield path, _long_value(value) if element.kind == k.INT64 else _freeze_value(value)
 
 
-def _whole(long: Any) -> Any:
+def _long_value(long: Any) -> Any:
     return ("int", dict(long)["$numberLong"])
 
 
@@ -118,15 +118,15 @@ def _value(form: str, value: Any) -> Any:
         case "decimal":
             return (("$numberDecimal", value),)
         case "json":
-            return parsed(value)
+            return parse_pairs(value)
         case _:
             return value
 
 
-def _frozen(value: Any) -> Any:
+def _freeze_value(value: Any) -> Any:
     """Lists as something that can be counted; pairs stay what they are."""
     if isinstance(value, list):
-        return ("list", tuple(map(_frozen, value)))
+        return ("list", tuple(map(_freeze_value, value)))
     if isinstance(value, tuple) and value and isinstance(value[0], tuple):
-        return tuple((name, _frozen(inner)) for name, inner in value)
+        return tuple((name, _freeze_value(inner)) for name, inner in value)
     return value

@@ -15,7 +15,7 @@ from tests.support.connectors import Connector
 URI = "MONGODB_URI"
 
 
-def given() -> str | None:
+def real_deployment_uri() -> str | None:
     """The connection string of a real deployment."""
     return os.environ.get(URI)
 
@@ -23,7 +23,7 @@ def given() -> str | None:
 @contextlib.contextmanager
 def deployment() -> Iterator[str]:
     """The connection string of a deployment: a real one where there is one, or a stand-in of one member."""
-    if (real := given()) is not None:
+    if (real := real_deployment_uri()) is not None:
         yield real
         return
     with MongoDb() as server:
@@ -40,10 +40,10 @@ class MongoConnector(Connector):
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """As :func:`flat` has them."""
-        return sorted((flat(document) for document in self.documents(table)), key=repr)
+        return sorted((flatten_document(document) for document in self.documents(table)), key=repr)
 
 
-def flat(document: dict[str, Any]) -> dict[str, Any]:
+def flatten_document(document: dict[str, Any]) -> dict[str, Any]:
     """A document as a row: its ``_id`` is the column ``id``, or several; generated ones are none."""
     rest = {name: value for name, value in document.items() if name != "_id"}
     key = document["_id"]

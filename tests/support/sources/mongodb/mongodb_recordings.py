@@ -29,7 +29,7 @@ def scenarios() -> dict[str, dict[str, Any]]:
     return {scenario["name"]: scenario for scenario in map(json.loads, lines)}
 
 
-def played(client: Any, scenario: dict[str, Any]) -> list[str]:
+def play_scenario(client: Any, scenario: dict[str, Any]) -> list[str]:
     """What differs when a recording is played; its databases are dropped before."""
     for database in {step.get("run") or step.get("db") for step in scenario["steps"]} - {
         None,

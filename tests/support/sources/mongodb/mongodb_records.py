@@ -44,7 +44,7 @@ def comparable(record: Record, sessions: dict[str, str]) -> Record:
             "collection": source["collection"],
         }
         value["source"] = source
-    text = json.dumps({"key": record["key"], "value": _shortened(value)}, ensure_ascii=False)
+    text = json.dumps({"key": record["key"], "value": _shorten_value(value)}, ensure_ascii=False)
     for session in re.findall(
         r'\{\\*"id\\*": \{\\*"\$binary\\*": \\*"[^"\\]*\\*",\\*"\$type\\*": \\*"04\\*"\},\\*"uid\\*": \{[^}]*\}\}', text
     ):
@@ -52,15 +52,15 @@ def comparable(record: Record, sessions: dict[str, str]) -> Record:
     return {"topic": record["topic"], **json.loads(text)}
 
 
-def _shortened(value: Any) -> Any:
+def _shorten_value(value: Any) -> Any:
     if isinstance(value, str) and len(value) > LONG:
         return f"{len(value)} characters, {hashlib.sha256(value.encode()).hexdigest()}"
     if isinstance(value, dict):
-        return {name: _shortened(part) for name, part in value.items()}
+        return {name: _shorten_value(part) for name, part in value.items()}
     return value
 
 
-def _recorded(url: str, scenario: Scenario, client: Any, folder: Path) -> tuple[list[Record], dict[str, Any]]:
+def _record_scenario(url: str, scenario: Scenario, client: Any, folder: Path) -> tuple[list[Record], dict[str, Any]]:
     """Records, and the schemas of each topic."""
     client.drop_database(DATABASE)
     database = client[DATABASE]
@@ -93,11 +93,11 @@ def main(names: list[str]) -> int:
     with MongoDb() as server:
         import pymongo
 
-        url = mongodb_connectors.given() or server.url()
+        url = mongodb_connectors.real_deployment_uri() or server.url()
         with pymongo.MongoClient(url) as client:
             for name in names:
                 with report.step(name) as step, tempfile.TemporaryDirectory() as folder:
-                    records, schemas = _recorded(url, SCENARIOS[name], client, Path(folder))
+                    records, schemas = _record_scenario(url, SCENARIOS[name], client, Path(folder))
                     sessions: dict[str, str] = {}
                     document[name] = {"records": [comparable(r, sessions) for r in records], "schemas": schemas}
                     FILE.write_text(json.dumps(document, ensure_ascii=False) + "\n")

@@ -61,7 +61,7 @@ COLLECTIONS = ("my.items", "we ird", "q'uote", 'dou"ble', "été", "dash-ed_1", 
 _LARGE = 9_000_000
 
 
-def _of(**document: Any) -> RawBSONDocument:
+def _raw_document(**document: Any) -> RawBSONDocument:
     """A document of values in canonical extended JSON; ``id`` is its ``_id``."""
     return RawBSONDocument(write({"_id" if name == "id" else name: value for name, value in document.items()}))
 
@@ -80,7 +80,7 @@ def _types_before(database: Any) -> None:
 def _keys(collection: Any) -> None:
     for name, value in TYPES.items():
         if name not in NO_KEYS:
-            collection.insert_one(_of(id=value, name=name))
+            collection.insert_one(_raw_document(id=value, name=name))
 
 
 def _types_work(database: Any) -> None:
@@ -88,7 +88,7 @@ def _types_work(database: Any) -> None:
     items.insert_one(RawBSONDocument(write({"_id": _number(2), **TYPES})))
     items.insert_one({"_id": 3})
     for name, value in TYPES.items():
-        items.update_one({"_id": 3}, {"$set": _of(changed={name: value})})
+        items.update_one({"_id": 3}, {"$set": _raw_document(changed={name: value})})
     database.command({"update": "items", "updates": [{"q": {"_id": 2}, "u": RawBSONDocument(write(TYPES))}]})
     items.delete_one({"_id": 1})
     _keys(database["later"])

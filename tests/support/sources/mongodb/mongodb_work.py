@@ -140,7 +140,7 @@ class Work:
 VERSIONS = ("5.0.31", "6.0.4", "7.0.14", "8.0.10")
 
 
-def manners(random: Random) -> dict[str, Any]:
+def draw_deployment_options(random: Random) -> dict[str, Any]:
     """Draw options of the stand-in: how deployments differ from each other."""
     return {
         "version": random.choice(VERSIONS), "gather_ms": random.choice((0, 0, 30)), "commit_lag_ms": random.choice((0, 0, 60)),
@@ -158,14 +158,14 @@ def text(value: Any) -> str:
     return json_util.dumps(value, json_options=STATES, allow_nan=True)
 
 
-def parsed(document: str) -> Any:
+def parse_text(document: str) -> Any:
     """What a text of ours says, by the driver's own reader."""
     return json_util.loads(document, json_options=STATES)
 
 
-def same(ours: Iterable[str], source: Iterable[Any]) -> None:
+def assert_same_documents(ours: Iterable[str], source: Iterable[Any]) -> None:
     """Assert that texts of ours are the documents of the source, with the type of every value."""
-    found, expected = states(map(parsed, ours)), states(source)
+    found, expected = states(map(parse_text, ours)), states(source)
     differing = {
         key: (found.get(key), expected.get(key))
         for key in found.keys() | expected.keys()

@@ -21,7 +21,7 @@ class Fields(dict[str, Any]):
     """A document that is one, and no value with a type."""
 
 
-def wanted(canonical: str, text: str) -> Any:
+def expected_value(canonical: str, text: str) -> Any:
     """The Python value that a reader has to give of a document.
 
     :param text: what it is if there is a field twice
@@ -46,14 +46,14 @@ def _value(value: Any) -> Any:
         return value
     if len(value) == 1:
         ((name, inner),) = value.items()
-        if (typed := _typed(name, inner)) is not None:
+        if (typed := _typed_value(name, inner)) is not None:
             return typed
     if list(value) == ["$code", "$scope"]:
         return {"$code": value["$code"], "$scope": _value(value["$scope"])}
     return {name: _value(inner) for name, inner in value.items()}
 
 
-def _typed(name: str, inner: Any) -> Any:
+def _typed_value(name: str, inner: Any) -> Any:
     if name in ("$numberInt", "$numberLong"):
         return int(inner)
     if name == "$numberDouble":
@@ -90,15 +90,15 @@ def _decimal(text: str) -> Any:
     return whole if fits and len(str(int("".join(map(str, digits))))) <= 38 else {"$numberDecimal": text}
 
 
-def same(found: Any, expected: Any) -> bool:
+def are_identical(found: Any, expected: Any) -> bool:
     """Whether values are equal with their types, signs of zeros and digits; what is not a number equals itself."""
     if isinstance(expected, list):
-        return isinstance(found, list) and len(found) == len(expected) and all(map(same, found, expected))
+        return isinstance(found, list) and len(found) == len(expected) and all(map(are_identical, found, expected))
     if isinstance(expected, dict):
         return (
             isinstance(found, dict)
             and found.keys() == expected.keys()
-            and all(same(found[k], expected[k]) for k in expected)
+            and all(are_identical(found[k], expected[k]) for k in expected)
         )
     if type(found) is not type(expected):
         return False

@@ -253,7 +253,7 @@ class Alterations:
         for new in then.columns:
             if new.name in fills:
                 filled = pa.array([fills[new.name]] * after.num_rows, pa.string()).cast(arrow_type(new.type))
-                changed += [(x, y) for x, y in zip(_plain(filled), _plain(after.column(new.name)), strict=True) if repr(x) != repr(y)]  # fmt: skip
+                changed += [(x, y) for x, y in zip(_comparable_values(filled), _comparable_values(after.column(new.name)), strict=True) if repr(x) != repr(y)]  # fmt: skip
                 continue
             if new.name == "added":  # the table is read again
                 changed.append(("added", "unknown"))
@@ -267,11 +267,13 @@ class Alterations:
                 except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
                     changed.append(("type", (old.type, new.type)))
                     continue
-            changed += [(x, y) for x, y in zip(_plain(a), _plain(z), strict=True) if repr(x) != repr(y)]
+            changed += [
+                (x, y) for x, y in zip(_comparable_values(a), _comparable_values(z), strict=True) if repr(x) != repr(y)
+            ]
         return Outcome(not changed, exact, widened, before.num_rows, changed)
 
 
-def _plain(values: Any) -> list[Any]:
+def _comparable_values(values: Any) -> list[Any]:
     """Values that can be compared; Python has no dates beyond the year 9999 or before 1."""
     if pa.types.is_date32(values.type):
         return list(values.cast(pa.int32()).to_pylist())
@@ -284,7 +286,7 @@ _EXPRESSIONS = (
 )  # fmt: skip
 
 
-def generated(random: Random, *, mariadb: bool) -> Iterator[tuple[Alteration, tuple[str, ...]]]:
+def generate_alterations(random: Random, *, mariadb: bool) -> Iterator[tuple[Alteration, tuple[str, ...]]]:
     """Alterations without an end; most of them stay within a family of types."""
     kinds = KINDS | (OF_MARIADB if mariadb else OF_MYSQL)
     while True:
@@ -326,7 +328,7 @@ _DEFAULTS = (
 )  # fmt: skip
 
 
-def added(random: Random, *, mariadb: bool) -> Iterator[Alteration]:
+def generate_new_columns(random: Random, *, mariadb: bool) -> Iterator[Alteration]:
     """New columns without an end: of each type, with defaults of each form and without."""
     kinds = KINDS | (OF_MARIADB if mariadb else OF_MYSQL)
     while True:

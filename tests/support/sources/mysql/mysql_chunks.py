@@ -59,7 +59,9 @@ class Logged:
     gtid: str | None
 
 
-def logged(source: MySqlSource, start: Any, tables: dict[TableId, TableSchema], until: Any = None) -> list[Logged]:
+def read_log_rows(
+    source: MySqlSource, start: Any, tables: dict[TableId, TableSchema], until: Any = None
+) -> list[Logged]:
     """The row events from a position to the end of the log; for a deletion, the row that was there."""
     found: list[Logged] = []
     for item in source.stream_log(start, Fixed(tables), until=until or source.current_position()):
@@ -91,7 +93,7 @@ def rows_of(chunk: ChunkRows) -> list[dict[str, Any]]:
     return [row for block in chunk.rows if block.after is not None for row in block.after.to_pylist()]
 
 
-def whole(reader: ChunkReader, table: TableId, condition: str | None = None) -> ChunkRows:
+def read_whole_table(reader: ChunkReader, table: TableId, condition: str | None = None) -> ChunkRows:
     """All rows, as one chunk."""
     schema = reader.read_table_schema(table)
     assert schema is not None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pymysql
 
-from tests.support.patience import until
+from tests.support.patience import wait_until
 
 
 def new_log_file(server: Any) -> None:
@@ -20,7 +20,7 @@ def new_log_file(server: Any) -> None:
     if server.sql("SELECT VERSION()")[0][0].find("MariaDB") < 0:
         return
     file = server.sql("SHOW MASTER STATUS")[0][0]
-    until(
+    wait_until(
         lambda: any(
             e[2] == "Binlog_checkpoint" and e[5] == file for e in server.sql(f"SHOW BINLOG EVENTS IN '{file}'")
         ),
@@ -35,7 +35,7 @@ def purge_log(server: Any) -> None:
     """
     server.sql("FLUSH BINARY LOGS")
 
-    def purged() -> bool:
+    def is_purged() -> bool:
         files = server.sql("SHOW BINARY LOGS")
         for (reader,) in server.sql("SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"):
             with contextlib.suppress(pymysql.err.OperationalError):  # it has ended by itself
@@ -43,10 +43,10 @@ def purge_log(server: Any) -> None:
         server.sql(f"PURGE BINARY LOGS TO '{files[-1][0]}'")
         return len(server.sql("SHOW BINARY LOGS")) == 1
 
-    until(purged, "the server forgets its log")
+    wait_until(is_purged, "the server forgets its log")
 
 
-def applied(server: Any, gtid: str, *statements: str) -> None:
+def apply_transaction(server: Any, gtid: str, *statements: str) -> None:
     """What a replica does with transactions that it receives: they keep their GTIDs. The first one's is given."""
     with server.connect(autocommit=True) as connection, connection.cursor() as cursor:
         for statement in statements:
@@ -86,7 +86,7 @@ def replicate(primary: Any, replica: Any) -> None:
         )
 
 
-def replicated(primary: Any, replica: Any) -> None:
+def wait_for_replica(primary: Any, replica: Any) -> None:
     """Wait until a replica has everything."""
     if is_mariadb(primary):
         (reached,) = replica.sql(f"SELECT MASTER_GTID_WAIT('{primary.sql('SELECT @@gtid_binlog_pos')[0][0]}', 60)")

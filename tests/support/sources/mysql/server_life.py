@@ -17,7 +17,7 @@ from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.sources.mysql.gtid_sets import MariaDbGtids, MySqlGtids
 from tests.support.connectors import mysql_connector
-from tests.support.sources.mysql.mysql_server import applied, replicate, replicated, reset_log
+from tests.support.sources.mysql.mysql_server import apply_transaction, replicate, reset_log, wait_for_replica
 from tests.support.sources.mysql.workload import source_rows
 
 MODES = ("OFF", "OFF_PERMISSIVE", "ON_PERMISSIVE", "ON")
@@ -81,7 +81,7 @@ class Life:
 
     def write_for_another(self, first: str, count: int = 2) -> None:
         """Transactions of another server, as replication brings them, with their GTIDs."""
-        applied(self.server, first, *self.statements(count))
+        apply_transaction(self.server, first, *self.statements(count))
 
     # -- what is done to the log --------------------------------------------------------------------------------------
 
@@ -252,7 +252,7 @@ class TwoLives(Life):
     def restore(self, random_: random.Random) -> None:
         """Make the replica again in place, from a backup. What it then lacks comes by replication, with the GTIDs and times of before."""
         gtids, written = random_.choice(self.backups)
-        replicated(self.server, self.replica)
+        wait_for_replica(self.server, self.replica)
         role = "SLAVE" if self.mariadb else "REPLICA"
         self.replica.sql(
             f"STOP {role}", *([] if self.mariadb else ["RESET REPLICA"])
@@ -290,5 +290,5 @@ class TwoLives(Life):
         self.act(doing, random_, steps)
 
     def capture(self, **run: Any) -> str:
-        replicated(self.server, self.replica)
+        wait_for_replica(self.server, self.replica)
         return super().capture(**run)

@@ -377,11 +377,13 @@ def source_rows(server: Any, database: str, table: str) -> list[dict[str, Any]]:
         types = {c: t for c, t, *_ in cursor.fetchall()}
         columns = [f"`{c}` + 0e0 AS `{c}`" if t == "float" else f"`{c}`" for c, t in types.items()]
         cursor.execute(f"SELECT {', '.join(columns)} FROM `{table}`")
-        rows = [{c: _plain(v, t) for v, (c, t) in zip(row, types.items(), strict=True)} for row in cursor.fetchall()]
+        rows = [
+            {c: _plain_value(v, t) for v, (c, t) in zip(row, types.items(), strict=True)} for row in cursor.fetchall()
+        ]
     return sorted(rows, key=repr)
 
 
-def _plain(value: Any, type_: str) -> Any:
+def _plain_value(value: Any, type_: str) -> Any:
     """A value as the change log has it."""
     if value is None:
         return None

@@ -108,11 +108,11 @@ class RealOracle:
         pytest.skip(f"{name} is a control of the test server; a real Oracle has none")
 
 
-def given() -> bool:
+def is_real_server_given() -> bool:
     """Whether tests are to run on a real Oracle."""
     return bool(os.environ.get("ORACLE_DSN"))
 
 
-def real() -> RealOracle:
+def open_real_server() -> RealOracle:
     """The server that the environment names; not connected to yet."""
     return RealOracle(dict(os.environ))

@@ -52,7 +52,7 @@ def add_logs(connection: oracledb.Connection, start: int) -> None:
         )
 
 
-def mine(
+def mine_rows(
     connection: oracledb.Connection,
     start: int,
     end: int | None = None,

@@ -91,7 +91,7 @@ def rows(
         found = [{name.lower() if upper else name: v for name, v in row._mapping.items()} for row in rows_]
     for row in found:
         row |= {name: Decimal(row[name]) for name in decimals if isinstance(row[name], str)}
-    return [{name: plain(value) for name, value in row.items()} for row in found]
+    return [{name: plain_value(value) for name, value in row.items()} for row in found]
 
 
 def errors(engine: sa.Engine) -> list[dict[str, Any]]:
@@ -99,7 +99,7 @@ def errors(engine: sa.Engine) -> list[dict[str, Any]]:
     return [{name.lower(): value for name, value in row.items()} for row in rows(engine, "cdc_errors", quoted=True)]
 
 
-def plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """A value as any of the databases may give it."""
     if isinstance(value, bool):
         return int(value)
@@ -113,8 +113,8 @@ def plain(value: Any) -> Any:
     return bytes(value) if isinstance(value, (bytes, memoryview)) else value
 
 
-def expected(source: MemoryDatabase, table: str, dialect: str) -> list[dict[str, Any]]:
-    found = [{k: plain(as_kept(v, dialect)) for k, v in row.items()} for row in source.copy_rows(table)]
+def expected_rows(source: MemoryDatabase, table: str, dialect: str) -> list[dict[str, Any]]:
+    found = [{k: plain_value(as_kept(v, dialect)) for k, v in row.items()} for row in source.copy_rows(table)]
     return [{name.lower() if dialect in FOLDING else name: value for name, value in row.items()} for row in found]
 
 
@@ -131,13 +131,15 @@ def in_order(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: str(row["id"]))
 
 
-def work(source: MemoryDatabase, table: str, r: Random, steps: int, values: dict[str, list[Any]] = VALUES) -> None:
+def write_transactions(
+    source: MemoryDatabase, table: str, r: Random, steps: int, values: dict[str, list[Any]] = VALUES
+) -> None:
     """Transactions with all kinds of changes."""
     types = {
         column.name: column.type for column in source.read_consistent_view()[1][source.resolve_table_id(table)].columns
     }
 
-    def one() -> dict[str, Any]:
+    def draw_row() -> dict[str, Any]:
         return {name: r.choice([None, *values[type_]]) for name, type_ in types.items() if name != "id"}
 
     for _ in range(steps):
@@ -150,10 +152,10 @@ def work(source: MemoryDatabase, table: str, r: Random, steps: int, values: dict
                         t.delete(table, id_)
                     case 1 if there:  # another key
                         free = {"id": r.randrange(100, 10**6)}
-                        t.update(table, id_, {**free, **one()})
+                        t.update(table, id_, {**free, **draw_row()})
                     case _:
-                        if t.update(table, id_, one()) == 0:
-                            t.insert(table, {**id_, **one()})
+                        if t.update(table, id_, draw_row()) == 0:
+                            t.insert(table, {**id_, **draw_row()})
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -164,7 +166,7 @@ def test_random_work_ends_in_equal_tables(engine: sa.Engine, tmp_path: Path, see
     source.create_table(TABLE, {"id": "int64!", **columns}, key=("id",))
     connector = memory_connector(source, tmp_path, topic_prefix="p", batch_max_rows=r.choice([3, 1000]))
     for number in range(6):
-        work(source, TABLE, r, 6, FITTING.get(engine.dialect.name, VALUES))
+        write_transactions(source, TABLE, r, 6, FITTING.get(engine.dialect.name, VALUES))
         match number:
             case 2:
                 source.add_column(TABLE, "added", "int32", 7, text="7")
@@ -176,7 +178,7 @@ def test_random_work_ends_in_equal_tables(engine: sa.Engine, tmp_path: Path, see
     sink(engine, connector, **named).apply()
     table = TABLE.partition(".")[2]
     decimals = [name for name, type_ in columns.items() if type_.startswith("decimal")]
-    assert in_order(rows(engine, table, decimals)) == in_order(expected(source, TABLE, engine.dialect.name))
+    assert in_order(rows(engine, table, decimals)) == in_order(expected_rows(source, TABLE, engine.dialect.name))
     assert sink(engine, connector, **named).apply().event_count == 0
 
 

@@ -27,7 +27,7 @@ def engine(tmp_path: Path) -> Any:
     engine.dispose()
 
 
-def _applied(engine: sa.Engine, found: Connector, properties: Row) -> list[Row]:
+def _apply_events(engine: sa.Engine, found: Connector, properties: Row) -> list[Row]:
     found.capture()
     DatabaseApply(
         engine, DatabaseTargetConfig.parse({"schema.evolution": "basic", **properties}), found.changelog, found.name
@@ -69,9 +69,9 @@ def test_enveloped_and_flat_events_end_in_the_same_rows(
     )
     found = connector(tmp_path)
     expected = [{"id": 0, "name": "a"}, {"id": 1, "name": "b"}, {"id": 3, "name": "a"}]
-    assert _applied(engine, found, dict(EQUAL)) == expected
+    assert _apply_events(engine, found, dict(EQUAL)) == expected
     write(tmp_path / "in" / "a.jsonl", [topic.end({"id": 2})])
-    assert _applied(engine, found, dict(EQUAL)) == expected
+    assert _apply_events(engine, found, dict(EQUAL)) == expected
     assert _key(engine) == ["id"]
 
 
@@ -80,13 +80,13 @@ def test_of_a_delete_only_the_key_decides(engine: sa.Engine, tmp_path: Path) -> 
     wrong = topic.event("d", {"id": 1, "name": "a"}, None)
     wrong["value"]["payload"]["before"] = {"id": 2, "name": "other"}
     write(tmp_path / "in" / "a.jsonl", [*(topic.event("c", None, {"id": n, "name": "a"}) for n in (1, 2)), wrong])
-    assert _applied(engine, connector(tmp_path), dict(EQUAL)) == [{"id": 2, "name": "a"}]
+    assert _apply_events(engine, connector(tmp_path), dict(EQUAL)) == [{"id": 2, "name": "a"}]
 
 
 def test_a_table_without_a_key_has_none_in_the_target(engine: sa.Engine, tmp_path: Path) -> None:
     write(tmp_path / "in" / "a.jsonl", [Topic(FIELDS, key=()).event("c", None, {"id": 1, "name": "a"})])
     with pytest.raises(TargetError, match="have no key"):
-        _applied(engine, connector(tmp_path), {"primary.key.mode": "record_key"})
+        _apply_events(engine, connector(tmp_path), {"primary.key.mode": "record_key"})
 
 
 def test_a_bare_key_is_a_column_of_its_name(engine: sa.Engine, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_bare_key_is_a_column_of_its_name(engine: sa.Engine, tmp_path: Path) -
         tmp_path / "in" / "a.jsonl", [record | {"key": {"schema": {"type": "int64", "optional": False}, "payload": 7}}]
     )
     found = connector(tmp_path, events_key_field="number")
-    assert _applied(engine, found, dict(EQUAL)) == [{"name": "a", "number": 7}]
+    assert _apply_events(engine, found, dict(EQUAL)) == [{"name": "a", "number": 7}]
     assert _key(engine) == ["number"]
 
 
@@ -117,7 +117,7 @@ def test_types_of_the_source_that_events_tell_refine_the_columns(engine: sa.Engi
 HEADED = {"events.headers": "tenant,number"}
 
 
-def _headed(id_: int, name: str, headers: Row) -> Row:
+def _row_with_headers(id_: int, name: str, headers: Row) -> Row:
     return Topic(FIELDS, key=()).flat(None, {"id": id_, "name": name}) | {"headers": headers}
 
 
@@ -126,14 +126,14 @@ def test_a_key_may_be_that_of_headers(engine: sa.Engine, tmp_path: Path) -> None
     write(
         tmp_path / "in" / "a.jsonl",
         [
-            _headed(1, "x", {"tenant": "a", "number": 1, "other": "?"}),
-            _headed(2, "y", {"tenant": described, "number": 1}),
-            _headed(3, "z", {"tenant": "a", "number": 1}),
+            _row_with_headers(1, "x", {"tenant": "a", "number": 1, "other": "?"}),
+            _row_with_headers(2, "y", {"tenant": described, "number": 1}),
+            _row_with_headers(3, "z", {"tenant": "a", "number": 1}),
         ],
     )
     properties = {"primary.key.mode": "record_header", "insert.mode": "upsert"}
     found = connector(tmp_path, HEADED)
-    assert _applied(engine, found, properties) == [
+    assert _apply_events(engine, found, properties) == [
         {"tenant": "a", "number": 1, "id": 3, "name": "z"},
         {"tenant": "b", "number": 1, "id": 2, "name": "y"},
     ]
@@ -141,9 +141,9 @@ def test_a_key_may_be_that_of_headers(engine: sa.Engine, tmp_path: Path) -> None
 
 
 def test_some_of_the_headers_may_be_the_key(engine: sa.Engine, tmp_path: Path) -> None:
-    write(tmp_path / "in" / "a.jsonl", [_headed(n, "x", {"tenant": "a", "number": n}) for n in (1, 2)])
+    write(tmp_path / "in" / "a.jsonl", [_row_with_headers(n, "x", {"tenant": "a", "number": n}) for n in (1, 2)])
     properties = {"primary.key.mode": "record_header", "primary.key.fields": "tenant", "insert.mode": "upsert"}
-    assert _applied(engine, connector(tmp_path, HEADED), properties) == [
+    assert _apply_events(engine, connector(tmp_path, HEADED), properties) == [
         {"tenant": "a", "number": 2, "id": 2, "name": "x"}
     ]
     assert _key(engine) == ["tenant"]
@@ -153,7 +153,7 @@ def test_some_of_the_headers_may_be_the_key(engine: sa.Engine, tmp_path: Path) -
 def test_headers_that_are_not_kept_cannot_be_the_key(
     engine: sa.Engine, tmp_path: Path, headers: Row, fields: str
 ) -> None:
-    write(tmp_path / "in" / "a.jsonl", [_headed(1, "x", {"tenant": "a", "number": 1})])
+    write(tmp_path / "in" / "a.jsonl", [_row_with_headers(1, "x", {"tenant": "a", "number": 1})])
     properties = {"primary.key.mode": "record_header", "primary.key.fields": fields}
     with pytest.raises(TargetError, match=r"events\.headers"):
-        _applied(engine, connector(tmp_path, headers), properties)
+        _apply_events(engine, connector(tmp_path, headers), properties)

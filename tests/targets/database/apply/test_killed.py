@@ -14,7 +14,7 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.database.config import EQUAL
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S
-from tests.targets.database.apply.test_database_apply import expected, in_order, rows, sink, work
+from tests.targets.database.apply.test_database_apply import expected_rows, in_order, rows, sink, write_transactions
 from tests.targets.database.killed import start
 
 KEYLESS = {"insert.mode": "insert", "primary.key.mode": "none", "schema.evolution": "basic", "topics": "p.s.bag"}
@@ -32,14 +32,14 @@ def source(tmp_path: Path) -> MemoryDatabase:
 
 def _batches(source: MemoryDatabase, connector: Connector, r: Random, count: int) -> None:
     for _ in range(count):
-        work(source, "s.t", r, 2)
+        write_transactions(source, "s.t", r, 2)
         with source.transaction() as t:
             t.insert("s.bag", {"a": r.randrange(5)})
         connector.capture()
 
 
 def _equal(engine: sa.Engine, source: MemoryDatabase) -> None:
-    assert in_order(rows(engine, "p_s_t")) == in_order(expected(source, "s.t", engine.dialect.name))
+    assert in_order(rows(engine, "p_s_t")) == in_order(expected_rows(source, "s.t", engine.dialect.name))
     assert sorted(row["a"] for row in rows(engine, "p_s_bag")) == sorted(row["a"] for row in source.copy_rows("s.bag"))
 
 
@@ -57,11 +57,11 @@ def test_a_run_that_is_killed_at_any_statement_is_finished_by_the_next_one(
             ended.add(process.exitcode == 0)
             assert process.exitcode in (0, -9)
         if number % 5 == 0:
-            _both(engine, connector)
+            _apply_both(engine, connector)
             _equal(engine, source)
         number += 1
         assert number < 200
-    _both(engine, connector)
+    _apply_both(engine, connector)
     _equal(engine, source)
 
 
@@ -86,7 +86,7 @@ def test_tables_of_our_own_that_another_run_makes_meanwhile_are_used(
 ) -> None:
     connector = memory_connector(source, tmp_path, topic_prefix="p")
     connector.capture()
-    _both(engine, connector)
+    _apply_both(engine, connector)
     made: Counter[str] = Counter()
     create, has_table = sa.Table.create, sa.Inspector.has_table
 
@@ -99,13 +99,13 @@ def test_tables_of_our_own_that_another_run_makes_meanwhile_are_used(
 
     monkeypatch.setattr(sa.Table, "create", create_too_late)
     monkeypatch.setattr(sa.Inspector, "has_table", ask_too_early)
-    _both(engine, connector)
+    _apply_both(engine, connector)
     monkeypatch.undo()
     assert len(made) == 2, "the tables of markers and of claims"
     _equal(engine, source)
 
 
-def _both(engine: sa.Engine, connector: Connector) -> None:
+def _apply_both(engine: sa.Engine, connector: Connector) -> None:
     for properties in (KEYED, KEYLESS):
         named: dict[str, Any] = {name.replace(".", "__"): value for name, value in properties.items()}
         base = dict.fromkeys(("delete__enabled", "truncate__enabled"), properties.get("delete.enabled", False))

@@ -43,7 +43,7 @@ def apply(engine: sa.Engine, connector: Connector) -> list[tuple[str, list[int]]
     sink = DatabaseApply(engine, DatabaseTargetConfig.parse(EQUAL), connector.changelog, connector.name)
     dialect = sink._dialect
 
-    def watched(what: str) -> Any:
+    def watch_write(what: str) -> Any:
         plain = getattr(dialect, what)
 
         def write(connection: sa.Connection, table: DatabaseTargetTable, some: pa.Table, **more: Any) -> None:
@@ -53,12 +53,12 @@ def apply(engine: sa.Engine, connector: Connector) -> list[tuple[str, list[int]]
         return write
 
     for what in ("insert", "upsert"):
-        setattr(dialect, what, watched(what))
+        setattr(dialect, what, watch_write(what))
     sink.apply()
     return done
 
 
-def put(source: MemoryDatabase, *ids: int) -> None:
+def insert_rows(source: MemoryDatabase, *ids: int) -> None:
     with source.transaction() as t:
         for id_ in ids:
             t.insert("s.t", {"id": id_, "a": f"a{id_}"})
@@ -67,10 +67,10 @@ def put(source: MemoryDatabase, *ids: int) -> None:
 def test_only_rows_that_the_source_has_made_are_new(
     engine: sa.Engine, source: MemoryDatabase, connector: Connector
 ) -> None:
-    put(source, 1, 2)
+    insert_rows(source, 1, 2)
     connector.capture()
     assert apply(engine, connector) == [("insert", [1, 2])]
-    put(source, 3, 4, 5)
+    insert_rows(source, 3, 4, 5)
     with source.transaction() as t:
         t.update("s.t", {"id": 1}, {"a": "changed"})
         t.update("s.t", {"id": 3}, {"a": "changed"})  # it is new as before
@@ -86,13 +86,13 @@ def test_a_new_row_that_is_there_is_changed_and_the_rest_of_the_run_looks(
     engine: sa.Engine, source: MemoryDatabase, connector: Connector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(last_event_windows, "WINDOW_EVENTS", 1)
-    put(source, 1)
+    insert_rows(source, 1)
     connector.capture()
     apply(engine, connector)
     with engine.begin() as connection:
         connection.exec_driver_sql("INSERT INTO p_s_t (id, a) VALUES (2, 'foreign')")
     for id_ in (2, 3):
-        put(source, id_)
+        insert_rows(source, id_)
         connector.capture()
     assert apply(engine, connector) == [("insert", [2]), ("upsert", [2]), ("upsert", [3])]
     assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
@@ -105,7 +105,7 @@ def test_a_table_whose_key_is_not_enforced_gets_no_rows_twice(
     whole = "NUMBER(19)" if engine.dialect.name == "oracle" else "BIGINT"
     with engine.begin() as connection:
         connection.exec_driver_sql(f"CREATE TABLE p_s_t (id {whole} NOT NULL UNIQUE, a VARCHAR(20))")
-    put(source, 1, 2)
+    insert_rows(source, 1, 2)
     connector.capture()
     assert [what for what, _ in apply(engine, connector)] == ["upsert"]
     assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))

@@ -39,7 +39,7 @@ def test_an_apply_that_takes_long_says_which_batch_it_is_at(
     board, seen = connector.changelog.open_progress_board(connector.name), list[JobProgress]()
     write = DatabaseApply._saved
 
-    def slow(self: DatabaseApply, *given: Any, **more: Any) -> None:
+    def look_slowly(self: DatabaseApply, *given: Any, **more: Any) -> None:
         for _ in range(1000):
             if (now := [work for work in board.list_work() if work.done == 2]) or self._way[0] != 2:
                 seen.extend(now)
@@ -47,7 +47,7 @@ def test_an_apply_that_takes_long_says_which_batch_it_is_at(
             module.time.sleep(0.01)
         write(self, *given, **more)
 
-    monkeypatch.setattr(DatabaseApply, "_saved", slow)
+    monkeypatch.setattr(DatabaseApply, "_saved", look_slowly)
     DatabaseApply(engine, DatabaseTargetConfig.parse(EQUAL), connector.changelog, connector.name).apply()
     assert seen[0].progress_text.startswith("Apply: 2 of 6 batches (33 %)")
     assert seen[0].now == "at work: p.s.t"

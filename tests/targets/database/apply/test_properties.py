@@ -18,7 +18,7 @@ from airflow_provider_cdc.targets.database.dialects.target_dialect import Existi
 from airflow_provider_cdc.targets.database.schema.target_table import TargetTableName
 from airflow_provider_cdc.targets.database.target_engine import build_unavailable_error, open_engine, place_of
 from tests.support.connectors import memory_connector
-from tests.support.servers.derby import adapted
+from tests.support.servers.derby import adapt_engine
 from tests.targets.database.apply.test_database_apply import in_order, rows, sink
 from tests.targets.database.source_table import Table, column
 
@@ -65,7 +65,7 @@ def test_a_connection_without_a_url_is_refused() -> None:
         open_engine(DatabaseTargetConfig.parse({}))
 
 
-def there(engine: sa.Engine, table: str) -> ExistingTable | None:
+def find_table(engine: sa.Engine, table: str) -> ExistingTable | None:
     named = dialect_of(engine)
     with engine.connect() as connection:
         return named.find_table(connection, TargetTableName(named.fold_name(table)))
@@ -86,7 +86,7 @@ def test_the_typical_configuration_of_the_reference_works_as_it_is(url: str, eng
             **{name: value for name, value in login.items() if value is not None},
         }
     )  # fmt: skip
-    own = adapted(open_engine(config))
+    own = adapt_engine(open_engine(config))
     for day in (1, 2):
         with source.transaction() as t:
             t.insert("s.t", {"id": day, "at": dt.datetime(2024, 7, day, 12)})
@@ -111,7 +111,7 @@ def test_only_topics_that_are_listed_have_tables(engine: sa.Engine, tmp_path: Pa
             t.insert(f"s.{name}", {"id": 1})
     connector.capture()
     sink(engine, connector, **listed).apply()
-    assert [there(engine, f"p_s_{name}") is not None for name in ("one", "two", "two_more")] == [True, True, False]
+    assert [find_table(engine, f"p_s_{name}") is not None for name in ("one", "two", "two_more")] == [True, True, False]
 
 
 def test_a_dot_of_the_name_format_names_a_schema_and_those_of_topics_become_underscores(
@@ -176,7 +176,11 @@ def test_the_key_is_that_of_the_events_or_the_part_of_it_that_is_named(engine: s
     connector.capture()
     sink(engine, connector).apply()
     sink(engine, connector, name="part", collection__name__format="part", primary__key__fields="id").apply()
-    keys = [[name.lower() for name in found.key] for found in (there(engine, "p_s_t"), there(engine, "part")) if found]
+    keys = [
+        [name.lower() for name in found.key]
+        for found in (find_table(engine, "p_s_t"), find_table(engine, "part"))
+        if found
+    ]
     assert keys == [["id", "b"], ["id"]]
     assert len(rows(engine, "p_s_t")) == 2
     assert rows(engine, "part") == [{"id": 1, "b": 2, "n": 2}]

@@ -229,7 +229,7 @@ def test_columns_that_are_made_dropped_and_renamed_at_random_are_equal(
     number = 0
     for _ in range(8 if sampled.all else 4):
         for _ in range(random.randint(0, 3)):
-            names, added, renamed = _altered(random, names)
+            names, added, renamed = _alter_columns(random, names)
             table.alter(ID, *(column(name, "int32") for name in names), added=added, renamed=renamed)
             if random.random() < 0.5:
                 number = _write(random, table, names, number)
@@ -238,7 +238,7 @@ def test_columns_that_are_made_dropped_and_renamed_at_random_are_equal(
         _equal(table)
 
 
-def _altered(random: Random, names: list[str]) -> tuple[list[str], dict[str, str | None], dict[str, str]]:
+def _alter_columns(random: Random, names: list[str]) -> tuple[list[str], dict[str, str | None], dict[str, str]]:
     """Columns of the next version, each from another one of before or made."""
     kept = random.sample(names, random.randint(0, len(names)))
     now = random.sample(NAMES, random.randint(max(len(kept), 1), len(NAMES)))

@@ -22,7 +22,7 @@ from tests.support.connectors import Connector, memory_connector
 from tests.support.signals import snapshot
 from tests.targets.database.apply.test_database_apply import in_order, rows, sink
 from tests.targets.database.conftest import _FIXTURES
-from tests.targets.database.parallel.test_staged_parallel_apply import staged
+from tests.targets.database.parallel.test_staged_parallel_apply import staged_apply
 from tests.targets.database.verify.test_verify_database import verified
 
 COLUMNS = {"id": "int64!", "n": "int32"}
@@ -38,7 +38,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
         server = request.getfixturevalue(_FIXTURES[kind])
         url = server.url(f"{request.getfixturevalue('mariadb_database').name}?charset=utf8mb4")
     engine = open_engine(DatabaseTargetConfig.parse({"connection.url": url}))
-    yield engine, (staged if way else sink)
+    yield engine, (staged_apply if way else sink)
     engine.dispose()
 
 
@@ -58,7 +58,7 @@ def connector(source: MemoryDatabase, tmp_path: Path) -> Connector:
     return memory_connector(source, tmp_path, topic_prefix="p")
 
 
-def put(source: MemoryDatabase, connector: Connector, *tables: str, ids: tuple[int, ...]) -> None:
+def insert_rows(source: MemoryDatabase, connector: Connector, *tables: str, ids: tuple[int, ...]) -> None:
     with source.transaction() as t:
         for table in tables:
             for number in ids:
@@ -66,7 +66,7 @@ def put(source: MemoryDatabase, connector: Connector, *tables: str, ids: tuple[i
     connector.capture()
 
 
-def same(engine: sa.Engine, source: MemoryDatabase, *tables: str) -> None:
+def assert_equal_tables(engine: sa.Engine, source: MemoryDatabase, *tables: str) -> None:
     for table in tables:
         assert in_order(rows(engine, "p_" + table.replace(".", "_"))) == in_order(source.copy_rows(table)), table
 
@@ -80,10 +80,10 @@ def test_a_table_without_a_key_stops_and_no_other(target: Any, source: MemoryDat
     source.create_table("s.keyless", COLUMNS, key=())
     source.create_table("s.good", COLUMNS, key=("id",))
     for ids in ((1, 2), (3,)):
-        put(source, connector, "s.keyless", "s.good", ids=ids)
+        insert_rows(source, connector, "s.keyless", "s.good", ids=ids)
         with pytest.raises(TargetError, match=r"(?s)1 tables of .*p\.s\.keyless: .*no key.*message\.key\.columns"):
             of(engine, connector).apply()
-        same(engine, source, "s.good")
+        assert_equal_tables(engine, source, "s.good")
         assert not sa.inspect(engine).has_table("p_s_keyless")
     last = connector.changelog.list_batches(connector.name)[-1]
     assert markers(engine) == {"*": last, "p.s.keyless": 0}
@@ -106,13 +106,13 @@ def test_a_table_that_the_properties_do_not_fit_goes_on_when_they_are_mended(
     with source.transaction() as t:
         for number in range(3):
             t.insert("s.good", {"id": number, "m": 1, "n": 0})
-    put(source, connector, "s.bad", ids=(1, 2))
+    insert_rows(source, connector, "s.bad", ids=(1, 2))
     with pytest.raises(TargetError, match=r"(?s)p\.s\.bad: primary\.key\.fields names m") as caught:
         of(engine, connector, primary__key__fields="id,m").apply()
     assert "p.s.good:" not in str(caught.value)
-    same(engine, source, "s.good")
+    assert_equal_tables(engine, source, "s.good")
     of(engine, connector).apply()
-    same(engine, source, "s.good", "s.bad")
+    assert_equal_tables(engine, source, "s.good", "s.bad")
 
 
 def test_a_row_that_the_source_has_mended_since_needs_one_run(
@@ -123,15 +123,15 @@ def test_a_row_that_the_source_has_mended_since_needs_one_run(
         connection.exec_driver_sql("CREATE TABLE p_s_bad (id BIGINT NOT NULL PRIMARY KEY, n INTEGER CHECK (n < 100))")
     for name in ("s.bad", "s.good"):
         source.create_table(name, COLUMNS, key=("id",))
-    put(source, connector, "s.bad", "s.good", ids=(1, 200, 3))
-    assert list(failed(target, connector)) == ["p.s.bad"]
-    put(source, connector, "s.good", ids=(4,))
-    assert list(failed(target, connector)) == ["p.s.bad"]
+    insert_rows(source, connector, "s.bad", "s.good", ids=(1, 200, 3))
+    assert list(list_failures(target, connector)) == ["p.s.bad"]
+    insert_rows(source, connector, "s.good", ids=(4,))
+    assert list(list_failures(target, connector)) == ["p.s.bad"]
     with source.transaction() as t:
         t.update("s.bad", {"id": 200}, {"n": 2})
-    put(source, connector, "s.bad", "s.good", ids=(5,))
+    insert_rows(source, connector, "s.bad", "s.good", ids=(5,))
     done = of(engine, connector).apply()
-    same(engine, source, "s.bad", "s.good")
+    assert_equal_tables(engine, source, "s.bad", "s.good")
     assert (done.failed, done.behind) == ({}, {})
 
 
@@ -142,22 +142,22 @@ def test_a_topic_that_was_left_out_and_is_taken_again_lacks_nothing(
     some = {"topics__regex": r"p\.s\.b"}
     for name in ("s.a", "s.b", "s.c"):
         source.create_table(name, COLUMNS, key=("id",))
-    put(source, connector, "s.a", "s.b", ids=(1, 2))
+    insert_rows(source, connector, "s.a", "s.b", ids=(1, 2))
     of(engine, connector).apply()
     with source.transaction() as t:
         t.delete("s.a", {"id": 1})
-    put(source, connector, "s.a", "s.b", "s.c", ids=(3,))
+    insert_rows(source, connector, "s.a", "s.b", "s.c", ids=(3,))
     for number in (4, 5):
-        put(source, connector, "s.b", ids=(number,))
+        insert_rows(source, connector, "s.b", ids=(number,))
         of(engine, connector, **some).apply()
-    same(engine, source, "s.b")
+    assert_equal_tables(engine, source, "s.b")
     assert [row["id"] for row in rows(engine, "p_s_a")] == [1, 2]
     of(engine, connector).apply()
-    same(engine, source, "s.a", "s.b", "s.c")
+    assert_equal_tables(engine, source, "s.a", "s.b", "s.c")
     assert markers(engine) == {"*": connector.changelog.list_batches(connector.name)[-1]}
     of(engine, connector, **some).apply()
     of(engine, connector).apply()
-    same(engine, source, "s.a", "s.b", "s.c")
+    assert_equal_tables(engine, source, "s.a", "s.b", "s.c")
 
 
 def test_rows_of_a_topic_that_was_left_out_are_inserted_once(
@@ -168,9 +168,9 @@ def test_rows_of_a_topic_that_was_left_out_are_inserted_once(
     for name in ("s.a", "s.b"):
         source.create_table(name, COLUMNS, key=("id",))
     for number, some in enumerate(({}, {"topics": "p.s.b"}, {}, {"topics": "p.s.a"}, {})):
-        put(source, connector, "s.a", "s.b", ids=(number,))
+        insert_rows(source, connector, "s.a", "s.b", ids=(number,))
         sink(engine, connector, **inserts, **some).apply()
-    same(engine, source, "s.a", "s.b")
+    assert_equal_tables(engine, source, "s.a", "s.b")
     engine.dispose()
 
 
@@ -180,24 +180,24 @@ def test_a_topic_whose_batches_were_removed_while_it_was_left_out_stays_behind(
     engine, of = target
     for name in ("s.a", "s.b"):
         source.create_table(name, COLUMNS, key=("id",))
-    put(source, connector, "s.b", ids=(1,))
+    insert_rows(source, connector, "s.b", ids=(1,))
     of(engine, connector, topics="p.s.b").apply()
-    put(source, connector, "s.a", "s.b", ids=(2,))
+    insert_rows(source, connector, "s.a", "s.b", ids=(2,))
     of(engine, connector, topics="p.s.b").apply()
     for number in (3, 4):
-        put(source, connector, "s.b", ids=(number,))
-    trimmed(connector, tmp_path)
+        insert_rows(source, connector, "s.b", ids=(number,))
+    remove_batches(connector, tmp_path)
     of(engine, connector, topics="p.s.b").apply()
-    why = failed(target, connector)
+    why = list_failures(target, connector)
     assert list(why) == ["p.s.a"]
     assert "snapshot test s.a --replace" in why["p.s.a"]
     snapshot(connector, "s.a", replace=True)
     connector.capture()
     of(engine, connector).apply()
-    same(engine, source, "s.a", "s.b")
+    assert_equal_tables(engine, source, "s.a", "s.b")
 
 
-def trimmed(connector: Connector, folder: Path) -> None:
+def remove_batches(connector: Connector, folder: Path) -> None:
     """Remove the batches that were there, which another target has had."""
     other = sa.create_engine(f"sqlite:///{folder}/other.db")
     sink(other, connector).apply()
@@ -207,7 +207,7 @@ def trimmed(connector: Connector, folder: Path) -> None:
     assert connector.changelog.find_first_batch(connector.name) > first
 
 
-def failed(target: Any, connector: Connector) -> dict[str, str]:
+def list_failures(target: Any, connector: Connector) -> dict[str, str]:
     """Why tables stay behind."""
     engine, of = target
     one = of(engine, connector)
@@ -216,42 +216,44 @@ def failed(target: Any, connector: Connector) -> dict[str, str]:
     return dict(one.done.failed)
 
 
-def filled(source: MemoryDatabase, connector: Connector, folder: Path, *, until_trimmed: Any = lambda: None) -> None:
+def fill_tables(
+    source: MemoryDatabase, connector: Connector, folder: Path, *, until_trimmed: Any = lambda: None
+) -> None:
     """``s.a`` has rows in batches that are removed and in later ones, ``s.b`` only in removed ones, ``s.c`` begins after them, ``s.d`` is emptied after
     them, and ``s.e`` was dropped before."""
     for name in "abde":
         source.create_table(f"s.{name}", COLUMNS, key=("id",))
-    put(source, connector, "s.a", "s.b", "s.d", "s.e", ids=(1, 2))
+    insert_rows(source, connector, "s.a", "s.b", "s.d", "s.e", ids=(1, 2))
     until_trimmed()
-    put(source, connector, "s.a", "s.d", ids=(3,))
+    insert_rows(source, connector, "s.a", "s.d", ids=(3,))
     source.drop_table("s.e")
-    put(source, connector, "s.a", ids=(4,))
-    trimmed(connector, folder)
+    insert_rows(source, connector, "s.a", ids=(4,))
+    remove_batches(connector, folder)
     source.create_table("s.c", COLUMNS, key=("id",))
-    put(source, connector, "s.a", "s.c", "s.d", ids=(5,))
+    insert_rows(source, connector, "s.a", "s.c", "s.d", ids=(5,))
     source.truncate_table("s.d")
-    put(source, connector, "s.d", "s.c", ids=(6,))
-    put(source, connector, "s.d", "s.c", ids=(7,))
+    insert_rows(source, connector, "s.d", "s.c", ids=(6,))
+    insert_rows(source, connector, "s.d", "s.c", ids=(7,))
 
 
 def test_a_new_target_begins_with_what_the_change_log_still_has_all_of(
     target: Any, source: MemoryDatabase, connector: Connector, tmp_path: Path
 ) -> None:
     engine, of = target
-    filled(source, connector, tmp_path)
+    fill_tables(source, connector, tmp_path)
     for _ in range(2):
-        why = failed(target, connector)
+        why = list_failures(target, connector)
         assert sorted(why) == ["p.s.a", "p.s.b"]
         assert all(f"snapshot test s.{topic[-1]} --replace" in text for topic, text in why.items())
-        same(engine, source, "s.c", "s.d")
+        assert_equal_tables(engine, source, "s.c", "s.d")
         last = connector.changelog.list_batches(connector.name)[-1]
         assert markers(engine) == {"*": last, "p.s.a": 0, "p.s.b": 0}
-        put(source, connector, "s.c", "s.d", ids=(10 + last,))
+        insert_rows(source, connector, "s.c", "s.d", ids=(10 + last,))
     snapshot(connector, "s.a", "s.b", replace=True)
     connector.capture()
     last = connector.changelog.list_batches(connector.name)[-1]
     assert of(engine, connector).apply().batch == last
-    same(engine, source, "s.a", "s.b", "s.c", "s.d")
+    assert_equal_tables(engine, source, "s.a", "s.b", "s.c", "s.d")
     assert markers(engine) == {"*": last}
 
 
@@ -267,37 +269,37 @@ def test_a_target_of_a_backup_goes_on_with_what_lacks_nothing(
         (report,) = reports.list_reports()
         reports.delete_report(report["target"], report["location"])
 
-    filled(source, connector, tmp_path, until_trimmed=backed_up)
+    fill_tables(source, connector, tmp_path, until_trimmed=backed_up)
     at = markers(engine)["*"]
-    why = failed(target, connector)
+    why = list_failures(target, connector)
     assert list(why) == ["p.s.a"]
-    same(engine, source, "s.b", "s.c", "s.d")
+    assert_equal_tables(engine, source, "s.b", "s.c", "s.d")
     assert markers(engine) == {"*": connector.changelog.list_batches(connector.name)[-1], "p.s.a": at}
     snapshot(connector, "s.a", replace=True)
     connector.capture()
     of(engine, connector).apply()
-    same(engine, source, "s.a", "s.b", "s.c", "s.d")
+    assert_equal_tables(engine, source, "s.a", "s.b", "s.c", "s.d")
 
 
 def test_what_is_killed_while_a_table_begins_later_is_finished_by_the_next_run(
     target: Any, source: MemoryDatabase, connector: Connector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, of = target
-    filled(source, connector, tmp_path)
+    fill_tables(source, connector, tmp_path)
 
     class Killed(BaseException):
         """Nobody catches it."""
 
-    def killed(*_: Any) -> None:
+    def raise_killed(*_: Any) -> None:
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(DatabaseApply, "_again", killed)
+        patched.setattr(DatabaseApply, "_again", raise_killed)
         with pytest.raises(Killed):
             of(engine, connector).apply()
     assert markers(engine)["p.s.d"] > 0
-    assert sorted(failed(target, connector)) == ["p.s.a", "p.s.b"]
-    same(engine, source, "s.c", "s.d")
+    assert sorted(list_failures(target, connector)) == ["p.s.a", "p.s.b"]
+    assert_equal_tables(engine, source, "s.c", "s.d")
 
 
 @pytest.mark.parametrize("put_back", ["nothing", "older"])
@@ -307,14 +309,14 @@ def test_tables_that_are_ahead_of_the_change_log_take_nothing_of_it(
     """Change log and state were lost, or are those of a backup. What is captured from then on has the numbers of batches that the tables have had."""
     engine, of = target
     source.create_table("s.a", COLUMNS, key=("id",))
-    put(source, connector, "s.a", ids=(1,))
+    insert_rows(source, connector, "s.a", ids=(1,))
     copies = [(tmp_path / name, tmp_path / f"{name} of the backup") for name in ("changelog", "state.db")]
     if put_back == "older":
         connector.store.close()
         shutil.copytree(*copies[0])
         shutil.copy(*copies[1])
     for number in (2, 3, 4):
-        put(source, connector, "s.a", ids=(number,))
+        insert_rows(source, connector, "s.a", ids=(number,))
     of(engine, connector).apply()
     last = connector.changelog.find_last_batch(connector.name)
     connector.store.close()
@@ -324,7 +326,7 @@ def test_tables_that_are_ahead_of_the_change_log_take_nothing_of_it(
             before.rename(now)
     connector = memory_connector(source, tmp_path, topic_prefix="p")
     for number in (5, 6):
-        put(source, connector, "s.a", ids=(number,))
+        insert_rows(source, connector, "s.a", ids=(number,))
         with pytest.raises(TargetError, match=f"are at batch {last}.* another change log") as caught:
             of(engine, connector).apply()
         with pytest.raises(TargetError, match="another change log"):
@@ -338,4 +340,4 @@ def test_tables_that_are_ahead_of_the_change_log_take_nothing_of_it(
         connection.exec_driver_sql(said[1])
         connection.exec_driver_sql("DROP TABLE p_s_a")
     of(engine, connector).apply()
-    same(engine, source, "s.a")
+    assert_equal_tables(engine, source, "s.a")

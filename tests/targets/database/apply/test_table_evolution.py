@@ -21,7 +21,7 @@ from airflow_provider_cdc.targets.database.schema.target_table import TargetTabl
 from airflow_provider_cdc.targets.database.schema.value_kinds import kind_of
 from airflow_provider_cdc.targets.database.target_engine import open_engine
 from tests.support.connectors import memory_connector
-from tests.support.patience import until
+from tests.support.patience import wait_until
 from tests.targets.database.apply.test_database_apply import UPPER, rows, sink
 from tests.targets.database.source_table import ID, Table, column
 
@@ -311,7 +311,7 @@ def test_a_column_that_was_made_by_hand_keeps_its_type_default_and_nullability(
     assert table.types("mine") == types
 
 
-def _has(engine: sa.Engine, table: str) -> bool:
+def _has_table(engine: sa.Engine, table: str) -> bool:
     with engine.connect() as connection:
         return dialect_of(engine).find_table(connection, TargetTableName(table)) is not None
 
@@ -329,12 +329,12 @@ def test_a_table_that_somebody_else_has_just_made_gets_the_columns_that_it_lacks
         dialect_of(engine).fold_name("p_s_t"),
     )
 
-    def faster(_: Any, __: Any, statement: str, *___: Any) -> None:
-        if statement.startswith("CREATE TABLE") and name in statement and not _has(other, name):
+    def create_first(_: Any, __: Any, statement: str, *___: Any) -> None:
+        if statement.startswith("CREATE TABLE") and name in statement and not _has_table(other, name):
             with other.begin() as connection:
                 connection.exec_driver_sql("CREATE TABLE p_s_t (id bigint PRIMARY KEY)")
 
-    sa.event.listen(engine, "before_cursor_execute", faster)
+    sa.event.listen(engine, "before_cursor_execute", create_first)
     table.apply()
     other.dispose()
     assert table.found() == [{"id": 1, "a": 5}]
@@ -363,7 +363,9 @@ def test_a_column_that_another_run_has_just_added_is_taken_as_added(
             left_behind[0].start()
             with other.connect() as connection:
                 waiting = "SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE 'Waiting for table metadata%%'"
-                until(lambda: connection.exec_driver_sql(waiting).scalar() or not left_behind[0].is_alive(), "it waits")
+                wait_until(
+                    lambda: connection.exec_driver_sql(waiting).scalar() or not left_behind[0].is_alive(), "it waits"
+                )
 
     sa.event.listen(engine, "before_cursor_execute", leave_behind)
     table.apply()

@@ -14,7 +14,7 @@ from tests.targets.database.source_table import ID, Table
 from tests.targets.database.verify.test_verify_database import compare, only, opened, run, verified
 
 
-def filled(engine: sa.Engine, folder: Path, found: list[Case]) -> tuple[Table, int]:
+def fill_cases(engine: sa.Engine, folder: Path, found: list[Case]) -> tuple[Table, int]:
     """A table with a column for each case, whose row number ``n`` has the ``n``-th value of each, from the beginning again where there are fewer; a row of NULLs; and how many others there are."""
     table, columns = Table(folder, engine), [case.column for case in found]
     table.alter(ID, *columns, key=("id", *(case.column.name for case in found if case.key)))
@@ -29,7 +29,7 @@ def filled(engine: sa.Engine, folder: Path, found: list[Case]) -> tuple[Table, i
 def test_the_smallest_change_of_a_value_of_any_type_is_found_and_repaired(engine: sa.Engine, tmp_path: Path) -> None:
     dialect = dialect_of(engine)
     found = cases(dialect.name)
-    table, number = filled(engine, tmp_path, found)
+    table, number = fill_cases(engine, tmp_path, found)
     equal = verified(engine, table.connector)
     assert equal.exit_status == 0, equal.format_text()
     assert only(equal).target == number + 1

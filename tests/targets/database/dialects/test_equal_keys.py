@@ -24,7 +24,7 @@ from airflow_provider_cdc.targets.database.schema.target_table import (
 from tests.support.connectors import Connector, memory_connector
 from tests.targets.database.apply.test_database_apply import in_order, rows, sink
 from tests.targets.database.conftest import _FIXTURES
-from tests.targets.database.parallel.test_staged_parallel_apply import staged
+from tests.targets.database.parallel.test_staged_parallel_apply import staged_apply
 
 KEYS = [
     "",
@@ -81,7 +81,7 @@ def texts(engine: sa.Engine) -> list[str]:
     return [key for key in KEYS if engine.dialect.name != "postgresql" or "\0" not in key]
 
 
-def same(engine: sa.Engine, source: MemoryDatabase, table: str) -> None:
+def assert_equal_table(engine: sa.Engine, source: MemoryDatabase, table: str) -> None:
     found = rows(engine, "p_" + table.replace(".", "_"))
     assert sorted(found, key=repr) == sorted(source.copy_rows(table), key=repr)
 
@@ -92,7 +92,7 @@ def test_each_key_is_a_row(
     engine: sa.Engine, source: MemoryDatabase, connector: Connector, seed: int, way: str
 ) -> None:
     """New ones, changed ones, deleted ones, and ones that become each other, with one and with two columns in the key."""
-    r, keys, apply = Random(seed), texts(engine), {"sink": sink, "staged": staged}[way]
+    r, keys, apply = Random(seed), texts(engine), {"sink": sink, "staged": staged_apply}[way]
     source.create_table("s.one", {"k": "string!", "n": "int32"}, key=("k",))
     source.create_table("s.two", {"i": "int32!", "k": "string!", "n": "int32"}, key=("i", "k"))
     for _ in range(5):
@@ -111,13 +111,13 @@ def test_each_key_is_a_row(
         connector.capture()
         apply(engine, connector).apply()
         for table in ("s.one", "s.two"):
-            same(engine, source, table)
+            assert_equal_table(engine, source, table)
     with source.transaction() as t:
         for key in keys[::2]:
             t.delete("s.one", {"k": key})
     connector.capture()
     apply(engine, connector).apply()
-    same(engine, source, "s.one")
+    assert_equal_table(engine, source, "s.one")
 
 
 def test_keys_stay_apart_where_another_column_is_unique(
@@ -139,7 +139,7 @@ def test_keys_stay_apart_where_another_column_is_unique(
                 t.insert("s.t", {"k": key, "n": 2000 + number})
     connector.capture()
     sink(engine, connector).apply()
-    same(engine, source, "s.t")
+    assert_equal_table(engine, source, "s.t")
 
 
 @pytest.mark.parametrize("way", ["sink", "staged"])
@@ -150,7 +150,7 @@ def test_a_table_that_would_merge_rows_is_refused_with_what_mends_it(
     """Another program has made it."""
     if engine.dialect.name not in FOLDING:
         pytest.skip("no collation of it takes keys as equal, unless somebody has made one")
-    apply: Any = {"sink": sink, "staged": staged}[way]
+    apply: Any = {"sink": sink, "staged": staged_apply}[way]
     source.create_table("s.t", {"i": "int32!", "k": "string!", "n": "int32"}, key=("i", "k"))
     source.create_table("s.other", {"k": "string!"}, key=("k",))
     with engine.begin() as connection:
@@ -165,13 +165,13 @@ def test_a_table_that_would_merge_rows_is_refused_with_what_mends_it(
     with pytest.raises(TargetError, match=rf"(?s)p\.s\.t: .*p_s_t may treat two keys.*k \({collation}\)") as caught:
         apply(engine, connector).apply()
     assert rows(engine, "p_s_t") == []
-    same(engine, source, "s.other")
+    assert_equal_table(engine, source, "s.other")
     mending = re.search(r"run (ALTER TABLE .*?); then", str(caught.value))
     assert mending is not None
     with engine.begin() as connection:
         connection.exec_driver_sql(mending[1])
     apply(engine, connector).apply()
-    same(engine, source, "s.t")
+    assert_equal_table(engine, source, "s.t")
 
 
 def test_keys_that_are_no_texts_of_people_and_other_columns_may_have_any_collation(
@@ -187,7 +187,7 @@ def test_keys_that_are_no_texts_of_people_and_other_columns_may_have_any_collati
             t.insert("s.t", {"id": number, "k": key})
     connector.capture()
     sink(engine, connector).apply()
-    same(engine, source, "s.t")
+    assert_equal_table(engine, source, "s.t")
 
 
 def test_keys_of_sql_server_are_compared_by_their_characters() -> None:

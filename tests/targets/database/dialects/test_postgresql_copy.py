@@ -64,10 +64,10 @@ def _decimals(r: Random, precision: int, scale: int) -> list[Any]:
         *(r.randrange(-most, most + 1) for _ in range(20)),
         *(10**n for n in range(precision)),
     ]
-    return [Decimal(one).scaleb(-scale) if abs(one) < 10**28 else _exact(one, scale) for one in whole]
+    return [Decimal(one).scaleb(-scale) if abs(one) < 10**28 else _exact_decimal(one, scale) for one in whole]
 
 
-def _exact(number: int, scale: int) -> Decimal:
+def _exact_decimal(number: int, scale: int) -> Decimal:
     sign, digits = int(number < 0), tuple(map(int, str(abs(number))))
     return Decimal((sign, digits, -scale))
 
@@ -143,7 +143,7 @@ def _values(column: Column, values: Any, r: Random) -> pa.Array:
     return whole.slice(r.choice([0, 2, 3]))
 
 
-def _written(
+def _copy_rows(
     engine: sa.Engine, into: str, columns: list[Column], arrays: list[pa.Array]
 ) -> tuple[list[tuple[Any, ...]] | str, bool]:
     """What a table has when rows were copied into it, or the error; and whether it was the binary form."""
@@ -183,10 +183,10 @@ def test_each_value_is_that_of_its_text(engine: sa.Engine, seed: int, monkeypatc
     for column, types, values, binary in _cases(r):
         array = _values(column, values, r)
         for type_ in types:
-            found, was = _written(engine, f"c0 {type_}", [column], [array])
+            found, was = _copy_rows(engine, f"c0 {type_}", [column], [array])
             with monkeypatch.context() as patch:
                 patch.setattr(postgresql_copy, "encode_columns", lambda _: None)
-                expected, text = _written(engine, f"c0 {type_}", [column], [array])
+                expected, text = _copy_rows(engine, f"c0 {type_}", [column], [array])
             assert not text
             if found != expected and not (isinstance(found, str) and isinstance(expected, str)):
                 wrong.append(
@@ -218,10 +218,10 @@ def test_columns_stand_beside_each_other_in_pieces_of_any_size(
         some = [r.choice(columns) for _ in range(r.randrange(1, 7))]
         types = ", ".join(f"c{number} {one[1]}" for number, one in enumerate(some))
         given = types, [one[0] for one in some], [one[2] for one in some]
-        found, binary = _written(engine, *given)
+        found, binary = _copy_rows(engine, *given)
         with monkeypatch.context() as patch:
             patch.setattr(postgresql_copy, "encode_columns", lambda _: None)
-            expected, _ = _written(engine, *given)
+            expected, _ = _copy_rows(engine, *given)
         assert binary
         assert len(found) == 15
         assert found == expected
@@ -236,7 +236,7 @@ def test_times_that_have_other_texts_are_sent_as_texts(engine: sa.Engine) -> Non
         (_column("date32[day]"), "date", pa.array([-719_163], pa.int32()).cast(pa.date32())), (_column("int64", MOMENT, 6), "time", pa.array([86_400_000_000])),
         (_column("int64", MOMENT, 6), "time", pa.array([-1])),
     ]  # fmt: skip
-    assert [_written(engine, f"c0 {type_}", [column], [array])[1] for column, type_, array in cases] == [False] * 5
+    assert [_copy_rows(engine, f"c0 {type_}", [column], [array])[1] for column, type_, array in cases] == [False] * 5
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1"])
@@ -245,7 +245,7 @@ def test_texts_keep_their_characters_in_a_database_of_another_encoding(postgres:
     postgres.sql(f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
     engine = sa.create_engine(postgres.url(name))
     try:
-        found, binary = _written(engine, "c0 text", [_column("string")], [pa.array(["ä\\N", "", None])])
+        found, binary = _copy_rows(engine, "c0 text", [_column("string")], [pa.array(["ä\\N", "", None])])
         with engine.connect() as connection:
             assert connection.exec_driver_sql("SHOW server_encoding").scalar() == encoding
     finally:

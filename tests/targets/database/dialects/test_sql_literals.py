@@ -26,14 +26,14 @@ def test_bytes_are_hexadecimal(values: list[bytes | None], offset: int) -> None:
 
 @given(st.lists(SECONDS, **LISTS), st.integers(0, 6))
 def test_times_have_hours_minutes_and_seconds(values: list[int | None], scale: int) -> None:
-    def one(micros: int) -> str:
+    def format_time(micros: int) -> str:
         seconds, fraction = divmod(abs(micros), 10**6)
         text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
         text += f".{fraction:06}"[: 1 + scale] if scale else ""
         return f"-{text}" if micros < 0 else text
 
     found = sql_literals.format_clock_times(pa.array(values, pa.int64()), scale).to_pylist()
-    assert found == [None if v is None else one(v) for v in values]
+    assert found == [None if v is None else format_time(v) for v in values]
 
 
 MOMENTS = st.datetimes(dt.datetime(1000, 1, 1), dt.datetime(9999, 12, 31))

@@ -60,9 +60,9 @@ class Source:
         at = (server or self.server).connect(database=database or self.database.name, autocommit=True)
         with at as connection, connection.cursor() as cursor:
             cursor.execute("SET time_zone = '+00:00'")
-            cursor.execute(f"SELECT id, {shown(declared)} FROM {table}")
+            cursor.execute(f"SELECT id, {shown_expression(declared)} FROM {table}")
             found = cursor.fetchall()
-        return sorted((row[0], plain(declared, row[1])) for row in found)
+        return sorted((row[0], plain_value(declared, row[1])) for row in found)
 
 
 def base(declared: str) -> str:
@@ -75,7 +75,7 @@ def length(declared: str) -> int:
     )
 
 
-def shown(declared: str) -> str:
+def shown_expression(declared: str) -> str:
     """An expression that hides nothing of a value."""
     match base(declared):
         case "FLOAT" | "DOUBLE":
@@ -96,7 +96,7 @@ def shown(declared: str) -> str:
             return "HEX(CONVERT(v USING utf8mb4))"
 
 
-def plain(declared: str, value: Any) -> Any:
+def plain_value(declared: str, value: Any) -> Any:
     """Dates that no calendar has are NULL, or 1970 where that cannot be; JSON is compared by what it says."""
     if value is None and "NOT NULL" in declared:  # MySQL casts no such date
         value = "0000-00-00"
@@ -190,9 +190,9 @@ def test_each_value_of_each_type_comes_into_each_database_and_back(source: Sourc
     wrong = []
     for table, declared in tables(source):
         if engine.dialect.name in ("mysql", "mariadb"):
-            found = _selected(engine, table, declared)
+            found = _select_rows(engine, table, declared)
         else:
-            found = _back(source, engine, table, declared)
+            found = _write_back(source, engine, table, declared)
         expected = source.read(table, declared)
         if found != expected:
             wrong.append(f"{table} {declared}: {found!r:.200} and not {expected!r:.200}")
@@ -208,21 +208,21 @@ def _times_by_hand(source: Source, engine: sa.Engine) -> None:
                 connection.exec_driver_sql(f"CREATE TABLE {table} (id integer, v interval, PRIMARY KEY ({key}))")
 
 
-def _selected(engine: sa.Engine, table: str, declared: str) -> list[tuple[Any, ...]]:
+def _select_rows(engine: sa.Engine, table: str, declared: str) -> list[tuple[Any, ...]]:
     with engine.connect() as connection:
         connection.exec_driver_sql("SET time_zone = '+00:00'")
-        expression = "v" if base(declared) == "VECTOR" else shown(declared)
+        expression = "v" if base(declared) == "VECTOR" else shown_expression(declared)
         found = connection.exec_driver_sql(f"SELECT id, {expression} FROM {table}").all()
     if base(declared) == "VECTOR":
-        found = [(id_, value and _floats(json.loads(value))) for id_, value in found]  # type: ignore[misc]
-    return sorted((row[0], plain(declared, row[1])) for row in found)
+        found = [(id_, value and _format_floats(json.loads(value))) for id_, value in found]  # type: ignore[misc]
+    return sorted((row[0], plain_value(declared, row[1])) for row in found)
 
 
-def _floats(values: list[float]) -> str:
+def _format_floats(values: list[float]) -> str:
     return struct.pack(f"<{len(values)}f", *values).hex().upper()
 
 
-def _back(source: Source, engine: sa.Engine, table: str, declared: str) -> list[tuple[Any, ...]]:
+def _write_back(source: Source, engine: sa.Engine, table: str, declared: str) -> list[tuple[Any, ...]]:
     """Rows of a target, written into a table of the source's type."""
     text = engine.dialect.name == "postgresql" and base(declared) in ("TIME", "DATE", "DATETIME", "TIMESTAMP", "JSON")
     with engine.connect() as connection:
@@ -234,12 +234,12 @@ def _back(source: Source, engine: sa.Engine, table: str, declared: str) -> list[
             cursor.execute("SET sql_mode = '', time_zone = '+00:00'")
             cursor.execute(f"CREATE TABLE {table} (id INT, v {declared})")
             for id_, value in found:
-                expression, values = _written(declared, value)
+                expression, values = _to_mysql(declared, value)
                 cursor.execute(f"INSERT INTO {table} VALUES (%s, {expression})", (id_, *values))
         return source.read(table, declared, database=back.name)
 
 
-def _written(declared: str, value: Any) -> tuple[str, list[Any]]:
+def _to_mysql(declared: str, value: Any) -> tuple[str, list[Any]]:
     """A value of PostgreSQL or SQLite, in MySQL's SQL."""
     kind = base(declared)
     if value is None:

@@ -31,40 +31,40 @@ UTC = dt.UTC
 MOMENT = dt.datetime(2024, 2, 29, 12, 0, 0, 5)
 
 
-def typed(name: str, type_: str, semantic: str = "", **parameters: str) -> Column:
+def typed_column(name: str, type_: str, semantic: str = "", **parameters: str) -> Column:
     return Column(name=name, type=type_, semantic=semantic or None, parameters=parameters)
 
 
 POINT = bytes.fromhex("0101000000000000000000f03f0000000000000040")
 EWKB = POINT[:1] + bytes.fromhex("01000020e6100000") + POINT[5:]
 KINDS: list[tuple[Column, list[Any], dict[str, list[Any]]]] = [
-    (typed("small", "int8"), [-128, 127], {}),
-    (typed("single", "float"), [1.5, -0.25], {}),
-    (typed("duration", "int64", "io.debezium.time.MicroDuration"), [-1, 2**62], {}),
-    (typed("year", "int32", "io.debezium.time.Year"), [1901, 2155], {}),
-    (typed("bits", "binary", "io.debezium.data.Bits", length="12"), [b"\x05\x01", b"\xff\x0f"], {}),
-    (typed("json", "string", "io.debezium.data.Json"), ['{"a": "ä€😀"}', "[]"], {}),
-    (typed("uuid", "string", "io.debezium.data.Uuid"), ["00000000-0000-0000-0000-000000000001", None], {}),
-    (typed("mood", "string", "io.debezium.data.Enum", allowed="sad,ok"), ["sad", "ok"], {}),
-    (typed("zoned", "string", "io.debezium.time.ZonedTime"), ["10:00:00+02:00", "23:59:59.999999Z"], {}),
+    (typed_column("small", "int8"), [-128, 127], {}),
+    (typed_column("single", "float"), [1.5, -0.25], {}),
+    (typed_column("duration", "int64", "io.debezium.time.MicroDuration"), [-1, 2**62], {}),
+    (typed_column("year", "int32", "io.debezium.time.Year"), [1901, 2155], {}),
+    (typed_column("bits", "binary", "io.debezium.data.Bits", length="12"), [b"\x05\x01", b"\xff\x0f"], {}),
+    (typed_column("json", "string", "io.debezium.data.Json"), ['{"a": "ä€😀"}', "[]"], {}),
+    (typed_column("uuid", "string", "io.debezium.data.Uuid"), ["00000000-0000-0000-0000-000000000001", None], {}),
+    (typed_column("mood", "string", "io.debezium.data.Enum", allowed="sad,ok"), ["sad", "ok"], {}),
+    (typed_column("zoned", "string", "io.debezium.time.ZonedTime"), ["10:00:00+02:00", "23:59:59.999999Z"], {}),
     (
-        typed("clock", "int64", "io.debezium.time.MicroTime"),
+        typed_column("clock", "int64", "io.debezium.time.MicroTime"),
         [1_500_000, 86_399_999_999],
         {
             "oracle": [dt.timedelta(seconds=1.5), dt.timedelta(microseconds=86_399_999_999)],
             "db2": [dt.datetime(1970, 1, 1, 0, 0, 1, 500_000), dt.datetime(1970, 1, 1, 23, 59, 59, 999_999)],
         },
     ),
-    (typed("nanos", "timestamp[ns]"), [MOMENT, dt.datetime(1900, 1, 1)], {}),
-    (typed("moment", "timestamp[us, tz=UTC]"), [MOMENT.replace(tzinfo=UTC), None], {"oracle": [MOMENT, None], "db2": [MOMENT, None]}),
+    (typed_column("nanos", "timestamp[ns]"), [MOMENT, dt.datetime(1900, 1, 1)], {}),
+    (typed_column("moment", "timestamp[us, tz=UTC]"), [MOMENT.replace(tzinfo=UTC), None], {"oracle": [MOMENT, None], "db2": [MOMENT, None]}),
     (
-        typed("told", "string", "io.debezium.time.ZonedTimestamp"),
+        typed_column("told", "string", "io.debezium.time.ZonedTimestamp"),
         ["2024-02-29T14:00:00.000005+02:00", None],
         {"oracle": [MOMENT, None], "db2": [MOMENT, None]},
     ),
-    (typed("shape", "struct<wkb: binary, srid: int32>"), [{"wkb": POINT, "srid": 4326}, None], {"oracle": [EWKB, None], "db2": [EWKB, None]}),
-    (typed("vector", "list<item: float>"), [[1.5, 2.0], None], {"oracle": ["[1.5,2.0]", None], "db2": ["[1.5,2.0]", None]}),
-    (typed("huge", "decimal128(31, 5)"), [Decimal("12345678901234567890123456.12345"), Decimal("-0.00001")], {}),
+    (typed_column("shape", "struct<wkb: binary, srid: int32>"), [{"wkb": POINT, "srid": 4326}, None], {"oracle": [EWKB, None], "db2": [EWKB, None]}),
+    (typed_column("vector", "list<item: float>"), [[1.5, 2.0], None], {"oracle": ["[1.5,2.0]", None], "db2": ["[1.5,2.0]", None]}),
+    (typed_column("huge", "decimal128(31, 5)"), [Decimal("12345678901234567890123456.12345"), Decimal("-0.00001")], {}),
 ]  # fmt: skip
 """Column, values, and what a database gives back if it is something else."""
 
@@ -86,7 +86,9 @@ def test_values_of_every_kind_come_back(engine: sa.Engine) -> None:
     found = sorted(rows(engine, "t"), key=lambda row: row["id"])
     for column, values, kept in kinds:
         wanted = kept.get(engine.dialect.name, values)
-        assert [_plain(row[column.name], column) for row in found] == [_plain(v, column) for v in wanted], column.name
+        assert [_plain_value(row[column.name], column) for row in found] == [_plain_value(v, column) for v in wanted], (
+            column.name
+        )
 
 
 def _array(type_: str, values: list[Any]) -> pa.Array:
@@ -95,7 +97,7 @@ def _array(type_: str, values: list[Any]) -> pa.Array:
     return pa.array(values, arrow_type(type_))
 
 
-def _plain(value: Any, column: Column) -> Any:
+def _plain_value(value: Any, column: Column) -> Any:
     if isinstance(value, dt.datetime):
         return value.replace(tzinfo=None).isoformat(" ", "microseconds")
     if column.type.startswith("decimal") and value is not None:

@@ -31,7 +31,7 @@ SIZES = {
 }
 
 
-def _worked(folder: Path, r: Random) -> tuple[MemoryDatabase, Connector]:
+def _prepare_batches(folder: Path, r: Random) -> tuple[MemoryDatabase, Connector]:
     """A table with a key of two columns, and batches of a few events, in files of a few of them; in between the table gets a column."""
     source = MemoryDatabase(str(folder))
     source.create_table(TABLE, {"id": "int64!", "k": "string!", "v": "string"}, key=("id", "k"))
@@ -63,7 +63,7 @@ def _pending(connector: Connector, config: DatabaseTargetConfig) -> tuple[Pendin
     return pending, table_of("p.s.t", pending.schema, config, load_dialect("sqlite")())
 
 
-def _applied(steps: list[TableOperation], *, deletes: bool = True) -> list[dict[str, Any]]:
+def _apply_steps(steps: list[TableOperation], *, deletes: bool = True) -> list[dict[str, Any]]:
     """The rows that steps leave in an empty table. One that is told to be new must not be there, if nothing is left out."""
     found = dict[tuple[Any, ...], dict[str, Any]]()
     for step in steps:
@@ -86,13 +86,13 @@ def test_a_window_ends_in_the_rows_of_the_source(tmp_path: Path, seed: int, monk
         monkeypatch.setattr(last_event_windows, name, r.choice(values))
     monkeypatch.setattr(event_reader, "WHOLE_GROUP", r.choice([2, 100_000]))
     config = DatabaseTargetConfig.parse(EQUAL)
-    source, connector = _worked(tmp_path, r)
+    source, connector = _prepare_batches(tmp_path, r)
     pending, table = _pending(connector, config)
     assert last_event_windows.can_use_windows(pending, table, config)
     told = list[int]()
     given = (connector.changelog, connector.name, pending, table, config)
     found = list(last_event_windows.EventWindows(*given, committed=told.append).read_operations())
-    assert _applied(found) == sorted(source.copy_rows(TABLE), key=repr)
+    assert _apply_steps(found) == sorted(source.copy_rows(TABLE), key=repr)
     assert len(told) == len(pending.files)
     assert max(told) > 0
     if last_event_windows.WINDOW_EVENTS == 10**6 and last_event_windows.WINDOW_BYTES > 1:
@@ -104,11 +104,11 @@ def test_a_window_ends_in_the_rows_of_the_source(tmp_path: Path, seed: int, monk
 def test_deletes_that_are_not_applied_leave_the_row_before(tmp_path: Path, seed: int) -> None:
     """The last event that counts is the last one that is no delete."""
     config = DatabaseTargetConfig.parse({**EQUAL, "delete.enabled": False})
-    _, connector = _worked(tmp_path, Random(seed))
+    _, connector = _prepare_batches(tmp_path, Random(seed))
     pending, table = _pending(connector, config)
     given = (connector.changelog, connector.name, pending, table, config)
-    expected = _applied(list(read_operations(*given)), deletes=False)
-    assert _applied(list(last_event_windows.EventWindows(*given).read_operations()), deletes=False) == expected
+    expected = _apply_steps(list(read_operations(*given)), deletes=False)
+    assert _apply_steps(list(last_event_windows.EventWindows(*given).read_operations()), deletes=False) == expected
 
 
 def _file(**more: Any) -> DataFile:

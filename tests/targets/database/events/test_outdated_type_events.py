@@ -24,7 +24,7 @@ CHANGES = {
 }
 
 
-def _plain(row: Any) -> tuple[int, str | Decimal | None]:
+def _plain_row(row: Any) -> tuple[int, str | Decimal | None]:
     """A row in one form: drivers have several of dates and numbers."""
     id_, value = row
     text = None if value is None else str(value)[:10]
@@ -53,7 +53,7 @@ def test_a_table_made_after_a_change_of_type_is_equal_to_the_source(
         sink(engine, connector).apply()
         with engine.connect() as connection:
             found = connection.execute(sa.text(f"SELECT id, v FROM test_{db.name}_t ORDER BY id")).fetchall()
-        assert [*map(_plain, found)] == [*map(_plain, db.sql("SELECT id, v FROM t ORDER BY id"))]
+        assert [*map(_plain_row, found)] == [*map(_plain_row, db.sql("SELECT id, v FROM t ORDER BY id"))]
 
 
 def test_a_value_that_no_later_event_replaces_is_refused(mariadb: Any, engine: sa.Engine, tmp_path: Path) -> None:
@@ -93,4 +93,4 @@ def test_a_row_that_a_truncate_has_not_removed_is_refused(mariadb: Any, engine: 
         sink(engine, connector).apply()
         with engine.connect() as connection:
             found = connection.execute(sa.text(f"SELECT id, v FROM test_{db.name}_t")).fetchall()
-        assert [*map(_plain, found)] == [(2, Decimal(5))]
+        assert [*map(_plain_row, found)] == [(2, Decimal(5))]

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.connectors import Connector
-from tests.support.sources.document_store import Shelf, registered
+from tests.support.sources.document_store import Shelf, register_document_source
 from tests.targets.database.apply.test_database_apply import rows, sink
 from tests.targets.database.verify.test_verify_database import only, verified
 
@@ -20,7 +20,7 @@ NAMED = {"collection__name__format": "${source.table}"}
 
 @pytest.fixture(autouse=True)
 def _document_kind() -> Iterator[None]:
-    with registered():
+    with register_document_source():
         yield
 
 
@@ -29,7 +29,7 @@ def engine(tmp_path: Path) -> sa.Engine:
     return sa.create_engine(f"sqlite:///{tmp_path}/target.db")
 
 
-def work(shelf: Shelf, r: Random) -> None:
+def write_transaction(shelf: Shelf, r: Random) -> None:
     """A transaction with all kinds of changes; ids are numbers, and the same as texts."""
     there = {sheet["_id"] for sheet in shelf.sheets("box.letters", shelf.end)}
     changes = []
@@ -52,10 +52,10 @@ def test_random_work_ends_in_equal_tables_which_can_be_compared(engine: sa.Engin
     ours = Connector(tmp_path, "shelf", {"shelf": shelf.name, "poll.interval.ms": 10, "topic.prefix": "p"})
     for step in range(6):
         for _ in range(5):
-            work(shelf, r)
+            write_transaction(shelf, r)
         if step == 3:
             shelf.commit(("drop", "box.letters"))
-            work(shelf, r)
+            write_transaction(shelf, r)
         ours.capture()
         sink(engine, ours, **NAMED).apply()
     found = {row["_id"]: json.loads(row["sheet"]) for row in rows(engine, "letters")}

@@ -15,9 +15,9 @@ from airflow_provider_cdc.targets.database.progress.marker_table import MarkerTa
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S
 from tests.support.pytest_runs.sampled import Sampled
-from tests.targets.database.apply.test_database_apply import in_order, rows, work
+from tests.targets.database.apply.test_database_apply import in_order, rows, write_transactions
 from tests.targets.database.killed import start
-from tests.targets.database.parallel.test_staged_parallel_apply import left, staged, url
+from tests.targets.database.parallel.test_staged_parallel_apply import left, staged_apply, url
 
 pytestmark = [pytest.mark.crash, pytest.mark.sampled(3)]
 __all__ = ["url"]
@@ -37,7 +37,7 @@ class Followed:
 
     def go_on(self) -> None:
         for name in TABLES:
-            work(self.source, name, self._r, 3)
+            write_transactions(self.source, name, self._r, 3)
         self.connector.capture()
         last = self.connector.changelog.list_batches(self.connector.name)[-1]
         self._at[last] = {name: in_order(self.source.copy_rows(name)) for name in TABLES}
@@ -84,7 +84,7 @@ def test_a_run_that_is_killed_at_any_statement_is_finished_by_the_next_one(
         else:
             killed.append(len(left(engine)))
         if r.random() < 0.5:
-            staged(engine, connector).apply()
+            staged_apply(engine, connector).apply()
             followed_target.check(engine, ended=True)
         statement += r.randrange(1, 30)
         assert statement < 1000
@@ -111,5 +111,5 @@ def test_runs_at_once_of_which_some_are_killed_apply_each_batch_once(
         assert [process.exitcode for number, process in enumerate(running) if number != 1] == [0, 0, 0]
         followed_target.check(engine, ended=False)
         followed_target.go_on()  # those that were overtaken or killed may have left tables, which go when the marker moves on
-        staged(engine, connector).apply()
+        staged_apply(engine, connector).apply()
         followed_target.check(engine, ended=True)

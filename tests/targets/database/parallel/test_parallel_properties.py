@@ -18,7 +18,7 @@ from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetCo
 from airflow_provider_cdc.targets.database.parallel.staged_parallel_apply import StagedDatabaseApply
 from airflow_provider_cdc.targets.database.target_engine import open_engine
 from tests.support.connectors import Connector, memory_connector
-from tests.targets.database.apply.test_database_apply import work
+from tests.targets.database.apply.test_database_apply import write_transactions
 from tests.targets.database.conftest import _FIXTURES
 from tests.targets.database.killed import ALL
 from tests.targets.database.parallel.test_staged_parallel_apply import Counting
@@ -102,16 +102,16 @@ def test_a_property_does_the_same_with_workers_and_without(engines: list[sa.Engi
     for table in ("s.One", "s.Two"):
         source.create_table(table, {"id": "int64!", "a": "string", "at": "timestamp[us]"}, key=("id",))
     connector = memory_connector(source, tmp_path, topic_prefix="p", batch_max_rows=30)
-    _work(source, connector, r)
+    _write_and_capture(source, connector, r)
     source.truncate_table("s.Two")
-    _work(source, connector, r)
+    _write_and_capture(source, connector, r)
     by_driver = 0
     for number, properties in enumerate(CASES[name]):
         for engine in engines:
-            _empty(engine, refusing=name in REFUSING)
+            _empty_target(engine, refusing=name in REFUSING)
         workers, said, dumps = Counting(), list[str](), list[Any]()
         for engine, staged in zip(engines, (False, True), strict=True):
-            said.append(_applied(engine, connector, properties, workers if staged else None))
+            said.append(_apply_changes(engine, connector, properties, workers if staged else None))
             dumps.append(_dump(engine))
         assert dumps[0] == dumps[1], (number, properties)
         assert said[0] == said[1]
@@ -119,13 +119,15 @@ def test_a_property_does_the_same_with_workers_and_without(engines: list[sa.Engi
     assert by_driver == BY_DRIVER.get(name, 0)
 
 
-def _work(source: MemoryDatabase, connector: Connector, r: Random) -> None:
+def _write_and_capture(source: MemoryDatabase, connector: Connector, r: Random) -> None:
     for table in ("s.One", "s.Two"):
-        work(source, table, r, 15)
+        write_transactions(source, table, r, 15)
     connector.capture()
 
 
-def _applied(engine: sa.Engine, connector: Connector, properties: dict[str, Any], workers: Counting | None) -> str:
+def _apply_changes(
+    engine: sa.Engine, connector: Connector, properties: dict[str, Any], workers: Counting | None
+) -> str:
     """What was said of what failed."""
     url = engine.url
     login = {"connection.username": url.username, "connection.password": url.password}
@@ -144,7 +146,7 @@ def _applied(engine: sa.Engine, connector: Connector, properties: dict[str, Any]
     return ""
 
 
-def _empty(engine: sa.Engine, *, refusing: bool) -> None:
+def _empty_target(engine: sa.Engine, *, refusing: bool) -> None:
     """Without tables; or with one that takes no row with a certain text."""
     with engine.begin() as connection:
         quote = engine.dialect.identifier_preparer.quote_identifier

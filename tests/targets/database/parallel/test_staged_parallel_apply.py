@@ -41,7 +41,15 @@ from airflow_provider_cdc.targets.database.parallel.staging_workers import (
 from airflow_provider_cdc.targets.database.target_engine import open_engine
 from dev import paths
 from tests.support.connectors import Connector, memory_connector
-from tests.targets.database.apply.test_database_apply import TABLE, VALUES, expected, in_order, rows, sink, work
+from tests.targets.database.apply.test_database_apply import (
+    TABLE,
+    VALUES,
+    expected_rows,
+    in_order,
+    rows,
+    sink,
+    write_transactions,
+)
 from tests.targets.database.conftest import _FIXTURES
 from tests.targets.database.killed import ALL
 from tests.targets.database.workers import in_turn
@@ -57,7 +65,7 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
         )
 
 
-def staged(
+def staged_apply(
     engine: sa.Engine, connector: Connector, workers: Workers = in_turn, **properties: Any
 ) -> StagedDatabaseApply:
     config = DatabaseTargetConfig.parse(
@@ -95,7 +103,7 @@ def test_random_work_ends_in_equal_tables(engine: sa.Engine, tmp_path: Path, see
     source.create_table(TABLE, {"id": "int64!", **columns}, key=("id",))
     connector = memory_connector(source, tmp_path, topic_prefix="p", batch_max_rows=r.choice([3, 1000]))
     for number in range(6):
-        work(source, TABLE, r, 6)
+        write_transactions(source, TABLE, r, 6)
         match number:
             case 2:
                 source.add_column(TABLE, "added", "int32", 7, text="7")
@@ -103,15 +111,15 @@ def test_random_work_ends_in_equal_tables(engine: sa.Engine, tmp_path: Path, see
                 source.truncate_table(TABLE)
         connector.capture()
         if r.random() < 0.7:
-            (sink if r.random() < 0.3 else staged)(engine, connector, **named).apply()
-    work(source, TABLE, r, 6)
+            (sink if r.random() < 0.3 else staged_apply)(engine, connector, **named).apply()
+    write_transactions(source, TABLE, r, 6)
     connector.capture()
-    staged(engine, connector, workers, **named).apply()
+    staged_apply(engine, connector, workers, **named).apply()
     assert workers.topics
     table = TABLE.partition(".")[2]
     decimals = [name for name, type_ in columns.items() if type_.startswith("decimal")]
-    assert in_order(rows(engine, table, decimals)) == in_order(expected(source, TABLE, engine.dialect.name))
-    assert staged(engine, connector, **named).apply().event_count == 0
+    assert in_order(rows(engine, table, decimals)) == in_order(expected_rows(source, TABLE, engine.dialect.name))
+    assert staged_apply(engine, connector, **named).apply().event_count == 0
     assert not left(engine)
 
 
@@ -131,9 +139,9 @@ def test_keys_of_several_columns(engine: sa.Engine, tmp_path: Path, types: tuple
                 elif r.random() < 0.3:
                     t.delete("s.t", {"x": x, "y": y})
         connector.capture()
-        staged(engine, connector).apply()
+        staged_apply(engine, connector).apply()
     decimals = ["x"] if "decimal" in types[0] else []
-    assert in_order(rows(engine, "p_s_t", decimals)) == in_order(expected(source, "s.t", ""))
+    assert in_order(rows(engine, "p_s_t", decimals)) == in_order(expected_rows(source, "s.t", ""))
     assert not left(engine)
 
 
@@ -149,17 +157,17 @@ def test_a_truncate_and_a_table_of_the_same_name_leave_only_what_came_after(engi
 
     fill(0, 1)
     connector.capture()
-    staged(engine, connector, workers).apply()
+    staged_apply(engine, connector, workers).apply()
     source.truncate_table("s.t")
     fill(6, 2)
     source.truncate_table("s.t")
     fill(20, 3)
     connector.capture()
-    staged(engine, connector, workers).apply()
+    staged_apply(engine, connector, workers).apply()
     assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
     source.truncate_table("s.t")  # and nothing after it
     connector.capture()
-    staged(engine, connector, workers).apply()
+    staged_apply(engine, connector, workers).apply()
     assert rows(engine, "p_s_t") == []
     assert workers.topics == ["p.s.t"] * 3
 
@@ -179,7 +187,7 @@ def test_values_that_events_leave_out_stay_as_they_are(engine: sa.Engine, tmp_pa
                 if t.update("s.t", id_, change) == 0:
                     t.insert("s.t", {**id_, "a": "begun", "b": None, "c": "begun"})
         connector.capture()
-        staged(engine, connector, workers).apply()
+        staged_apply(engine, connector, workers).apply()
     assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
     assert workers.topics == ["p.s.t"] * 5
 
@@ -196,14 +204,14 @@ def test_rows_that_get_other_keys_and_leave_values_out_are_moved_by_the_driver(
             t.insert("s.t", {"id": number, "a": f"a{number}", "b": number})
             t.insert("s.plain", {"id": number})
     connector.capture()
-    staged(engine, connector).apply()
+    staged_apply(engine, connector).apply()
     with source.transaction() as t:
         t.update("s.t", {"id": 3}, {"id": 30, "b": 300})
         t.update("s.t", {"id": 4}, {"b": 400})
         t.delete("s.plain", {"id": 1})
     connector.capture()
     with caplog.at_level(logging.INFO):
-        staged(engine, connector, workers).apply()
+        staged_apply(engine, connector, workers).apply()
     assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
     assert in_order(rows(engine, "p_s_plain")) == in_order(source.copy_rows("s.plain"))
     assert workers.topics == ["p.s.plain"]
@@ -220,7 +228,7 @@ def test_a_row_that_is_refused_stops_its_table_and_no_other(engine: sa.Engine, t
         for name in ("s.bad", "s.good"):
             t.insert(name, {"id": 1, "mail": 1})
     connector.capture()
-    staged(engine, connector).apply()
+    staged_apply(engine, connector).apply()
     with engine.begin() as connection:
         connection.execute(sa.text("CREATE UNIQUE INDEX one ON p_s_bad (mail)"))
     with source.transaction() as t:
@@ -229,7 +237,7 @@ def test_a_row_that_is_refused_stops_its_table_and_no_other(engine: sa.Engine, t
     connector.capture()
     for _ in range(2):
         with pytest.raises(TargetError, match=r"(?s)p\.s\.bad.*p_s_bad rejects a row.*id=2"):
-            staged(engine, connector).apply()
+            staged_apply(engine, connector).apply()
         assert in_order(rows(engine, "p_s_good")) == in_order(source.copy_rows("s.good"))
         assert rows(engine, "p_s_bad") == [{"id": 1, "mail": 1}]
         with source.transaction() as t:
@@ -238,7 +246,7 @@ def test_a_row_that_is_refused_stops_its_table_and_no_other(engine: sa.Engine, t
     with engine.begin() as connection:
         table = "" if engine.dialect.name == "postgresql" else " ON p_s_bad"
         connection.execute(sa.text(f"DROP INDEX one{table}"))
-    staged(engine, connector).apply()
+    staged_apply(engine, connector).apply()
     for name in ("bad", "good"):
         assert in_order(rows(engine, f"p_s_{name}")) == in_order(source.copy_rows(f"s.{name}"))
     assert not left(engine)
@@ -254,8 +262,8 @@ def test_a_value_that_no_staging_table_takes_is_named_with_its_row(engine: sa.En
         t.insert("s.t", {"id": "x" * 300, "a": "\0"})
     connector.capture()
     with pytest.raises(TargetError, match=r"(?s)p_s_t rejects a row.*row with id=xxx"):
-        staged(engine, connector).apply()
-    staged(engine, connector, errors__tolerance="all").apply()
+        staged_apply(engine, connector).apply()
+    staged_apply(engine, connector, errors__tolerance="all").apply()
     assert rows(engine, "p_s_t") == [{"id": "good", "a": "a"}]
     assert len(rows(engine, "cdc_errors")) == 1
 
@@ -268,7 +276,7 @@ def test_a_unique_value_may_go_from_one_row_to_another(engine: sa.Engine, tmp_pa
         for number in range(5):
             t.insert("s.t", {"id": number, "mail": number})
     connector.capture()
-    staged(engine, connector).apply()
+    staged_apply(engine, connector).apply()
     with engine.begin() as connection:
         connection.execute(sa.text("CREATE UNIQUE INDEX one ON p_s_t (mail)"))
     with source.transaction() as t:
@@ -278,7 +286,7 @@ def test_a_unique_value_may_go_from_one_row_to_another(engine: sa.Engine, tmp_pa
         t.delete("s.t", {"id": 3})
         t.insert("s.t", {"id": 9, "mail": 3})
     connector.capture()
-    staged(engine, connector).apply()
+    staged_apply(engine, connector).apply()
     assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
 
 
@@ -290,18 +298,18 @@ def test_a_run_that_is_overtaken_writes_nothing_twice_and_leaves_nothing(
     source.create_table("s.t", {"id": "int64!", **{f"c{n}": t for n, t in enumerate(("int32", "string"))}}, key=("id",))
     connector = memory_connector(source, tmp_path, topic_prefix="p", batch_max_rows=4)
 
-    def meanwhile(work_: StagingWork, shares: Sequence[FileShare]) -> list[StagedPartition]:
+    def apply_meanwhile(work_: StagingWork, shares: Sequence[FileShare]) -> list[StagedPartition]:
         found = in_turn(work_, shares) if moment == "after" else []
         if len(overtaken) < 2:
             overtaken.append(work_.run.batch)
-            (sink if len(overtaken) == 1 else staged)(engine, connector).apply()
-            work(source, "s.t", r, 3)
+            (sink if len(overtaken) == 1 else staged_apply)(engine, connector).apply()
+            write_transactions(source, "s.t", r, 3)
             connector.capture()
         return found or in_turn(work_, shares)
 
-    work(source, "s.t", r, 10)
+    write_transactions(source, "s.t", r, 10)
     connector.capture()
-    done = staged(engine, connector, meanwhile).apply()
+    done = staged_apply(engine, connector, apply_meanwhile).apply()
     assert len(overtaken) == 2
     assert done.batch == connector.changelog.list_batches(connector.name)[-1]
     assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
@@ -322,24 +330,24 @@ def test_staging_tables_of_a_killed_run_are_dropped_when_nobody_can_need_them(
     class Killed(BaseException):
         """Nobody catches it, but for what ``finally`` does; that is switched off."""
 
-    def killed(work_: StagingWork, shares: Sequence[FileShare]) -> list[StagedPartition]:
+    def raise_killed(work_: StagingWork, shares: Sequence[FileShare]) -> list[StagedPartition]:
         in_turn(work_, shares)
         raise Killed
 
-    work(source, "s.t", r, 5)
+    write_transactions(source, "s.t", r, 5)
     connector.capture()
-    dying = staged(engine, connector, killed)
+    dying = staged_apply(engine, connector, raise_killed)
     dying._drop = lambda *_: None  # type: ignore[method-assign]
     with pytest.raises(Killed):
         dying.apply()
     assert len(left(engine)) > len(kept)
     before = set(left(engine))
 
-    def beside(work_: StagingWork, shares: Sequence[FileShare]) -> list[StagedPartition]:
+    def apply_beside(work_: StagingWork, shares: Sequence[FileShare]) -> list[StagedPartition]:
         assert before <= set(left(engine)), "it may be of a run that is alive"
         return in_turn(work_, shares)
 
-    staged(engine, connector, beside).apply()
+    staged_apply(engine, connector, apply_beside).apply()
     assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
     assert sorted(left(engine)) == sorted(kept)
 
@@ -351,7 +359,7 @@ def test_staging_tables_that_a_crash_has_emptied_are_filled_again(engine: sa.Eng
     source.create_table("s.t", {"id": "int64!", "c0": "int32"}, key=("id",))
     connector = memory_connector(source, tmp_path, topic_prefix="p")
 
-    def crashed(work_: StagingWork, shares: Sequence[FileShare]) -> list[StagedPartition]:
+    def apply_crashed(work_: StagingWork, shares: Sequence[FileShare]) -> list[StagedPartition]:
         found = in_turn(work_, shares)
         if len(crashes) < 2:
             crashes.extend(table.name for part in found for table in part.tables[:1])
@@ -360,23 +368,23 @@ def test_staging_tables_that_a_crash_has_emptied_are_filled_again(engine: sa.Eng
                     connection.execute(sa.text(how.format(name)))
         return found
 
-    work(source, "s.t", r, 5)
+    write_transactions(source, "s.t", r, 5)
     connector.capture()
-    staged(engine, connector, crashed).apply()
+    staged_apply(engine, connector, apply_crashed).apply()
     assert crashes
     assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
     assert not left(engine)
 
-    def always(work_: StagingWork, shares: Sequence[FileShare]) -> list[StagedPartition]:
+    def report_always(work_: StagingWork, shares: Sequence[FileShare]) -> list[StagedPartition]:
         return [
             dataclasses.replace(p, tables=tuple(dataclasses.replace(t, rows=10**6) for t in p.tables))
             for p in in_turn(work_, shares)
         ]
 
-    work(source, "s.t", r, 5)
+    write_transactions(source, "s.t", r, 5)
     connector.capture()
     with pytest.raises(CdcError, match="4 times in a row"):
-        staged(engine, connector, always).apply()
+        staged_apply(engine, connector, report_always).apply()
 
 
 def test_events_that_did_not_come_to_a_partition_are_an_error(engine: sa.Engine, tmp_path: Path) -> None:
@@ -384,15 +392,15 @@ def test_events_that_did_not_come_to_a_partition_are_an_error(engine: sa.Engine,
     source.create_table("s.t", {"id": "int64!", "c0": "int32"}, key=("id",))
     connector = memory_connector(source, tmp_path, topic_prefix="p", batch_max_rows=3)
     for _ in range(3):
-        work(source, "s.t", r, 5)
+        write_transactions(source, "s.t", r, 5)
         connector.capture()
     for lost in (lambda shares, found: in_turn(shares[0], shares[1][1:]), lambda shares, found: found[:-1]):
 
-        def losing(work_: StagingWork, shares: Sequence[FileShare], lost: Any = lost) -> list[StagedPartition]:
+        def lose_events(work_: StagingWork, shares: Sequence[FileShare], lost: Any = lost) -> list[StagedPartition]:
             return list(lost((work_, shares), in_turn(work_, shares)))
 
         with pytest.raises(CdcError, match="workers have read"):
-            staged(engine, connector, losing).apply()
+            staged_apply(engine, connector, lose_events).apply()
     assert "p_s_t" not in sa.inspect(engine).get_table_names() or rows(engine, "p_s_t") == []
 
 
@@ -414,7 +422,7 @@ def test_what_needs_every_event_is_written_by_the_driver(
         t.insert("s.t", {"id": 1, "n": 1})
     connector.capture()
     with caplog.at_level(logging.INFO):
-        staged(engine, connector, workers, **properties).apply()
+        staged_apply(engine, connector, workers, **properties).apply()
     assert (
         len(rows(engine, "p_s_t")) == (0 if properties["insert__mode"] == "update" else 1)
         if "insert__mode" in properties
@@ -429,7 +437,7 @@ def test_a_database_without_staging_tables_is_refused(tmp_path: Path) -> None:
     connector = memory_connector(source, tmp_path, topic_prefix="p")
     engine = open_engine(DatabaseTargetConfig.parse({"connection.url": f"sqlite:///{tmp_path}/target.db"}))
     with pytest.raises(ConfigError, match=r"(?s)cannot write to sqlite.*ApplyToDatabaseOperator"):
-        staged(engine, connector)
+        staged_apply(engine, connector)
     engine.dispose()
 
 
@@ -511,11 +519,11 @@ def test_events_are_folded_as_if_one_after_the_other_was_applied(seed: int) -> N
     parts = [events] if r.random() < 0.5 else [ordered[:cut], ordered[cut:]]
     found = merge_events_per_key(pa.concat_tables([folded(part) for part in reversed(parts)]), ["id"])
     begun = {id_: {"id": id_, "a": -1, "b": -2, "c": -3} for id_ in range(0, 6, 2)}
-    assert _then(begun, found.to_pylist()) == _then(begun, ordered)
+    assert _rows_after(begun, found.to_pylist()) == _rows_after(begun, ordered)
     assert len(set(found["id"].to_pylist())) == found.num_rows
 
 
-def _then(begun: dict[int, dict[str, Any]], events: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+def _rows_after(begun: dict[int, dict[str, Any]], events: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
     """Rows after some events, one after the other."""
     there = {id_: dict(row) for id_, row in begun.items()}
     for event in events:

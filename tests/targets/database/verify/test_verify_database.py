@@ -24,7 +24,15 @@ from airflow_provider_cdc.verify.reference_capture import Verification, open_ver
 from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
 from tests.support.airflow.command_line import parser
 from tests.support.connectors import Connector, memory_connector, mysql_connector
-from tests.targets.database.apply.test_database_apply import FITTING, TABLE, VALUES, in_order, rows, sink, work
+from tests.targets.database.apply.test_database_apply import (
+    FITTING,
+    TABLE,
+    VALUES,
+    in_order,
+    rows,
+    sink,
+    write_transactions,
+)
 
 COLUMNS = {"id": "int64!", "a": "string", "b": "int32"}
 
@@ -113,7 +121,7 @@ def test_values_of_all_types_are_equal_after_random_work_until_one_of_them_is_ch
     connector = memory_connector(source, tmp_path, topic_prefix="p", batch_max_rows=r.choice([3, 1000]))
     fitting = FITTING.get(engine.dialect.name, VALUES)
     for _ in range(3):
-        work(source, TABLE, r, 6, fitting)
+        write_transactions(source, TABLE, r, 6, fitting)
         connector.capture()
         sink(engine, connector, **named).apply()
     with source.transaction() as t:  # each value once, and then NULL, so that every change is one

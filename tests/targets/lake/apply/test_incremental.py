@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_cdc.core.incremental.chunks_per_window import CHUNKS
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.processes.fork import Forks
-from tests.support.signals import notified, scans, signal_state, snapshot
+from tests.support.signals import list_notifications, scans, signal_state, snapshot
 from tests.targets.lake.lake import Lake
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
@@ -126,7 +126,7 @@ def _proves(server: Any, kind: str, form: str, folder: Path, forks: Forks, spark
         assert all(signal_state(connector, number) == ("done", "") for number in asked)
         assert scans(connector) == {f"{name}.hot": "SUCCEEDED"}
         scanned = sum(
-            int(d.get("total_rows_scanned", 0)) for t, d in notified(connector) if t == "TABLE_SCAN_COMPLETED"
+            int(d.get("total_rows_scanned", 0)) for t, d in list_notifications(connector) if t == "TABLE_SCAN_COMPLETED"
         )
         assert scanned / (CHUNK * CHUNKS) >= 200, "too few windows for a proof"
         assert scanned - connector.replay.operations["r"] >= 20, "too few rows were superseded by events for a proof"

@@ -17,7 +17,7 @@ from airflow_provider_cdc.verify.verification_report import VerificationReport
 from dev.servers.mongodb import MongoDb
 from tests.support.signals import signal_state
 from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
-from tests.support.sources.mongodb.mongodb_work import Work, same
+from tests.support.sources.mongodb.mongodb_work import Work, assert_same_documents
 from tests.targets.lake.lake import Child, Lake
 
 pytestmark = pytest.mark.spark
@@ -61,7 +61,7 @@ def _equal(lake: Lake, database: Any, *names: str) -> None:
     """Tables have the documents of their collections, each by one key."""
     for name in names:
         rows = lake.rows(f"{DATABASE}.{name}", "_id", "document")
-        same([row["document"] for row in rows], database[name].find())
+        assert_same_documents([row["document"] for row in rows], database[name].find())
         assert len({row["_id"] for row in rows}) == len(rows) == database[name].count_documents({})
 
 

@@ -14,7 +14,7 @@ from airflow_provider_cdc.targets.lake.apply.apply_run_report import ApplyRunRep
 from airflow_provider_cdc.targets.lake.apply.up_to_date_check import nothing_new
 from airflow_provider_cdc.targets.lake.formats.memory_table import STORED, MemoryTableState
 from airflow_provider_cdc.targets.lake.schema.column_origins import ColumnOriginRecorder
-from tests.targets.lake.jobs.test_continuous_apply import Running, until
+from tests.targets.lake.jobs.test_continuous_apply import Running, wait_until
 from tests.targets.lake.lake import Lake
 from tests.targets.lake.placement.test_routes import _rules as route_rules
 from tests.targets.lake.write.test_modes_crash import Ended, Stopping
@@ -173,7 +173,7 @@ def test_an_apply_that_goes_on_tells_what_the_one_before_it_could_not(
         with monkeypatch.context() as patched:
             patched.setattr(ColumnOriginRecorder, "write_lineage", _raise)
             _filled(memory, moved=True)
-            until(lambda: running.error, "its end")
+            wait_until(lambda: running.error, "its end")
     assert isinstance(running.error, RuntimeError)
     with Running(memory, "second") as running:
         running.reached()

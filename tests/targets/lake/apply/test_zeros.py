@@ -22,7 +22,7 @@ def _image(a: int | None, x: float | None, y: float | None = -0.0, v: Any = (0.0
     return {"a": a, "x": x, "y.`z`": y, "v": None if v is None else list(v)}
 
 
-def _same(lake: Lake, table: str) -> None:
+def _assert_same_rows(lake: Lake, table: str) -> None:
     """By texts, in which -0.0 is not 0.0."""
     source = lake.connector.database.copy_rows(table)  # type: ignore[attr-defined]
     assert list(map(repr, lake.rows(table, *source[0]))) == sorted(map(repr, source))
@@ -57,7 +57,7 @@ def test_a_table_without_a_key_that_is_written_anew(memory: Callable[..., Lake],
         t.delete("s.bag", _image(1, -0.0, v=(0.0, -0.0, None)), limit=2)
     lake.connector.capture()
     lake.apply(writes="merge")
-    _same(lake, "s.bag")
+    _assert_same_rows(lake, "s.bag")
 
 
 def test_a_row_goes_though_the_table_has_it_with_another_zero(memory: Callable[..., Lake]) -> None:
@@ -79,7 +79,7 @@ def test_a_row_goes_though_the_table_has_it_with_another_zero(memory: Callable[.
         t.insert("s.bag", {"a": 2, "x": -0.0})
     lake.connector.capture()
     lake.apply(writes="merge")
-    _same(lake, "s.bag")
+    _assert_same_rows(lake, "s.bag")
 
 
 @pytest.mark.parametrize(
@@ -117,4 +117,4 @@ def test_a_key_that_changes(lake: Lake) -> None:
         t.update("s.t", {"id": 2}, {"x": -0.0})
     lake.connector.capture()
     lake.apply(writes="merge")
-    _same(lake, "s.t")
+    _assert_same_rows(lake, "s.t")

@@ -32,7 +32,7 @@ class Moment:
             monkeypatch.setattr(Storage, name, self._watched(getattr(Storage, name)))
 
     def _watched(self, method: Any) -> Any:
-        def watched(*args: Any, **options: Any) -> Any:
+        def count_and_act(*args: Any, **options: Any) -> Any:
             if not self._busy:
                 self.count += 1
                 if self.count == self._at:
@@ -43,10 +43,10 @@ class Moment:
                         self._busy = False
             return method(*args, **options)
 
-        return watched
+        return count_and_act
 
 
-def _filled(lake: Lake) -> None:
+def _fill_tables(lake: Lake) -> None:
     """``s.a`` can be built from batch 5 on, ``s.b`` from batch 1, ``s.c`` from its last batch."""
     db = lake.connector.database  # type: ignore[attr-defined]
     for name in ("a", "b"):
@@ -84,7 +84,7 @@ def _removal(log: ChangeLog, keep: int, at: int, when: str) -> None:
 def test_a_removal_beside_an_apply_that_begins_is_killed_at_any_moment(
     memory: Lake, monkeypatch: pytest.MonkeyPatch, moment: int
 ) -> None:
-    _filled(memory)
+    _fill_tables(memory)
     changelog, last = memory.connector.changelog, memory.connector.changelog.find_last_batch("test")
     base = next(m.batch for m in changelog.read_manifests("test") if any("t" in file.counts for file in m.files))
     keep = base if moment % 2 else last

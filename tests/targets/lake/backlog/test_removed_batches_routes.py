@@ -14,7 +14,17 @@ from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
 from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables
 from tests.targets.lake.lake import Lake
-from tests.targets.lake.trimmed import create, database, elsewhere, equal, failing, filled, put, read_again, trim
+from tests.targets.lake.trimmed import (
+    create,
+    database,
+    equal,
+    fill_tables,
+    list_failures,
+    other_target,
+    put_rows,
+    read_again,
+    trim,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -30,26 +40,26 @@ def _of_region(lake: Lake, region: str) -> list[int]:
     return sorted(row["id"] for row in target.read_rows().collect()) if target.exists() else []
 
 
-def _routed(lake: Lake) -> None:
+def _prepare_routes(lake: Lake) -> None:
     lake.tables = _by_region(lake)
     create(lake, "a", "b")
-    put(lake, "a", 1, 2)
-    put(lake, "a", 3, region="us")
-    put(lake, "b", 1)
+    put_rows(lake, "a", 1, 2)
+    put_rows(lake, "a", 3, region="us")
+    put_rows(lake, "b", 1)
     lake.apply()
     assert trim(lake).removed_batches > 1
 
 
 def test_places_of_a_route_are_found_from_where_the_table_was_emptied(memory: Lake) -> None:
-    _routed(memory)
-    other = elsewhere(memory)
+    _prepare_routes(memory)
+    other = other_target(memory)
     other.tables = _by_region(other)
-    failed = failing(other)
+    failed = list_failures(other)
     assert "airflow cdc snapshot test s.a --replace" in failed["p.s.a"]
-    put(memory, "a", 4, region="new")
-    assert failing(other).keys() == failed.keys()
+    put_rows(memory, "a", 4, region="new")
+    assert list_failures(other).keys() == failed.keys()
     read_again(memory, "a", "b")
-    put(memory, "a", 5, region="newer")
+    put_rows(memory, "a", 5, region="newer")
     for lake in (memory, other):
         lake.apply()
         assert [_of_region(lake, r) for r in ("eu", "us", "new", "newer")] == [[1, 2], [3], [4], [5]]
@@ -57,35 +67,35 @@ def test_places_of_a_route_are_found_from_where_the_table_was_emptied(memory: La
 
 def test_places_stay_known_when_rules_of_others_change(memory: Lake) -> None:
     """Which places there are cannot be found again: the rows that went there are in batches that are gone."""
-    _routed(memory)
+    _prepare_routes(memory)
     memory.tables = _by_region(memory, {"tables": r"s\.b", "mode": "current", "columns": {"drop": ["region"]}})
     del STORED[memory.path("s.b")]
     read_again(memory, "b")
     with database(memory).transaction() as t:
         t.update("s.a", {"id": 3}, {"region": "eu"})
         t.delete("s.a", {"id": 1})
-    put(memory, "a", 6, region="asia")
+    put_rows(memory, "a", 6, region="asia")
     memory.apply()
     assert [_of_region(memory, r) for r in ("eu", "us", "asia")] == [[2, 3], [], [6]]
     database(memory).truncate_table("s.a")
-    put(memory, "a", 9, region="us")
+    put_rows(memory, "a", 9, region="us")
     memory.apply()
     assert [_of_region(memory, r) for r in ("eu", "us", "asia")] == [[], [9], []]
 
 
 def test_a_place_that_could_not_be_made_at_first_is_made_later(memory: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    _routed(memory)
-    put(memory, "a", 7, region="asia")
+    _prepare_routes(memory)
+    put_rows(memory, "a", 7, region="asia")
     target = type(load_format("memory").open_target(memory.spark, memory.path("s.a")))
     with monkeypatch.context() as patch:
-        patch.setattr(target, "create", _refused)
-        assert failing(memory).keys() == {f"p.s.a → {memory.folder}/lake/of asia"}
-    put(memory, "b", 2)
+        patch.setattr(target, "create", _refuse_write)
+        assert list_failures(memory).keys() == {f"p.s.a → {memory.folder}/lake/of asia"}
+    put_rows(memory, "b", 2)
     memory.apply()
     assert _of_region(memory, "asia") == [7]
 
 
-def _refused(*_: Any, **__: Any) -> None:
+def _refuse_write(*_: Any, **__: Any) -> None:
     raise OSError("no room")
 
 
@@ -95,7 +105,7 @@ def _rebuild(lake: Lake, *names: str, **options: Any) -> Any:
 
 
 def test_tables_are_built_again_from_what_is_left_or_not_at_all(memory: Lake) -> None:
-    filled(memory)
+    fill_tables(memory)
     to = f"{memory.folder}/built/{{table}}"
     for name in ("s.a", "p.s.b"):
         with pytest.raises(BatchesRemoved, match=f"The table of p.s.{name[-1]} cannot be built"):
@@ -107,7 +117,7 @@ def test_tables_are_built_again_from_what_is_left_or_not_at_all(memory: Lake) ->
     _rebuild(memory, "s.c")
     equal(memory, "c")
     read_again(memory, "a")
-    put(memory, "a", 9)
+    put_rows(memory, "a", 9)
     memory.apply()
     STORED[memory.path("s.a")] = replace(STORED[memory.path("s.a")], rows=STORED[memory.path("s.a")].rows.slice(0, 1))
     _rebuild(memory, "s.a", "s.c")
@@ -122,7 +132,7 @@ def _ids(lake: Lake, location: str) -> list[int]:
 
 def test_a_history_is_not_lost_by_building_a_table_again(memory: Lake) -> None:
     memory.tables = TableRules.parse([{"tables": r"s\.a", "mode": "history"}])
-    filled(memory)
+    fill_tables(memory)
     read_again(memory, "a")
     memory.apply()
     with pytest.raises(BatchesRemoved, match="mode history and would lose earlier states of its rows"):
@@ -131,14 +141,14 @@ def test_a_history_is_not_lost_by_building_a_table_again(memory: Lake) -> None:
 
 
 def test_tables_in_files_begin_where_they_were_emptied_too(lake: Lake) -> None:
-    filled(lake)
+    fill_tables(lake)
     for name in ("a", "b", "c"):
         shutil.rmtree(lake.path(f"s.{name}"))
-    assert failing(lake).keys() == {"p.s.a", "p.s.b"}
+    assert list_failures(lake).keys() == {"p.s.a", "p.s.b"}
     equal(lake, "c")
     read_again(lake, "a")
-    put(lake, "a", 8)
-    other = elsewhere(lake)
-    assert failing(other).keys() == failing(lake).keys() == {"p.s.b"}
+    put_rows(lake, "a", 8)
+    other = other_target(lake)
+    assert list_failures(other).keys() == list_failures(lake).keys() == {"p.s.b"}
     for target in (lake, other):
         equal(target, "a", "c")

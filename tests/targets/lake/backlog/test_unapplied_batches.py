@@ -19,7 +19,7 @@ from airflow_provider_cdc.targets.lake.backlog import reported_apply_state
 from airflow_provider_cdc.targets.lake.backlog.unapplied_batches import Backlog
 from tests.support.change_log.manifests import manifest
 from tests.targets.lake.lake import Lake
-from tests.targets.lake.trimmed import create, equal, put
+from tests.targets.lake.trimmed import create, equal, put_rows
 
 LAST = 12
 TOPICS = 3
@@ -65,16 +65,16 @@ class Reads:
         self.count: Counter[int] = Counter()
         read = changelog.find_manifest
 
-        def counted(connector: str, batch: int) -> Manifest | None:
+        def count_and_read(connector: str, batch: int) -> Manifest | None:
             found = read(connector, batch)
             if found is not None:
                 self.count[batch] += 1
             return found
 
-        monkeypatch.setattr(changelog, "find_manifest", counted)
+        monkeypatch.setattr(changelog, "find_manifest", count_and_read)
 
 
-def _seen(groups: list[BatchesByTopic], topic: str) -> list[Any]:
+def _list_groups(groups: list[BatchesByTopic], topic: str) -> list[Any]:
     return [
         (part.first, part.last, part.files, part.schemas, part.changes)
         for group in groups
@@ -98,7 +98,7 @@ def test_whoever_asks_first_each_table_gets_what_it_lacks_and_each_manifest_is_r
                 changelog, (one.batch_contents for one in changelog.read_manifests("c", after=marker)), {}
             )
             for topic in (f"p.s.t{t}" for t in range(TOPICS)):
-                assert _seen(groups, topic) == _seen(alone, topic)
+                assert _list_groups(groups, topic) == _list_groups(alone, topic)
             for one in (groups, alone):
                 assert (one[0].first if one else marker + 1) == marker + 1
                 assert (one[-1].last if one else LAST) == LAST
@@ -155,20 +155,20 @@ def test_a_part_of_some_batches_knows_only_topics_that_are_in_it(changelog: Chan
 def test_a_new_table_reads_what_has_come_since_the_last_apply_however_long_the_log_is(memory: Lake) -> None:
     create(memory, "a")
     for n in range(1, 8):
-        put(memory, "a", n)
+        put_rows(memory, "a", n)
     memory.apply()
     before = memory.connector.changelog.find_last_batch("test")
     create(memory, "b")
-    put(memory, "b", 1)
+    put_rows(memory, "b", 1)
     reads = list[int]()
     read = ChangeLog.find_manifest
 
-    def counted(self: ChangeLog, connector: str, batch: int) -> Manifest | None:
+    def count_and_read(self: ChangeLog, connector: str, batch: int) -> Manifest | None:
         reads.append(batch)
         return read(self, connector, batch)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ChangeLog, "find_manifest", counted)
+        patch.setattr(ChangeLog, "find_manifest", count_and_read)
         memory.apply()
     assert min(reads) >= before, reads
     equal(memory, "a", "b")

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from dev.servers.mongodb import MongoDb
 from tests.support.connectors import Connector
-from tests.support.sources.document_store import Shelf, registered
+from tests.support.sources.document_store import Shelf, register_document_source
 from tests.support.sources.mongodb import mongodb_columns
 from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
 from tests.support.sources.mongodb.mongodb_work import Work
@@ -20,7 +20,7 @@ from tests.targets.lake.lake import Lake
 @pytest.mark.every_kind
 def test_a_table_follows_documents(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     shelf = Shelf(str(tmp_path))
-    with registered():
+    with register_document_source():
         ours = Connector(tmp_path / "connector", "shelf", {"shelf": shelf.name, "poll.interval.ms": 10})
         lake = Lake(spark, tmp_path, ours, kind=kind)
         shelf.commit(("c", "box.letters", {"_id": 1, "to": {"name": "Ann"}}), ("c", "box.letters", {"_id": "1"}))
@@ -53,5 +53,5 @@ def test_a_table_has_the_fields_of_documents_as_columns(spark: SparkSession, tmp
             versions = list(ours.changelog.read_manifests(ours.name))[-1].schemas["test.shop.letters"]
             schema = versions[max(versions, key=int)]
             widths.append(len(schema.columns))
-            mongodb_columns.same(lake.rows("shop.letters"), schema, work.collection, 2)
+            mongodb_columns.assert_same_documents(lake.rows("shop.letters"), schema, work.collection, 2)
         assert widths[0] < widths[-1]

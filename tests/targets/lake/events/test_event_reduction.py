@@ -167,7 +167,7 @@ def test_a_row_may_change_its_key_any_number_of_times(spark: SparkSession) -> No
 # -- through the whole job --------------------------------------------------------------------------------------------
 
 
-def _big(lake: Lake, key: tuple[str, ...] = ("id",)) -> None:
+def _create_large(lake: Lake, key: tuple[str, ...] = ("id",)) -> None:
     columns = {"id": "int64!", "n": "int32", "big": "string"}
     lake.connector.database.create_table("s.t", columns, key=key, sparse=("big",))
     with lake.connector.database.transaction() as t:
@@ -183,7 +183,7 @@ def _equal(lake: Lake) -> None:
 
 
 def test_a_value_that_the_log_does_not_hold_is_kept(lake: Lake) -> None:
-    _big(lake)
+    _create_large(lake)
     with lake.connector.database.transaction() as t:
         t.update("s.t", {"id": 1}, {"n": 10})  # lacks it: the table's stays
         t.update("s.t", {"id": 2}, {"big": "new"})  # tells it
@@ -198,7 +198,7 @@ def test_a_value_that_the_log_does_not_hold_is_kept(lake: Lake) -> None:
 
 
 def test_a_row_takes_the_value_that_the_log_does_not_hold_along_to_its_new_key(lake: Lake) -> None:
-    _big(lake)
+    _create_large(lake)
     with lake.connector.database.transaction() as t:
         t.update("s.t", {"id": 1}, {"id": 100})
         for old, new in ((2, -1), (3, 2), (-1, 3)):  # two rows exchange their keys
@@ -216,7 +216,7 @@ def test_a_row_takes_its_value_along_though_another_run_has_moved_it_meanwhile(
     lake: Lake, writes: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It began earlier, with fewer batches."""
-    _big(lake)
+    _create_large(lake)
     with lake.connector.database.transaction() as t:
         t.update("s.t", {"id": 1}, {"id": 100})
     lake.connector.capture()
@@ -239,7 +239,7 @@ def test_a_row_takes_its_value_along_though_another_run_has_moved_it_meanwhile(
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("other", ["renamed", "rewritten", "key renamed"])
 def test_a_value_that_the_log_does_not_hold_is_kept_while_columns_change(lake: Lake, other: str) -> None:
-    _big(lake)
+    _create_large(lake)
     db = lake.connector.database
     with db.transaction() as t:
         t.update("s.t", {"id": 1}, {"n": 10})
@@ -260,7 +260,7 @@ def test_a_value_that_the_log_does_not_hold_is_kept_while_columns_change(lake: L
 
 
 def test_a_new_column_that_updates_leave_out_has_its_default(lake: Lake) -> None:
-    _big(lake)
+    _create_large(lake)
     db = lake.connector.database
     db.add_column("s.t", "more", "string", "default")
     db.make_sparse("s.t", "more")
@@ -272,7 +272,7 @@ def test_a_new_column_that_updates_leave_out_has_its_default(lake: Lake) -> None
 
 
 def test_a_row_that_begins_without_a_value_inherits_none(lake: Lake) -> None:
-    _big(lake)
+    _create_large(lake)
     db = lake.connector.database
     with db.transaction() as t:
         t.delete("s.t", {"id": 1})
@@ -283,7 +283,7 @@ def test_a_row_that_begins_without_a_value_inherits_none(lake: Lake) -> None:
 
 @pytest.mark.parametrize("change", ["update", "delete"])
 def test_values_left_out_of_a_table_without_a_key_are_an_error(lake: Lake, change: str) -> None:
-    _big(lake, key=())
+    _create_large(lake, key=())
     before = lake.rows("s.t")
     with lake.connector.database.transaction() as t:
         if change == "update":

@@ -64,11 +64,11 @@ def test_no_thread_goes_on_before_the_code_is_sent_and_a_failure_is_not_taken_fo
         ship_driver_code(cluster)
     seen = list[int]()
 
-    def work() -> None:
+    def ship_code() -> None:
         ship_driver_code(cluster)
         seen.append(len(cluster.sent))
 
-    threads = [threading.Thread(target=work) for _ in range(3)]
+    threads = [threading.Thread(target=ship_code) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:

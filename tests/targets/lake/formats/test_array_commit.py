@@ -38,7 +38,7 @@ def _info_logs(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "airflow_provider_cdc.targets.lake")
 
 
-def _said(caplog: pytest.LogCaptureFixture, table: str) -> list[str]:
+def _list_write_reports(caplog: pytest.LogCaptureFixture, table: str) -> list[str]:
     """What was said about how a table was written."""
     said = [
         r.message
@@ -61,7 +61,7 @@ def _operations(lake: Lake, table: str) -> list[str]:
     return [line["commitInfo"]["operation"] for line in lines if "commitInfo" in line]
 
 
-def large(monkeypatch: pytest.MonkeyPatch, way: str = "vectors") -> None:
+def make_tables_large(monkeypatch: pytest.MonkeyPatch, way: str = "vectors") -> None:
     """For a commit with deletion vectors, every table counts as a large one; and as a very large one, if Spark is to find the rows."""
     if way != "files":
         monkeypatch.setattr("airflow_provider_cdc.targets.lake.formats.delta.array_commit.MOST_BYTES", -1)
@@ -76,7 +76,7 @@ def _changed_files(lake: Lake, table: str) -> list[tuple[int, int]]:
     return [(sum("remove" in line for line in lines), sum("add" in line for line in lines)) for lines in commits]
 
 
-def _work(lake: Lake, table: str, key: dict[str, str], r: Random) -> None:
+def _write_transactions(lake: Lake, table: str, key: dict[str, str], r: Random) -> None:
     """A few transactions of everything that can happen to rows, changes of the key included."""
     db = lake.connector.database  # type: ignore[attr-defined]
     for _ in range(6):
@@ -105,19 +105,19 @@ def _work(lake: Lake, table: str, key: dict[str, str], r: Random) -> None:
 def test_a_commit_of_arrays_makes_the_table_that_a_merge_makes(
     lake: Lake, key: tuple[str, ...], way: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    large(monkeypatch, way)
+    make_tables_large(monkeypatch, way)
     db, r = lake.connector.database, Random(len(key[0]))  # type: ignore[attr-defined]
     names = {f"k {i}`": type_ for i, type_ in enumerate(key)}
     columns = {**{k: f"{t}!" for k, t in names.items()}, **{k: t for k, t in COLUMNS.items() if k != "id"}}
     db.create_table("s.t", columns, key=tuple(names))
-    _work(lake, "s.t", names, r)
+    _write_transactions(lake, "s.t", names, r)
     lake.connector.capture()
     lake.apply(profile="compatible" if way == "files" else "fast")
     for _ in range(3):
-        _work(lake, "s.t", names, r)
+        _write_transactions(lake, "s.t", names, r)
         lake.connector.capture()
         lake.apply()
-    assert [text.split(":")[0] for text in _said(caplog, "s.t")] == ["p.s.t is committed"] * 3
+    assert [text.split(":")[0] for text in _list_write_reports(caplog, "s.t")] == ["p.s.t is committed"] * 3
     lake.check()
     _agree(lake, "s.t", "DuckDB", "delta-rs")
     lake.apply()
@@ -182,7 +182,7 @@ def test_files_with_rows_that_change_are_written_anew_in_a_small_table(
     table.apply()
     _change(table, 3, 22)
     table.apply()
-    assert _said(caplog, "s.t") == ["p.s.t is committed: 2 keys, 2 rows."] * 2
+    assert _list_write_reports(caplog, "s.t") == ["p.s.t is committed: 2 keys, 2 rows."] * 2
     assert _operations(table, "s.t") == ["WRITE", "STREAMING UPDATE", "STREAMING UPDATE"]
     assert _changed_files(table, "s.t")[1:] == [(0, 1), (1, 1)]
     table.check()
@@ -267,20 +267,22 @@ def test_a_file_without_the_key_is_left_to_spark(
     _change(table, 3)
     with contextlib.suppress(TargetError):  # whatever Spark makes of such a file
         table.apply()
-    assert _said(caplog, "s.t") == ["p.s.t is merged: a file lacks id; the table has no deletion vectors."]
+    assert _list_write_reports(caplog, "s.t") == [
+        "p.s.t is merged: a file lacks id; the table has no deletion vectors."
+    ]
 
 
 def test_new_keys_are_appended_to_a_large_table_of_the_plainest_kind(
     table: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    large(monkeypatch)
+    make_tables_large(monkeypatch)
     table.apply()
     _change(table, 20, 21)
     table.apply()
-    assert _said(caplog, "s.t") == ["p.s.t is committed: 2 keys, 2 rows."]
+    assert _list_write_reports(caplog, "s.t") == ["p.s.t is committed: 2 keys, 2 rows."]
     _change(table, 3, 22)
     table.apply()
-    assert _said(caplog, "s.t") == ["p.s.t is merged: it is large; the table has no deletion vectors."]
+    assert _list_write_reports(caplog, "s.t") == ["p.s.t is merged: it is large; the table has no deletion vectors."]
     assert _operations(table, "s.t") == ["WRITE", "STREAMING UPDATE", "MERGE"]
     table.check()
 
@@ -302,13 +304,13 @@ def test_a_create_of_a_key_that_the_table_has_replaces_its_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nobody trusts that a new key is new: a table may have rows that something else has put there."""
-    large(monkeypatch, "vectors" if large_ else "files")
+    make_tables_large(monkeypatch, "vectors" if large_ else "files")
     table.apply(profile=profile)
     table.spark.sql(f"INSERT INTO delta.`{table.path('s.t')}` VALUES (50, 1, 'stray')")
     _change(table, 50)
     caplog.clear()
     table.apply()
-    assert said in _said(caplog, "s.t")[0]
+    assert said in _list_write_reports(caplog, "s.t")[0]
     table.check()
 
 
@@ -329,7 +331,7 @@ def test_a_table_with_more_than_rows_is_merged(
     table.spark.sql(change.format(f"delta.`{table.path('s.t')}`"))
     _change(table, 3, 22)
     table.apply()
-    assert why in _said(caplog, "s.t")[0]
+    assert why in _list_write_reports(caplog, "s.t")[0]
     table.check()
 
 
@@ -373,7 +375,7 @@ def test_batches_are_merged_if_asked_for(table: Lake, caplog: pytest.LogCaptureF
     ):
         _change(table, 3)
         table.apply(writes=writes)
-        assert said in _said(caplog, "s.t")[0]
+        assert said in _list_write_reports(caplog, "s.t")[0]
     with pytest.raises(ConfigError, match=r"'never' is not a write strategy\. Valid values are: auto, merge, commit"):
         table.apply(writes="never")
 
@@ -381,7 +383,7 @@ def test_batches_are_merged_if_asked_for(table: Lake, caplog: pytest.LogCaptureF
 @pytest.mark.parametrize("way", ["files", "vectors"])
 def test_of_two_commits_of_a_batch_one_counts(table: Lake, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both find that the table lacks the batch, then both commit."""
-    large(monkeypatch, way)
+    make_tables_large(monkeypatch, way)
     table.apply(profile="fast")
     _change(table, 3, 22)
     both = threading.Barrier(2, timeout=LONGEST_S)

@@ -23,19 +23,19 @@ def test_random_work_of_two_applies_ends_with_the_rows_of_the_source(catalog: st
     seed = random.randrange(10**6)
     if catalog == "rest":
         with IcebergRest() as server:
-            _work(tmp_path, {"type": "rest", "uri": server.uri}, seed)
+            _check_child(tmp_path, {"type": "rest", "uri": server.uri}, seed)
     elif catalog == "hive":
         with HiveMetastore() as server:
-            _work(tmp_path, _hive(server, tmp_path), seed)
+            _check_child(tmp_path, _hive(server, tmp_path), seed)
     else:
         database = {"uri": f"jdbc:sqlite:{tmp_path}/catalog.db", "jdbc.user": "cdc", "jdbc.password": "cdc"}
-        _work(tmp_path, {"type": "jdbc", "warehouse": f"{tmp_path}/warehouse", **database}, seed)
+        _check_child(tmp_path, {"type": "jdbc", "warehouse": f"{tmp_path}/warehouse", **database}, seed)
 
 
 def test_a_hive_metastore_that_refuses_other_columns_is_named_with_its_setting(tmp_path: Path) -> None:
     setting = "hive.metastore.disallow.incompatible.col.type.changes"
     with HiveMetastore({setting: "true"}) as server:
-        ran = _ran(tmp_path, _hive(server, tmp_path), 5)
+        ran = _run_child(tmp_path, _hive(server, tmp_path), 5)
     assert ran.returncode
     assert f"set {setting}=false" in ran.stderr
 
@@ -44,14 +44,14 @@ def _hive(server: HiveMetastore, folder: Path) -> dict[str, str]:
     return {"type": "hive", "uri": server.uri, "warehouse": f"{folder}/warehouse", **LOCKLESS}
 
 
-def _ran(folder: Path, settings: dict[str, str], seed: int) -> subprocess.CompletedProcess[str]:
+def _run_child(folder: Path, settings: dict[str, str], seed: int) -> subprocess.CompletedProcess[str]:
     child = [sys.executable, "-m", "tests.targets.lake.with_catalog", str(folder), json.dumps(settings), str(seed)]
     return subprocess.run(
         child, capture_output=True, text=True, timeout=2 * LONGEST_S, env=spark_environment(), cwd=folder
     )
 
 
-def _work(folder: Path, settings: dict[str, str], seed: int) -> None:
-    ran = _ran(folder, settings, seed)
+def _check_child(folder: Path, settings: dict[str, str], seed: int) -> None:
+    ran = _run_child(folder, settings, seed)
     assert ran.returncode == 0, f"seed {seed}: {ran.stderr[-8000:]}"
     assert json.loads(ran.stdout.splitlines()[-1])["tables"] > 0

@@ -203,13 +203,13 @@ def test_another_writer_of_the_table_makes_the_commit_begin_again(
     )
     others = [statement]
 
-    def beside(self: deletion_vectors.DeletionVectorWriter, *of: Any) -> list[Any]:
+    def write_and_act(self: deletion_vectors.DeletionVectorWriter, *of: Any) -> list[Any]:
         found = made(self, *of)
         if others:
             large_table.spark.sql(others.pop())
         return found
 
-    monkeypatch.setattr(deletion_vectors.DeletionVectorWriter, "build_key_removals", beside)
+    monkeypatch.setattr(deletion_vectors.DeletionVectorWriter, "build_key_removals", write_and_act)
     large_table.apply()
     assert others == []
     assert {row.id: row.n for row in large_table.frame("s.t").collect()} == {

@@ -24,11 +24,11 @@ TOPIC = "p.s.orders"
 
 def _orders(lake: Lake, *ids: int) -> None:
     lake.connector.database.create_table("s.orders", ORDERS, key=("id",))
-    _more(lake, *ids)
+    _insert_rows(lake, *ids)
     lake.connector.capture()
 
 
-def _more(lake: Lake, *ids: int) -> None:
+def _insert_rows(lake: Lake, *ids: int) -> None:
     with lake.connector.database.transaction() as t:
         for i in ids:
             t.insert("s.orders", {"id": i, "n": i})
@@ -46,7 +46,7 @@ def test_people_may_compact_a_table_and_give_it_properties_in_sessions_of_their_
     plain.conf.unset("spark.databricks.delta.allowArbitraryProperties.enabled")
     plain.sql(f"ALTER TABLE delta.`{lake.path('s.orders')}` SET TBLPROPERTIES ('team' = 'shop')")
     plain.sql(f"OPTIMIZE delta.`{lake.path('s.orders')}`")
-    _more(lake, 2)
+    _insert_rows(lake, 2)
     lake.follow()
     lake.check()
     assert _target(lake).read_owner() == lake.owner(TOPIC)
@@ -57,14 +57,14 @@ def test_a_table_whose_rows_delta_has_restored_is_an_error(lake: Lake) -> None:
     _orders(lake, 1)
     lake.apply()
     for i in (2, 3):
-        _more(lake, i)
+        _insert_rows(lake, i)
         lake.follow()
     table = f"delta.`{lake.path('s.orders')}`"
     lake.spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF 1")
     for _ in range(2):
         with pytest.raises(TargetError, match=r"before batch 3 \(RESTORE in version 3\)[\s\S]*move the table away"):
             lake.apply()
-    _more(lake, 4)
+    _insert_rows(lake, 4)
     lake.connector.capture()
     with pytest.raises(TargetError, match="RESTORE in version 3"):
         lake.apply()
@@ -111,11 +111,11 @@ def test_columns_that_another_run_has_changed_a_moment_before_are_a_conflict(lak
 def test_a_restore_that_somebody_undoes_is_none(lake: Lake) -> None:
     _orders(lake, 1)
     lake.apply()
-    _more(lake, 2)
+    _insert_rows(lake, 2)
     lake.follow()
     for version in (0, 1):
         lake.sql(f"RESTORE TABLE {{}} TO VERSION AS OF {version}", "s.orders")
-    _more(lake, 3)
+    _insert_rows(lake, 3)
     lake.follow()
     lake.check()
 
@@ -125,7 +125,7 @@ def test_a_table_that_somebody_has_made_anew_is_an_error(lake: Lake) -> None:
     _orders(lake, 1)
     lake.apply()
     lake.sql("CREATE OR REPLACE TABLE {} USING delta AS SELECT 7L AS id, 7 AS n", "s.orders")
-    _more(lake, 2)
+    _insert_rows(lake, 2)
     lake.connector.capture()
     with pytest.raises(TargetError, match="CREATE OR REPLACE TABLE AS SELECT in version 1"):
         lake.apply()
@@ -162,7 +162,7 @@ def test_what_may_not_be_null_is_not_null_after_a_commit_either(lake: Lake) -> N
     options = {"txnAppId": lake.owner(TOPIC).application_name, "txnVersion": 1}
     rows.write.format("delta").mode("append").options(**options).save(lake.path("s.orders"))
     _target(lake).record_owner(lake.owner(TOPIC))
-    _more(lake, 2)
+    _insert_rows(lake, 2)
     lake.follow()
     lake.check()
     with lake.connector.database.transaction() as t:

@@ -34,10 +34,10 @@ def schema(lake: Lake, tmp_path: Path) -> str:
 
 def _orders(lake: Lake, *ids: int) -> None:
     lake.connector.database.create_table("s.orders", ORDERS, key=("id",))
-    _more(lake, *ids)
+    _insert_rows(lake, *ids)
 
 
-def _more(lake: Lake, *ids: int) -> None:
+def _insert_rows(lake: Lake, *ids: int) -> None:
     with lake.connector.database.transaction() as t:
         for i in ids:
             t.insert("s.orders", {"id": i, "n": i})
@@ -83,17 +83,17 @@ def test_a_table_whose_maker_was_killed_before_it_had_its_name_gets_it(
 ) -> None:
     _orders(lake, 1)
 
-    def killed(self: CatalogTableName, folder: str) -> None:
+    def raise_killed(self: CatalogTableName, folder: str) -> None:
         raise SystemError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(CatalogTableName, "register", killed)
+        patched.setattr(CatalogTableName, "register", raise_killed)
         with pytest.raises(TargetError):
             lake.apply(location=f"spark_catalog.{schema}.{{table}}")
     assert not lake.spark.catalog.tableExists(f"{schema}.orders")
     lake.apply(location=f"spark_catalog.{schema}.{{table}}")
     assert _rows(lake, f"{schema}.orders") == [(1, 1)]
-    _more(lake, 2)
+    _insert_rows(lake, 2)
     lake.apply(location=f"spark_catalog.{schema}.{{table}}")
     assert _rows(lake, f"{schema}.orders") == [(1, 1), (2, 2)]
 
@@ -102,7 +102,7 @@ def test_a_table_that_the_catalog_has_elsewhere_is_written_there(lake: Lake, sch
     _orders(lake, 1)
     lake.apply()
     lake.spark.sql(f"CREATE TABLE {schema}.ORDERS USING delta LOCATION '{lake.path('s.orders')}'")
-    _more(lake, 2)
+    _insert_rows(lake, 2)
     lake.apply(location=f"SPARK_CATALOG.{schema}.{{table}}")
     assert _rows(lake, f"{schema}.orders") == [(1, 1), (2, 2)]
     assert not (tmp_path / "warehouse" / "orders").exists()

@@ -37,11 +37,11 @@ TOPIC = "p.s.orders"
 def _orders(lake: Lake, batches: int = 3, key: tuple[str, ...] = ("id",)) -> None:
     lake.connector.database.create_table("s.orders", ORDERS, key=key)
     for _ in range(batches):
-        _more(lake)
+        _insert_rows(lake)
         lake.follow()
 
 
-def _more(lake: Lake) -> None:
+def _insert_rows(lake: Lake) -> None:
     with lake.connector.database.transaction() as t:
         t.insert("s.orders", {"id": len(lake.connector.database.copy_rows("s.orders")), "n": 1})
 
@@ -93,7 +93,7 @@ def test_a_marker_survives_compaction_and_expiry(lake: Lake) -> None:
         "",
     )
     assert lake.apply().tables == []
-    _more(lake)
+    _insert_rows(lake)
     lake.follow()
     lake.check()
 
@@ -103,7 +103,7 @@ def test_a_rollback_whose_marker_has_expired_is_an_error(lake: Lake, compacted_s
     _orders(lake, 2)
     _compact(lake)
     compacted = _snapshots(lake)[-1]
-    _more(lake)
+    _insert_rows(lake)
     lake.follow()
     _table(lake).manageSnapshots().rollbackTo(compacted).commit()
     _expire(lake, compacted)
@@ -175,14 +175,14 @@ def test_a_commit_that_was_overtaken_leaves_no_files(lake: Lake) -> None:
     rows = ours.read_rows().localCheckpoint()
 
     @contextlib.contextmanager
-    def overtaken() -> Iterator[None]:
+    def overtake() -> Iterator[None]:
         lake.sql("ALTER TABLE {} SET TBLPROPERTIES ('team' = 'shop')", "s.orders")
         yield
 
     before = _files(lake)
-    ours._place.lock_metadata = overtaken  # type: ignore[method-assign]
+    ours._place.lock_metadata = overtake  # type: ignore[method-assign]
     with pytest.raises(WriteConflict):
-        ours.append(rows, _next(ours))
+        ours.append(rows, _next_marker(ours))
     assert _files(lake) == before
     assert _target(lake).read_marker(lake.owner(TOPIC).application_name) == 1
 
@@ -196,14 +196,14 @@ def test_of_a_commit_that_nobody_knows_of_the_table_tells(lake: Lake, monkeypatc
     alone = FolderLocation.lock_metadata
 
     @contextlib.contextmanager
-    def unanswered(place: FolderLocation) -> Iterator[None]:
+    def commit_unanswered(place: FolderLocation) -> Iterator[None]:
         with alone(place):
             yield
         if not next(answers, True):
             raise Py4JJavaError("no answer", lost)
 
-    monkeypatch.setattr(FolderLocation, "lock_metadata", unanswered)
-    _more(lake)
+    monkeypatch.setattr(FolderLocation, "lock_metadata", commit_unanswered)
+    _insert_rows(lake)
     lake.follow()
     lake.check()
     assert len(_snapshots(lake)) == 2
@@ -214,22 +214,22 @@ def test_a_commit_that_was_done_and_is_said_to_have_failed_keeps_its_files(
 ) -> None:
     """A catalog to which the request comes twice, as the first answer was lost."""
     _orders(lake, 1)
-    _more(lake)
+    _insert_rows(lake)
     lake.connector.capture()
     publish = IcebergTarget._publish
 
-    def twice(target: IcebergTarget) -> None:
+    def publish_twice(target: IcebergTarget) -> None:
         monkeypatch.setattr(IcebergTarget, "_publish", publish)
         target._loaded.operations().commit(target._before, target._view.operations().current())
         publish(target)
 
-    monkeypatch.setattr(IcebergTarget, "_publish", twice)
+    monkeypatch.setattr(IcebergTarget, "_publish", publish_twice)
     lake.apply()
     lake.check()
     assert len(_snapshots(lake)) == 2
 
 
-def _next(target: IcebergTarget) -> Marker:
+def _next_marker(target: IcebergTarget) -> Marker:
     owner = target.read_owner()
     return Marker(owner, target.read_marker(owner.application_name) + 1)
 
@@ -269,11 +269,11 @@ def test_partitions_stay_when_a_table_is_written_anew_and_go_with_their_column(l
 def test_a_table_whose_partition_column_is_gone_goes_on_being_merged(lake: Lake) -> None:
     db = lake.connector.database
     db.create_table("s.orders", {"id": "int64!", "n": "int32"}, key=("id",))
-    _more(lake)
+    _insert_rows(lake)
     lake.follow()
     _table(lake).updateSpec().addField("n").commit()
     for _ in range(2):
-        _more(lake)
+        _insert_rows(lake)
         lake.follow()
     db.change_column("s.orders", "n", "string", str)  # no other type of this kind: the table is written anew
     lake.follow()
@@ -395,7 +395,7 @@ def test_a_column_of_the_source_with_a_reserved_name_is_refused_and_a_rule_gives
 def test_a_rule_that_makes_a_column_with_a_reserved_name_is_refused_before_any_table_is_written(lake: Lake) -> None:
     for name in ("a", "orders"):
         lake.connector.database.create_table(f"s.{name}", ORDERS, key=("id",))
-    _more(lake)
+    _insert_rows(lake)
     lake.connector.capture()
     for columns in ({"constant": {"_File": "x"}}, {"metadata": {"_deleted": "op"}}, {"rename": {"n": "_spec_id"}}):
         lake.tables = TableRules.parse([{"tables": r"s\.orders", "columns": columns}])
@@ -415,6 +415,6 @@ def test_a_reserved_name_that_a_column_gets_later_stops_its_table_as_it_was(lake
         lake.follow()
     assert (lake.rows("s.orders"), _snapshots(lake)) == (rows, snapshots)
     lake.connector.database.rename_columns("s.orders", _file="file")
-    _more(lake)
+    _insert_rows(lake)
     lake.follow()
     lake.check()

@@ -24,7 +24,7 @@ from airflow_provider_cdc.targets.lake.formats.table_values import WriteConflict
 from airflow_provider_cdc.targets.lake.types.spark_types import spark_type
 from tests.support.patience import LONGEST_S
 from tests.targets.lake.apply.test_readers import COLUMNS, OF_ICEBERG, _agree
-from tests.targets.lake.formats.test_array_commit import _work
+from tests.targets.lake.formats.test_array_commit import _write_transactions
 from tests.targets.lake.lake import Lake
 
 pytestmark = [pytest.mark.spark, pytest.mark.only_kind("iceberg")]
@@ -49,7 +49,7 @@ def _no_table_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copy_on_write, "MOST_BYTES", -1)
 
 
-def _way(monkeypatch: pytest.MonkeyPatch, way: str) -> str:
+def _set_write_way(monkeypatch: pytest.MonkeyPatch, way: str) -> str:
     """How old rows go: their files are written anew (``files``), or there are deletes of ``keys`` or of ``positions``, which the driver finds or Spark.
 
     :return: the profile of a table for this
@@ -80,7 +80,7 @@ def _change(lake: Lake, *ids: int) -> None:
     lake.connector.capture()
 
 
-def _said(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
+def _list_write_reports(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
     """What was said about how a table was written."""
     said = [
         r.message
@@ -123,19 +123,19 @@ def _deletes(lake: Lake, name: str = "s.t") -> list[tuple[int, int]]:
 def test_a_commit_of_arrays_makes_the_table_that_a_merge_makes(
     lake: Lake, key: tuple[str, ...], way: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    profile = _way(monkeypatch, way)
+    profile = _set_write_way(monkeypatch, way)
     db, r = lake.connector.database, Random(len(key[0]))
     names = {f"k {i}`": type_ for i, type_ in enumerate(key)}
     columns = {**{k: f"{t}!" for k, t in names.items()}, **{k: t for k, t in COLUMNS.items() if k != "id"}}
     db.create_table("s.t", columns, key=tuple(names))
-    _work(lake, "s.t", names, r)
+    _write_transactions(lake, "s.t", names, r)
     lake.connector.capture()
     lake.apply(profile=profile)
     for _ in range(3):
-        _work(lake, "s.t", names, r)
+        _write_transactions(lake, "s.t", names, r)
         lake.connector.capture()
         lake.apply(writes="commit")
-    assert [text.split(":")[0] for text in _said(caplog, "s.t")] == ["p.s.t is committed"] * 3
+    assert [text.split(":")[0] for text in _list_write_reports(caplog, "s.t")] == ["p.s.t is committed"] * 3
     lake.check()
     by_key, by_position = map(sum, zip(*_deletes(lake), strict=True))
     assert (by_key > 0, by_position > 0) == (way == "keys", way.startswith("positions"))
@@ -143,11 +143,11 @@ def test_a_commit_of_arrays_makes_the_table_that_a_merge_makes(
     # and the format's own statements work on what was written
     lake.sql("DELETE FROM {} WHERE i32 % 2 = 0", "s.t")
     left = lake.rows("s.t")
-    compaction.compact_files(lake.spark, _loaded(lake))
+    compaction.compact_files(lake.spark, _load_table(lake))
     assert lake.rows("s.t") == left
 
 
-def _loaded(lake: Lake) -> Any:
+def _load_table(lake: Lake) -> Any:
     target = lake.target("s.t")
     assert target.exists()
     return target._loaded
@@ -160,7 +160,7 @@ def test_new_keys_are_appended_and_only_keys_that_may_be_there_are_looked_for(
     table.apply(profile=profile)
     _change(table, 20, 21)
     table.apply(writes="commit")
-    assert _said(caplog, "s.t") == ["p.s.t is committed: 2 keys, 2 rows."]
+    assert _list_write_reports(caplog, "s.t") == ["p.s.t is committed: 2 keys, 2 rows."]
     _change(table, 3, 22)
     table.apply(writes="commit")
     fast = profile == "fast"
@@ -210,14 +210,14 @@ def test_a_table_with_more_than_rows_is_merged(
 ) -> None:
     table.apply()
     if change == "partition":
-        _loaded(table).updateSpec().addField("n").commit()
+        _load_table(table).updateSpec().addField("n").commit()
     elif change == "require":
-        _loaded(table).updateSchema().allowIncompatibleChanges().requireColumn("id").commit()
+        _load_table(table).updateSchema().allowIncompatibleChanges().requireColumn("id").commit()
     else:
         table.sql(change, "s.t")
     _change(table, 3, 22)
     table.apply(writes="commit")
-    assert why in _said(caplog, "s.t")[0]
+    assert why in _list_write_reports(caplog, "s.t")[0]
     table.check()
 
 
@@ -249,7 +249,7 @@ def test_readers_that_skip_files_by_their_bounds_find_every_row(lake: Lake) -> N
 @pytest.mark.parametrize("way", ["files", "keys", pytest.param("positions", marks=pytest.mark.long)])
 def test_of_two_commits_of_a_batch_one_counts(table: Lake, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both find that the table lacks the batch, then both commit."""
-    table.apply(profile=_way(monkeypatch, way))
+    table.apply(profile=_set_write_way(monkeypatch, way))
     _change(table, 3, 22)
     both = threading.Barrier(2, timeout=LONGEST_S)
 
@@ -274,12 +274,12 @@ def test_of_two_commits_of_a_batch_one_counts(table: Lake, way: str, monkeypatch
 
 @pytest.mark.parametrize("way", ["files", "keys", pytest.param("positions", marks=pytest.mark.long)])
 def test_a_commit_that_was_overtaken_leaves_no_files(table: Lake, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    table.apply(profile=_way(monkeypatch, way))
+    table.apply(profile=_set_write_way(monkeypatch, way))
     _change(table, 3, 22)
     before: list[set[str]] = []
     upsert = IcebergTarget._publish
 
-    def overtaken(target: IcebergTarget) -> None:
+    def overtake(target: IcebergTarget) -> None:
         if not before:
             table.sql("ALTER TABLE {} SET TBLPROPERTIES ('team' = 'shop')", "s.t")
             before.append(_files(table))
@@ -291,7 +291,7 @@ def test_a_commit_that_was_overtaken_leaves_no_files(table: Lake, way: str, monk
             upsert(target)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(IcebergTarget, "_publish", overtaken)
+        patch.setattr(IcebergTarget, "_publish", overtake)
         table.apply(writes="commit")
     assert len(before[0]) > len(before[1])
     assert len(_snapshots(table)) == 2
@@ -360,9 +360,9 @@ def test_rows_of_files_from_when_the_table_was_partitioned_are_replaced(
         lake.follow()
 
     insert(0, 1)
-    _loaded(lake).updateSpec().addField("n").commit()
+    _load_table(lake).updateSpec().addField("n").commit()
     insert(2, 3, 4)
-    _loaded(lake).updateSpec().removeField("n").commit()
+    _load_table(lake).updateSpec().removeField("n").commit()
     caplog.clear()
     for way in ("merge", "commit"):
         with db.transaction() as t:
@@ -370,10 +370,10 @@ def test_rows_of_files_from_when_the_table_was_partitioned_are_replaced(
                 t.update("s.t", {"id": i}, {"n": {"merge": 100, "commit": 200}[way] + i})
         lake.follow()
         lake.check()
-        (said,) = _said(caplog, "s.t")
+        (said,) = _list_write_reports(caplog, "s.t")
         assert ("it has files from an earlier partitioning" in said) == (way == "merge")
         if key and way == "merge":
-            compaction.compact_files(lake.spark, _loaded(lake))
+            compaction.compact_files(lake.spark, _load_table(lake))
 
 
 def test_a_row_that_changes_with_every_batch_is_deleted_once_each_time(table: Lake) -> None:
@@ -437,13 +437,13 @@ def test_a_commit_that_is_killed_at_any_moment_is_caught_up(
     table: Lake, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction, "DELETES", 1)
-    table.apply(profile=_way(monkeypatch, way))
+    table.apply(profile=_set_write_way(monkeypatch, way))
     _change(table, 3, 22)
     batches = table.connector.changelog.list_batches("test")
     saved, applied = table.folder / "saved", Path(table.connector.changelog.storage.root) / "test" / "applied"
     shutil.copytree(table.path("s.t"), saved)
 
-    def restored() -> None:
+    def restore_table() -> None:
         shutil.rmtree(table.path("s.t"))
         shutil.copytree(saved, table.path("s.t"))
         shutil.rmtree(applied, ignore_errors=True)
@@ -463,7 +463,7 @@ def test_a_commit_that_is_killed_at_any_moment_is_caught_up(
     assert ("after compact_files" in moments) == (way != "files")
     assert moments.count("after _put") == (1 if way == "files" else 2)
     for moment, name in enumerate(moments, start=1):
-        restored()
+        restore_table()
         assert run(moment)[-1] == name
         published = "after _publish" in moments[:moment]
         assert (len(_snapshots(table)) > 1) == published, name
@@ -492,7 +492,7 @@ def test_keys_may_have_a_null_in_them(lake: Lake, way: str, monkeypatch: pytest.
         for key in keys:
             t.insert("s.t", {**key, "n": 0})
     lake.connector.capture()
-    lake.apply(profile=_way(monkeypatch, way))
+    lake.apply(profile=_set_write_way(monkeypatch, way))
     for round_, changed in enumerate((keys[::2], keys[1::2], keys[:3], keys[:1])):
         with db.transaction() as t:
             for key in changed:
@@ -512,7 +512,7 @@ def test_keys_may_have_a_null_in_them(lake: Lake, way: str, monkeypatch: pytest.
 
 
 def test_a_small_table_stays_a_few_files_without_deletes(table: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    profile = _way(monkeypatch, "files")
+    profile = _set_write_way(monkeypatch, "files")
     monkeypatch.setattr(copy_on_write, "GATHERED", 4)
     table.apply(profile=profile)
     for i in range(6):
@@ -542,7 +542,7 @@ def test_a_small_table_takes_over_whatever_files_there_are(
         db.change_column("s.t", "m", "int64", int)
         db.add_column("s.t", "k", "string", "x")
         table.follow()
-    _way(monkeypatch, "files")
+    _set_write_way(monkeypatch, "files")
     caplog.clear()
     for ids in ((4, 22), (5,), (23,)):
         with db.transaction() as t:
@@ -551,7 +551,7 @@ def test_a_small_table_takes_over_whatever_files_there_are(
         table.connector.capture()
         table.apply()
         table.check()
-    assert [text.split(":")[0] for text in _said(caplog, "s.t")] == ["p.s.t is committed"] * 3
+    assert [text.split(":")[0] for text in _list_write_reports(caplog, "s.t")] == ["p.s.t is committed"] * 3
     assert int(_snapshots(table)[-1].get("total-delete-files", 0)) == 0
     _agree(table, "s.t", *OF_ICEBERG)
 
@@ -574,7 +574,7 @@ def test_what_accumulates_is_compacted_and_the_marker_stays(
     assert operations.count("replace") >= 2
     assert int(_snapshots(table)[-1]["total-delete-files"]) <= 1, "of the batch after the last compaction"
     assert table.apply(writes="commit").tables == []
-    compaction.compact_files(table.spark, _loaded(table))
+    compaction.compact_files(table.spark, _load_table(table))
     _agree(table, "s.t", *OF_ICEBERG)
 
 
@@ -633,7 +633,7 @@ def test_a_compaction_that_fails_leaves_the_batch_where_it_is(
 def test_a_column_that_has_come_behind_those_of_the_mode_is_committed_where_it_is(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _way(monkeypatch, "files")
+    _set_write_way(monkeypatch, "files")
     db, shared = lake.connector.database, f"{lake.folder}/{lake.name}/s/all"
     rule = {"tables": r"s\.(?P<name>\w+)", "location": shared, "mode": "soft_delete", "shard": {"shard": "{name}"}}
     lake.tables = TableRules.parse([rule])

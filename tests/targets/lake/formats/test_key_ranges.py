@@ -52,7 +52,7 @@ def repair(lake: Lake, *absent: int, beside: bool = True) -> None:
     assert signal_state(lake.connector, number) == ("done", "")
 
 
-def present(rows: list[Row]) -> list[int]:
+def list_ids(rows: list[Row]) -> list[int]:
     return sorted(row["id"] for row in rows)
 
 
@@ -86,14 +86,14 @@ def test_every_mode_needs_only_the_key(spark: SparkSession, tmp_path: Path, mode
     rows = lake.rows(TABLE)
     passing = {0, 3, 4} if "filter" not in more else {3}
     if mode == "current":
-        assert {*present(rows)} == passing
+        assert {*list_ids(rows)} == passing
     elif mode == "history":
-        assert {*present([row for row in rows if row["_is_current"]])} == passing
+        assert {*list_ids([row for row in rows if row["_is_current"]])} == passing
         ended = {row["id"]: row for row in rows if row["id"] in (1, 5)}
         assert {i: (row["n"], row["note"]) for i, row in ended.items()} == {1: (1, "kept"), 5: (5, "kept")}
         assert all(row["_valid_to"] is not None for row in ended.values())
     elif mode == "soft_delete":
-        assert {*present([row for row in rows if not row["_is_deleted"]])} == passing
+        assert {*list_ids([row for row in rows if not row["_is_deleted"]])} == passing
         gone = {row["id"]: row for row in rows if row["id"] in (1, 5)}
         assert {i: (row["n"], row["note"], row["_is_deleted"]) for i, row in gone.items()} == {
             1: (1, "kept", True), 5: (5, "kept", True),
@@ -114,29 +114,29 @@ def test_a_row_that_is_deleted_already_stays_deleted_since_then(
     lake.apply(tables=rules)
     first = 1_700_000_000_000_000
 
-    def at(second: int) -> None:
+    def set_clock(second: int) -> None:
         db.clock = lambda: first + second * 1_000_000
 
-    at(1)
+    set_clock(1)
     with db.transaction() as t:
         t.delete(TABLE, {"id": 1})
         t.update(TABLE, {"id": 5}, {"note": "gone"})  # it does not pass the filter any more
     lake.connector.capture()
     if batches == 2:
         lake.apply(tables=rules)
-    at(5)
+    set_clock(5)
     with db.transaction() as t:
         t.update(TABLE, {"id": 5}, {"n": 7})
         t.delete(TABLE, {"id": 3})
         t.insert(TABLE, {"id": 3, "note": "kept"})
-    at(9)
+    set_clock(9)
     with db.transaction() as t:
         t.delete(TABLE, {"id": 3})
     lake.connector.capture()
     repair(lake, 1, 5, beside=False)
     if batches == 2:
         lake.apply(tables=rules)
-    at(20)
+    set_clock(20)
     repair(lake, 1, beside=False)
     lake.apply(tables=rules)
     ended = {row["id"]: (row["_deleted_at"].timestamp() if row["_is_deleted"] else None) for row in lake.rows(TABLE)}
@@ -152,7 +152,7 @@ def test_deletes_alone_in_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     lose_at_source(lake, 0, 1, 4, 5)
     repair(lake, 0, 1, 4, 5, beside=False)
     lake.apply(tables=rules)
-    assert present(lake.rows(TABLE)) == [3]
+    assert list_ids(lake.rows(TABLE)) == [3]
 
 
 def test_a_row_that_comes_back_has_its_own_values(spark: SparkSession, tmp_path: Path) -> None:

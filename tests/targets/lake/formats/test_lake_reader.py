@@ -42,7 +42,7 @@ KEYS: dict[str, list[tuple[Any, Any]]] = {
 """Type of a key → values as the source has them, and as somebody gives them."""
 
 
-def _held(lake: Lake, table: str, masks: RowMasks | None = None, **key: Any) -> list[CurrentTargetRow]:
+def _read_held_rows(lake: Lake, table: str, masks: RowMasks | None = None, **key: Any) -> list[CurrentTargetRow]:
     connector = lake.connector
     events = KeyEventReader(connector.changelog, connector.name, time.monotonic() + 60)
     stories = RowHistoryReader(events, connector.name, partial(connector.store.schema_changes_of, connector.name))
@@ -52,8 +52,8 @@ def _held(lake: Lake, table: str, masks: RowMasks | None = None, **key: Any) -> 
     return at_targets(story, access, id_, masks or RowMasks({}), ())
 
 
-def _one(lake: Lake, table: str, **key: Any) -> CurrentTargetRow:
-    (found,) = _held(lake, table, **key)
+def _read_one_row(lake: Lake, table: str, **key: Any) -> CurrentTargetRow:
+    (found,) = _read_held_rows(lake, table, **key)
     return found
 
 
@@ -67,9 +67,9 @@ def test_every_type_of_key_is_found(lake: Lake) -> None:
     lake.follow()
     for number, (type_, values) in enumerate(KEYS.items()):
         for two, (_, given) in enumerate(values):
-            found = _one(lake, f"k{number}", **{"k 1": given, "two": two})
+            found = _read_one_row(lake, f"k{number}", **{"k 1": given, "two": two})
             assert (found.state, (found.row or {}).get("n")) == ("row", two), (type_, given, found)
-            assert _one(lake, f"k{number}", **{"k 1": given, "two": two + 100}).state != "row", type_
+            assert _read_one_row(lake, f"k{number}", **{"k 1": given, "two": two + 100}).state != "row", type_
 
 
 def test_a_row_that_is_changed_deleted_or_renamed(lake: Lake) -> None:
@@ -84,28 +84,28 @@ def test_a_row_that_is_changed_deleted_or_renamed(lake: Lake) -> None:
         t.update("s.t", {"id": 3}, {"note": "two"})
         t.delete("s.t", {"id": 4})
     lake.follow()
-    found = _one(lake, "t", id=3)
+    found = _read_one_row(lake, "t", id=3)
     assert (found.state, found.row) == ("row", {"id": 3, "note": "two", "mail": "a@b.c"})
     assert found.batch == lake.connector.changelog.find_last_batch("test")
-    assert (_one(lake, "t", id=4).state, _one(lake, "t", id=4).row) == ("no row", None)
-    masked = _held(lake, "t", RowMasks({"column.mask.with.4.chars": r"s\.t\.mail"}), id=3)[0]
+    assert (_read_one_row(lake, "t", id=4).state, _read_one_row(lake, "t", id=4).row) == ("no row", None)
+    masked = _read_held_rows(lake, "t", RowMasks({"column.mask.with.4.chars": r"s\.t\.mail"}), id=3)[0]
     assert masked.row == {"id": 3, "note": "two", "mail": "****"}
     # the target is behind: it has the row under the key that it had
     with db.transaction() as t:
         t.update("s.t", {"id": 3}, {"id": 300})
     lake.connector.capture()
-    behind = _one(lake, "t", id=300)
+    behind = _read_one_row(lake, "t", id=300)
     assert (behind.state, behind.key, (behind.row or {})["note"]) == ("row", {"id": 3}, "two")
     lake.apply()
-    assert _one(lake, "t", id=3).state == "no row"
-    assert (_one(lake, "t", id=300).row or {})["note"] == "two"
+    assert _read_one_row(lake, "t", id=3).state == "no row"
+    assert (_read_one_row(lake, "t", id=300).row or {})["note"] == "two"
     db.rename_columns("s.t", id="number")
     with db.transaction() as t:
         t.update("s.t", {"number": 5}, {"note": "five"})
     lake.connector.capture()
-    assert (_one(lake, "t", number=5).row or {}).get("note") == "one"
+    assert (_read_one_row(lake, "t", number=5).row or {}).get("note") == "one"
     lake.apply()
-    assert (_one(lake, "t", number=5).row or {}) == {"number": 5, "note": "five", "mail": "a@b.c"}
+    assert (_read_one_row(lake, "t", number=5).row or {}) == {"number": 5, "note": "five", "mail": "a@b.c"}
 
 
 def test_files_that_cannot_have_the_key_are_not_read(lake: Lake) -> None:
@@ -120,9 +120,9 @@ def test_files_that_cannot_have_the_key_are_not_read(lake: Lake) -> None:
         parts.append({*Path(lake.path("s.t")).rglob("*.parquet")})
     for file in parts[1] - parts[0]:
         file.unlink()
-    assert (_one(lake, "t", id=3).row or {}).get("note") == "row 3"
-    assert _one(lake, "t", id=500).state == "no row"
-    assert _one(lake, "t", id=1003).state == "not looked at"
+    assert (_read_one_row(lake, "t", id=3).row or {}).get("note") == "row 3"
+    assert _read_one_row(lake, "t", id=500).state == "no row"
+    assert _read_one_row(lake, "t", id=1003).state == "not looked at"
 
 
 RULES = [
@@ -153,27 +153,33 @@ def test_rules(lake: Lake) -> None:
             t.update(f"s.{name}", {"id": 1}, {"n": 11, "note": name})
             t.delete(f"s.{name}", {"id": 2})
     lake.follow()
-    soft = _one(lake, "soft", id=1)
+    soft = _read_one_row(lake, "soft", id=1)
     assert (soft.state, soft.mode, soft.row and soft.row["remark"]) == ("row", "soft_delete", "soft")
-    gone = _one(lake, "soft", id=2)
+    gone = _read_one_row(lake, "soft", id=2)
     assert (gone.state, gone.row and gone.row["nr"], gone.row and gone.row["_is_deleted"]) == ("deleted", 2, True)
-    hist = _one(lake, "hist", id=1)
+    hist = _read_one_row(lake, "hist", id=1)
     assert (hist.state, hist.versions, hist.row and hist.row["note"]) == ("row", 2, "hist")
-    assert (_one(lake, "hist", id=2).state, _one(lake, "hist", id=2).versions) == ("deleted", 1)
-    log = _one(lake, "log", id=1)
+    assert (_read_one_row(lake, "hist", id=2).state, _read_one_row(lake, "hist", id=2).versions) == ("deleted", 1)
+    log = _read_one_row(lake, "log", id=1)
     assert (log.state, log.versions, log.row and (log.row["_op"], log.row["note"])) == ("row", 2, ("u", "log"))
-    assert _one(lake, "log", id=2).state == "deleted"
-    assert _one(lake, "some", id=1).state == "row"
-    assert (_one(lake, "some", id=2).state, _one(lake, "some", id=2).why.endswith("n > 10")) == ("no row", True)
+    assert _read_one_row(lake, "log", id=2).state == "deleted"
+    assert _read_one_row(lake, "some", id=1).state == "row"
+    assert (_read_one_row(lake, "some", id=2).state, _read_one_row(lake, "some", id=2).why.endswith("n > 10")) == (
+        "no row",
+        True,
+    )
     for name in ("one", "two"):
-        shared = _one(lake, name, id=1)
+        shared = _read_one_row(lake, name, id=1)
         assert (shared.state, shared.row and (shared.row["note"], shared.row["from_table"])) == ("row", (name, name))
-    routed = _one(lake, "routed", id=1)
+    routed = _read_one_row(lake, "routed", id=1)
     assert (routed.state, str(routed.table).rsplit("/", 1)[1]) == ("row", "routed")
-    assert str(_one(lake, "routed", id=3).table).endswith("/b")
-    nowhere = _one(lake, "routed", id=2)
+    assert str(_read_one_row(lake, "routed", id=3).table).endswith("/b")
+    nowhere = _read_one_row(lake, "routed", id=2)
     assert (nowhere.state, nowhere.table, nowhere.why) == ("no row", None, "3 tables of a route were searched")
-    assert (_one(lake, "cast", id=1).state, "differ from the source" in _one(lake, "cast", id=1).why) == (
+    assert (
+        _read_one_row(lake, "cast", id=1).state,
+        "differ from the source" in _read_one_row(lake, "cast", id=1).why,
+    ) == (
         "not looked at",
         True,
     )
@@ -190,9 +196,9 @@ def test_what_a_library_cannot_read_is_not_told(lake: Lake, monkeypatch: pytest.
     with db.transaction() as t:
         t.update("s.t", {"id": 1}, {"n": 2**40})
     lake.follow()
-    found = _one(lake, "t", id=1)
+    found = _read_one_row(lake, "t", id=1)
     assert found.state == "not looked at"
     assert "deltalake cannot read the table here: " in found.why
     assert "typeWidening" in found.why.replace("type_widening", "typeWidening").replace("TypeWidening", "typeWidening")
     monkeypatch.setitem(__import__("sys").modules, "deltalake", None)
-    assert "pip install 'airflow-provider-cdc[delta]'" in _one(lake, "t", id=1).why
+    assert "pip install 'airflow-provider-cdc[delta]'" in _read_one_row(lake, "t", id=1).why

@@ -64,7 +64,7 @@ def _merge(target: Target, *rows: tuple[Any, ...], **more: Any) -> KeyedMerge:
     return KeyedMerge(_frame(target, list(rows), {OP: "string", **TYPES}), ("id",), frozenset(), TYPES, **more)
 
 
-def _made(target: Target) -> Target:
+def _create_rows(target: Target) -> Target:
     target.create(_frame(target, [(1, 10, "a"), (2, 20, "b")]), Marker(OURS, 3))
     return target
 
@@ -72,7 +72,7 @@ def _made(target: Target) -> Target:
 def test_a_new_table_has_rows_owner_and_marker(target: Target) -> None:
     assert not target.exists()
     assert applied_batch(target, OURS) is None
-    _made(target)
+    _create_rows(target)
     assert target.exists()
     assert target.read_owner() == OURS
     assert target.read_markers() == {OURS.application_name: 3}
@@ -86,7 +86,7 @@ def test_a_new_table_has_rows_owner_and_marker(target: Target) -> None:
 
 
 def test_each_write_moves_the_marker_and_an_older_one_is_nothing(target: Target) -> None:
-    _made(target)
+    _create_rows(target)
     target.merge(
         _merge(target, ("u", 1, 11, "x"), ("d", 2, None, None), ("c", 5, 50, "e"), ("d", 9, None, None)),
         Marker(OURS, 4),
@@ -103,18 +103,18 @@ def test_each_write_moves_the_marker_and_an_older_one_is_nothing(target: Target)
     assert (_rows(target), target.read_marker(OURS.application_name), target.read_owner()) == ([(8, 8, "h")], 6, OURS)
 
 
-def _collected(target: Target, *rows: tuple[Any, ...], from_there: bool = False, **more: Any) -> CollectedChanges:
+def _collect_rows(target: Target, *rows: tuple[Any, ...], from_there: bool = False, **more: Any) -> CollectedChanges:
     given = {"inserts_only": False, "looked_up": False, "from_there": from_there}
     return collect_changes(_merge(target, *rows, **more), target.read_column_types(), target.pin_table_state(), **given)
 
 
 def _upsert(target: Target, batch: int, *rows: tuple[Any, ...]) -> str:
-    changes = _collected(target, *rows)
+    changes = _collect_rows(target, *rows)
     return target.upsert_arrays(changes, lambda: changes.build_key_frame(target.spark), Marker(OURS, batch))
 
 
 def test_an_upsert_of_arrays_does_what_a_merge_does(target: Target) -> None:
-    _made(target)
+    _create_rows(target)
     assert target.find_upsert_obstacle(inserts_only=False) == ""
     assert target.read_column_names() == list(TYPES)
     rows = ("u", 1, 11, "x"), ("d", 2, None, None), ("c", 5, 50, "e"), ("d", 9, None, None)
@@ -138,40 +138,40 @@ def test_rows_that_keep_values_of_the_table_are_made_whole_and_go_to_no_other_st
     merge = KeyedMerge(rows, ("id",), frozenset(), TYPES)
     given = {"inserts_only": False, "looked_up": False, "from_there": False}
 
-    def made() -> tuple[Target, CollectedChanges]:
-        table = _another(target)
+    def collect_moved() -> tuple[Target, CollectedChanges]:
+        table = _reopen_target(target)
         return table, collect_changes(merge, table.read_column_types(), table.pin_table_state(), **given)
 
-    table, found = made()
+    table, found = collect_moved()
     assert (found.number_of_rows(), found.number_of_deletes()) == (2, 1)
     assert table.upsert_arrays(found, lambda: found.build_key_frame(target.spark), Marker(OURS, 4)) == ""
-    assert _rows(_another(target)) == [(1, 11, "a", "m"), (5, 50, None, None)]
-    table, late = made()
-    writer = _another(target)
+    assert _rows(_reopen_target(target)) == [(1, 11, "a", "m"), (5, 50, None, None)]
+    table, late = collect_moved()
+    writer = _reopen_target(target)
     writer.append(_frame(target, [(7, 7, "g", "m")], types), Marker(OTHERS, 1))
     with pytest.raises(WriteConflict):
         table.upsert_arrays(late, lambda: late.build_key_frame(target.spark), Marker(OURS, 5))
-    assert _another(target).read_marker(OURS.application_name) == 4
+    assert _reopen_target(target).read_marker(OURS.application_name) == 4
 
 
 def test_a_pinned_state_stays_what_it_is_whatever_others_commit(target: Target) -> None:
-    _made(target)
-    other = _another(target)
+    _create_rows(target)
+    other = _reopen_target(target)
     other.merge(_merge(other, ("u", 1, 11, "x")), Marker(OURS, 4))
-    pinned = _another(target).pin_table_state()
-    other = _another(target)
+    pinned = _reopen_target(target).pin_table_state()
+    other = _reopen_target(target)
     other.append(_frame(other, [(7, 7, "g")]), Marker(OURS, 5))
     read = [sorted(tuple(row) for row in pinned.rows.collect())]
     other.replace(_frame(other, [(8,)], {"id": "bigint"}), Marker(OURS, 6))
     read.append(sorted(tuple(row) for row in pinned.rows.select("id", "n", "note").collect()))
     assert read == [[(1, 11, "x"), (2, 20, "b")]] * 2
     assert (pinned.read_marker(OURS.application_name), pinned.read_marker(OTHERS.application_name)) == (4, NEVER)
-    now = _another(target).pin_table_state()
+    now = _reopen_target(target).pin_table_state()
     assert ([tuple(row) for row in now.rows.collect()], now.markers) == ([(8,)], {OURS.application_name: 6})
     assert now.version != pinned.version
 
 
-def _another(target: Target) -> Target:
+def _reopen_target(target: Target) -> Target:
     """The same table in another session, looked at now."""
     made = load_format(_kind(target)).open_target(
         own_session(target.spark, load_format(_kind(target))), target.location
@@ -209,21 +209,21 @@ WRITES = {
 )  # fmt: skip
 def test_of_two_writers_that_have_seen_the_same_state_one_writes(target: Target, write: str, batch: int) -> None:
     """The other one has an older batch, the same one, or a newer one, which it has to think over."""
-    _made(target)
-    one, other = _another(target), _another(target)
+    _create_rows(target)
+    one, other = _reopen_target(target), _reopen_target(target)
     WRITES[write](one, 4)
     with contextlib.suppress(WriteConflict):
         WRITES[write](other, batch)
-    rows = _rows(_another(target))
-    marker = _another(target).read_marker(OURS.application_name)
+    rows = _rows(_reopen_target(target))
+    marker = _reopen_target(target).read_marker(OURS.application_name)
     assert marker in (4, max(batch, 4))
     assert len(rows) == (3 if write in ("merge", "upsert") or marker == 4 else 4)
     # a batch that leaves no trace but its marker counts as well
-    one, other = _another(target), _another(target)
+    one, other = _reopen_target(target), _reopen_target(target)
     one.merge(_merge(target, ("d", 99, None, None)), Marker(OURS, 6))
     with contextlib.suppress(WriteConflict):
         WRITES[write](other, batch)
-    assert (_rows(_another(target)), _another(target).read_marker(OURS.application_name)) == (rows, 6)
+    assert (_rows(_reopen_target(target)), _reopen_target(target).read_marker(OURS.application_name)) == (rows, 6)
 
 
 LATE = {
@@ -239,14 +239,14 @@ LATE = {
 @pytest.mark.parametrize("faster", ["batch", "columns"])
 def test_what_has_no_marker_changes_nothing_once_another_run_was_faster(target: Target, late: str, faster: str) -> None:
     """A late change of columns would undo what a newer batch has done to them: a column that was dropped, and is there again, would go with its values."""
-    _made(target)
-    ours, other = _another(target), _another(target)
+    _create_rows(target)
+    ours, other = _reopen_target(target), _reopen_target(target)
     ours.stand = ours.observe_progress(OURS.application_name)
     if faster == "batch":
         other.merge(_merge(other, ("u", 1, 11, "x")), Marker(OURS, 4))
     else:
         other.evolve_columns(ColumnEvolution(OURS.application_name, 3, {**TYPES, "other": "string"}))
-    now = _another(target)
+    now = _reopen_target(target)
     before = (
         now.read_column_types(),
         now.read_rule(),
@@ -256,7 +256,7 @@ def test_what_has_no_marker_changes_nothing_once_another_run_was_faster(target: 
     )
     with pytest.raises(WriteConflict):
         LATE[late](ours)
-    now = _another(target)
+    now = _reopen_target(target)
     assert (
         now.read_column_types(),
         now.read_rule(),
@@ -264,11 +264,11 @@ def test_what_has_no_marker_changes_nothing_once_another_run_was_faster(target: 
         _rows(now),
         now.observe_progress(OURS.application_name),
     ) == before
-    ours = _another(target)
+    ours = _reopen_target(target)
     ours.stand = ours.observe_progress(OURS.application_name)
     LATE["evolve"](ours)
     LATE["record_variants"](ours)  # it was this run that has changed the columns
-    assert _another(target).read_variants() == "late"
+    assert _reopen_target(target).read_variants() == "late"
 
 
 def test_every_type_comes_back_as_it_was_through_every_write(target: Target) -> None:
@@ -326,7 +326,10 @@ def test_of_equal_rows_as_many_are_taken_as_go(target: Target) -> None:
         target.apply_difference(
             _difference(target, (8, 1.5, "twice", -1, 1), *[(1, nan, None, -1, i) for i in (2, 3)]), Marker(OURS, 4)
         )
-    assert (repr(_rows(_another(target))), _another(target).read_marker(OURS.application_name)) == (repr(expected), 3)
+    assert (repr(_rows(_reopen_target(target))), _reopen_target(target).read_marker(OURS.application_name)) == (
+        repr(expected),
+        3,
+    )
     gone = [(*row, -1, i) for i, row in enumerate(expected)]
     assert target.apply_difference(_difference(target, *gone), Marker(OURS, 4)) == ""
     assert target.apply_difference(_difference(target, (1, None, "after all", 1, 1)), Marker(OURS, 5)) == ""
@@ -421,7 +424,7 @@ def test_names_are_names_and_their_case_does_not_matter(target: Target) -> None:
 
 
 def test_columns_are_renamed_added_and_widened_before_a_merge(target: Target) -> None:
-    _made(target)
+    _create_rows(target)
     types = {"id": "bigint", "m": "bigint", "note": "string", "more": "string"}
     evolution = ColumnEvolution(OURS.application_name, 2, types, (("n", "m"),), {"more": "it's ${env:HOME} \\ `x`"})
     assert target.can_evolve(evolution)
@@ -437,7 +440,7 @@ def test_columns_are_renamed_added_and_widened_before_a_merge(target: Target) ->
 
 
 def test_a_table_of_somebody_else_is_taken_only_by_name(target: Target) -> None:
-    _made(target)
+    _create_rows(target)
     with pytest.raises(TargetError, match="belongs to connector shop"):
         applied_batch(target, OTHERS)
     assert applied_batch(target, OTHERS, adopt=True) == NEVER

@@ -20,7 +20,7 @@ from airflow_provider_cdc.targets.database.target_engine import open_engine
 from airflow_provider_cdc.targets.lake.executors.database_sink_executors import build_executor_workers
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S
-from tests.targets.database.apply.test_database_apply import in_order, rows, work
+from tests.targets.database.apply.test_database_apply import in_order, rows, write_transactions
 from tests.targets.database.killed import start
 
 pytestmark = [pytest.mark.spark]
@@ -64,10 +64,10 @@ def on_spark(spark: SparkSession, url: str, connector: Connector, **properties: 
     )
 
 
-def more(source: MemoryDatabase, connector: Connector, r: Random, batches: int = 1) -> None:
+def write_batches(source: MemoryDatabase, connector: Connector, r: Random, batches: int = 1) -> None:
     for _ in range(batches):
         for name in TABLES:
-            work(source, name, r, 8)
+            write_transactions(source, name, r, 8)
         connector.capture()
 
 
@@ -75,12 +75,12 @@ def equal(engine: sa.Engine, source: MemoryDatabase) -> None:
     for name in TABLES:
         there = rows(engine, f"p_{name.replace('.', '_')}")
         assert in_order(there) == in_order(
-            [{k: _plain(v) for k, v in row.items()} for row in source.copy_rows(name)]
+            [{k: _plain_value(v) for k, v in row.items()} for row in source.copy_rows(name)]
         ), name
     assert [name for name in sa.inspect(engine).get_table_names() if name.startswith(PREFIX)] == []
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     return value.isoformat(" ", "microseconds") if hasattr(value, "isoformat") else value
 
 
@@ -89,11 +89,11 @@ def test_random_work_ends_in_equal_tables(
 ) -> None:
     connector, r = memory_connector(source, tmp_path, topic_prefix="p", batch_max_rows=9), Random(1)
     for number in range(3):
-        more(source, connector, r, 2)
+        write_batches(source, connector, r, 2)
         if number == 1:
             source.truncate_table("s.two")
             source.add_column("s.one", "added", "int32", 7, text="7")
-            more(source, connector, r)
+            write_batches(source, connector, r)
         done = on_spark(spark, url, connector).apply()
         assert done.event_count > 0
         equal(engine, source)
@@ -106,7 +106,7 @@ def test_runs_at_once_with_and_without_spark_apply_each_batch_once(
 ) -> None:
     connector, r = memory_connector(source, tmp_path, topic_prefix="p", batch_max_rows=7), Random(2)
     for _ in range(3):
-        more(source, connector, r, 3)
+        write_batches(source, connector, r, 3)
         embedded = start({**EQUAL, "connection.url": url}, connector.changelog.storage.url, connector.name)
         with ThreadPoolExecutor(2) as threads:
             running = [threads.submit(on_spark(spark, url, connector).apply) for _ in range(2)]
@@ -114,6 +114,8 @@ def test_runs_at_once_with_and_without_spark_apply_each_batch_once(
                 one.result(LONGEST_S)
         embedded.join(LONGEST_S)
         assert embedded.exitcode == 0
-        more(source, connector, r)  # whoever was overtaken may have left tables, which go when the marker moves on
+        write_batches(
+            source, connector, r
+        )  # whoever was overtaken may have left tables, which go when the marker moves on
         on_spark(spark, url, connector).apply()
         equal(engine, source)

@@ -161,8 +161,8 @@ def test_what_kills_drivers_and_executors_at_any_moment_loses_and_doubles_nothin
                 until = time.monotonic() + 3 * LONGEST_S
                 while (
                     len(connector.changelog.list_batches(connector.name)) < 100
-                    or _least(remote_jobs) < 4
-                    or _rounds(remote_jobs) < 2
+                    or _count_least_kills(remote_jobs) < 4
+                    or _count_rounds(remote_jobs) < 2
                 ):
                     assert time.monotonic() < until, remote_jobs.said()
                     assert not killer.done(), remote_jobs.said()
@@ -177,13 +177,13 @@ def test_what_kills_drivers_and_executors_at_any_moment_loses_and_doubles_nothin
     assert verified["equal"], verified
 
 
-def _least(remote: Remote) -> int:
+def _count_least_kills(remote: Remote) -> int:
     """How often each of what is to be killed was killed at least."""
     said = remote.log.read_text(errors="replace")
     return min(said.count(text) for text in ("killed a driver", "killed an executor"))
 
 
-def _rounds(remote: Remote) -> int:
+def _count_rounds(remote: Remote) -> int:
     """How often a warm apply has brought tables further."""
     return remote.log.read_text(errors="replace").count(
         " INFO airflow_provider_cdc.targets.lake.jobs.continuous_apply: Round "
@@ -193,7 +193,7 @@ def _rounds(remote: Remote) -> int:
 def _kill(remote: Remote, connector: Connector, chance: random.Random, ended: threading.Event) -> None:
     longer = 1.0
     while not ended.is_set():
-        rounds = _rounds(remote)
+        rounds = _count_rounds(remote)
         process = remote.start(connector, "apply_changes.py", "--run-for", "600")
         for _ in range(chance.randint(1, 4)):
             if not ended.wait(longer * chance.uniform(5, 20)) and remote.cluster.kill_executor(chance.randrange(2)):
@@ -202,7 +202,7 @@ def _kill(remote: Remote, connector: Connector, chance: random.Random, ended: th
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         _note(remote, "killed a driver")
-        if _rounds(remote) == rounds:  # a slow machine needs longer to get anywhere at all
+        if _count_rounds(remote) == rounds:  # a slow machine needs longer to get anywhere at all
             longer *= 1.5
 
 

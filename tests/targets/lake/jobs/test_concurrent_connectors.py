@@ -37,9 +37,9 @@ from dev import paths
 from dev.bootstrap.jars import ensure
 from tests.support.connectors import Connector
 from tests.support.patience import LONGEST_S
-from tests.targets.lake.jobs.test_continuous_apply import Running, Trouble, until
+from tests.targets.lake.jobs.test_continuous_apply import Running, Trouble, wait_until
 from tests.targets.lake.lake import Database, Lake, spark_environment
-from tests.targets.lake.points import hooked
+from tests.targets.lake.points import hook_format
 
 pytestmark = [pytest.mark.spark]
 
@@ -68,11 +68,11 @@ def _lake(spark: SparkSession, folder: Path, kind: str, name: str) -> Lake:
     connector.database = database  # type: ignore[attr-defined]
     lake = Lake(spark, folder, connector, name="it's a $lake ö", kind=kind)
     database.create_table("s.a", {"id": "int64!", "n": "int32"}, key=("id",))
-    more(lake, 1)
+    insert_rows(lake, 1)
     return lake
 
 
-def more(lake: Lake, n: int) -> None:
+def insert_rows(lake: Lake, n: int) -> None:
     with lake.connector.database.transaction() as t:
         t.insert("s.a", {"id": n, "n": n})
         if n > 2:
@@ -96,7 +96,7 @@ class Session(ConnectorRunner):
     def create_apply_job(self, spec: ConnectorSpec, changelog: ChangeLog) -> ApplyChanges:
         job = super().create_apply_job(spec, changelog)
         if hook := self.lakes[spec.connector].hook:
-            job._format = hooked(load_format(self.target), hook)
+            job._format = hook_format(load_format(self.target), hook)
         return job
 
 
@@ -150,17 +150,17 @@ def turns(lake: Lake) -> ApplyTurns:
     return ApplyTurns(lake.connector.changelog.storage, lake.connector.name, lake.kind, lake.location)
 
 
-def reached(lake: Lake, run: Run | Process) -> None:
+def wait_until_applied(lake: Lake, run: Run | Process) -> None:
     """Wait until the newest batch is applied."""
     name, changelog = lake.connector.name, lake.connector.changelog
     newest, reports = max(changelog.list_batches(name)), ApplyReports(changelog.storage, name)
 
-    def there() -> bool:
+    def is_applied() -> bool:
         found = (reports.read(lake.kind, lake.location) or {"last_batch": 0})["last_batch"] >= newest
         assert found or run.alive(), f"{name} is not applied, and nobody does it: {run.said()}"
         return found
 
-    until(there, name)
+    wait_until(is_applied, name)
 
 
 def manifest_of(lake: Lake, batch: int) -> Path:
@@ -172,7 +172,7 @@ def lakes_with_missing_batch(lakes: list[Lake]) -> tuple[Lake, Lake, Callable[[]
     """A connector with a batch missing, one without, and what repairs the first."""
     damaged, whole = lakes
     for n in (2, 3):
-        more(damaged, n)
+        insert_rows(damaged, n)
     path = manifest_of(damaged, 2)
     kept = path.read_bytes()
     path.unlink()
@@ -183,11 +183,11 @@ def test_batches_of_all_are_applied_as_they_come_each_with_its_own_report_and_tu
     with Run(lakes) as run:
         for n in (2, 3, 4):
             for lake in lakes:
-                reached(lake, run)
+                wait_until_applied(lake, run)
                 lake.check()
-                more(lake, n)
+                insert_rows(lake, n)
         for lake in lakes:
-            reached(lake, run)
+            wait_until_applied(lake, run)
         outcomes = run.stop()
     for lake, outcome in zip(lakes, outcomes, strict=True):
         lake.check()
@@ -202,9 +202,9 @@ def test_one_with_a_damaged_change_log_is_named_at_the_end_and_the_other_goes_on
     damaged, whole, _ = lakes_with_missing_batch
     with Run([damaged, whole]) as run:
         for n in (2, 3):
-            reached(whole, run)
-            more(whole, n)
-        reached(whole, run)
+            wait_until_applied(whole, run)
+            insert_rows(whole, n)
+        wait_until_applied(whole, run)
         broken, fine = run.stop()
     whole.check()
     assert isinstance(broken.error, ChangeLogDamaged)
@@ -218,11 +218,11 @@ def test_one_with_a_damaged_change_log_is_named_at_the_end_and_the_other_goes_on
 def test_one_that_is_repaired_meanwhile_catches_up_and_the_end_is_green(lakes_with_missing_batch: Any) -> None:
     damaged, whole, repair = lakes_with_missing_batch
     with Run([damaged, whole]) as run:
-        reached(whole, run)
+        wait_until_applied(whole, run)
         repair()
-        reached(damaged, run)
-        more(damaged, 4)
-        reached(damaged, run)
+        wait_until_applied(damaged, run)
+        insert_rows(damaged, 4)
+        wait_until_applied(damaged, run)
         assert [one.error for one in run.stop()] == [None, None]
     damaged.check()
     assert run.turn(damaged)["report"]["tables"][0]["rows"] == {"r": 1, "c": 3, "u": 2}
@@ -234,22 +234,22 @@ def test_one_that_fails_in_the_middle_begins_anew_and_keeps_what_it_has_done(
     monkeypatch.setattr(continuous_apply, "PATIENCE_S", 0.1)
     gone, read = [False], ChangeLog.find_manifest
 
-    def sometimes(log: ChangeLog, connector: str, batch: int) -> Any:
+    def fail_sometimes(log: ChangeLog, connector: str, batch: int) -> Any:
         if gone[0] and connector == "shop":
             raise StorageUnavailable("the store of shop is gone")
         return read(log, connector, batch)
 
-    monkeypatch.setattr(ChangeLog, "find_manifest", sometimes)
+    monkeypatch.setattr(ChangeLog, "find_manifest", fail_sometimes)
     with Run(lakes) as run:
-        reached(lakes[0], run)
+        wait_until_applied(lakes[0], run)
         gone[0] = True
-        until(lambda: run.session._following[0].is_failing)
+        wait_until(lambda: run.session._following[0].is_failing)
         for n in (2, 3):
-            more(lakes[1], n)
-            reached(lakes[1], run)
+            insert_rows(lakes[1], n)
+            wait_until_applied(lakes[1], run)
         gone[0] = False
-        more(lakes[0], 2)
-        reached(lakes[0], run)
+        insert_rows(lakes[0], 2)
+        wait_until_applied(lakes[0], run)
         one, _ = run.stop()
     assert one.report is not None
     assert one.report.tables[0].rows == {"r": 1, "c": 1}
@@ -260,8 +260,8 @@ def test_one_that_fails_in_the_middle_begins_anew_and_keeps_what_it_has_done(
 def test_tables_that_fail_are_those_of_their_connector(lakes: list[Lake]) -> None:
     lakes[0].hook = Trouble(lakes[0].path("s.a"))
     with Run(lakes) as run:
-        reached(lakes[1], run)
-        reached(lakes[0], run)
+        wait_until_applied(lakes[1], run)
+        wait_until_applied(lakes[0], run)
         broken, fine = run.stop()
     assert isinstance(broken.error, TargetError)
     assert run.turn(lakes[0])["report"]["failed"] == {"shop.s.a": "no space left in s.a"}
@@ -281,7 +281,7 @@ def test_an_ended_spark_ends_all_with_that_error(lakes: list[Lake], monkeypatch:
     """The session of all tests cannot be ended for this one: it only says so."""
     with Run(lakes) as run:
         for lake in lakes:
-            reached(lake, run)
+            wait_until_applied(lake, run)
         monkeypatch.setattr(run.session.spark.sparkContext, "_jsc", None)
         run.join()
         monkeypatch.undo()
@@ -291,17 +291,17 @@ def test_an_ended_spark_ends_all_with_that_error(lakes: list[Lake], monkeypatch:
 def test_the_next_run_takes_over_all_and_a_task_of_one_connector_only_that(lakes: list[Lake]) -> None:
     with Run(lakes, "first") as first:
         for lake in lakes:
-            reached(lake, first)
+            wait_until_applied(lake, first)
         with Run(lakes, "second") as second:
             assert [one.error for one in first.join()] == [None, None]
             for lake in lakes:
-                more(lake, 2)
-                reached(lake, second)
+                insert_rows(lake, 2)
+                wait_until_applied(lake, second)
             with Running(lakes[0], "alone") as alone:
-                until(lambda: second.turn(lakes[0])["ended"])
+                wait_until(lambda: second.turn(lakes[0])["ended"])
                 for lake in lakes:
-                    more(lake, 3)
-                    reached(lake, second)
+                    insert_rows(lake, 3)
+                    wait_until_applied(lake, second)
                 assert alone.stop().tables[0].rows == {"c": 1, "u": 1}
             outcomes = second.stop()
     assert [one.report.tables[0].rows for one in outcomes if one.report] == [{"c": 1}, {"c": 2, "u": 1}]
@@ -314,7 +314,7 @@ def test_who_ends_one_of_its_turns_ends_the_run(lakes: list[Lake]) -> None:
     """Its task does so when it is killed, and may not reach all change logs then."""
     with Run(lakes, "mine") as run:
         for lake in lakes:
-            reached(lake, run)
+            wait_until_applied(lake, run)
         assert turns(lakes[1]).stop_turn("mine")
         assert [one.error for one in run.join()] == [None, None]
         assert run.turn(lakes[0])["ended"]
@@ -412,17 +412,17 @@ def test_after_kill_9_the_next_run_goes_on_with_all_and_sigterm_ends_it_cleanly(
 ) -> None:
     with Process(lakes, tmp_path / "killed", "--run-for", 3600, "--owner", "killed") as killed:
         for lake in lakes:
-            reached(lake, killed)
+            wait_until_applied(lake, killed)
         for n in range(2, 8):
             for lake in lakes:
-                more(lake, n)
+                insert_rows(lake, n)
             time.sleep(0.2)
     with Process(lakes, tmp_path / "next", "--run-for", 3600, "--owner", "next") as process:
         for lake in lakes:
-            reached(lake, process)
+            wait_until_applied(lake, process)
             lake.check()
-            more(lake, 8)
-            reached(lake, process)
+            insert_rows(lake, 8)
+            wait_until_applied(lake, process)
         process.ask_to_end()
         assert process.wait() == 0, process.said()[-3000:]
     said = process.said()
@@ -442,12 +442,12 @@ def test_after_kill_9_the_next_run_goes_on_with_all_and_sigterm_ends_it_cleanly(
 def test_where_nothing_is_new_spark_is_not_started(
     lakes: list[Lake], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    def never(*_: Any, **__: Any) -> Any:
+    def raise_always(*_: Any, **__: Any) -> Any:
         raise AssertionError("Spark is started")
 
     for lake in lakes:
         lake.apply()
-    monkeypatch.setattr(apply_connectors, "open_spark_session", never)
+    monkeypatch.setattr(apply_connectors, "open_spark_session", raise_always)
     file = tmp_path / "connectors.json"
     file.write_text(
         json.dumps([spec(lake).model_dump(include={"connector", "changelog", "location"}) for lake in lakes])
@@ -455,7 +455,7 @@ def test_where_nothing_is_new_spark_is_not_started(
     assert apply_connectors.main(["--apply", str(file), "--target", lakes[0].kind]) == 0
     said = capsys.readouterr().out
     assert all(f"every table of {lake.connector.name} is at batch 1" in said for lake in lakes)
-    more(lakes[0], 2)
+    insert_rows(lakes[0], 2)
     with pytest.raises(AssertionError, match="Spark is started"):
         apply_connectors.main(["--apply", str(file), "--target", lakes[0].kind])
 

@@ -37,7 +37,7 @@ from tests.targets.lake.lake import Lake, spark_environment
 pytestmark = [pytest.mark.spark]
 
 
-def until(condition: Callable[[], object], what: str = "") -> None:
+def wait_until(condition: Callable[[], object], what: str = "") -> None:
     end = time.monotonic() + LONGEST_S
     while not condition():
         assert time.monotonic() < end, what
@@ -99,7 +99,7 @@ class Running:
     def reached(self) -> None:
         """Wait until the newest batch is applied."""
         newest = max(self.lake.connector.changelog.list_batches(self.lake.connector.name), default=0)
-        until(lambda: self.report()["last_batch"] >= newest or self.error, "the newest batch is applied")
+        wait_until(lambda: self.report()["last_batch"] >= newest or self.error, "the newest batch is applied")
         assert self.error is None
 
 
@@ -115,11 +115,11 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 def tables(lake: Lake) -> Lake:
     for name in ("a", "b"):
         lake.connector.database.create_table(f"s.{name}", {"id": "int64!", "n": "int32"}, key=("id",))
-    _more(lake, 1)
+    _insert_rows(lake, 1)
     return lake
 
 
-def _more(lake: Lake, n: int, *names: str) -> None:
+def _insert_rows(lake: Lake, n: int, *names: str) -> None:
     with lake.connector.database.transaction() as t:
         for name in names or ("a", "b"):
             t.insert(f"s.{name}", {"id": n, "n": n})
@@ -132,7 +132,7 @@ def test_batches_are_applied_as_they_come(tables: Lake) -> None:
     with Running(tables) as running:
         running.reached()
         for n in (2, 3, 4):
-            _more(tables, n)
+            _insert_rows(tables, n)
             running.reached()
             tables.check()
         tables.connector.database.add_column("s.a", "c", "string", "x")
@@ -155,21 +155,21 @@ def test_a_look_that_finds_nothing_reads_one_file_however_many_tables_and_batche
 ) -> None:
     monkeypatch.setattr(module, "LOOK_S", 60.0)
     for n in range(2, 6):
-        _more(tables, n)
+        _insert_rows(tables, n)
     changelog = tables.connector.changelog
     used: list[str] = []
     for name in ("list", "read", "replace", "open_input"):
         method = getattr(changelog.storage, name)
 
-        def noted(path: str, *more: Any, _name: str = name, _method: Any = method) -> Any:
+        def record_use(path: str, *more: Any, _name: str = name, _method: Any = method) -> Any:
             if threading.current_thread().name != "cdc-turn":
                 used.append(_name)
             return _method(path, *more)
 
-        monkeypatch.setattr(changelog.storage, name, noted)
+        monkeypatch.setattr(changelog.storage, name, record_use)
     with Running(tables) as running:
         running.reached()
-        until(lambda: running.warm._rounds == 1)
+        wait_until(lambda: running.warm._rounds == 1)
         time.sleep(0.5)
         used.clear()
         for _ in range(5):
@@ -182,10 +182,10 @@ def test_a_table_without_events_for_a_while_is_known_to_the_next_run_without_spa
 
     with Running(tables) as running:
         running.reached()
-        _more(tables, 2)
+        _insert_rows(tables, 2)
         running.reached()
-        assert "" in {entry["stamp"] for entry in running.report()["table_states"].values()}
-        until(lambda: "" not in {entry["stamp"] for entry in running.report()["table_states"].values()})
+        assert "" in {entry["stamp"] for entry in running.report()["stands"].values()}
+        wait_until(lambda: "" not in {entry["stamp"] for entry in running.report()["stands"].values()})
         running.stop()
     assert nothing_new(tables.connector.changelog, "test", tables.kind, tables.location) is not None
 
@@ -198,17 +198,17 @@ def test_a_table_that_cannot_be_looked_at_in_a_quiet_moment_ends_no_run(
         one_table = running.warm._job._one_table  # type: ignore[attr-defined]
         settled = one_table.refresh_report_entry
 
-        def sometimes(name: str, stood: Any) -> Any:
+        def fail_sometimes(name: str, stood: Any) -> Any:
             if name == "p.s.a":
                 raise OSError("the lake does not answer")
             return settled(name, stood)
 
-        monkeypatch.setattr(one_table, "refresh_report_entry", sometimes)
-        _more(tables, 2)
+        monkeypatch.setattr(one_table, "refresh_report_entry", fail_sometimes)
+        _insert_rows(tables, 2)
         running.reached()
-        until(lambda: "the lake does not answer" in caplog.text or running.error)
-        until(lambda: running.report()["table_states"]["p.s.b"]["stamp"] or running.error)
-        _more(tables, 3)
+        wait_until(lambda: "the lake does not answer" in caplog.text or running.error)
+        wait_until(lambda: running.report()["stands"]["p.s.b"]["stamp"] or running.error)
+        _insert_rows(tables, 3)
         running.reached()
         running.stop()
     tables.check()
@@ -223,8 +223,8 @@ def test_a_table_that_somebody_has_removed_is_built_again_also_if_it_has_no_even
     with Running(tables) as running:
         running.reached()
         shutil.rmtree(tables.path("s.a"))
-        until(lambda: tables.version("s.a") >= 0)
-        until(lambda: sum(one["rows"]["r"] for one in running.report()["tables"] if one["topic"] == "p.s.a") == 2)
+        wait_until(lambda: tables.version("s.a") >= 0)
+        wait_until(lambda: sum(one["rows"]["r"] for one in running.report()["tables"] if one["topic"] == "p.s.a") == 2)
         running.stop()
     tables.check()
 
@@ -247,10 +247,10 @@ def test_a_table_that_fails_does_not_stop_the_others_and_is_named_at_the_end(tab
     with Running(tables) as running:
         running.reached()
         for n in (2, 3):
-            _more(tables, n)
+            _insert_rows(tables, n)
             running.reached()
             tables.check("s.b")
-        until(lambda: trouble.tries >= 3)
+        wait_until(lambda: trouble.tries >= 3)
         with pytest.raises(TargetError, match=r"1 of 2 tables[\s\S]*p\.s\.a: no space left"):
             running.stop()
     assert running.report()["lagging"] == {"p.s.a": 0}
@@ -268,11 +268,11 @@ def test_a_table_that_has_failed_for_a_while_catches_up_and_the_end_is_green(tab
         running.reached()
         trouble.on = True
         for n in (2, 3, 4):
-            _more(tables, n)
+            _insert_rows(tables, n)
             running.reached()
         trouble.on = False
-        until(lambda: not running.report()["failed"])
-        _more(tables, 5)
+        wait_until(lambda: not running.report()["failed"])
+        _insert_rows(tables, 5)
         running.reached()
         tables.check()
         assert running.stop().failed == {}
@@ -294,15 +294,15 @@ def test_a_storage_that_does_not_answer_for_a_moment_is_asked_again(
         running.reached()
         read, failures = tables.connector.changelog.find_manifest, [3]
 
-        def sometimes(*given: Any) -> Any:
+        def fail_sometimes(*given: Any) -> Any:
             if failures[0]:
                 failures[0] -= 1
                 raise StorageUnavailable("503 slow down")
             return read(*given)
 
-        monkeypatch.setattr(tables.connector.changelog, "find_manifest", sometimes)
-        until(lambda: not failures[0])
-        _more(tables, 2)
+        monkeypatch.setattr(tables.connector.changelog, "find_manifest", fail_sometimes)
+        wait_until(lambda: not failures[0])
+        _insert_rows(tables, 2)
         running.reached()
         running.stop()
     tables.check()
@@ -313,10 +313,10 @@ def test_a_change_log_that_stays_unreadable_is_an_error(tables: Lake, monkeypatc
     with Running(tables) as running:
         running.reached()
 
-        def never(*_: Any) -> Any:
+        def raise_always(*_: Any) -> Any:
             raise StorageUnavailable("403 forbidden")
 
-        monkeypatch.setattr(tables.connector.changelog, "find_manifest", never)
+        monkeypatch.setattr(tables.connector.changelog, "find_manifest", raise_always)
         running.join()
         assert isinstance(running.error, StorageUnavailable)
 
@@ -352,7 +352,7 @@ def test_the_next_one_takes_over_and_both_end_well(tables: Lake, caplog: pytest.
             assert first.error is None
             assert "second has taken over" in caplog.text
             for n in (2, 3):
-                _more(tables, n)
+                _insert_rows(tables, n)
                 second.reached()
             assert second.stop().tables[0].rows == {"c": 2, "u": 1}
     tables.check()
@@ -400,12 +400,12 @@ def test_two_at_once_that_do_not_know_of_each_other_give_the_same_tables(tables:
                 t.insert("s.bag", {"n": n % 3})
                 if n > 4:
                     t.delete("s.bag", {"n": 2})
-            _more(tables, n)
+            _insert_rows(tables, n)
         for running in (one, two):
-            until(lambda running=running: running.report()["last_batch"] >= 8 or running.error)  # type: ignore[misc]
+            wait_until(lambda running=running: running.report()["last_batch"] >= 8 or running.error)  # type: ignore[misc]
         newest = max(tables.connector.changelog.list_batches("test"))
         for running in (one, two):
-            until(lambda r=running: r.warm._report.last_batch >= newest or r.error)  # type: ignore[misc]
+            wait_until(lambda r=running: r.warm._report.last_batch >= newest or r.error)  # type: ignore[misc]
             assert running.stop().failed == {}
     tables.check()
 
@@ -484,16 +484,16 @@ def start_process(tables: Lake, tmp_path: Path) -> Iterator[Callable[[str], Proc
         process.kill()
 
 
-def _reached(lake: Lake, process: Process) -> None:
+def _wait_until_applied(lake: Lake, process: Process) -> None:
     seen = replace(lake)
     newest = max(seen.connector.changelog.list_batches("test"))
     reports = ApplyReports(seen.connector.changelog.storage, "test")
 
-    def there() -> bool:
+    def is_applied() -> bool:
         assert process.process.poll() is None, process.said()
         return (reports.read(lake.kind, lake.location) or {"last_batch": 0})["last_batch"] >= newest
 
-    until(there, "the newest batch is applied")
+    wait_until(is_applied, "the newest batch is applied")
 
 
 def _pauses(lake: Lake, began: float) -> tuple[float, list[float]]:
@@ -512,24 +512,24 @@ def test_a_process_is_taken_over_by_the_next_one_and_sigterm_ends_that_cleanly(
     tables: Lake, start_process: Callable[[str], Process]
 ) -> None:
     first = start_process("first")
-    _reached(tables, first)
+    _wait_until_applied(tables, first)
     began, second = time.time(), start_process("second")
     for n in range(2, 500):  # the first one goes on until the second one can
         if first.process.poll() is not None:
             break
-        _more(tables, n)
+        _insert_rows(tables, n)
         time.sleep(0.5)
     assert first.wait() == 0, first.said()
     assert "second has taken over" in first.said()
     for n in range(500, 505):
-        _more(tables, n)
-        _reached(tables, second)
+        _insert_rows(tables, n)
+        _wait_until_applied(tables, second)
     handed, others = _pauses(tables, began)
     print(f"seconds between commits: {handed:.1f} at the hand-over, {max(others):.1f} otherwise while two were there")
     # the second one was warm before: cold, its first round takes as long as some of them together
     assert handed < 2 * max(others) + 2
-    _more(tables, 1000)
-    _reached(tables, second)
+    _insert_rows(tables, 1000)
+    _wait_until_applied(tables, second)
     os.kill(second.driver(), signal.SIGTERM)
     assert second.wait() == 0, second.said()
     assert "ended as requested" in second.said()
@@ -545,11 +545,11 @@ def test_memory_does_not_grow_with_the_rounds(tables: Lake, start_process: Calla
     if shutil.which("jcmd") is None:
         pytest.skip("the JVM's memory is asked for with jcmd, which is part of a JDK")
     process = start_process("many")
-    _reached(tables, process)
+    _wait_until_applied(tables, process)
     found: dict[int, tuple[int, int]] = {}
     for n in range(2, LATE + 1):
-        _more(tables, n)
-        _reached(tables, process)
+        _insert_rows(tables, n)
+        _wait_until_applied(tables, process)
         if n in (EARLY, LATE):
             found[n] = process.heap_mb(), resident_mb(process.driver())
     print(f"heap of the JVM and memory of Python in MB after rounds: {found}")
@@ -564,9 +564,9 @@ def test_after_kill_9_the_next_one_takes_over(
 ) -> None:
     monkeypatch.setattr(turns_module, "DEAD_S", 3.0)
     killed = start_process("killed")
-    _reached(tables, killed)
+    _wait_until_applied(tables, killed)
     for n in range(2, 8):
-        _more(tables, n)
+        _insert_rows(tables, n)
         time.sleep(0.3)
     killed.kill()
     with Running(tables, "next") as running:

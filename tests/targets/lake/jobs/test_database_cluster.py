@@ -29,7 +29,7 @@ from dev.servers import SparkCluster
 from tests.support.connectors import Connector, memory_connector, mysql_connector
 from tests.support.patience import LONGEST_S
 from tests.support.workloads import large
-from tests.targets.lake.jobs.test_apply_to_database import TABLES, engine, equal, more, source, url
+from tests.targets.lake.jobs.test_apply_to_database import TABLES, engine, equal, source, url, write_batches
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.crash]
 __all__ = ["engine", "source", "url"]
@@ -102,7 +102,7 @@ def test_what_kills_drivers_and_executors_at_any_moment_loses_and_doubles_nothin
     """A run works off what comes, batch after batch; its driver or one of its executors is killed every few seconds."""
     connector, r = memory_connector(source, tmp_path, topic_prefix="p"), Random(7)
     job, ended = Job(cluster, url, tmp_path, ("--staged-from", "1")), threading.Event()
-    more(source, connector, r)
+    write_batches(source, connector, r)
     with ThreadPoolExecutor(1) as threads:
         killer = threads.submit(_kill, job, connector, Random(8), ended)
         try:
@@ -110,12 +110,12 @@ def test_what_kills_drivers_and_executors_at_any_moment_loses_and_doubles_nothin
             while min(job.text().count(f"killed {what}") for what in ("a driver at work", "an executor")) < 3:
                 assert time.monotonic() < until, job.text()[-6000:]
                 assert not killer.done(), job.text()[-6000:]
-                more(source, connector, r)
+                write_batches(source, connector, r)
                 time.sleep(0.5)
         finally:
             ended.set()
         killer.result()
-    more(source, connector, r)  # what killed runs have left goes when the marker has moved on
+    write_batches(source, connector, r)  # what killed runs have left goes when the marker has moved on
     job.run(connector)
     equal(engine, source)
     assert len(TABLES) == 3
@@ -178,8 +178,8 @@ def test_five_million_rows_come_equal_by_two_workers(
     """The rows in PostgreSQL are those of MariaDB, value by value."""
     with postgres.database("alone") as name:
         job = Job(cluster, postgres.url(name), tmp_path)
-        assert _applied(job, many_rows).python < PYTHON_MB
-        _as(job, many_rows, many_rows.digest)
+        assert _apply_and_kill(job, many_rows).python < PYTHON_MB
+        _assert_target_equals(job, many_rows, many_rows.digest)
 
 
 def test_five_million_rows_come_equal_although_an_executor_is_killed_and_then_changes_of_a_fifth(
@@ -187,23 +187,23 @@ def test_five_million_rows_come_equal_although_an_executor_is_killed_and_then_ch
 ) -> None:
     with postgres.database("killed") as name:
         job = Job(cluster, postgres.url(name), tmp_path)
-        _applied(job, many_rows, kill=True)
-        _as(job, many_rows, many_rows.digest)
+        _apply_and_kill(job, many_rows, kill=True)
+        _assert_target_equals(job, many_rows, many_rows.digest)
         many_rows.database.sql("UPDATE orders SET note = CONCAT('changed ', id), price = price + 1 WHERE id % 10 = 3")
         many_rows.database.sql("DELETE FROM orders WHERE id % 10 = 4")
         many_rows.connector.capture()
         many_rows.digest = _digest(many_rows.database)
-        _applied(job, many_rows)
-        _as(job, many_rows, many_rows.digest)
+        _apply_and_kill(job, many_rows)
+        _assert_target_equals(job, many_rows, many_rows.digest)
 
 
-def _applied(job: Job, many: Many, *, kill: bool = False) -> _Watched:
+def _apply_and_kill(job: Job, many: Many, *, kill: bool = False) -> _Watched:
     with _Watched(job.cluster) as watched:
         process = job.start(many.connector)
         watched.driver = process.pid
         if kill:
             engine = open_engine(DatabaseTargetConfig.parse({"connection.url": job.url}))
-            _until(lambda: _staged(engine))
+            _wait_until(lambda: _list_staging_tables(engine))
             engine.dispose()
             assert job.cluster.kill_executor(0)
             job.note("killed an executor")
@@ -213,15 +213,15 @@ def _applied(job: Job, many: Many, *, kill: bool = False) -> _Watched:
     return watched
 
 
-def _as(job: Job, many: Many, digest: tuple[int, int]) -> None:
+def _assert_target_equals(job: Job, many: Many, digest: tuple[int, int]) -> None:
     """The target has the rows of the source, and nothing is left over."""
     engine = open_engine(DatabaseTargetConfig.parse({"connection.url": job.url}))
     assert _digest_there(engine, many.table) == digest
-    assert _staged(engine) == []
+    assert _list_staging_tables(engine) == []
     engine.dispose()
 
 
-def _staged(engine: sa.Engine) -> list[str]:
+def _list_staging_tables(engine: sa.Engine) -> list[str]:
     return [name for name in sa.inspect(engine).get_table_names() if name.startswith(PREFIX)]
 
 
@@ -244,7 +244,7 @@ def _digest_there(engine: sa.Engine, table: str) -> tuple[int, int]:
     return int(rows), int(number)
 
 
-def _until(true: Callable[[], object]) -> None:
+def _wait_until(true: Callable[[], object]) -> None:
     end = time.monotonic() + LONGEST_S
     while not true():
         assert time.monotonic() < end
@@ -279,7 +279,7 @@ class _Watched:
 
     def _watch(self) -> None:
         while not self._ended.wait(0.25):
-            below = _below()
+            below = _make_process_tree()
             for who, roots in (("driver", [self.driver]), ("executors", self._cluster.executors)):
                 pids = {pid for root in roots if root for pid in below(root)}
                 memory = 0.0
@@ -295,7 +295,7 @@ class _Watched:
                 self._most[who] = max(self._most[who], memory)
 
 
-def _below() -> Callable[[int], set[int]]:
+def _make_process_tree() -> Callable[[int], set[int]]:
     children: dict[int, list[int]] = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -304,7 +304,7 @@ def _below() -> Callable[[int], set[int]]:
             continue
         children.setdefault(parent, []).append(int(process.name))
 
-    def of(root: int) -> set[int]:
+    def descendants_of(root: int) -> set[int]:
         found, todo = set[int](), [root]
         while todo:
             one = todo.pop()
@@ -312,4 +312,4 @@ def _below() -> Callable[[int], set[int]]:
             todo += children.get(one, [])
         return found
 
-    return of
+    return descendants_of

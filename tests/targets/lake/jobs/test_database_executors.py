@@ -17,7 +17,7 @@ from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.target_engine import open_engine
 from dev.servers import SparkCluster
 from tests.support.connectors import memory_connector
-from tests.targets.database.apply.test_database_apply import in_order, rows, work
+from tests.targets.database.apply.test_database_apply import in_order, rows, write_transactions
 from tests.targets.lake.on_cluster import SinkJob, bare_python
 
 pytestmark = [pytest.mark.spark]
@@ -92,7 +92,7 @@ def test_executors_that_have_nothing_of_this_project_write_and_no_secret_is_writ
     assert b"No module named 'airflow_provider_cdc'" in alone.stderr
     connector, r = memory_connector(source, tmp_path / "source", topic_prefix="p"), Random(1)
     for name in ("s.one", "s.wide"):
-        work(source, name, r, 20)
+        write_transactions(source, name, r, 20)
     connector.capture()
     written = tmp_path / "written"
     for name in ("events", "local"):

@@ -21,8 +21,8 @@ from airflow_provider_cdc.targets.database.parallel.staging_workers import PREFI
 from airflow_provider_cdc.targets.database.progress.marker_table import MarkerTable
 from dev.servers import SparkCluster
 from tests.support.connectors import Connector, memory_connector
-from tests.support.patience import LONGEST_S, until
-from tests.targets.database.apply.test_database_apply import in_order, rows, work
+from tests.support.patience import LONGEST_S, wait_until
+from tests.targets.database.apply.test_database_apply import in_order, rows, write_transactions
 from tests.targets.database.parallel.test_staged_parallel_apply import left, sink
 from tests.targets.lake.on_cluster import SinkJob
 
@@ -66,7 +66,7 @@ class Target:
         """More batches, of which the target has none."""
         self._before = in_order(self.source.copy_rows(TABLE))
         for _ in range(3):
-            work(self.source, TABLE, self._r, 10)
+            write_transactions(self.source, TABLE, self._r, 10)
             self.connector.capture()
 
     def with_gates(self) -> None:
@@ -139,18 +139,18 @@ def test_a_driver_that_is_killed_is_followed_by_one_that_ends_equal(job: SinkJob
     with target.held(moment):
         process = job.start(target.connector)
         if moment == "before":
-            until(lambda: job.cluster.executors, "executors begin")
+            wait_until(lambda: job.cluster.executors, "executors begin")
         elif moment == "after":
-            until(lambda: target.equal() or process.poll() is not None, "the merge is committed")
+            wait_until(lambda: target.equal() or process.poll() is not None, "the merge is committed")
         else:
-            until(lambda: target.waits() or process.poll() is not None, "somebody waits at the moment")
+            wait_until(lambda: target.waits() or process.poll() is not None, "somebody waits at the moment")
         assert process.poll() is None, job.said()
         _kill(process)
         if moment in ("marker", "merge"):
             assert left(target.engine)
-    until(lambda: target.waits() == 0, "whoever has waited has ended")
+    wait_until(lambda: target.waits() == 0, "whoever has waited has ended")
     assert target.equal(before=moment != "after")
-    until(lambda: not job.cluster.executors, "executors end without their driver")
+    wait_until(lambda: not job.cluster.executors, "executors end without their driver")
     target.go_on()
     job.run(target.connector)
     target.ended()
@@ -162,10 +162,10 @@ def test_executors_that_are_killed_while_they_stage_and_when_they_have_change_no
     with target.held("marker"):
         with target.held("staging"):
             process = job.start(target.connector)
-            until(lambda: target.waits() or process.poll() is not None, "an executor stages")
+            wait_until(lambda: target.waits() or process.poll() is not None, "an executor stages")
             assert job.cluster.kill_executor(0), job.said()
         staged = "are staged by"  # of the whole log: what Spark says of a lost executor is long
-        until(
+        wait_until(
             lambda: staged in job.log.read_text(errors="replace") and target.waits() == 1 and left(target.engine),
             "all is staged",
         )
@@ -183,7 +183,7 @@ def test_of_two_drivers_at_once_one_writes_and_nothing_is_left(job: SinkJob, tar
         each.folder.mkdir()
     with target.held("marker"):
         running = [each.start(target.connector) for each in (one, other)]
-        until(lambda: target.waits() == 2 or any(p.poll() is not None for p in running), "both have staged")
+        wait_until(lambda: target.waits() == 2 or any(p.poll() is not None for p in running), "both have staged")
     assert [process.wait(LONGEST_S) for process in running] == [0, 0], one.said() + other.said()
     assert sorted("Another run applies" in each.log.read_text() for each in (one, other)) == [False, True]
     target.ended()

@@ -33,12 +33,12 @@ def test_it_applies_all_kinds_of_events_to_a_table_that_is_gone_afterwards(
         made.append(ApplyChanges(lake.spark, changelog, connector, location=location, target=lake.kind, threads=1))
         run = made[0].run
 
-        def kept() -> Any:
+        def run_and_record() -> Any:
             report = run()
             found.append((report.tables[0].rows, made[0]._open(report.tables[0].location).read_rows().count()))
             return report
 
-        monkeypatch.setattr(made[0], "run", kept)
+        monkeypatch.setattr(made[0], "run", run_and_record)
         return made[0]
 
     rehearse_apply(job)

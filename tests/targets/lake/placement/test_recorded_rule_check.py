@@ -25,7 +25,7 @@ def memory(memory: Lake) -> Lake:
     return memory
 
 
-def _people(lake: Lake, table: str = "s.people", **more: str) -> None:
+def _write_people(lake: Lake, table: str = "s.people", **more: str) -> None:
     db = lake.connector.database
     db.create_table(table, {**PEOPLE, **more}, key=("id",))
     with db.transaction() as t:
@@ -48,13 +48,13 @@ def _changes(lake: Lake) -> None:
         t.update("s.people", {"id": 2}, {"id": 8})
 
 
-def _by(rows: list[Row], *names: str) -> list[tuple[Any, ...]]:
+def _tuples_of(rows: list[Row], *names: str) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in names) for row in rows]
 
 
 @pytest.mark.every_kind
 def test_columns_are_dropped_renamed_cast_and_made(lake: Lake) -> None:
-    _people(lake, **{ODD: "string"})
+    _write_people(lake, **{ODD: "string"})
     columns = {
         "drop": [ODD], "rename": {"Name": ODD, "id": "key"}, "cast": {"id": "bigint", "age": "decimal(5,1)"},
         "computed": {"adult": "age >= 18", "whole": "concat(name, ' ', country)"}, "constant": {"origin": "{connector}/{table}"},
@@ -74,7 +74,7 @@ def test_columns_are_dropped_renamed_cast_and_made(lake: Lake) -> None:
     }  # fmt: skip
     rows = {row["key"]: row for row in lake.rows("s.people")}
     assert sorted(rows) == [0, 1, 7, 8]
-    assert _by(list(rows.values()), "origin", "_table") == [("test/people", "people")] * 4
+    assert _tuples_of(list(rows.values()), "origin", "_table") == [("test/people", "people")] * 4
     assert (rows[7]["adult"], rows[0]["adult"], rows[7]["whole"]) == (True, False, "Eve IT")
     assert (rows[7]["_op"], rows[1]["_op"], rows[8]["_op"], rows[8][ODD]) == ("c", "u", "c", "Cid")
     assert {row["extra"] for row in rows.values()} == {5}
@@ -92,7 +92,7 @@ def test_columns_are_dropped_renamed_cast_and_made(lake: Lake) -> None:
 def test_each_mode_keeps_what_it_promises_through_changes_and_a_truncate(lake: Lake, mode: str) -> None:
     rules = _rules({"mode": mode, "partition_by": ["_is_current" if mode == "history" else "country"]})
     lake.connector.database.clock = lambda: 1_700_000_000_000_000
-    _people(lake)
+    _write_people(lake)
     lake.connector.capture()
     lake.apply(tables=rules)
     _changes(lake)
@@ -128,19 +128,19 @@ def test_each_mode_keeps_what_it_promises_through_changes_and_a_truncate(lake: L
 @pytest.mark.parametrize("mode", ["current", "log", "soft_delete", "history"])
 def test_rows_that_do_not_pass_the_filter_are_not_in_the_table(memory: Lake, mode: str) -> None:
     rules = _rules({"mode": mode, "filter": "age >= 18"})
-    _people(memory)
+    _write_people(memory)
     memory.connector.capture()
     memory.apply(tables=rules)
-    assert _by(memory.rows("s.people"), "id") == [(0,), (2,)]
+    assert _tuples_of(memory.rows("s.people"), "id") == [(0,), (2,)]
     _changes(memory)
     memory.connector.capture()
     memory.apply(tables=rules)
     rows = memory.rows("s.people")
     assert all(row["age"] >= 18 for row in rows)
     if mode == "current":
-        assert _by(rows, "id", "age") == [(1, 18), (7, 40), (8, 50)]
+        assert _tuples_of(rows, "id", "age") == [(1, 18), (7, 40), (8, 50)]
     if mode == "soft_delete":
-        assert _by(rows, "id", "age", "_is_deleted") == [
+        assert _tuples_of(rows, "id", "age", "_is_deleted") == [
             (0, 30, True),
             (1, 18, False),
             (2, 50, True),
@@ -148,7 +148,7 @@ def test_rows_that_do_not_pass_the_filter_are_not_in_the_table(memory: Lake, mod
             (8, 50, False),
         ]
     if mode == "history":
-        assert _by(rows, "id", "_is_current") == [(0, False), (1, True), (2, False), (7, True), (8, True)]
+        assert _tuples_of(rows, "id", "_is_current") == [(0, False), (1, True), (2, False), (7, True), (8, True)]
 
 
 def test_a_table_without_a_key_is_filtered_and_shaped_too(memory: Lake) -> None:
@@ -166,7 +166,7 @@ def test_a_table_without_a_key_is_filtered_and_shaped_too(memory: Lake) -> None:
         t.delete("s.bag", {"a": 0})
     memory.connector.capture()
     memory.apply(tables=rules)
-    assert _by(memory.rows("s.bag"), "x", "y", "b") == [(2, 3, "b"), (2, 3, "b"), (5, 6, "b")]
+    assert _tuples_of(memory.rows("s.bag"), "x", "y", "b") == [(2, 3, "b"), (2, 3, "b"), (5, 6, "b")]
 
 
 WRONG = [
@@ -208,7 +208,7 @@ WRONG = [
 def test_a_rule_that_does_not_fit_is_refused_before_anything_is_written(
     memory: Lake, rule: dict[str, Any], text: str
 ) -> None:
-    _people(memory)
+    _write_people(memory)
     memory.connector.database.create_table("s.bag", {"a": "int32"})
     memory.connector.capture()
     with pytest.raises(ConfigError) as error:
@@ -218,7 +218,7 @@ def test_a_rule_that_does_not_fit_is_refused_before_anything_is_written(
 
 
 def test_a_rule_that_is_changed_later_is_refused_and_what_does_not_matter_is_not(memory: Lake) -> None:
-    _people(memory)
+    _write_people(memory)
     memory.connector.capture()
     memory.apply(tables=_rules({"mode": "history", "columns": {"drop": ["name", "country"]}}))
     before = memory.rows("s.people")
@@ -239,7 +239,7 @@ def test_a_rule_that_is_changed_later_is_refused_and_what_does_not_matter_is_not
 
 
 def test_a_column_that_the_source_has_dropped_before_its_table_is_made_may_be_named(memory: Lake) -> None:
-    _people(memory, password="string")
+    _write_people(memory, password="string")
     memory.connector.capture()
     memory.connector.database.drop_column("s.people", "password")
     memory.connector.capture()
@@ -254,8 +254,8 @@ def test_a_column_that_the_source_has_dropped_before_its_table_is_made_may_be_na
 
 
 def test_a_rule_may_put_tables_elsewhere(memory: Lake) -> None:
-    _people(memory)
-    _people(memory, "s_eu.people")
+    _write_people(memory)
+    _write_people(memory, "s_eu.people")
     memory.connector.capture()
     place = f"{memory.folder}/elsewhere/{{region}}-{{table}}"
     memory.apply()
@@ -275,10 +275,10 @@ def test_shards_share_a_table_with_the_shard_in_the_key(lake: Lake, mode: str) -
         [{"tables": r"s_(?P<r>\w+)\.people", "location": place, "mode": mode, "shard": {"region": "{r}"}}]
     )
     for shard in ("eu", "us"):
-        _people(lake, f"s_{shard}.people")
+        _write_people(lake, f"s_{shard}.people")
     lake.connector.capture()
     lake.apply(tables=rules)
-    _people(lake, "s_asia.people", more="string")
+    _write_people(lake, "s_asia.people", more="string")
     with db.transaction() as t:
         t.update("s_eu.people", {"id": 0}, {"age": 99})
         t.delete("s_us.people", {"id": 0})
@@ -311,8 +311,8 @@ def _same_shards(lake: Lake, shards: tuple[str, ...], mode: str) -> None:
 
 
 def test_two_tables_at_one_place_without_a_shard_are_refused(memory: Lake) -> None:
-    _people(memory)
-    _people(memory, "s_eu.people")
+    _write_people(memory)
+    _write_people(memory, "s_eu.people")
     memory.connector.capture()
     with pytest.raises(ConfigError, match="would both be at"):
         memory.apply(tables=_rules({"location": f"{memory.folder}/one/people"}))
@@ -321,7 +321,7 @@ def test_two_tables_at_one_place_without_a_shard_are_refused(memory: Lake) -> No
 
 def test_two_tables_that_nothing_would_tell_apart_in_a_shared_one_are_refused(memory: Lake) -> None:
     for table in ("s_eu.people", "s_eu.staff"):
-        _people(memory, table)
+        _write_people(memory, table)
     memory.connector.capture()
     rule = {"location": f"{memory.folder}/one/people", "tables": r"s_(?P<r>\w+)\..*"}
     for shard in ("{r}", "all"):
@@ -349,7 +349,7 @@ def test_two_tables_that_nothing_would_tell_apart_in_a_shared_one_are_refused(me
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_a_pattern_that_gives_rows_other_texts_than_they_have_is_refused(memory: Lake, shared: bool) -> None:
-    _people(memory, "s_eu.people")
+    _write_people(memory, "s_eu.people")
     memory.connector.capture()
     texts = {"shard": {"region": "{r}"}} if shared else {"columns": {"constant": {"region": "{r}"}}}
     made, other = (TableRules.parse([{"tables": rf"s{p}\.people", **texts}]) for p in (r"_(?P<r>\w+)", r"(?P<r>_\w+)"))
@@ -370,8 +370,8 @@ def test_a_pattern_that_gives_rows_other_texts_than_they_have_is_refused(memory:
 def test_a_rule_of_a_table_without_new_events_is_not_called_useless(
     memory: Lake, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _people(memory)
-    _people(memory, "s.other")
+    _write_people(memory)
+    _write_people(memory, "s.other")
     memory.connector.capture()
     rules = TableRules.parse([{"tables": r"s\.people", "mode": "history"}, {"tables": r"s\.none", "mode": "log"}])
     memory.apply(tables=rules)
@@ -387,8 +387,8 @@ def test_a_rule_of_a_table_without_new_events_is_not_called_useless(
 
 @pytest.mark.every_kind
 def test_a_table_is_laid_out_when_it_is_made(lake: Lake) -> None:
-    _people(lake)
-    _people(lake, "s.other")
+    _write_people(lake)
+    _write_people(lake, "s.other")
     rules = TableRules.parse(
         [{"tables": r"s\.people", "partition_by": "country"}, {"tables": ".*", "cluster_by": "age"}]
     )
@@ -421,8 +421,8 @@ def test_values_that_events_leave_out_and_a_filter_needs_are_an_error(memory: La
 
 @pytest.mark.only_kind("delta", "iceberg")
 def test_a_layout_that_the_kind_of_table_does_not_have_is_refused_before_anything_is_written(lake: Lake) -> None:
-    _people(lake)
-    _people(lake, "s.other")
+    _write_people(lake)
+    _write_people(lake, "s.other")
     lake.connector.capture()
     wrong = "days(age)" if lake.kind == "delta" else "weeks(age)"
     with pytest.raises(ConfigError, match="partition_by: "):
@@ -432,8 +432,8 @@ def test_a_layout_that_the_kind_of_table_does_not_have_is_refused_before_anythin
 
 @pytest.mark.only_kind("iceberg")
 def test_a_type_that_the_kind_of_table_does_not_have_is_refused_before_anything_is_written(lake: Lake) -> None:
-    _people(lake)
-    _people(lake, "s.other")
+    _write_people(lake)
+    _write_people(lake, "s.other")
     lake.connector.capture()
     rule = {"tables": r"s\.people", "columns": {"computed": {"x": "map('age', age)"}}}
     with pytest.raises(ConfigError, match=r"Column x would have the type map<string,int>(.|\n)*to_json"):
@@ -477,8 +477,8 @@ def test_a_rule_that_is_changed_is_noticed_without_new_events(memory: Lake, what
     made, now = CHANGED[what]
     if "route" in now:
         now = {**now, "route": {**now["route"], "location": memory.path("s.people")}}
-    _people(memory)
-    _people(memory, "s.other")
+    _write_people(memory)
+    _write_people(memory, "s.other")
     only = {"tables": r"s\.people"}
     memory.tables = TableRules.parse([{**only, **made}])
     memory.follow()

@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
 from airflow_provider_cdc.targets.lake.jobs.maintain_tables import MaintainTables
-from tests.targets.lake.jobs.test_continuous_apply import Running, until
+from tests.targets.lake.jobs.test_continuous_apply import Running, wait_until
 from tests.targets.lake.lake import Lake, Row
 from tests.targets.lake.write.test_modes_crash import Ended, Stopping
 
@@ -35,7 +35,7 @@ def _rules(lake: Lake, **more: Any) -> TableRules:
     return TableRules.parse([{"tables": r"s\.t", "route": steps, **more}])
 
 
-def _place(lake: Lake, row: Row, otherwise: str = "default") -> str | None:
+def _expected_place(lake: Lake, row: Row, otherwise: str = "default") -> str | None:
     """Where a row has to be."""
     if row["n"] is not None and row["n"] >= 90:
         return f"{lake.folder}/lake/large"
@@ -60,7 +60,7 @@ def _check(lake: Lake, otherwise: str = "default") -> None:
     """Each row of the source is in its table, and in no other one."""
     wanted: dict[str, list[Row]] = {location: [] for location in _entries(lake)}
     for row in lake.connector.database.copy_rows("s.t"):
-        if place := _place(lake, row, otherwise):
+        if place := _expected_place(lake, row, otherwise):
             wanted.setdefault(place, []).append(row)
     names = list(COLUMNS)
     for location, rows in wanted.items():
@@ -345,18 +345,20 @@ def test_an_apply_that_goes_on_finds_new_places_and_tries_again_what_has_failed(
     STORED[f"{memory.folder}/lake/of new"] = "a folder of somebody"
     memory.connector.capture()
     with Running(memory) as running:
-        until(lambda: f"{memory.folder}/lake/of eu" in STORED, "the first round")
+        wait_until(lambda: f"{memory.folder}/lake/of eu" in STORED, "the first round")
         with db.transaction() as t:
             t.insert("s.t", {"id": 100, "region": "new", "n": 1})
             t.insert("s.t", {"id": 101, "region": "newer", "n": 1})
         memory.connector.capture()
-        until(lambda: f"{memory.folder}/lake/of newer" in STORED, "the other new place")
+        wait_until(lambda: f"{memory.folder}/lake/of newer" in STORED, "the other new place")
         with db.transaction() as t:
             t.update("s.t", {"id": 101}, {"region": "new"})
         memory.connector.capture()
         del STORED[f"{memory.folder}/lake/of new"]
-        until(lambda: not isinstance(STORED.get(f"{memory.folder}/lake/of new", ""), str), "the table that had failed")
-        until(lambda: len(_rows(memory, f"{memory.folder}/lake/of new")) == 2, "both rows")
+        wait_until(
+            lambda: not isinstance(STORED.get(f"{memory.folder}/lake/of new", ""), str), "the table that had failed"
+        )
+        wait_until(lambda: len(_rows(memory, f"{memory.folder}/lake/of new")) == 2, "both rows")
     assert running.error is None
     _check(memory)
 

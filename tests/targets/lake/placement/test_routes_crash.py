@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_cdc.core.errors import TargetError
-from tests.targets.lake.jobs.test_continuous_apply import Running, until
+from tests.targets.lake.jobs.test_continuous_apply import Running, wait_until
 from tests.targets.lake.lake import Child, Lake
 from tests.targets.lake.placement.test_routes import COLUMNS, ODD, Work, _check, _entries, _rules
 from tests.targets.lake.with_catalog import apply
@@ -68,7 +68,7 @@ def _caught_up(lake: Lake) -> None:
     assert lake.apply().tables == []
 
 
-def _killed(child: Child, lake: Lake, *point: str | int) -> bool:
+def _is_killed(child: Child, lake: Lake, *point: str | int) -> bool:
     """Whether it came to the point at which it dies."""
     child.begin(lake, *point)
     if child.answer() == "done":
@@ -81,7 +81,7 @@ def _killed(child: Child, lake: Lake, *point: str | int) -> bool:
 def test_after_kill_9_between_the_commits_of_two_tables_each_row_is_in_one(
     prepared_lake: Lake, child: Callable[[], Child]
 ) -> None:
-    assert _killed(child(), prepared_lake, "after", 3)
+    assert _is_killed(child(), prepared_lake, "after", 3)
     _caught_up(prepared_lake)
 
 
@@ -95,7 +95,7 @@ def test_after_kill_9_at_any_commit_each_row_is_in_one_table(prepared_lake: Lake
         _restore(prepared_lake, reports=number % 2 == 0)
         if not running.alive:
             running = child()
-        if not _killed(running, prepared_lake, point, number):
+        if not _is_killed(running, prepared_lake, point, number):
             break
         died += 1
         _caught_up(prepared_lake)
@@ -156,7 +156,7 @@ def test_take_overs_and_other_applies_beside_one_that_goes_on_change_nothing(lak
     lake.connector.capture()
     stop, errors = threading.Event(), list[BaseException]()
 
-    def again() -> None:
+    def apply_repeatedly() -> None:
         while not stop.wait(0.5):
             try:
                 lake.apply()
@@ -166,7 +166,7 @@ def test_take_overs_and_other_applies_beside_one_that_goes_on_change_nothing(lak
             except BaseException as e:
                 errors.append(e)
 
-    beside = threading.Thread(target=again)
+    beside = threading.Thread(target=apply_repeatedly)
     beside.start()
     try:
         for number in range(4):
@@ -179,7 +179,7 @@ def test_take_overs_and_other_applies_beside_one_that_goes_on_change_nothing(lak
                 lake.connector.capture()
                 with Running(lake, f"successor {number}") as successor:  # it takes over with a batch under way
                     # the other apply may have come to the newest batch before
-                    until(lambda one=successor: one.warm._rounds or one.error, "the successor's turn")  # type: ignore[misc]
+                    wait_until(lambda one=successor: one.warm._rounds or one.error, "the successor's turn")  # type: ignore[misc]
                     successor.reached()
                     assert successor.stop().failed == {}
     finally:

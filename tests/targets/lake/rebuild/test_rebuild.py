@@ -32,7 +32,7 @@ def _rebuild(lake: Lake, *topics: str, **options: Any) -> list[RebuiltTable]:
     return _job(lake, **options).run(topics or [ORDERS])
 
 
-def _filled(lake: Lake) -> None:
+def _fill_tables(lake: Lake) -> None:
     db = _database(lake)
     db.create_table("s.orders", COLUMNS, key=("id",))
     db.create_table("s.bag", {"a": "int32", "b": "string"})
@@ -73,7 +73,7 @@ def _marker(lake: Lake, table: str = "s.orders") -> int:
 @pytest.mark.sampled(2)
 @pytest.mark.every_kind
 def test_a_damaged_table_is_right_again_by_one_commit_and_the_apply_goes_on(lake: Lake) -> None:
-    _filled(lake)
+    _fill_tables(lake)
     sound = _images(lake)
     _damage(lake)
     assert _images(lake) != sound
@@ -93,12 +93,12 @@ def test_a_damaged_table_is_right_again_by_one_commit_and_the_apply_goes_on(lake
 
 @pytest.mark.every_kind
 def test_an_apply_in_between_makes_it_begin_again(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    _filled(lake)
+    _fill_tables(lake)
     _damage(lake)
     job, batch, db = _job(lake), _marker(lake), _database(lake)
     rows, calls = InPlaceRebuild._rows, list[int]()
 
-    def overtaken(self: InPlaceRebuild, target: Any, pending: Any, marker: Any, shape: Any) -> Any:
+    def apply_between(self: InPlaceRebuild, target: Any, pending: Any, marker: Any, shape: Any) -> Any:
         if not calls:
             with db.transaction() as t:
                 t.insert("s.orders", {"id": 30, "n": 1})
@@ -106,7 +106,7 @@ def test_an_apply_in_between_makes_it_begin_again(lake: Lake, monkeypatch: pytes
         calls.append(pending.last)
         return rows(self, target, pending, marker, shape)
 
-    monkeypatch.setattr(InPlaceRebuild, "_rows", overtaken)
+    monkeypatch.setattr(InPlaceRebuild, "_rows", apply_between)
     assert [d.batch for d in job.run([ORDERS])] == [batch + 1]
     assert calls == [batch, batch + 1]
     assert _ids(lake) == [*range(4), *range(5, 20), 30]
@@ -115,7 +115,7 @@ def test_an_apply_in_between_makes_it_begin_again(lake: Lake, monkeypatch: pytes
 @pytest.mark.sampled(2)
 @pytest.mark.every_kind
 def test_a_table_is_built_beside_as_of_any_batch(lake: Lake) -> None:
-    _filled(lake)
+    _fill_tables(lake)
     now = lake.rows("s.orders", "id")
     to = f"{lake.folder}/beside/{{table}}"
     (done,) = _rebuild(lake, to=to, batch=1)
@@ -139,7 +139,7 @@ def test_a_table_is_built_beside_as_of_any_batch(lake: Lake) -> None:
 
 
 def test_values_of_dropped_columns_are_not_thrown_away(lake: Lake) -> None:
-    _filled(lake)
+    _fill_tables(lake)
     _database(lake).drop_column("s.orders", "note")
     lake.follow()
     before = _images(lake)
@@ -151,7 +151,7 @@ def test_values_of_dropped_columns_are_not_thrown_away(lake: Lake) -> None:
 def test_what_cannot_be_built_is_refused_with_a_sentence(lake: Lake) -> None:
     with pytest.raises(ConfigError, match="has no batch of connector"):
         _rebuild(lake)
-    _filled(lake)
+    _fill_tables(lake)
     with pytest.raises(ConfigError, match=r"has no topic p\.s\.other"):
         _rebuild(lake, ORDERS, "p.s.other")
     with pytest.raises(ConfigError, match=r"Batch 99 does not exist: .* has batches 1 to 2"):
@@ -173,7 +173,7 @@ def test_what_cannot_be_built_is_refused_with_a_sentence(lake: Lake) -> None:
 
 
 def test_a_change_log_that_has_lost_its_beginning_is_refused(lake: Lake) -> None:
-    _filled(lake)
+    _fill_tables(lake)
     root = Path(lake.connector.changelog.storage.root)
     first = min((root / lake.connector.name / "manifests").glob("*.json"))
     first.unlink()

@@ -25,7 +25,7 @@ from airflow_provider_cdc.targets.lake.rebuild.tables_to_rebuild import _text
 from airflow_provider_cdc.targets.lake.rules.row_routing import RouteBranch
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 from tests.targets.lake.lake import Child, Lake, new_lake
-from tests.targets.lake.points import hooked
+from tests.targets.lake.points import hook_format
 from tests.targets.lake.rules.test_outbox_columns import OUTBOX
 from tests.targets.lake.write.test_modes_crash import Ended
 
@@ -78,7 +78,7 @@ def _content(lake: Lake, location: str) -> Content:
     return types, sorted(repr(row) for row in target.read_rows().select(*map(quote_name, types)).toArrow().to_pylist())
 
 
-def _fresh(lake: Lake, root: str, **more: Any) -> dict[tuple[str, str], str]:
+def _apply_fresh(lake: Lake, root: str, **more: Any) -> dict[tuple[str, str], str]:
     """Apply the whole change log where nothing is.
 
     :return: topic, and what tells its tables apart → location
@@ -150,7 +150,7 @@ class Work:
                     t.update(table, {"id": new}, values)
 
 
-def _damaged(lake: Lake, below: str) -> None:
+def _damage_tables(lake: Lake, below: str) -> None:
     """Take rows away from all tables in memory, and put others into them twice."""
     for location, found in STORED.items():
         if location.startswith(below) and isinstance(found, MemoryTableState):
@@ -179,16 +179,16 @@ def test_tables_by_rules_are_built_as_an_apply_makes_them_where_nothing_is(
     for batch in (1, 2, 3):
         memory.follow()
         if batch == asked:
-            then = _fresh(memory, "then")
+            then = _apply_fresh(memory, "then")
         work.go(choose.randint(1, 4))
     memory.connector.capture()
     work.go(choose.randint(1, 4))
     memory.follow()
-    now = _fresh(memory, "now")
+    now = _apply_fresh(memory, "now")
     there = _tables(memory, memory.location)
     assert there.keys() == now.keys()
     markers = {at: found.markers for at, found in STORED.items() if isinstance(found, MemoryTableState)}
-    _damaged(memory, f"{memory.folder}/lake/")
+    _damage_tables(memory, f"{memory.folder}/lake/")
     done = _rebuild(memory, *names)
     assert {d.location for d in done} == set(there.values())
     for key, location in there.items():
@@ -208,7 +208,7 @@ def test_tables_by_rules_are_built_as_an_apply_makes_them_where_nothing_is(
         assert _content(memory, location) == _content(memory, other), location
     work.go(3)
     memory.follow()
-    later = _fresh(memory, "later")
+    later = _apply_fresh(memory, "later")
     assert {key: _content(memory, at) for key, at in _tables(memory, memory.location).items()} == {
         key: _content(memory, at) for key, at in later.items()
     }
@@ -220,7 +220,7 @@ def test_damaged_tables_of_a_route_are_right_again_by_one_commit_each(lake: Lake
     lake.tables = _rules(lake, "lake")
     Work(lake, 7, ("s.to_current", "s.to_soft_delete"))
     lake.follow()
-    there, now = _tables(lake, lake.location), _fresh(lake, "now")
+    there, now = _tables(lake, lake.location), _apply_fresh(lake, "now")
     for location in there.values():
         if lake.kind == "delta":
             lake.spark.sql(f"DELETE FROM delta.`{location.replace('`', '``')}` WHERE id % 2 = 0")
@@ -254,9 +254,9 @@ def test_one_table_of_a_route_is_built_by_its_location_and_one_that_is_gone_is_m
     memory.tables = _rules(memory, "lake")
     Work(memory, 8, ("s.to_current",))
     memory.follow()
-    now = _fresh(memory, "now")
+    now = _apply_fresh(memory, "now")
     there = _tables(memory, memory.location)
-    _damaged(memory, f"{memory.folder}/lake/")
+    _damage_tables(memory, f"{memory.folder}/lake/")
     damaged = dict(STORED)
     eu = there["p.s.to_current", "2_eu"]
     (done,) = _rebuild(memory, eu)
@@ -264,7 +264,7 @@ def test_one_table_of_a_route_is_built_by_its_location_and_one_that_is_gone_is_m
     assert {at for at, found in STORED.items() if found is not damaged[at]} == {eu}
     del STORED[eu]
     ApplyReports(memory.connector.changelog.storage, "test").write(
-        _without(memory, eu)
+        _report_without(memory, eu)
     )  # an apply that has forgotten it
     assert {d.location for d in _rebuild(memory, f"p.s.to_current → {there['p.s.to_current', 'otherwise']}")} == {
         there["p.s.to_current", "otherwise"]
@@ -278,7 +278,7 @@ def test_one_table_of_a_route_is_built_by_its_location_and_one_that_is_gone_is_m
         _rebuild(memory, "s.to_current", to=f"{memory.folder}/beside/{{table}}")
 
 
-def _without(lake: Lake, location: str) -> dict[str, Any]:
+def _report_without(lake: Lake, location: str) -> dict[str, Any]:
     report = ApplyReports(lake.connector.changelog.storage, "test").read(lake.kind, lake.location)
     assert report is not None
     return {
@@ -293,10 +293,10 @@ def test_if_one_of_several_tables_cannot_be_built_none_is(memory: Lake) -> None:
     memory.follow()
     there = _tables(memory, memory.location)
     eu, last = there["p.s.to_current", "2_eu"], max(there.values())
-    _damaged(memory, f"{memory.folder}/lake/")
+    _damage_tables(memory, f"{memory.folder}/lake/")
     sound = dict(STORED)
 
-    def refused(stored: Any, match: str) -> None:
+    def assert_refused(stored: Any, match: str) -> None:
         STORED[last] = stored
         before = dict(STORED)
         with pytest.raises(TargetError, match=match):
@@ -306,10 +306,10 @@ def test_if_one_of_several_tables_cannot_be_built_none_is(memory: Lake) -> None:
 
     found = sound[last]
     assert isinstance(found, MemoryTableState)
-    refused(replace(found, owner=Owner("other", "p.s.to_current")), "belongs to connector other")
-    refused("a folder of somebody", "but the location contains a folder of somebody")
-    refused(replace(found, layout=replace(found.layout, rule="")), "built by another rule")
-    refused(replace(found, layout=sound[eu].layout), "built by another rule")  # type: ignore[union-attr]
+    assert_refused(replace(found, owner=Owner("other", "p.s.to_current")), "belongs to connector other")
+    assert_refused("a folder of somebody", "but the location contains a folder of somebody")
+    assert_refused(replace(found, layout=replace(found.layout, rule="")), "built by another rule")
+    assert_refused(replace(found, layout=sound[eu].layout), "built by another rule")  # type: ignore[union-attr]
 
 
 def test_what_a_rule_has_given_up_is_left_alone_and_what_nobody_knows_is_refused(memory: Lake) -> None:
@@ -320,12 +320,12 @@ def test_what_a_rule_has_given_up_is_left_alone_and_what_nobody_knows_is_refused
     otherwise = before["p.s.to_current", "otherwise"]
     memory.tables = _rules(memory, "lake", otherwise="drop")
     memory.apply()
-    _damaged(memory, f"{memory.folder}/lake/")
+    _damage_tables(memory, f"{memory.folder}/lake/")
     damaged = STORED[otherwise]
     done = _rebuild(memory, "s.to_current")
     assert {d.location for d in done} == {at for (topic, _), at in before.items() if "to_" in topic} - {otherwise}
     assert STORED[otherwise] is damaged
-    now = _fresh(memory, "now", otherwise="drop")
+    now = _apply_fresh(memory, "now", otherwise="drop")
     for key, location in _tables(memory, memory.location).items():
         if "to_" in key[0]:
             assert _content(memory, location) == _content(memory, now[key])
@@ -349,13 +349,13 @@ def test_a_run_that_ends_between_two_tables_leaves_whole_ones_and_the_next_one_f
     memory.tables = _rules(memory, "lake")
     Work(memory, 11, ("s.to_current", "s.to_history"))
     memory.follow()
-    names, there, now = ("s.to_current", "s.to_history"), _tables(memory, memory.location), _fresh(memory, "now")
-    _damaged(memory, f"{memory.folder}/lake/")
+    names, there, now = ("s.to_current", "s.to_history"), _tables(memory, memory.location), _apply_fresh(memory, "now")
+    _damage_tables(memory, f"{memory.folder}/lake/")
     damaged = {at: _content(memory, at) for at in there.values()}
     options = {"to": f"{memory.folder}/{to}/{{table}}/{{place}}"} if to else {}
     ends = _Ending(4)
     job = _job(memory, **options)
-    job._format = hooked(load_format("memory"), ends)
+    job._format = hook_format(load_format("memory"), ends)
     with pytest.raises(Ended):
         job.run(names)
     assert len(job.done) == len(ends.done) == 3
@@ -404,7 +404,7 @@ def test_after_kill_9_at_any_commit_of_a_rebuild_the_next_one_finishes(lake: Lak
     lake.tables = _rules(lake, "lake")
     Work(lake, 12, ("s.to_current",))
     lake.follow()
-    there, now = _tables(lake, lake.location), _fresh(lake, "now")
+    there, now = _tables(lake, lake.location), _apply_fresh(lake, "now")
     to = f"{lake.folder}/beside/{{table}}/{{place}}"
     running, died = child(), 0
     for number in range(1, 20):

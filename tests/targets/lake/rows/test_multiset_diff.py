@@ -32,7 +32,7 @@ def _key(image: Image) -> str:
     return repr(tuple(0.0 if value == 0 and isinstance(value, float) else value for value in image))
 
 
-def _played(there: list[tuple[Image, str | None]], work: Any) -> tuple[list[tuple[Image, str | None]], pa.Table]:
+def _play_changes(there: list[tuple[Image, str | None]], work: Any) -> tuple[list[tuple[Image, str | None]], pa.Table]:
     """Rows with a value that only the table has, after some work, and its changes."""
     rows, changes = list(there), []
     for seq, (kind, which, image) in enumerate(work, start=1):
@@ -45,7 +45,7 @@ def _played(there: list[tuple[Image, str | None]], work: Any) -> tuple[list[tupl
     return rows, _arrays(changes)
 
 
-def _taken(
+def _take_rows(
     found: MultisetDifference, there: list[tuple[Image, str | None]]
 ) -> tuple[LocatedRows, list[tuple[Image, str | None]]]:
     """As many rows of each image as it says, and the others."""
@@ -64,9 +64,9 @@ def _taken(
 @given(there=st.lists(IMAGES, max_size=8), work=WORK)
 def test_what_goes_and_what_comes_make_the_rows_that_there_are_then(there: list[Image], work: Any) -> None:
     before = [(image, None) for image in there]
-    after, changes = _played(before, work)
+    after, changes = _play_changes(before, work)
     found = compute_difference(changes)
-    taken, left = _taken(found, before)
+    taken, left = _take_rows(found, before)
     assert len(set(taken.image)) == found.goes.num_rows
     come = found.build_added_rows(LocatedRows(taken.image, taken.places, taken.others.select([])))
     assert come.column_names == found.column_names == ["a", "x"]
@@ -82,9 +82,9 @@ def test_what_goes_and_what_comes_make_the_rows_that_there_are_then(there: list[
 @given(there=st.lists(IMAGES, max_size=8), work=WORK)
 def test_of_equal_rows_each_goes_on_once(there: list[Image], work: Any) -> None:
     before = [(image, f"was {i}") for i, image in enumerate(there)]
-    after, changes = _played(before, work)
+    after, changes = _play_changes(before, work)
     found = compute_difference(changes, follow=True)
-    taken, left = _taken(found, before)
+    taken, left = _take_rows(found, before)
     come = [((row["a"], row["x"]), row["gone"]) for row in found.build_added_rows(taken).to_pylist()]
     assert Counter(_key(image) for image, _ in [*left, *come]) == Counter(_key(image) for image, _ in after)
     values = Counter(value for _, value in [*left, *come] if value is not None)
@@ -97,9 +97,9 @@ def test_of_equal_rows_each_goes_on_once(there: list[Image], work: Any) -> None:
 def test_rows_that_differ_keep_what_only_the_table_has(number: int, work: Any) -> None:
     before = [((i, 0.5), f"was {i}") for i in range(number)]
     distinct = [(kind, which, (100 + i, 0.5)) for i, (kind, which, _) in enumerate(work)]
-    after, changes = _played(before, distinct)
+    after, changes = _play_changes(before, distinct)
     found = compute_difference(changes, follow=True)
-    taken, left = _taken(found, before)
+    taken, left = _take_rows(found, before)
     come = [((row["a"], row["x"]), row["gone"]) for row in found.build_added_rows(taken).to_pylist()]
     assert sorted(map(repr, [*left, *come])) == sorted(map(repr, after))
 
@@ -109,7 +109,7 @@ def test_a_zero_that_changes_its_sign_is_a_row_that_comes() -> None:
     assert [
         repr(row)
         for row in found.build_added_rows(
-            _taken(found, [((1, -0.0), None), ((2, 0.0), None), ((2, 0.0), None)])[0]
+            _take_rows(found, [((1, -0.0), None), ((2, 0.0), None), ((2, 0.0), None)])[0]
         ).to_pylist()
     ] == ["{'a': 1, 'x': -0.0, 'gone': None}"]
     assert (found.goes["a"].to_pylist(), found.number.tolist()) == ([1, 2], [1, 2])

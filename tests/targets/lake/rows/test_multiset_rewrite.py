@@ -61,7 +61,7 @@ class _Model:
                 self.changes.append((*image, 1, seq))
 
 
-def _after(spark: SparkSession, model: _Model) -> tuple[list[tuple[Any, ...]], int]:
+def _rows_after(spark: SparkSession, model: _Model) -> tuple[list[tuple[Any, ...]], int]:
     both = [T.StructField("a", T.IntegerType()), T.StructField("b", T.DoubleType())]
     there = spark.createDataFrame(model.table, T.StructType([*both, T.StructField("gone", T.StringType())]))
     numbers = [T.StructField(NUMBER, T.IntegerType()), T.StructField(SEQ, T.LongType())]
@@ -70,7 +70,7 @@ def _after(spark: SparkSession, model: _Model) -> tuple[list[tuple[Any, ...]], i
     return [tuple(row) for row in rows.collect()], lacks.count()
 
 
-def _bag(rows: Any, columns: int) -> Counter[str]:
+def _count_rows(rows: Any, columns: int) -> Counter[str]:
     return Counter(repr(row[:columns]) for row in rows)
 
 
@@ -79,18 +79,18 @@ def _bag(rows: Any, columns: int) -> Counter[str]:
 def test_rows_that_differ_are_followed_from_image_to_image(spark: SparkSession, seed: int) -> None:
     model = _Model(seed, 1_000_000)
     model.run(120)
-    rows, lacks = _after(spark, model)
+    rows, lacks = _rows_after(spark, model)
     assert lacks == 0
-    assert _bag(rows, 3) == _bag(model.rows, 3)
+    assert _count_rows(rows, 3) == _count_rows(model.rows, 3)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_of_equal_rows_each_is_followed_once(spark: SparkSession, seed: int) -> None:
     model = _Model(seed, 2)
     model.run(150)
-    rows, lacks = _after(spark, model)
+    rows, lacks = _rows_after(spark, model)
     assert lacks == 0
-    assert _bag(rows, 2) == _bag(model.rows, 2)
+    assert _count_rows(rows, 2) == _count_rows(model.rows, 2)
     was = Counter(row[2] for row in rows if row[2] is not None)
     assert set(was.values()) <= {1}
     assert set(was) <= {row[2] for row in model.table}
@@ -99,7 +99,7 @@ def test_of_equal_rows_each_is_followed_once(spark: SparkSession, seed: int) -> 
 def test_a_row_that_goes_though_it_is_not_there_is_found(spark: SparkSession) -> None:
     model = _Model(0, 2)
     model.changes = [(7, None, -1, 1), (7, None, 1, 2), (7, None, -1, 3)]
-    assert _after(spark, model)[1] == 1
+    assert _rows_after(spark, model)[1] == 1
 
 
 @pytest.mark.sampled(2)
@@ -169,13 +169,13 @@ def _seed() -> int:
     return seed
 
 
-def _large(monkeypatch: pytest.MonkeyPatch) -> None:
+def _make_tables_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every table counts as a large one."""
     monkeypatch.setattr("airflow_provider_cdc.targets.lake.formats.delta.keyless_commit.MOST_BYTES", -1)
     monkeypatch.setattr(of_iceberg, "MOST_BYTES", -1)
 
 
-def _work(lake: Lake, r: random.Random) -> None:
+def _write_transactions(lake: Lake, r: random.Random) -> None:
     """Some transactions, in which rows come that are there already."""
     db = lake.connector.database
     for _ in range(5):
@@ -194,18 +194,20 @@ def _work(lake: Lake, r: random.Random) -> None:
                     t.delete("s.bag", where, limit=r.choice([1, 1, None]))
 
 
-def _same(lake: Lake) -> None:
+def _assert_equal_rows(lake: Lake) -> None:
     """By the columns that the source has."""
     ((_, schema),) = lake.connector.database.read_consistent_view()[1].items()
-    assert _shown(lake.rows("s.bag", *schema.column_names)) == _shown(lake.connector.database.copy_rows("s.bag"))
+    assert _format_rows(lake.rows("s.bag", *schema.column_names)) == _format_rows(
+        lake.connector.database.copy_rows("s.bag")
+    )
 
 
-def _shown(rows: list[dict[str, Any]]) -> list[str]:
+def _format_rows(rows: list[dict[str, Any]]) -> list[str]:
     shown = [[v.astimezone(dt.UTC) if n == "at" and v else v for n, v in row.items()] for row in rows]
     return sorted(map(repr, shown))
 
 
-def _said(caplog: pytest.LogCaptureFixture) -> list[str]:
+def _list_write_ways(caplog: pytest.LogCaptureFixture) -> list[str]:
     """How the table was written."""
     said = [r.message for r in caplog.records if r.name == "airflow_provider_cdc.targets.lake.apply.table_batch_writer"]
     caplog.clear()
@@ -234,9 +236,9 @@ def test_random_work_on_equal_rows_ends_equal_in_each_way(
         pytest.skip("another way is tried in this run")
     way, seed = ways[number], _seed()
     if way != "files":
-        _large(monkeypatch)
+        _make_tables_large(monkeypatch)
     r, anew = random.Random(seed), replace(multiset_lake, name="anew")
-    _work(multiset_lake, r)
+    _write_transactions(multiset_lake, r)
     multiset_lake.connector.capture()
     multiset_lake.apply(profile="fast" if way == "vectors" else "compatible")
     anew.apply()
@@ -247,22 +249,22 @@ def test_random_work_on_equal_rows_ends_equal_in_each_way(
             multiset_lake.connector.database.rename_columns("s.bag", y="x")
         elif step == 3:
             multiset_lake.connector.database.drop_column("s.bag", "more")
-        _work(multiset_lake, r)
+        _write_transactions(multiset_lake, r)
         multiset_lake.connector.capture()
         caplog.clear()
         multiset_lake.apply()
-        assert [text.split(":")[0] for text in _said(caplog)] == ["committed"], seed
-        _same(multiset_lake)
+        assert [text.split(":")[0] for text in _list_write_ways(caplog)] == ["committed"], seed
+        _assert_equal_rows(multiset_lake)
         anew.apply(writes="merge")
-        assert _said(caplog) == ["rewritten: writes=merge is set"]
-        _same(anew)
+        assert _list_write_ways(caplog) == ["rewritten: writes=merge is set"]
+        _assert_equal_rows(anew)
 
 
 @pytest.mark.every_kind
 def test_a_change_of_a_large_table_writes_what_it_changes(
     lake: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _large(monkeypatch)
+    _make_tables_large(monkeypatch)
     caplog.set_level(logging.INFO, "airflow_provider_cdc.targets.lake.apply.table_batch_writer")
     db = lake.connector.database
     db.create_table("s.bag", {"a": "int64", "b": "string"})
@@ -278,13 +280,13 @@ def test_a_change_of_a_large_table_writes_what_it_changes(
         t.insert("s.bag", {"a": 5000})
     lake.follow()
     lake.check()
-    assert _said(caplog) == ["committed: 4 rows removed, 4 rows added"]
+    assert _list_write_ways(caplog) == ["committed: 4 rows removed, 4 rows added"]
     new = {path: size for path, size in _files(lake).items() if path not in there}
     assert 0 < sum(new.values()) < max(there.values()) / 4
     with db.transaction() as t:
         t.insert("s.bag", {"a": 1})
     lake.follow()
-    assert _said(caplog) == []  # an append
+    assert _list_write_ways(caplog) == []  # an append
     lake.check()
 
 
@@ -307,36 +309,36 @@ def test_what_ends_between_the_files_and_the_commit_leaves_files_and_nothing_els
         multiset_lake.kind
     ]
     r = random.Random(_seed())
-    _work(multiset_lake, r)
+    _write_transactions(multiset_lake, r)
     multiset_lake.follow()
-    _work(multiset_lake, r)
+    _write_transactions(multiset_lake, r)
     with multiset_lake.connector.database.transaction() as t:  # one seed of twenty leaves no row, and so writes no file
         t.insert("s.bag", {**{name: values[0] for name, (_, values) in COLUMNS.items()}, "n": 77})
     multiset_lake.connector.capture()
     before, version, written = (
-        _shown(multiset_lake.rows("s.bag")),
+        _format_rows(multiset_lake.rows("s.bag")),
         multiset_lake.version("s.bag"),
         len(_files(multiset_lake)),
     )
     commit, times = getattr(owner, name), []
 
-    def ends(*given: Any) -> Any:
+    def fail_between(*given: Any) -> Any:
         times.append(len(_files(multiset_lake)))
         if len(times) == 1:
             raise error
         return commit(*given)
 
-    monkeypatch.setattr(owner, name, ends)
+    monkeypatch.setattr(owner, name, fail_between)
     if isinstance(error, Ended):
         with pytest.raises(Ended):
             multiset_lake.apply(threads=1)
-        assert (_shown(multiset_lake.rows("s.bag")), multiset_lake.version("s.bag")) == (before, version)
+        assert (_format_rows(multiset_lake.rows("s.bag")), multiset_lake.version("s.bag")) == (before, version)
     multiset_lake.apply()
     assert len(times) == 2
     assert times[0] > written, "there were new files when it ended"
-    _same(multiset_lake)
+    _assert_equal_rows(multiset_lake)
     multiset_lake.apply()
-    _same(multiset_lake)
+    _assert_equal_rows(multiset_lake)
 
 
 @pytest.mark.only_kind("delta")
@@ -344,15 +346,15 @@ def test_what_cannot_be_taken_is_written_anew_and_the_log_says_why(
     multiset_lake: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db, r = multiset_lake.connector.database, random.Random(_seed())
-    _work(multiset_lake, r)
+    _write_transactions(multiset_lake, r)
     multiset_lake.follow()
     db.add_column("s.bag", "more", "int32", 7)
     with db.transaction() as t:
         t.insert("s.bag", {"n": 4})
         t.delete("s.bag", {"n": 4})
     multiset_lake.follow()
-    assert _said(caplog) == ["rewritten: its columns cannot be changed in place"]
-    _same(multiset_lake)
+    assert _list_write_ways(caplog) == ["rewritten: its columns cannot be changed in place"]
+    _assert_equal_rows(multiset_lake)
     with db.transaction() as t:
         t.insert("s.bag", {"i8": 1})
         t.insert("s.bag", {"n": 5})
@@ -361,16 +363,16 @@ def test_what_cannot_be_taken_is_written_anew_and_the_log_says_why(
         t.delete("s.bag", {"i8": 1})
     monkeypatch.setattr("airflow_provider_cdc.targets.lake.write.write_strategy.LARGE_BAG", 0)
     multiset_lake.follow()
-    assert "are too many for the memory of the driver" in _said(caplog)[-1]
-    _same(multiset_lake)
+    assert "are too many for the memory of the driver" in _list_write_ways(caplog)[-1]
+    _assert_equal_rows(multiset_lake)
     monkeypatch.undo()
     multiset_lake.sql("ALTER TABLE {} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')", "s.bag")
     db.rename_columns("s.bag", more="renamed")  # in place, before it turns out that rows cannot be taken
     with db.transaction() as t:
         t.update("s.bag", {"n": 5}, {"renamed": 8})
     multiset_lake.follow()
-    assert _said(caplog)[-1].startswith("rewritten: it has changeDataFeed")
-    _same(multiset_lake)
+    assert _list_write_ways(caplog)[-1].startswith("rewritten: it has changeDataFeed")
+    _assert_equal_rows(multiset_lake)
 
 
 def test_a_round_that_does_not_look_again_knows_the_last_batch_of_a_table_that_is_written_batch_by_batch(

@@ -16,12 +16,12 @@ ODD = "it's `odd` ${env:HOME}.x"
 COLUMNS = {"id": "int64!", "mail": "string", "amount": "int32", "password": "string", "country": "string"}
 
 
-def _kept(lake: Lake) -> ColumnOrigins:
+def _column_origins(lake: Lake) -> ColumnOrigins:
     return ColumnOrigins(lake.connector.changelog.storage, lake.connector.name)
 
 
 def _read(lake: Lake, location: str = "") -> dict[str, Any]:
-    return _kept(lake).read(lake.kind, location or lake.location)
+    return _column_origins(lake).read(lake.kind, location or lake.location)
 
 
 def _insert(lake: Lake, n: int, **more: Any) -> None:
@@ -64,7 +64,7 @@ def test_it_is_written_when_columns_change_and_not_with_every_batch(lake: Lake) 
     database.create_table("s.t", COLUMNS, key=("id",))
     _insert(lake, 1)
     lake.follow()
-    path = Path(_kept(lake).report_path(lake.kind, lake.location))
+    path = Path(_column_origins(lake).report_path(lake.kind, lake.location))
     first = path.stat().st_mtime_ns
     _insert(lake, 2)
     lake.follow()
@@ -85,7 +85,7 @@ def test_it_is_written_when_columns_change_and_not_with_every_batch(lake: Lake) 
 
 def test_an_apply_goes_on_if_it_cannot_be_written_down(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
     lake.connector.database.create_table("s.t", COLUMNS, key=("id",))
-    folder = Path(_kept(lake).report_path(lake.kind, lake.location)).parent
+    folder = Path(_column_origins(lake).report_path(lake.kind, lake.location)).parent
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.write_text("in the way")
     _insert(lake, 1)

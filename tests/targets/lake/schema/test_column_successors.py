@@ -214,7 +214,7 @@ class World:
             getattr(model, what)(*given)
 
 
-def _shown(rows: list[Row], columns: list[str]) -> list[Row]:
+def _shown_columns(rows: list[Row], columns: list[str]) -> list[Row]:
     return sorted(({c: row[c] for c in columns} for row in rows), key=repr)
 
 
@@ -224,7 +224,10 @@ def _as_the_model(lake: Lake, model: Model) -> None:
     ).read_variants()
     columns = sorted(set(model.types) - model.vague)
     live = [r for r in model.rows if not (model.mode == "current" and r.get("ended"))]
-    assert _shown(lake.rows("s.t"), columns) == _shown(live, columns), (lake.target("s.t").read_variants(), columns)
+    assert _shown_columns(lake.rows("s.t"), columns) == _shown_columns(live, columns), (
+        lake.target("s.t").read_variants(),
+        columns,
+    )
     types = lake.target("s.t").read_column_types()
     assert {c: types[c] for c in columns} == {c: model.types[c] for c in columns}
 
@@ -286,7 +289,7 @@ def test_tables_of_every_kind_become_what_those_in_memory_are(
     assert set(real.target("s.t").read_column_types()) >= set(model.types) - model.vague
     placed = model.placed
     live = [{c: row[there] for c, there in placed.items()} for row in real.rows("s.t")]
-    assert _shown(live, list(placed)) == _shown(lake.connector.database.copy_rows("s.t"), list(placed))
+    assert _shown_columns(live, list(placed)) == _shown_columns(lake.connector.database.copy_rows("s.t"), list(placed))
 
 
 # -- case by case -----------------------------------------------------------------------------------------------------
@@ -327,17 +330,17 @@ def test_a_table_that_is_read_again_has_both_columns_and_verify_compares_the_new
     reference = memory_connector(db, lake.folder / "reference", topic_prefix="p", snapshot_mode="initial_only")
     reference.capture()
 
-    def verified() -> Any:
+    def verify_tables() -> Any:
         return VerifyTables(
             lake.spark, reference.changelog, reference.name, location=lake.location, target=lake.kind
         ).run()
 
-    found = verified()
+    found = verify_tables()
     assert found.is_equal, found.text()
     assert "only in the table: n" in found.format_text()
     _change(lake, 1, n="other")
     lake.follow()
-    (one,) = verified().tables
+    (one,) = verify_tables().tables
     assert (one.different, one.differing) == (1, {"n__v_string": 1})
 
 

@@ -84,11 +84,11 @@ def test_a_table_that_somebody_else_has_just_changed_gets_its_comments_with_the_
     _insert(lake, 1)
     kind = type(lake.target("a.orders"))
 
-    def overtaken(self: object, comments: object) -> None:
+    def raise_conflict(self: object, comments: object) -> None:
         raise WriteConflict("somebody else was faster")
 
     with monkeypatch.context() as patched, caplog.at_level(logging.INFO):
-        patched.setattr(kind, "write_comments", overtaken)
+        patched.setattr(kind, "write_comments", raise_conflict)
         lake.follow()
     lake.check()
     _insert(lake, 2)

@@ -40,7 +40,7 @@ def _change(lake: Lake, i: int, **values: Any) -> None:
         t.update("s.t", {"id": i}, values)
 
 
-def _same(lake: Lake, *more: str) -> None:
+def _assert_equal_rows(lake: Lake, *more: str) -> None:
     """The table has the source's rows and columns, in any order."""
     source = lake.connector.database.copy_rows("s.t")
     names = list(source[0])
@@ -55,7 +55,7 @@ def test_columns_go_in_place_or_with_the_table_written_anew(lake: Lake) -> None:
     db = lake.connector.database
     db.drop_column("s.t", ODD)
     lake.follow()  # without a row event, and with nothing of the columns before in its batch
-    _same(lake)
+    _assert_equal_rows(lake)
     if lake.kind == "delta":
         done = lake.spark.sql(f"DESCRIBE HISTORY delta.`{lake.path('s.t')}`").select("operation").collect()
         assert "DROP COLUMNS" in {row[0] for row in done}
@@ -66,11 +66,11 @@ def test_columns_go_in_place_or_with_the_table_written_anew(lake: Lake) -> None:
     db.add_column("s.t", "note", "int32", 5)
     _change(lake, 2, n=12)
     lake.follow()
-    _same(lake)
+    _assert_equal_rows(lake)
     db.rename_column("s.t", "note", "gone")
     db.drop_column("s.t", "gone")
     lake.follow()
-    _same(lake)
+    _assert_equal_rows(lake)
 
 
 @pytest.mark.sampled(2)
@@ -81,7 +81,7 @@ def test_tables_that_everybody_reads_stay_so(lake: Lake, key: tuple[str, ...]) -
     lake.connector.database.drop_column("s.t", "note")
     _change(lake, 1, n=11)
     lake.follow()
-    _same(lake)
+    _assert_equal_rows(lake)
     if lake.kind == "delta":
         detail = lake.spark.sql(f"DESCRIBE DETAIL delta.`{lake.path('s.t')}`").head()
         assert (detail["minReaderVersion"], detail["minWriterVersion"]) == (1, 2)
@@ -111,7 +111,7 @@ def test_random_work_leaves_the_columns_of_the_source(spark: SparkSession, tmp_p
         lake.connector.capture()
         for one in (lake, memory):
             one.apply()
-            _same(one)
+            _assert_equal_rows(one)
 
 
 @pytest.mark.parametrize("mode", ["current", "soft_delete"])
@@ -181,7 +181,7 @@ def test_a_kill_between_any_two_commits_loses_no_other_column(make_lake: Callabl
         except (Killed, TargetError):
             kills += 1
     assert kills >= 2
-    _same(lake)
+    _assert_equal_rows(lake)
 
 
 @pytest.mark.parametrize("stays", ["drop", "keep"])

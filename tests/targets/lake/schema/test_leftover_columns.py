@@ -51,7 +51,7 @@ def _drop(*lakes: Lake) -> None:
         assert "note" in lake.target("s.t").read_column_types()
 
 
-def _work(lake: Lake, r: random.Random) -> None:
+def _write_transactions(lake: Lake, r: random.Random) -> None:
     """Rows come and go, and some come back under the key that they had, or another one's."""
     db = lake.connector.database  # type: ignore[attr-defined]
     with db.transaction() as t:
@@ -62,7 +62,7 @@ def _work(lake: Lake, r: random.Random) -> None:
             if kind == "insert" and free:
                 t.insert("s.t", _row(db, r, r.choice(free)))
             elif kind == "update" and ids:
-                t.update("s.t", {"id": r.choice(ids)}, _some(db, r))
+                t.update("s.t", {"id": r.choice(ids)}, _draw_value(db, r))
             elif kind in ("delete", "again") and ids:
                 i = r.choice(ids)
                 t.delete("s.t", {"id": i})
@@ -80,7 +80,7 @@ def _row(db: Any, r: random.Random, i: int) -> Row:
     return {**_value(db, r.randrange(-3, 9)), "id": i, "big": r.choice(["x", "y"])}
 
 
-def _some(db: Any, r: random.Random) -> Row:
+def _draw_value(db: Any, r: random.Random) -> Row:
     return _value(db, r.randrange(-3, 9)) if r.random() < 0.7 else {"big": r.choice(["p", "q"])}
 
 
@@ -89,7 +89,7 @@ def _value(db: Any, n: int) -> Row:
     return {"n": str(n) if schema.get_column("n").type == "string" else n}
 
 
-def _same(once: Lake, each: Lake, *but: str) -> None:
+def _assert_equal_tables(once: Lake, each: Lake, *but: str) -> None:
     """Both have the same rows, with all their columns in any order.
 
     :param but: columns that are not looked at
@@ -156,14 +156,14 @@ def test_batches_applied_at_once_or_one_by_one_give_the_same(
     _drop(once, each)
     for turn in range(3):
         for step in range(4):
-            _work(once, r)
+            _write_transactions(once, r)
             if step == turn and rule.get("type_changes") == "new_column":
                 old = db.read_consistent_view()[1].popitem()[1].get_column("n").type
                 db.change_column("s.t", "n", *(("string", str) if old == "int32" else ("int32", int)))
             once.connector.capture()
             each.apply()
         once.apply()
-        _same(once, each)
+        _assert_equal_tables(once, each)
 
 
 @pytest.mark.parametrize("source", ["truncated", "deleted"])
@@ -175,11 +175,13 @@ def test_a_table_that_is_emptied_before_it_is_read_again_has_nothing_of_its_old_
     each, db = replace(once, name="each"), once.connector.database  # type: ignore[attr-defined]
     steps: list[Callable[[], Any]] = [
         lambda: (
-            db.truncate_table("s.t") if source == "truncated" else _all(db, lambda t, i: t.delete("s.t", {"id": i}))
+            db.truncate_table("s.t")
+            if source == "truncated"
+            else _change_all(db, lambda t, i: t.delete("s.t", {"id": i}))
         ),
-        lambda: _all(db, lambda t, i: t.insert("s.t", {"id": i, "n": i})),
+        lambda: _change_all(db, lambda t, i: t.insert("s.t", {"id": i, "n": i})),
         lambda: db.change_column("s.t", "n", "string", str),
-        lambda: _all(db, lambda t, i: t.update("s.t", {"id": i}, {"n": "x"})),
+        lambda: _change_all(db, lambda t, i: t.update("s.t", {"id": i}, {"n": "x"})),
     ]
     _drop(once, each)
     for step in steps:
@@ -188,10 +190,10 @@ def test_a_table_that_is_emptied_before_it_is_read_again_has_nothing_of_its_old_
         each.apply()
     once.apply()
     assert {(row["note"], row["n__v_string"]) for row in once.rows("s.t")} == {(None, "x")}
-    _same(once, each)
+    _assert_equal_tables(once, each)
 
 
-def _all(db: Any, what: Callable[[Any, int], Any]) -> None:
+def _change_all(db: Any, what: Callable[[Any, int], Any]) -> None:
     with db.transaction() as t:
         for i in range(10):
             what(t, i)
@@ -272,7 +274,7 @@ def test_columns_that_stay_do_not_depend_on_how_events_come_in_batches_and_appli
         for step in range(4):
             if step == turn:
                 db.add_column("s.t", f"memo{turn}", "string", "default")
-            _work(once, r)
+            _write_transactions(once, r)
             with db.transaction() as t:
                 there = db.copy_rows("s.t")
                 for column in [c for c in (there or [{}])[0] if c.startswith("memo")]:
@@ -284,15 +286,15 @@ def test_columns_that_stay_do_not_depend_on_how_events_come_in_batches_and_appli
             if step == turn + 2:
                 if read_again:
                     db.truncate_table("s.t")
-                    _work(once, r)
+                    _write_transactions(once, r)
                 db.drop_column("s.t", f"memo{turn}" if name == "shared" else f"memory{turn}")
-            _work(once, r)
+            _write_transactions(once, r)
             once.connector.capture()
             each.apply()
         few.capture()
         for lake in (once, whole):
             lake.apply()
-            _same(lake, each, *OF_THE_SNAPSHOT)
+            _assert_equal_tables(lake, each, *OF_THE_SNAPSHOT)
 
 
 def test_a_table_without_a_key_that_is_written_anew_stops_where_its_rule_says_so(

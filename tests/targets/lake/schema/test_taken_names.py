@@ -124,7 +124,7 @@ def test_a_name_that_a_kind_of_table_cannot_have_is_refused_before_anything_is_w
     lake.connector.capture()
     with pytest.raises(TargetError):
         lake.apply(profile="fast")
-    failed = _failed(lake)
+    failed = _list_failures(lake)
     assert set(failed) == {f"p.{table}" for table in tables}
     for table, word in tables.items():
         assert not Path(lake.path(table)).exists()
@@ -138,7 +138,7 @@ def test_a_name_that_a_kind_of_table_cannot_have_is_refused_before_anything_is_w
     lake.connector.capture()
     with pytest.raises(TargetError):
         lake.apply(profile="fast")
-    assert {"p.s.added", "p.s.named"} <= set(_failed(lake))
+    assert {"p.s.added", "p.s.named"} <= set(_list_failures(lake))
     assert (lake.rows("s.added"), lake.rows("s.named")) == before
     renames = [{"tables": [table], "columns": {"rename": {word: f"its{word}"}}} for table, word in tables.items()]
     lake.tables = TableRules.parse(renames)
@@ -151,7 +151,7 @@ def test_a_name_that_a_kind_of_table_cannot_have_is_refused_before_anything_is_w
     lake.check("s.made", "s.added", "s.named")
 
 
-def _failed(lake: Lake) -> dict[str, str]:
+def _list_failures(lake: Lake) -> dict[str, str]:
     """Topic → why its table could not be brought up to date."""
     report = ApplyReports(lake.connector.changelog.storage, lake.connector.name).read(lake.kind, lake.location)
     assert report is not None

@@ -14,17 +14,17 @@ pytestmark = pytest.mark.spark
 def test_little_work_is_planned_once_and_more_work_in_more_parts(spark: SparkSession) -> None:
     session = own_session(spark, load_format("delta"))
 
-    def found() -> tuple[str | None, ...]:
+    def session_settings() -> tuple[str | None, ...]:
         return session.conf.get("spark.sql.shuffle.partitions"), session.conf.get("spark.sql.adaptive.enabled")
 
     tune_session(session, 0)
-    assert found() == ("1", "false")
+    assert session_settings() == ("1", "false")
     tune_session(session, 3 * PARTITION_BYTES)
-    assert found() == ("4", "true")
+    assert session_settings() == ("4", "true")
     tune_session(session, 1000 * PARTITION_BYTES)
-    assert found() == (str(4 * spark.sparkContext.defaultParallelism), "true")
+    assert session_settings() == (str(4 * spark.sparkContext.defaultParallelism), "true")
     tune_session(session, 0)
-    assert found() == ("1", "false")
+    assert session_settings() == ("1", "false")
 
 
 def test_what_the_user_has_set_stays(spark: SparkSession) -> None:

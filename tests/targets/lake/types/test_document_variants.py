@@ -21,7 +21,7 @@ from airflow_provider_cdc.verify.verification_report import TableVerification
 from tests.support.sources.mongodb import mongodb_connectors
 from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
 from tests.support.sources.mongodb.mongodb_work import Work, text
-from tests.support.sources.mongodb.variants import read, same, wanted
+from tests.support.sources.mongodb.variants import are_identical, expected_value, read
 from tests.targets.lake.lake import Lake
 from tests.targets.lake.verify.test_verify_rules import verify
 
@@ -58,8 +58,8 @@ class Documents:
     def check(self, table: str = "letters") -> None:
         found = {repr(document["_id"]): document for document in self.found(table).values()}
         for document in self.source[table].find():
-            expected = wanted(text(document), "")
-            assert same(found.pop(repr(expected["_id"])), expected), document
+            expected = expected_value(text(document), "")
+            assert are_identical(found.pop(repr(expected["_id"])), expected), document
         assert not found
 
 
@@ -80,7 +80,7 @@ def test_random_work_ends_in_a_table_of_variants(
         work.write(30)
 
 
-def _verified(documents: Documents, **more: Any) -> TableVerification:
+def _verify_documents(documents: Documents, **more: Any) -> TableVerification:
     (table,) = verify(documents.lake, documents.lake.connector.capture, **more).tables
     return table
 
@@ -97,16 +97,16 @@ def test_a_table_is_compared_repaired_maintained_and_built_again(
     letters.update_one({"_id": 3}, {"$set": {"n": 3}})
     letters.delete_one({"_id": 4})
     lake.follow()
-    assert _verified(documents).is_equal
+    assert _verify_documents(documents).is_equal
     # 3 as a long, and as it would be by parse_json: texts of both are the same
     lake.sql(
         'UPDATE {} SET document = parse_json(\'{{"_id": 3, "n": 3, "list": [0.75, null]}}\') WHERE _id = \'3\'', name
     )
     lake.sql("DELETE FROM {} WHERE _id = '5'", name)
-    found = _verified(documents, repair=True)
+    found = _verify_documents(documents, repair=True)
     assert (found.missing, found.surplus, found.different, found.differing) == (1, 0, 1, {"document": 1}), found
     lake.follow()
-    assert _verified(documents).is_equal
+    assert _verify_documents(documents).is_equal
     documents.check()
 
     done = MaintainTables(

@@ -18,7 +18,7 @@ from airflow_provider_cdc.targets.lake.types.variant_decoder import DamagedVaria
 from airflow_provider_cdc.targets.lake.types.variant_encoder import NotExtendedJson, VariantEncoder
 from airflow_provider_cdc.targets.lake.types.variant_spark_udfs import as_text, as_variant
 from dev import paths
-from tests.support.sources.mongodb.variants import read, same, wanted
+from tests.support.sources.mongodb.variants import are_identical, expected_value, read
 
 RECORDED = paths.ROOT / "tests" / "data" / "mongodb" / "java-json.jsonl.zst"
 AMBIGUOUS = re.compile(r'"\$date": \{"\$number(Int|Long)": "-?\d+"\}')
@@ -43,7 +43,7 @@ def test_every_value_is_read_back_by_pyspark(recorded_values: list[dict[str, str
     encode = VariantEncoder().encode
     for one in recorded_values:
         found = read(VariantVal(*encode(one["strict"])))
-        assert same(found, wanted(one["canonical"], one["strict"])), one["strict"]
+        assert are_identical(found, expected_value(one["canonical"], one["strict"])), one["strict"]
 
 
 @pytest.mark.spark
@@ -64,7 +64,7 @@ def test_every_value_is_read_back_by_the_jvm_and_as_text(
         assert (bytes(row.v.value), bytes(row.v.metadata)) == ours
         assert row.text == decode_variant(*ours)
         # its texts of numbers, times and bytes are of its own; the rest is compared
-        assert _shape(json.loads(row.json)) == _shape(wanted(one["canonical"], one["strict"])), one["strict"]
+        assert _shape(json.loads(row.json)) == _shape(expected_value(one["canonical"], one["strict"])), one["strict"]
 
 
 def _shape(value: Any) -> Any:
@@ -94,8 +94,8 @@ VALUES = st.recursive(
 @settings(max_examples=100, deadline=None)
 def test_documents_of_any_size_are_read_back(document: dict[str, Any]) -> None:
     encoded = VariantEncoder().encode(json.dumps(document))
-    assert same(read(VariantVal(*encoded)), document)
-    assert same(json.loads(decode_variant(*encoded)), document)
+    assert are_identical(read(VariantVal(*encoded)), document)
+    assert are_identical(json.loads(decode_variant(*encoded)), document)
 
 
 @pytest.mark.parametrize("number", [0, 1, 255, 256, 300, 65_535, 65_536, 70_000])

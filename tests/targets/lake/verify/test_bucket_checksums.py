@@ -44,7 +44,9 @@ def _frame(spark: SparkSession, types: dict[str, str], rows: list[tuple[Any, ...
     return spark.createDataFrame(rows, build_struct_type(types))
 
 
-def _sides(spark: SparkSession, types: dict[str, str], a: list[Any], b: list[Any], key: tuple[str, ...] = ()) -> Any:
+def _both_sides(
+    spark: SparkSession, types: dict[str, str], a: list[Any], b: list[Any], key: tuple[str, ...] = ()
+) -> Any:
     frames = [assign_buckets(_frame(spark, types, rows), key or tuple(types), 16) for rows in (a, b)]
     return compare_checksums(*frames, list(types))
 
@@ -62,7 +64,7 @@ def test_each_value_differs_from_each_other_one_and_from_none_of_its_own(spark: 
     for name in ("h1", "h2"):
         assert len({row[name] for row in hashes}) == len(rows)
     assert all(row["h1"] != row["h2"] for row in hashes)
-    sides = _sides(spark, types, rows, rows[::-1])
+    sides = _both_sides(spark, types, rows, rows[::-1])
     assert (sides.source, sides.target, sides.wrong) == (len(rows), len(rows), ())
 
 
@@ -71,22 +73,22 @@ def test_zero_is_minus_zero_and_nan_is_nan_wherever_they_are(spark: SparkSession
     other = -float("nan")
     a = [(1, 0.0, -0.0, [0.0, float("nan")]), (2, float("nan"), 1.0, None)]
     b = [(2, other, 1.0, None), (1, -0.0, 0.0, [-0.0, other])]
-    assert not _sides(spark, types, a, b).wrong
-    assert not _sides(spark, types, a, b, ("d",)).wrong  # keys, too
+    assert not _both_sides(spark, types, a, b).wrong
+    assert not _both_sides(spark, types, a, b, ("d",)).wrong  # keys, too
 
 
 def test_values_that_change_places_are_seen(spark: SparkSession) -> None:
     types = {"a": "int", "b": "int", "c": "string"}
     rows = [(1, None, "x"), (None, 1, "x"), (1, 1, "x"), (1, 1, None)]
     for one, two in itertools.permutations(rows, 2):
-        assert _sides(spark, types, [one], [two], ("c",)).wrong, (one, two)
+        assert _both_sides(spark, types, [one], [two], ("c",)).wrong, (one, two)
 
 
 def test_rows_that_are_there_twice_are_counted(spark: SparkSession) -> None:
     types = {"a": "int", "k": "int"}
-    assert _sides(spark, types, [(1, 0), (1, 0), (2, 0)], [(1, 0), (2, 0), (2, 0)], ("k",)).wrong
-    assert _sides(spark, types, [(1, 0), (1, 0)], [(2, 0), (2, 0)], ("k",)).wrong
-    assert not _sides(spark, types, [(1, 0), (1, 0)], [(1, 0), (1, 0)], ("k",)).wrong
+    assert _both_sides(spark, types, [(1, 0), (1, 0), (2, 0)], [(1, 0), (2, 0), (2, 0)], ("k",)).wrong
+    assert _both_sides(spark, types, [(1, 0), (1, 0)], [(2, 0), (2, 0)], ("k",)).wrong
+    assert not _both_sides(spark, types, [(1, 0), (1, 0)], [(1, 0), (1, 0)], ("k",)).wrong
 
 
 def test_only_the_rows_of_some_buckets_are_left(spark: SparkSession) -> None:

@@ -47,7 +47,7 @@ class World:
         self.known[replay.batch] = {topic: table.all() for topic, table in replay.tables.items()}
 
 
-def _differs(frame: DataFrame, key: tuple[str, ...], names: tuple[str, ...], rows: list[dict[str, Any]]) -> str:
+def _find_difference(frame: DataFrame, key: tuple[str, ...], names: tuple[str, ...], rows: list[dict[str, Any]]) -> str:
     unknown = F.col(UNKNOWN) if UNKNOWN in frame.columns else F.array().cast("array<string>").alias(UNKNOWN)
     found = frame.select(*map(quote_name, names), unknown).toArrow().to_pylist()
     if not key:
@@ -63,7 +63,7 @@ def _differs(frame: DataFrame, key: tuple[str, ...], names: tuple[str, ...], row
     return f"nothing and {wanted}" if wanted else ""
 
 
-def _checked(spark: SparkSession, world: World, scratch: Any, plan: VerificationPlan) -> Counter[str]:
+def _check_references(spark: SparkSession, world: World, scratch: Any, plan: VerificationPlan) -> Counter[str]:
     done: Counter[str] = Counter()
     for point in plan.references:
         topics = collect_topics(scratch, [one.batch_contents for one in scratch.read_manifests(point.name)])
@@ -78,7 +78,7 @@ def _checked(spark: SparkSession, world: World, scratch: Any, plan: Verification
                 except NotComparable as e:
                     done[str(e)[:30]] += 1
                     continue
-                wrong = _differs(wanted.rows, wanted.schema.key, wanted.schema.column_names, rows)
+                wrong = _find_difference(wanted.rows, wanted.schema.key, wanted.schema.column_names, rows)
                 if wrong:
                     why = since.explain_lag(str(topics[topic].schema.id), last)
                     assert why, (topic, last, point, wrong)
@@ -100,14 +100,14 @@ def test_it_is_what_the_change_log_gives_whatever_happens_before_and_after_the_p
     with open_verification(world.connector.definition(), world.connector.state_url) as verification:
         wait = verification._wait
 
-        def meanwhile(*given: Any) -> None:
+        def change_meanwhile(*given: Any) -> None:
             world.steps(world.r.choice([0, 10]))
             world.capture()
             world.steps(8)
             world.capture()
             wait(*given)
 
-        verification._wait = meanwhile  # type: ignore[method-assign]
+        verification._wait = change_meanwhile  # type: ignore[method-assign]
         plan = verification.prepare_plan([rf"{NAMESPACE}\..*"])
-        done = _checked(spark, world, verification.scratch, plan)
+        done = _check_references(spark, world, verification.scratch, plan)
     assert done["equal"] > 0, done

@@ -32,7 +32,7 @@ def _verify(lake: Lake, **options: Any) -> VerificationReport:
     return job.run()
 
 
-def _filled(lake: Lake) -> None:
+def _fill_tables(lake: Lake) -> None:
     db = lake.connector.database
     db.create_table("s.orders", COLUMNS, key=("id",))
     db.create_table("s.bag", {"a": "int32", "b": "string"})
@@ -44,7 +44,7 @@ def _filled(lake: Lake) -> None:
     lake.follow()
 
 
-def _of(verified: VerificationReport, table: str) -> TableVerification:
+def _table_verification(verified: VerificationReport, table: str) -> TableVerification:
     return next(t for t in verified.tables if t.topic == f"p.s.{table}")
 
 
@@ -54,16 +54,16 @@ def _sql(lake: Lake, statement: str, table: str) -> None:
 
 def test_a_table_that_is_kept_by_a_rule_is_not_called_equal_or_different(lake: Lake) -> None:
     lake.tables = TableRules.parse([{"tables": r"s\.orders", "mode": "log"}])
-    _filled(lake)
+    _fill_tables(lake)
     verified = _verify(lake)
-    assert "it has a rule, but it is unknown which one" in _of(verified, "orders").not_compared
+    assert "it has a rule, but it is unknown which one" in _table_verification(verified, "orders").not_compared
     assert verified.exit_status == 2
-    assert _of(verified, "bag").is_equal
+    assert _table_verification(verified, "bag").is_equal
 
 
 @pytest.mark.every_kind
 def test_tables_that_follow_their_source_are_equal(lake: Lake) -> None:
-    _filled(lake)
+    _fill_tables(lake)
     db = lake.connector.database
     db.drop_column("s.orders", "note")
     db.change_column("s.orders", "n", "int64", int)
@@ -73,29 +73,29 @@ def test_tables_that_follow_their_source_are_equal(lake: Lake) -> None:
     lake.follow()
     verified = _verify(lake)
     assert verified.is_equal, verified.format_text()
-    orders = _of(verified, "orders")
+    orders = _table_verification(verified, "orders")
     assert (orders.source, orders.target, orders.only_in_table) == (50, 50, ["note"])
-    assert _of(verified, "empty").source == 0
+    assert _table_verification(verified, "empty").source == 0
     assert "p.s.orders: not verified, only in the table: note" in verified.format_text()
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.every_kind
 def test_every_kind_of_difference_is_counted_and_shown(lake: Lake) -> None:
-    _filled(lake)
+    _fill_tables(lake)
     _sql(lake, "DELETE FROM {} WHERE id IN (1, 2)", "orders")
     _sql(lake, "INSERT INTO {} VALUES (100, 1, 'x', 1.0), (40, 40, null, double('NaN'))", "orders")  # new, and twice
     _sql(lake, "UPDATE {} SET note = 'other', n = null WHERE id = 10", "orders")
     _sql(lake, "UPDATE {} SET note = '' WHERE id = 11", "orders")
     _sql(lake, "INSERT INTO {} VALUES (0, null), (9, null)", "bag")
     verified = _verify(lake, values=True)
-    orders, bag = _of(verified, "orders"), _of(verified, "bag")
+    orders, bag = _table_verification(verified, "orders"), _table_verification(verified, "bag")
     assert not verified.is_equal
     assert (orders.source, orders.target) == (50, 50)
     assert (orders.missing, orders.surplus, orders.different) == (2, 2, 2)
     assert orders.differing == {"n": 1, "note": 2}
     assert (bag.missing, bag.surplus, bag.different) == (0, 2, 0)
-    assert _of(verified, "empty").is_equal
+    assert _table_verification(verified, "empty").is_equal
     shown = {example["key"]["id"]: example for example in orders.examples}
     assert len(shown) == 5
     kinds = {"1": "missing", "2": "missing", "100": "surplus", "40": "surplus", "10": "different", "11": "different"}
@@ -104,7 +104,7 @@ def test_every_kind_of_difference_is_counted_and_shown(lake: Lake) -> None:
 
 
 def test_values_are_shown_only_on_request(lake: Lake) -> None:
-    _filled(lake)
+    _fill_tables(lake)
     _sql(lake, "UPDATE {} SET note = 'personal' WHERE id = 11", "orders")
     _sql(lake, "INSERT INTO {} VALUES (1, 'personal')", "bag")
     assert "note is 'None' at the source, 'personal' in the table" in _verify(lake, values=True).format_text()
@@ -115,7 +115,7 @@ def test_values_are_shown_only_on_request(lake: Lake) -> None:
 
 
 def test_tables_and_columns_that_are_not_there_are_differences(lake: Lake) -> None:
-    _filled(lake)
+    _fill_tables(lake)
     db = lake.connector.database
     db.create_table("s.late", COLUMNS, key=("id",))
     db.add_column("s.orders", "c", "int32")
@@ -123,21 +123,24 @@ def test_tables_and_columns_that_are_not_there_are_differences(lake: Lake) -> No
     db.add_column("s.bag", "b", "int64")
     verified = _verify(lake)
     assert not verified.is_equal
-    assert _of(verified, "late").problem.startswith("the table does not exist")
-    assert _of(verified, "orders").problem == "the table has no column c"
-    assert _of(verified, "bag").problem == "column b has the type bigint at the source and string in the table"
-    assert (_of(verified, "orders").source, _of(verified, "orders").target) == (50, 50)
+    assert _table_verification(verified, "late").problem.startswith("the table does not exist")
+    assert _table_verification(verified, "orders").problem == "the table has no column c"
+    assert (
+        _table_verification(verified, "bag").problem
+        == "column b has the type bigint at the source and string in the table"
+    )
+    assert (_table_verification(verified, "orders").source, _table_verification(verified, "orders").target) == (50, 50)
 
 
 def test_a_table_that_cannot_be_read_keeps_no_other_one_from_being_compared(lake: Lake) -> None:
-    _filled(lake)
+    _fill_tables(lake)
     _sql(lake, "DELETE FROM {} WHERE a = 1", "bag")
     for file in Path(lake.path("s.orders")).rglob("*.parquet"):
         file.unlink()
     verified = _verify(lake)
-    assert _of(verified, "orders").not_compared.startswith("it could not be read: ")
-    assert _of(verified, "bag").missing == 13
-    assert _of(verified, "empty").is_equal
+    assert _table_verification(verified, "orders").not_compared.startswith("it could not be read: ")
+    assert _table_verification(verified, "bag").missing == 13
+    assert _table_verification(verified, "empty").is_equal
     assert verified.exit_status == 1
 
 
@@ -170,6 +173,6 @@ def test_values_that_the_reference_does_not_have_are_not_compared_and_named(lake
     lake.follow()
     _sql(lake, "UPDATE {} SET note = 'wrong' WHERE id IN (0, 3)", "orders")
     verified = VerifyTables(lake.spark, late.changelog, late.name, location=lake.location, target=lake.kind).run()
-    orders = _of(verified, "orders")
+    orders = _table_verification(verified, "orders")
     assert (orders.source, orders.different, orders.differing, orders.unknown) == (4, 1, {"note": 1}, {"note": 3})
     assert "not verified, values missing in the reference: note (3 rows)" in verified.format_text()

@@ -27,7 +27,7 @@ def _database(lake: Lake) -> Any:
     return lake.connector.database  # type: ignore[attr-defined]
 
 
-def _filled(lake: Lake, **more: Any) -> Any:
+def _fill_tables(lake: Lake, **more: Any) -> Any:
     db = _database(lake)
     db.create_table("s.orders", COLUMNS, key=("id",), **more)
     db.create_table("s.bag", {"a": "int32", "b": "string"})
@@ -47,13 +47,13 @@ def _verify(
     with open_verification(definition, lake.connector.state_url, secrets=lake.connector.secrets) as verification:
         wait, done = verification._wait, list[bool]()
 
-        def waited(position: Any, wait_s: float) -> None:
+        def wait_and_change(position: Any, wait_s: float) -> None:
             if not done:
                 done.append(True)
                 (meanwhile or lake.follow)()
             wait(position, wait_s)
 
-        verification._wait = waited  # type: ignore[method-assign]
+        verification._wait = wait_and_change  # type: ignore[method-assign]
         plan = verification.prepare_plan(tables, wait_s=wait_s)
         return VerifyTables(
             lake.spark, verification.scratch, lake.connector.name, location=lake.location, target=lake.kind, threads=2,
@@ -61,14 +61,14 @@ def _verify(
         ).run()  # fmt: skip
 
 
-def _of(verified: VerificationReport, table: str) -> TableVerification:
+def _table_verification(verified: VerificationReport, table: str) -> TableVerification:
     return next(t for t in verified.tables if t.topic == f"p.s.{table}")
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.every_kind
 def test_each_table_is_compared_at_its_own_batch_with_what_was_captured_since(lake: Lake, tmp_path: Path) -> None:
-    db = _filled(lake)
+    db = _fill_tables(lake)
 
     def write(first: int) -> None:
         with db.transaction() as t:
@@ -79,7 +79,7 @@ def test_each_table_is_compared_at_its_own_batch_with_what_was_captured_since(la
 
     write(100)  # before the position, in the batch that it is within
 
-    def meanwhile() -> None:
+    def change_meanwhile() -> None:
         write(110)
         db.add_column("s.orders", "c", "int32", 7)
         lake.follow()
@@ -88,9 +88,9 @@ def test_each_table_is_compared_at_its_own_batch_with_what_was_captured_since(la
         write(130)
         lake.connector.capture()  # and not applied
 
-    verified = _verify(lake, meanwhile)
+    verified = _verify(lake, change_meanwhile)
     assert verified.is_equal, verified.format_text()
-    orders, bag = _of(verified, "orders"), _of(verified, "bag")
+    orders, bag = _table_verification(verified, "orders"), _table_verification(verified, "bag")
     assert (orders.batch, orders.source, orders.target) == (3, 50, 50)
     assert orders.version
     assert bag.batch == 1
@@ -116,33 +116,33 @@ def test_each_table_is_compared_at_its_own_batch_with_what_was_captured_since(la
 
 
 def test_a_table_that_is_behind_is_waited_for_and_one_that_is_not_there_is_not(lake: Lake) -> None:
-    db = _filled(lake)
+    db = _fill_tables(lake)
     with db.transaction() as t:
         t.insert("s.orders", {"id": 100})
     verified = _verify(lake, lake.connector.capture, wait_s=3)
     assert verified.exit_status == 2
     assert "it did not reach batch 1 " not in verified.format_text()
-    assert "it did not reach batch 2 within 3 s" in _of(verified, "orders").not_compared
-    assert "it is at batch 1: run the apply" in _of(verified, "orders").not_compared
-    assert _of(verified, "bag").is_equal  # nothing of it is in the second batch
+    assert "it did not reach batch 2 within 3 s" in _table_verification(verified, "orders").not_compared
+    assert "it is at batch 1: run the apply" in _table_verification(verified, "orders").not_compared
+    assert _table_verification(verified, "bag").is_equal  # nothing of it is in the second batch
     later = threading.Timer(2, lake.apply)
     later.start()
     assert _verify(lake, lambda: None).is_equal
     later.join()
     lake.sql("DELETE FROM {}", "s.bag")
-    _removed(lake, "s.bag")
+    _remove_table(lake, "s.bag")
     verified = _verify(lake, lambda: None)
-    assert (_of(verified, "bag").problem, verified.exit_status) == ("the table does not exist", 1)
+    assert (_table_verification(verified, "bag").problem, verified.exit_status) == ("the table does not exist", 1)
 
 
-def _removed(lake: Lake, table: str) -> None:
+def _remove_table(lake: Lake, table: str) -> None:
     import shutil
 
     shutil.rmtree(lake.path(table))
 
 
 def test_a_scratch_change_log_that_somebody_has_begun_to_delete_is_not_compared_with(lake: Lake) -> None:
-    _filled(lake)
+    _fill_tables(lake)
     with open_verification(lake.connector.definition(), lake.connector.state_url) as verification:
         plan = verification.prepare_plan()
         Path(verification.scratch.path_of("test-verify-1", plan.references[0].batches)).unlink()
@@ -155,52 +155,52 @@ def test_a_scratch_change_log_that_somebody_has_begun_to_delete_is_not_compared_
 
 
 def test_rows_without_a_key_are_compared_when_nothing_was_written_at_the_position(lake: Lake) -> None:
-    db = _filled(lake)
+    db = _fill_tables(lake)
     with db.transaction() as t:
         t.insert("s.bag", {"a": 1, "b": "x"})
 
-    def meanwhile() -> None:
+    def change_meanwhile() -> None:
         with db.transaction() as t:
             t.insert("s.bag", {"a": 1, "b": "x"})
             t.delete("s.bag", {"a": 2})
         lake.follow()
 
-    assert _verify(lake, meanwhile).is_equal  # the second reading is at the end of that batch
+    assert _verify(lake, change_meanwhile).is_equal  # the second reading is at the end of that batch
     lake.sql("INSERT INTO {} VALUES (1, 'x')", "s.bag")
     verified = _verify(lake)
-    assert (_of(verified, "bag").surplus, verified.exit_status) == (1, 1)
+    assert (_table_verification(verified, "bag").surplus, verified.exit_status) == (1, 1)
 
 
 def test_a_truncate_and_values_that_events_leave_out_make_no_difference(lake: Lake) -> None:
-    db = _filled(lake, sparse=("note",))
+    db = _fill_tables(lake, sparse=("note",))
     with db.transaction() as t:
         t.update("s.orders", {"id": 3}, {"n": 33})
         t.update("s.orders", {"id": 6}, {"id": 60})
 
-    def meanwhile() -> None:
+    def change_meanwhile() -> None:
         with db.transaction() as t:
             t.update("s.orders", {"id": 9}, {"n": 99})
             t.update("s.orders", {"id": 12}, {"id": 120})
         lake.follow()
 
-    verified = _verify(lake, meanwhile)
+    verified = _verify(lake, change_meanwhile)
     assert verified.is_equal, verified.format_text()
     # whether row 6 or row 60 had the note at the position does not follow from numbers of batches
-    assert _of(verified, "orders").unknown == {"note": 2}
+    assert _table_verification(verified, "orders").unknown == {"note": 2}
 
-    def emptied() -> None:
+    def empty_and_insert() -> None:
         db.truncate_table("s.orders")
         with db.transaction() as t:
             t.insert("s.orders", {"id": 1, "note": "new"})
         lake.follow()
 
-    verified = _verify(lake, emptied)
+    verified = _verify(lake, empty_and_insert)
     assert verified.is_equal, verified.format_text()
-    assert _of(verified, "orders").target == 1
+    assert _table_verification(verified, "orders").target == 1
 
 
 def test_a_table_that_the_connector_has_not_read_to_its_end_is_not_called_different(lake: Lake) -> None:
-    db = _filled(lake)
+    db = _fill_tables(lake)
     lake.sql("DELETE FROM {} WHERE id > 40", "s.orders")
     lake.connector.store.send(
         lake.connector.name,
@@ -213,14 +213,14 @@ def test_a_table_that_the_connector_has_not_read_to_its_end_is_not_called_differ
         t.insert("s.orders", {"id": 100})
     lake.follow()
     verified = _verify(lake)
-    orders = _of(verified, "orders")
+    orders = _table_verification(verified, "orders")
     assert "an incremental snapshot of it was running" in orders.not_compared
     assert "9 rows are missing" in orders.not_compared
     assert (orders.missing, verified.exit_status) == (0, 2)
 
 
 def test_a_table_of_somebody_else_or_with_a_rule_is_not_compared(lake: Lake) -> None:
-    _filled(lake)
+    _fill_tables(lake)
     shared = f"{lake.folder}/{lake.name}/s/orders"
     verified = _verify_at(lake, shared)
     assert [t.problem for t in verified.tables] == ["the table belongs to connector test, topic p.s.orders"]
@@ -240,10 +240,13 @@ def test_a_table_that_a_rule_has_put_elsewhere_is_found_and_one_with_events_is_n
     lake.tables = TableRules.parse(
         [{"tables": r"s\.bag", "location": elsewhere}, {"tables": r"s\.orders", "mode": "log"}]
     )
-    _filled(lake)
+    _fill_tables(lake)
     verified = _verify(lake)
-    assert (_of(verified, "bag").location, _of(verified, "bag").is_equal) == (elsewhere, True)
-    assert "its rule has mode log" in _of(verified, "orders").not_compared
+    assert (_table_verification(verified, "bag").location, _table_verification(verified, "bag").is_equal) == (
+        elsewhere,
+        True,
+    )
+    assert "its rule has mode log" in _table_verification(verified, "orders").not_compared
     assert verified.exit_status == 0
     assert _verify(lake, tables=(r"s\..*",)).exit_status == 2
 
@@ -253,14 +256,14 @@ def _going_on(*rounds: Callable[[], object]) -> Iterator[None]:
     """Each of them again and again, in a thread of its own."""
     stop, errors = threading.Event(), list[BaseException]()
 
-    def again(one: Callable[[], object]) -> None:
+    def repeat(one: Callable[[], object]) -> None:
         try:
             while not stop.is_set():
                 one()
         except BaseException as e:
             errors.append(e)
 
-    threads = [threading.Thread(target=again, args=(one,)) for one in rounds]
+    threads = [threading.Thread(target=repeat, args=(one,)) for one in rounds]
     for thread in threads:
         thread.start()
     try:
@@ -277,7 +280,7 @@ def test_beside_a_writer_a_capture_and_an_apply_nothing_is_ever_called_different
     import random
     import time
 
-    db, r = _filled(lake), random.Random(1)
+    db, r = _fill_tables(lake), random.Random(1)
 
     def write() -> None:
         with db.transaction() as t:
@@ -307,7 +310,7 @@ def test_beside_a_writer_a_capture_and_an_apply_nothing_is_ever_called_different
             # a bag is written to at nearly every position: it is looked at now and then
             verified = _verify(lake, lambda: None, tables=() if number % 5 == 4 else (r"s\.orders",), wait_s=300)
             assert verified.exit_status != 1, verified.format_text()
-            assert _of(verified, "orders").is_equal, verified.format_text()
+            assert _table_verification(verified, "orders").is_equal, verified.format_text()
     lake.follow()  # what is still to be applied would repair the rows
     lake.sql("UPDATE {} SET n = 77 WHERE id < 30", "s.orders")
     assert not _verify(lake).is_equal

@@ -29,7 +29,7 @@ def _run(capfd: Any, *line: str) -> tuple[object, str]:
     return 0, capfd.readouterr().out
 
 
-def _reaches(s3: S3, monkeypatch: pytest.MonkeyPatch, conf: Path) -> None:
+def _set_s3_environment(s3: S3, monkeypatch: pytest.MonkeyPatch, conf: Path) -> None:
     """Python and Spark find the S3 server by what the machine's administrator would set."""
     for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)
@@ -91,7 +91,7 @@ def test_a_damaged_table_is_found_and_repaired_and_another_is_built_again(
         assert {row.state for row in shop.store.signals_of("shop", 10)} == {"done"}
         # the rows of the source in an object store meanwhile
         scratch = s3.bucket("scratch")
-        _reaches(s3, monkeypatch, tmp_path / "conf")
+        _set_s3_environment(s3, monkeypatch, tmp_path / "conf")
         more = ",".join(map(str, ensure("delta", "s3")))
         there = ("--scratch", f"{scratch.replace('s3:', 's3a:')}/it's", "--jars", more)
         left = ChangeLog(f"{scratch}/it's/20260101T000000-abcdef").storage

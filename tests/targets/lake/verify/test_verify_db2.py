@@ -69,11 +69,11 @@ def test_tables_are_compared_at_an_lsn_beside_changes_and_repaired(world: World)
         f"UPDATE {world.db.name('BIG')} SET N = 6 WHERE N = 5",
     )  # fmt: skip
 
-    def meanwhile() -> None:
+    def change_meanwhile() -> None:
         world.run(*changes)  # after the position
         world.follow()
 
-    verified, _ = world.verify(meanwhile)
+    verified, _ = world.verify(change_meanwhile)
     assert verified.is_equal, verified.format_text()
     assert {*verified.tables[0].position} >= {"commit_lsn"}
     days = of_table(verified, "DAYS")

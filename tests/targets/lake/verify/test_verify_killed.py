@@ -77,18 +77,18 @@ class Verify:
             os.killpg(self._process.pid, signal.SIGKILL)
 
 
-def _reads(verify: Verify, r: random.Random) -> None:
+def _wait_for_reads(verify: Verify, r: random.Random) -> None:
     """Wait until it reads rows of the source."""
     verify.until(lambda: any(s.rglob("*.parquet") for s in verify.scratch))
     time.sleep(r.random())
 
 
-def _begins(verify: Verify, r: random.Random) -> None:
+def _wait_for_tables(verify: Verify, r: random.Random) -> None:
     """Wait until it begins to wait for the tables."""
     verify.until(lambda: any((s / "plan.json").exists() for s in verify.scratch))
 
 
-def _compares(verify: Verify, r: random.Random) -> None:
+def _wait_for_spark(verify: Verify, r: random.Random) -> None:
     """Wait until Spark is there, and for some of the time that it takes."""
     verify.until(verify.java)
     time.sleep(r.uniform(2, 9))
@@ -115,7 +115,12 @@ def test_whatever_is_killed_the_next_one_is_right_and_removes_what_is_left(
         spark.sql(f"UPDATE delta.`{tmp_path}/lake/parts` SET n = 3 WHERE code = 'b'")
         known = belongings(tmp_path)
 
-        for moment, group in ((_reads, True), (_begins, True), (_compares, True), (_compares, False)):
+        for moment, group in (
+            (_wait_for_reads, True),
+            (_wait_for_tables, True),
+            (_wait_for_spark, True),
+            (_wait_for_spark, False),
+        ):
             verify = Verify(tmp_path)
             moment(verify, r)
             verify.kill(group=group)
@@ -124,7 +129,7 @@ def test_whatever_is_killed_the_next_one_is_right_and_removes_what_is_left(
             orphan = verify
 
         verify = Verify(tmp_path)
-        _compares(verify, r)
+        _wait_for_spark(verify, r)
         orphan.end()
         for pid in verify.java():
             os.kill(pid, signal.SIGKILL)

@@ -79,12 +79,12 @@ def test_tables_are_compared_at_an_scn_beside_open_transactions_and_repaired(
         )  # fmt: skip
         with world.open(*changes) as commit:
 
-            def meanwhile() -> None:
+            def change_meanwhile() -> None:
                 commit()  # after the position, and begun before it
                 world.run("UPDATE codes SET n = 5 WHERE code = 'c4'", "UPDATE big SET n = 6 WHERE n = 5")
                 world.follow()
 
-            verified, _ = world.verify(meanwhile)
+            verified, _ = world.verify(change_meanwhile)
         assert verified.is_equal, verified.format_text()
         assert {*verified.tables[0].position} >= {"scn", "read_scn"}
         days = of_table(verified, "DAYS")

@@ -42,7 +42,7 @@ def _places(verified: VerificationReport) -> dict[str, TableVerification]:
     return {table.location.rpartition("/")[2]: table for table in verified.tables}
 
 
-def _wrong(verified: VerificationReport) -> dict[str, tuple[int, int, int]]:
+def _count_differences(verified: VerificationReport) -> dict[str, tuple[int, int, int]]:
     """Of the tables that differ, rows missing, surplus and different."""
     return {at: (t.missing, t.surplus, t.different) for at, t in _places(verified).items() if t.rows_differ}
 
@@ -63,7 +63,7 @@ def test_each_place_is_compared_with_the_rows_that_go_there_and_all_are_repaired
             t.insert("s.t", {"id": i, "region": "eu", "n": 66 + i})
     lake.follow()
 
-    def meanwhile() -> None:
+    def change_meanwhile() -> None:
         with db.transaction() as t:
             t.update("s.t", {"id": 0}, {"region": "us"})
             t.update("s.t", {"id": 1}, {"n": 99})
@@ -72,19 +72,23 @@ def test_each_place_is_compared_with_the_rows_that_go_there_and_all_are_repaired
             t.insert("s.t", {"id": 50, "region": ODD[0], "n": 1})
         lake.follow()
 
-    verified = verify(lake, meanwhile)
+    verified = verify(lake, change_meanwhile)
     assert verified.is_equal, verified.format_text()
     sources = {at: table.source for at, table in _places(verified).items()}
     assert sources == {"large": 5, "of_eu": 6, "of_us": 7, f"of_{ODD[0]}": 1, "t": 7}
     assert {t.display_name for t in verified.tables} == {f"p.s.t → {place}/{at}" for at in sources}
 
-    lake.sql("INSERT INTO {} SELECT * FROM " + _from(lake, "s.of_eu") + " WHERE id = 6", "s.of_us")  # in the wrong one
+    lake.sql(
+        "INSERT INTO {} SELECT * FROM " + _table_reference(lake, "s.of_eu") + " WHERE id = 6", "s.of_us"
+    )  # in the wrong one
     lake.sql("DELETE FROM {} WHERE id = 6", "s.of_eu")
     lake.sql("UPDATE {} SET `N°` = 77 WHERE id = 4", "s.of_us")
     lake.sql("UPDATE {} SET id = 900 WHERE id = 24", "s.large")  # of no row at all
     lake.sql("DELETE FROM {} WHERE id = 27", "s.large")
     verified = verify(lake, repair=True)
-    assert _wrong(verified) == {"of_eu": (1, 0, 0), "of_us": (0, 1, 1), "large": (2, 1, 0)}, verified.format_text()
+    assert _count_differences(verified) == {"of_eu": (1, 0, 0), "of_us": (0, 1, 1), "large": (2, 1, 0)}, (
+        verified.format_text()
+    )
     advice = lake.connector.repairs  # type: ignore[attr-defined]
     assert {topic: "a snapshot reads 5 keys again" in text for topic, text in advice.items()} == {"p.s.t": True}
     lake.follow()
@@ -94,7 +98,7 @@ def test_each_place_is_compared_with_the_rows_that_go_there_and_all_are_repaired
     assert verified.is_equal, verified.format_text()
 
 
-def _from(lake: Lake, table: str) -> str:
+def _table_reference(lake: Lake, table: str) -> str:
     return f"delta.`{lake.path(table)}`" if lake.kind == "delta" else f"{lake.catalog()}.{table}"
 
 
@@ -149,7 +153,7 @@ def test_rows_without_a_key_and_keys_that_are_twice_are_told_with_the_table_to_b
     lake.sql("INSERT INTO {} VALUES ('x', 901)", "s.by_key_0")  # where no such key goes
     verified = verify(lake, repair=True)
     one_more = dict.fromkeys(("bag_x", "keyed_x", "by_key_0"), (0, 1, 0))
-    assert _wrong(verified) == {**one_more, "keyed_y": (1, 0, 0)}, verified.format_text()
+    assert _count_differences(verified) == {**one_more, "keyed_y": (1, 0, 0)}, verified.format_text()
     advice = lake.connector.repairs  # type: ignore[attr-defined]
     assert advice.keys() == {f"p.s.bag → {place}/bag_x", f"p.s.keyed → {place}/keyed_x", "p.s.keyed", "p.s.by_key"}
     for name, why in (("bag", "its rows have no key"), ("keyed", "it has 1 duplicate keys")):
@@ -194,7 +198,7 @@ def test_a_comparison_at_rest_knows_the_tables_of_a_route_by_the_last_apply_or_s
     eu = f"{memory.folder}/lake/of eu"
     _, rows = STORED[eu], STORED[f"{memory.folder}/lake/of us"].rows  # type: ignore[union-attr]
     STORED[eu] = replace(STORED[eu], rows=rows)  # type: ignore[type-var]
-    assert _wrong(at_rest(**applied)) == {"of eu": (0, 2, 0)}
+    assert _count_differences(at_rest(**applied)) == {"of eu": (0, 2, 0)}
     unknown = at_rest()
     assert unknown.exit_status == 1
     assert [table.is_equal for table in unknown.tables] == [False, False]
@@ -284,21 +288,21 @@ def test_whatever_moves_meanwhile_no_place_is_called_different(memory: Lake, see
     work = Work(memory, seed, regions=(*PLAIN, *choose.sample(ODD, 3), None))
     memory.follow()
 
-    def meanwhile() -> None:
+    def change_meanwhile() -> None:
         for _ in range(choose.randint(0, 2)):
             work.go(choose.randint(1, 5), ddl=0)
             memory.follow()
 
     for _ in range(3 if seed == 1 else 8):
         work.go(choose.randint(0, 4), ddl=0.02)  # some before the position, in the batch that it is within
-        verified = verify(memory, _then(meanwhile, memory.follow))
+        verified = verify(memory, _chain_changes(change_meanwhile, memory.follow))
         assert verified.is_equal, verified.format_text()
         assert len(verified.tables) > 3
 
 
-def _then(*what: Callable[[], object]) -> Callable[[], None]:
-    def both() -> None:
+def _chain_changes(*what: Callable[[], object]) -> Callable[[], None]:
+    def run_both() -> None:
         for one in what:
             one()
 
-    return both
+    return run_both

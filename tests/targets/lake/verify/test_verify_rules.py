@@ -45,7 +45,7 @@ def _rules(lake: Lake) -> TableRules:
     return TableRules.parse(rules)
 
 
-def _filled(lake: Lake) -> Any:
+def _fill_tables(lake: Lake) -> Any:
     db = lake.connector.database  # type: ignore[attr-defined]
     for table in (*KEYED, "s.log"):
         db.create_table(table, PEOPLE, key=("id",))
@@ -60,7 +60,7 @@ def _filled(lake: Lake) -> Any:
     return db
 
 
-def _changed(db: Any, first: int) -> None:
+def _change_rows(db: Any, first: int) -> None:
     """Rows that come to pass the filter, that do not any more, that go, come back, and change their keys."""
     with db.transaction() as t:
         for table in KEYED:
@@ -86,13 +86,13 @@ def verify(
     with open_verification(definition, lake.connector.state_url, secrets=lake.connector.secrets) as verification:
         wait, done = verification._wait, list[bool]()
 
-        def waited(position: Any, wait_s: float) -> None:
+        def wait_and_change(position: Any, wait_s: float) -> None:
             if meanwhile and not done:
                 done.append(True)
                 meanwhile()
             wait(position, wait_s)
 
-        verification._wait = waited  # type: ignore[method-assign]
+        verification._wait = wait_and_change  # type: ignore[method-assign]
         report = ApplyReports(lake.connector.changelog.storage, lake.connector.name).read(lake.kind, lake.location)
         plan = verification.prepare_plan(tables, wait_s=wait_s, rules=rules_of(report or {}))
         keys = verification.scratch.storage.build_uri("keys") if repair else ""
@@ -110,11 +110,11 @@ def verify(
     return verified
 
 
-def _of(verified: VerificationReport, table: str) -> TableVerification:
+def _table_verification(verified: VerificationReport, table: str) -> TableVerification:
     return next(t for t in verified.tables if t.topic == f"p.{table}")
 
 
-def _damaged(lake: Lake) -> None:
+def _damage_tables(lake: Lake) -> None:
     """In each of the tables rows are missing, one is too much, and one is another."""
     lake.sql(f"DELETE FROM {{}} WHERE `{_q(ODD)}` = '37'", "s.people")
     lake.sql(f"UPDATE {{}} SET `{_q(ODD)}` = '2' WHERE `{_q(ODD)}` = '38'", "s.people")  # 2 does not pass the filter
@@ -138,24 +138,24 @@ def _q(name: str) -> str:
 @pytest.mark.sampled(2)
 @pytest.mark.every_kind
 def test_each_mode_is_compared_with_what_its_rule_makes_of_the_source_and_repaired(lake: Lake) -> None:
-    db = _filled(lake)
-    _changed(db, 0)
+    db = _fill_tables(lake)
+    _change_rows(db, 0)
 
-    def meanwhile() -> None:
-        _changed(db, 5)
+    def change_meanwhile() -> None:
+        _change_rows(db, 5)
         lake.follow()
-        _changed(db, 10)
+        _change_rows(db, 10)
         lake.follow()
 
-    verified = verify(lake, meanwhile)
+    verified = verify(lake, change_meanwhile)
     assert {t.topic: t.not_compared for t in verified.tables if not t.is_equal}.keys() <= {"p.s.log", "p.s.bag"}, (
         verified.format_text()
     )
     lake.follow()
     verified = verify(lake)
     assert [t.topic for t in verified.tables if not t.is_equal] == ["p.s.log"], verified.format_text()
-    assert "mode log: its rows are events" in _of(verified, "s.log").not_compared
-    people, soft, past = (_of(verified, t) for t in KEYED[:3])
+    assert "mode log: its rows are events" in _table_verification(verified, "s.log").not_compared
+    people, soft, past = (_table_verification(verified, t) for t in KEYED[:3])
     passing = sum(row["age"] >= 18 for row in db.copy_rows("s.people"))
     assert (people.source, people.target, people.told, people.aside) == (passing, passing, ["_seq", "_op", "_table"], 0)
     assert (soft.target, soft.told) == (passing, ["changed", "_is_deleted", "_deleted_at"])
@@ -163,12 +163,12 @@ def test_each_mode_is_compared_with_what_its_rule_makes_of_the_source_and_repair
     assert soft.aside == lake.frame("s.soft").where("_is_deleted").count() > 0
     assert past.aside == lake.frame("s.past").where("NOT _is_current").count() > 0
     assert "not verified, columns about events: _seq, _op, _table" in verified.format_text()
-    assert (_of(verified, SHARDS[0]).source, _of(verified, SHARDS[0]).location) == (
+    assert (_table_verification(verified, SHARDS[0]).source, _table_verification(verified, SHARDS[0]).location) == (
         len(db.copy_rows(SHARDS[0])),
         lake.path("s.bills"),
     )
 
-    _damaged(lake)
+    _damage_tables(lake)
     verified = verify(lake, repair=True)
     counts = {t.topic[2:]: (t.missing, t.surplus, t.different) for t in verified.tables if t.rows_differ}
     assert counts == {
@@ -211,8 +211,8 @@ def test_maps_and_variants_that_a_rule_computes_are_kept_and_compared(lake: Lake
     lake.sql("UPDATE {} SET m = map('age', m['age'], 'name', m['name'])", "s.people")
     lake.sql("UPDATE {} SET m = map('age', '8'), v = parse_json('{{\"n\": 8}}') WHERE id = 1 AND _is_current", "s.past")
     verified = verify(lake)
-    assert _of(verified, "s.people").is_equal, verified.format_text()
-    assert _of(verified, "s.past").differing == {"m": 1, "v": 1}
+    assert _table_verification(verified, "s.people").is_equal, verified.format_text()
+    assert _table_verification(verified, "s.past").differing == {"m": 1, "v": 1}
 
 
 def test_rules_that_are_not_known_or_have_changed_are_named(lake: Lake, tmp_path: Path) -> None:
@@ -224,11 +224,11 @@ def test_rules_that_are_not_known_or_have_changed_are_named(lake: Lake, tmp_path
     lake.follow()
     assert verify(lake).is_equal
     other = TableRules.parse([{"tables": ".*", "filter": "age > 5"}])
-    said = _of(verify(lake, rules=other), "s.people").not_compared
+    said = _table_verification(verify(lake, rules=other), "s.people").not_compared
     assert "it was built by another rule" in said
     assert "age > 5" in said
     wrong = TableRules.parse([{"tables": ".*", "filter": "agee > 5"}])
-    assert "did you mean 'age'?" in _of(verify(lake, rules=wrong), "s.people").not_compared
+    assert "did you mean 'age'?" in _table_verification(verify(lake, rules=wrong), "s.people").not_compared
 
 
 def test_rows_that_have_nothing_in_a_new_column_yet_are_repaired(

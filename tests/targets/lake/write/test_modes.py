@@ -109,7 +109,7 @@ class World:
         return found
 
 
-def _same(found: list[Row], wanted: list[Row]) -> bool:
+def _equal_unordered(found: list[Row], wanted: list[Row]) -> bool:
     return sorted(found, key=repr) == sorted(wanted, key=repr)
 
 
@@ -143,9 +143,11 @@ def test_a_history_tells_what_the_source_was_at_any_time(memory: Lake, kinds: tu
         when = _time(at)
         then = [r for r in rows if r["_valid_from"] <= when and (r["_is_current"] or r["_valid_to"] > when)]
         shown = [name for name in names if all(name in row for row in state)]
-        assert _same([{c: r[c] for c in shown} for r in then], [{c: r[c] for c in shown} for r in state]), when
+        assert _equal_unordered([{c: r[c] for c in shown} for r in then], [{c: r[c] for c in shown} for r in state]), (
+            when
+        )
     current = [{c: r[c] for c in names} for r in rows if r["_is_current"]]
-    assert _same(current, world.states[-1][1])
+    assert _equal_unordered(current, world.states[-1][1])
 
 
 @pytest.mark.sampled(2)
@@ -159,7 +161,7 @@ def test_live_rows_are_those_of_the_source_and_deleted_ones_stay(memory: Lake, k
         rows, state = memory.rows("s.t"), world.states[-1][1]
         flags = ("_is_deleted", "_deleted_at")
         live = [{k: v for k, v in row.items() if k not in flags} for row in rows if not row["_is_deleted"]]
-        assert _same(live, state)
+        assert _equal_unordered(live, state)
         assert {row["id"]: row["_deleted_at"] for row in rows} == world.deletions()
 
 
@@ -182,7 +184,7 @@ def test_a_log_has_every_event_once(memory: Lake, kinds: tuple[str, ...]) -> Non
         assert any(row["_unavailable"] == ["doc"] and row["doc"] is None for row in rows)
 
 
-def _made(lake: Lake, *batches: Any, key: tuple[str, ...] = ("id",), **rule: Any) -> list[Row]:
+def _create_table(lake: Lake, *batches: Any, key: tuple[str, ...] = ("id",), **rule: Any) -> list[Row]:
     """The table after some batches, each of them a function of a transaction."""
     lake.connector.database.create_table("s.t", {"id": "int64!", "n": "int32"}, key=key)
     lake.connector.capture()
@@ -197,7 +199,7 @@ def _made(lake: Lake, *batches: Any, key: tuple[str, ...] = ("id",), **rule: Any
 def test_time_in_a_history_never_goes_back_though_the_clock_of_the_source_does(memory: Lake) -> None:
     times = iter([BEGIN, BEGIN, BEGIN + 9 * SECOND, BEGIN + 2 * SECOND, BEGIN + 5 * SECOND])
     memory.connector.database.clock = lambda: next(times, BEGIN + 20 * SECOND)
-    rows = _made(
+    rows = _create_table(
         memory,
         lambda t: t.insert("s.t", {"id": 1, "n": 0}),
         lambda t: t.update("s.t", {"id": 1}, {"n": 1}),
@@ -221,7 +223,7 @@ def test_a_row_that_comes_back_by_a_clock_that_has_gone_back_begins_when_it_had_
     memory.tables = _rules("history")
     memory.follow()
 
-    def go(at: int, *rows: tuple[str, int, int]) -> None:
+    def write_at(at: int, *rows: tuple[str, int, int]) -> None:
         now[0] = BEGIN + at * SECOND
         with db.transaction() as t:
             for what, key, n in rows:
@@ -234,14 +236,14 @@ def test_a_row_that_comes_back_by_a_clock_that_has_gone_back_begins_when_it_had_
         if applied == "one by one":
             memory.follow()
 
-    go(1, ("insert", 1, 0), ("insert", 2, 0))
+    write_at(1, ("insert", 1, 0), ("insert", 2, 0))
     if ends == "delete":
-        go(9, ("delete", 1, 0), ("delete", 2, 0))
+        write_at(9, ("delete", 1, 0), ("delete", 2, 0))
     else:
         now[0] = BEGIN + 9 * SECOND
         db.truncate_table("s.t")
-    go(2, ("insert", 1, 1), ("insert", 3, 0))
-    go(3, ("update", 1, 2), ("update", 3, 1))
+    write_at(2, ("insert", 1, 1), ("insert", 3, 0))
+    write_at(3, ("update", 1, 2), ("update", 3, 1))
     memory.follow()
     found: dict[int, list[Any]] = {}
     for row in sorted(memory.rows("s.t"), key=lambda row: row["_seq"]):
@@ -254,35 +256,35 @@ def test_a_row_that_comes_back_by_a_clock_that_has_gone_back_begins_when_it_had_
 
 
 def test_several_changes_of_a_key_in_one_transaction_are_versions_of_their_own(memory: Lake) -> None:
-    def work(t: Any) -> None:
+    def write_changes(t: Any) -> None:
         t.insert("s.t", {"id": 1, "n": 0})
         t.update("s.t", {"id": 1}, {"n": 1})
         t.delete("s.t", {"id": 1})
         t.insert("s.t", {"id": 1, "n": 2})
 
-    rows = _made(memory, work, mode="history")
+    rows = _create_table(memory, write_changes, mode="history")
     assert [(row["id"], row["n"], row["_is_current"]) for row in rows] == [(1, 0, False), (1, 1, False), (1, 2, True)]
 
 
 def test_a_key_that_a_row_has_within_a_transaction_alone_begins_no_version(memory: Lake) -> None:
     """Where rows get other keys; otherwise it could hide another row, that has the key all the time."""
 
-    def work(t: Any) -> None:
+    def write_changes(t: Any) -> None:
         t.insert("s.t", {"id": 1, "n": 0})
         t.update("s.t", {"id": 1}, {"n": 1})
         t.update("s.t", {"id": 1}, {"id": 2})
         t.update("s.t", {"id": 2}, {"n": 2})
 
-    rows = _made(memory, work, mode="history")
+    rows = _create_table(memory, write_changes, mode="history")
     assert [(row["id"], row["n"], row["_is_current"]) for row in rows] == [(2, 1, False), (2, 2, True)]
 
 
 def test_a_read_that_finds_a_row_as_it_is_known_begins_no_version(memory: Lake) -> None:
-    def work(t: Any) -> None:
+    def write_changes(t: Any) -> None:
         for i in range(3):
             t.insert("s.t", {"id": i, "n": i})
 
-    before = _made(memory, work, mode="history")
+    before = _create_table(memory, write_changes, mode="history")
     number = snapshot(memory.connector, "s.t")
     memory.connector.capture(
         {"read.only": True, "signal.poll.interval.ms": 50}, run_for_s=10, until=signal_ended(memory.connector, number)

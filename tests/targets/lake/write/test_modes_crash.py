@@ -72,7 +72,7 @@ def _restore(lake: Lake) -> None:
     shutil.rmtree(Path(lake.connector.changelog.storage.root) / "test" / "applied", ignore_errors=True)
 
 
-def _all(lake: Lake) -> dict[str, list[Row]]:
+def _read_all(lake: Lake) -> dict[str, list[Row]]:
     return {name: lake.rows(f"s.{name}") for name in (*MODES, "shards")}
 
 
@@ -94,7 +94,7 @@ class Stopping:
 def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared_lake: Lake, sampled: Sampled) -> None:
     prepared_lake.hook = count = Stopping(0)
     prepared_lake.apply(threads=1)
-    wanted = _all(prepared_lake)
+    wanted = _read_all(prepared_lake)
     assert {"upsert_arrays", "merge"} <= {name for names in count.names.values() for name in names}
     ops = sorted(row["_op"] for row in wanted["log"])
     assert ops == sorted("rrrrr" + "udc" + "dcd")
@@ -107,19 +107,19 @@ def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared_lake: Lake
             prepared_lake.apply(threads=1)
         prepared_lake.hook = None
         prepared_lake.apply()
-        assert _all(prepared_lake) == wanted, number
+        assert _read_all(prepared_lake) == wanted, number
 
 
 @pytest.mark.long
 def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothing(prepared_lake: Lake) -> None:
     """The other run applies the first of two batches between this one's look at the marker and its first write to each table."""
     prepared_lake.apply()
-    wanted = _all(prepared_lake)
+    wanted = _read_all(prepared_lake)
     _restore(prepared_lake)
     changelog, overtaken = prepared_lake.connector.changelog, set[str]()
     topics = {prepared_lake.path(f"s.{name}"): f"p.s.{name}" for name in MODES}
 
-    def meanwhile(location: str, name: str, write: Callable[[], Any]) -> Any:
+    def apply_meanwhile(location: str, name: str, write: Callable[[], Any]) -> Any:
         if location not in overtaken and location in topics:
             overtaken.add(location)
             batches = BatchesByTopic(changelog, [one.batch_contents for one in changelog.read_manifests("test")][:-1])
@@ -128,10 +128,10 @@ def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothi
             )
         return write()
 
-    prepared_lake.hook = meanwhile
+    prepared_lake.hook = apply_meanwhile
     prepared_lake.apply(threads=1)
     assert overtaken == set(topics)
-    assert _all(prepared_lake) == wanted
+    assert _read_all(prepared_lake) == wanted
 
 
 @pytest.mark.long
@@ -139,11 +139,11 @@ def test_after_kill_9_the_next_run_makes_the_tables_what_they_would_have_been(
     prepared_lake: Lake, child: Callable[[], Child]
 ) -> None:
     prepared_lake.apply()
-    wanted = _all(prepared_lake)
+    wanted = _read_all(prepared_lake)
     _restore(prepared_lake)
     killed = child()
     killed.begin(prepared_lake, "during", 3)
     assert killed.answer() == ""
     assert killed.wait() == -signal.SIGKILL, killed.said()
     prepared_lake.apply()
-    assert _all(prepared_lake) == wanted
+    assert _read_all(prepared_lake) == wanted

@@ -64,7 +64,7 @@ def _info_logs(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "airflow_provider_cdc.targets.lake")
 
 
-def _said(caplog: pytest.LogCaptureFixture) -> dict[str, list[str]]:
+def _list_write_reports(caplog: pytest.LogCaptureFixture) -> dict[str, list[str]]:
     """Table → what was said about how it was written."""
     found: dict[str, list[str]] = {}
     for record in caplog.records:
@@ -123,7 +123,7 @@ class World:
             t.update(table, {"id": old}, values)
 
 
-def _begun(lake: Lake, way: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Lake, str]:
+def _prepare_second_lake(lake: Lake, way: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Lake, str]:
     """A second lake that follows the same connector; and the profile of tables, so that rows go as ``way`` says."""
     if way != "files":
         module = {"delta": "delta.array_commit", "iceberg": "iceberg.copy_on_write"}[lake.kind]
@@ -132,7 +132,7 @@ def _begun(lake: Lake, way: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Lake,
     return merged, "fast" if way in ("vectors", "keys") else "compatible"
 
 
-def _same(lake: Lake, merged: Lake, *names: str) -> None:
+def _assert_equal_lakes(lake: Lake, merged: Lake, *names: str) -> None:
     for name in names:
         found, wanted = lake.rows(f"s.{name}"), merged.rows(f"s.{name}")
         assert found == wanted, name
@@ -152,23 +152,23 @@ def test_tables_by_rules_that_are_committed_are_those_that_a_merge_makes(
 ) -> None:  # fmt: skip
     lake = new_lake(spark, tmp_path, kind_, provide_transaction_metadata=True)
     lake.tables = RULES
-    merged, profile = _begun(lake, way, monkeypatch)
+    merged, profile = _prepare_second_lake(lake, way, monkeypatch)
     world = World(lake, 3, tables)
 
-    def applied(transactions: int) -> dict[str, list[str]]:
+    def apply_transactions(transactions: int) -> dict[str, list[str]]:
         world.go(transactions)
         lake.connector.capture()
         merged.apply(writes="merge")
-        _said(caplog)
+        _list_write_reports(caplog)
         lake.apply(profile=profile)
-        _same(lake, merged, *tables)
-        return _said(caplog)
+        _assert_equal_lakes(lake, merged, *tables)
+        return _list_write_reports(caplog)
 
     lake.connector.capture()
     merged.apply(profile=profile)
     lake.apply(profile=profile)
     for transactions in (8, 8) if tables != SHORT else (8,):
-        said = applied(transactions)
+        said = apply_transactions(transactions)
         assert {name: [text.split(":")[0] for text in texts] for name, texts in said.items()} == {
             name: ["committed"] for name in tables
         }
@@ -180,14 +180,14 @@ def test_tables_by_rules_that_are_committed_are_those_that_a_merge_makes(
         world.go(2)
         for name in ("history", "marked_filtered", "logged"):
             world.db.truncate_table(f"s.{name}")
-        said = applied(3)
+        said = apply_transactions(3)
         assert said["columns"][0].endswith("computed by Spark: the table's columns change.")
         assert said["marked_filtered"] == said["history"] == ["merged: the table is truncated in between."]
     # rows are read again beside the stream
     number = snapshot(lake.connector, *world.tables)
     properties = {"read.only": True, "signal.poll.interval.ms": 50}
     lake.connector.capture(properties, run_for_s=20, until=signal_ended(lake.connector, number))
-    said = applied(3)
+    said = apply_transactions(3)
     assert {text.split(":")[0] for texts in said.values() for text in texts} == {"committed"}
     assert lake.apply().tables == []
 
@@ -198,7 +198,7 @@ def memory(spark: SparkSession, tmp_path: Any) -> Lake:
     return new_lake(spark, tmp_path, "memory")
 
 
-def _after(lake: Lake, rules: TableRules, change: Any, **columns: str) -> None:
+def _prepare_changed_table(lake: Lake, rules: TableRules, change: Any, **columns: str) -> None:
     """A table ``s.t`` with three rows, and a batch after them."""
     db = lake.connector.database  # type: ignore[attr-defined]
     db.create_table("s.t", {"id": "int32!", "n": "int32", "note": "string", **columns}, key=("id",))
@@ -233,10 +233,10 @@ def test_the_log_says_why_spark_makes_the_rows_of_a_commit(
     if "route" in rule:
         rule = {"route": {**rule["route"], "location": f"{memory.folder}/there/{{value}}"}}
     rules = TableRules.parse([{"tables": ".*", **rule}])
-    _after(memory, rules, _update)
+    _prepare_changed_table(memory, rules, _update)
     caplog.clear()
     memory.apply(tables=rules)
-    ((said,),) = _said(caplog).values()
+    ((said,),) = _list_write_reports(caplog).values()
     assert said.startswith("committed: ")
     assert said.endswith(f"computed by Spark: {why}.")
 
@@ -245,31 +245,31 @@ def test_what_is_too_much_for_the_driver_is_merged(
     memory: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules = TableRules.parse([{"tables": ".*", "filter": "n > 0"}])
-    _after(memory, rules, _update)
+    _prepare_changed_table(memory, rules, _update)
     monkeypatch.setattr("airflow_provider_cdc.targets.lake.write.write_strategy.MOST_CHANGES", 0)
     caplog.clear()
     memory.apply(tables=rules)
-    assert "merged: 1 events in 0 MB of change log are too many" in _said(caplog)["t"][0]
+    assert "merged: 1 events in 0 MB of change log are too many" in _list_write_reports(caplog)["t"][0]
 
 
 def test_what_spark_does_not_let_through_to_the_driver_is_merged(
     memory: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules = TableRules.parse([{"tables": ".*", "filter": "n > 0"}])
-    _after(memory, rules, _update)
+    _prepare_changed_table(memory, rules, _update)
     conf = memory.spark.sparkContext._jsc.sc().conf()
 
-    def limited(*args: Any, **given: Any) -> Any:
+    def collect_limited(*args: Any, **given: Any) -> Any:
         conf.set("spark.driver.maxResultSize", "100b")
         try:
             return collect_changes(*args, **given)
         finally:
             conf.remove("spark.driver.maxResultSize")
 
-    monkeypatch.setattr("airflow_provider_cdc.targets.lake.write.table_write.collect_changes", limited)
+    monkeypatch.setattr("airflow_provider_cdc.targets.lake.write.table_write.collect_changes", collect_limited)
     caplog.clear()
     memory.apply(tables=rules)
-    assert "merged: its rows are larger than spark.driver.maxResultSize allows" in _said(caplog)["t"][0]
+    assert "merged: its rows are larger than spark.driver.maxResultSize allows" in _list_write_reports(caplog)["t"][0]
     assert {row["id"]: row["n"] for row in memory.rows("s.t")} == {1: 7, 2: 2}
 
 
@@ -278,7 +278,7 @@ def test_what_spark_does_not_let_through_to_the_driver_is_merged(
 def test_a_column_that_the_source_has_dropped_keeps_its_values_in_a_commit(
     lake: Lake, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _after(lake, RULES, lambda db: db.drop_column("s.t", "note"))
+    _prepare_changed_table(lake, RULES, lambda db: db.drop_column("s.t", "note"))
     lake.apply()
     db = lake.connector.database  # type: ignore[attr-defined]
     with db.transaction() as t:
@@ -289,7 +289,7 @@ def test_a_column_that_the_source_has_dropped_keeps_its_values_in_a_commit(
     lake.connector.capture()
     caplog.clear()
     lake.apply()
-    ((said,),) = _said(caplog).values()
+    ((said,),) = _list_write_reports(caplog).values()
     assert said == "committed: 5 keys, 3 rows, computed by Spark: its columns differ from the source columns: note."
     assert {row["id"]: (row["n"], row["note"]) for row in lake.rows("s.t")} == {1: (7, "x"), 5: (0, None), 8: (8, None)}
 
@@ -299,7 +299,7 @@ def test_a_column_that_the_source_has_dropped_keeps_its_values_in_a_commit(
 def test_rows_that_were_made_from_a_state_of_the_table_are_not_committed_to_another_one(lake: Lake) -> None:
     """Somebody else changes a value of the table while rows are made that keep it."""
     rules = TableRules.parse([{"tables": ".*", "columns": {"drop": ["n"]}}])
-    _after(lake, rules, _update, doc="string")
+    _prepare_changed_table(lake, rules, _update, doc="string")
     lake.apply(tables=rules)
     db = lake.connector.database  # type: ignore[attr-defined]
     db.make_sparse("s.t", "doc")
@@ -333,7 +333,7 @@ def test_casts_on_arrays_give_what_spark_gives(spark: SparkSession) -> None:
     r, pairs = Random(7), [(a, b) for a in VALUES for b in VALUES if a != b and _exact(a, b)]
     assert len(pairs) > 20
     for narrow in dict.fromkeys(a for a, _ in pairs):
-        values = [None, *_of(narrow, r)]
+        values = [None, *_draw_values_of(narrow, r)]
         frame = spark.createDataFrame([(value,) for value in values], build_struct_type({"v": narrow})).coalesce(1)
         wider = [b for a, b in pairs if a == narrow]
         found = frame.select("v", *[F.col("v").cast(type_).alias(type_) for type_ in wider]).toArrow()
@@ -343,7 +343,7 @@ def test_casts_on_arrays_give_what_spark_gives(spark: SparkSession) -> None:
             assert found[type_].type == _arrow(type_)
 
 
-def _of(type_: str, r: Random) -> list[Any]:
+def _draw_values_of(type_: str, r: Random) -> list[Any]:
     if bits := INTEGERS.get(type_):
         most = 2 ** (bits - 1)
         return [0, -1, most - 1, -most, *(r.randrange(-most, most) for _ in range(500))]

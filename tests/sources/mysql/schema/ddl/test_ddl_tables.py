@@ -187,11 +187,11 @@ def add(column: ColumnDef = A, **fields: Any) -> AddColumn:
     return AddColumn(column, **fields)
 
 
-def same(what: str) -> NoColumnChange:
+def no_column_change(what: str) -> NoColumnChange:
     return NoColumnChange(what)
 
 
-OPTIONS = same("table options")
+OPTIONS = no_column_change("table options")
 ALTERS: list[tuple[str, tuple[Action, ...]]] = [
     ("", ()),
     # columns
@@ -204,7 +204,10 @@ ALTERS: list[tuple[str, tuple[Action, ...]]] = [
     ("ADD COLUMN (a INT, b INT)", (add(), add(B))),
     ("ADD IF NOT EXISTS (a INT, b INT)", (add(if_not_exists=True), add(B, if_not_exists=True))),
     ("ADD (a INT, UNIQUE u (a), INDEX (a), b INT)", (add(), AddKey("unique", ("a",), True, "u"), add(B))),
-    ("ADD a INT, ADD b INT AFTER a, ALGORITHM=INSTANT", (add(), add(B, after="a"), same("algorithm or lock"))),
+    (
+        "ADD a INT, ADD b INT AFTER a, ALGORITHM=INSTANT",
+        (add(), add(B, after="a"), no_column_change("algorithm or lock")),
+    ),
     (
         "ADD a INT UNIQUE KEY PRIMARY KEY FIRST",
         (add(ColumnDef("a", "int", unique=True, primary=True, nullable=False), first=True),),
@@ -232,7 +235,10 @@ ALTERS: list[tuple[str, tuple[Action, ...]]] = [
         (SetDefault("a", MySqlColumnDefault(None)), SetDefault("b", None)),
     ),
     ("ALTER COLUMN IF EXISTS a DROP DEFAULT", (SetDefault("a", None, True),)),
-    ("ALTER COLUMN a SET INVISIBLE, ALTER a SET VISIBLE", (same("column visibility"), same("column visibility"))),
+    (
+        "ALTER COLUMN a SET INVISIBLE, ALTER a SET VISIBLE",
+        (no_column_change("column visibility"), no_column_change("column visibility")),
+    ),
     # keys
     ("ADD PRIMARY KEY (a, b)", (AddKey("primary", ("a", "b")),)),
     ("ADD CONSTRAINT pk PRIMARY KEY USING BTREE (a)", (AddKey("primary", ("a",)),)),
@@ -255,18 +261,35 @@ ALTERS: list[tuple[str, tuple[Action, ...]]] = [
         "RENAME INDEX u TO v, RENAME KEY v TO w",
         (RenameIndex("rename index", "u", "v"), RenameIndex("rename index", "v", "w")),
     ),
-    ("ADD INDEX (a), ADD KEY k (a(3) DESC) USING BTREE", (same("add index"), same("add index"))),
-    ("ADD FULLTEXT INDEX f (a), ADD SPATIAL KEY s (b)", (same("add fulltext index"), same("add spatial index"))),
-    ("ADD VECTOR INDEX v (a) M=6", (same("add vector index"),)),
+    (
+        "ADD INDEX (a), ADD KEY k (a(3) DESC) USING BTREE",
+        (no_column_change("add index"), no_column_change("add index")),
+    ),
+    (
+        "ADD FULLTEXT INDEX f (a), ADD SPATIAL KEY s (b)",
+        (no_column_change("add fulltext index"), no_column_change("add spatial index")),
+    ),
+    ("ADD VECTOR INDEX v (a) M=6", (no_column_change("add vector index"),)),
     (
         "ADD FOREIGN KEY (a) REFERENCES p ON DELETE SET NULL, ADD CONSTRAINT fk FOREIGN KEY (a, b) REFERENCES p (x)",
-        (same("add foreign key"), same("add foreign key")),
+        (no_column_change("add foreign key"), no_column_change("add foreign key")),
     ),
-    ("ADD CHECK (a > 0), ADD CONSTRAINT c CHECK (a IN (1, 2))", (same("add check"), same("add check"))),
-    ("DROP FOREIGN KEY IF EXISTS fk, DROP CHECK c", (same("drop constraint"), same("drop constraint"))),
+    (
+        "ADD CHECK (a > 0), ADD CONSTRAINT c CHECK (a IN (1, 2))",
+        (no_column_change("add check"), no_column_change("add check")),
+    ),
+    (
+        "DROP FOREIGN KEY IF EXISTS fk, DROP CHECK c",
+        (no_column_change("drop constraint"), no_column_change("drop constraint")),
+    ),
     (
         "ALTER INDEX i INVISIBLE, ALTER KEY i NOT IGNORED, ALTER CHECK c NOT ENFORCED, ALTER CONSTRAINT c ENFORCED",
-        (same("alter index"), same("alter index"), same("alter constraint"), same("alter constraint")),
+        (
+            no_column_change("alter index"),
+            no_column_change("alter index"),
+            no_column_change("alter constraint"),
+            no_column_change("alter constraint"),
+        ),
     ),
     # the table
     ("RENAME TO u", (RenameTo(QualifiedName(None, "u")),)),
@@ -284,18 +307,21 @@ ALTERS: list[tuple[str, tuple[Action, ...]]] = [
     ("ENGINE InnoDB, ADD a INT", (OPTIONS, add())),
     ("ENGINE=blackhole", (PartitionDataChange("ENGINE=BLACKHOLE"),)),
     ("TABLESPACE ts STORAGE DISK, ENCRYPTION='Y', SECONDARY_ENGINE=NULL", (OPTIONS, OPTIONS, OPTIONS)),
-    ("FORCE, LOCK=NONE, ALGORITHM INPLACE", (same("no change"), same("algorithm or lock"), same("algorithm or lock"))),
-    ("ORDER BY a, b DESC, t.c ASC", (same("order by"),)),
-    ("ADD a INT, ORDER BY a", (add(), same("order by"))),
-    ("ENABLE KEYS", (same("no change"),)),
-    ("DISABLE KEYS, WITHOUT VALIDATION", (same("no change"), same("no change"))),
-    ("SECONDARY_LOAD", (same("no change"),)),
+    (
+        "FORCE, LOCK=NONE, ALGORITHM INPLACE",
+        (no_column_change("no change"), no_column_change("algorithm or lock"), no_column_change("algorithm or lock")),
+    ),
+    ("ORDER BY a, b DESC, t.c ASC", (no_column_change("order by"),)),
+    ("ADD a INT, ORDER BY a", (add(), no_column_change("order by"))),
+    ("ENABLE KEYS", (no_column_change("no change"),)),
+    ("DISABLE KEYS, WITHOUT VALIDATION", (no_column_change("no change"), no_column_change("no change"))),
+    ("SECONDARY_LOAD", (no_column_change("no change"),)),
     # partitions
     (
         "ADD PARTITION (PARTITION p3 VALUES LESS THAN (30), PARTITION p4 VALUES LESS THAN MAXVALUE)",
-        (same("add partition"),),
+        (no_column_change("add partition"),),
     ),
-    ("ADD PARTITION IF NOT EXISTS PARTITIONS 4", (same("add partition"),)),
+    ("ADD PARTITION IF NOT EXISTS PARTITIONS 4", (no_column_change("add partition"),)),
     ("DROP PARTITION IF EXISTS p0, p1", (PartitionDataChange("drop partition"),)),
     ("TRUNCATE PARTITION ALL", (PartitionDataChange("truncate partition"),)),
     (
@@ -310,15 +336,15 @@ ALTERS: list[tuple[str, tuple[Action, ...]]] = [
     ("DISCARD TABLESPACE", (PartitionDataChange("discard tablespace"),)),
     ("IMPORT TABLESPACE", (PartitionDataChange("import tablespace"),)),
     ("DISCARD PARTITION p, q TABLESPACE", (PartitionDataChange("discard partition tablespace"),)),
-    ("REORGANIZE PARTITION p INTO (PARTITION a VALUES LESS THAN (1))", (same("partition upkeep"),)),
-    ("COALESCE PARTITION 2", (same("partition upkeep"),)),
-    ("ANALYZE PARTITION p, q", (same("partition upkeep"),)),
-    ("CHECK PARTITION ALL", (same("partition upkeep"),)),
-    ("REBUILD PARTITION p", (same("partition upkeep"),)),
-    ("REMOVE PARTITIONING", (same("no change"),)),
-    ("PARTITION BY HASH (a) PARTITIONS 4", (same("partition by"),)),
-    ("ADD a INT PARTITION BY KEY() PARTITIONS 4", (add(), same("partition by"))),
-    ("ADD a INT, ENGINE=InnoDB REMOVE PARTITIONING", (add(), OPTIONS, same("no change"))),
+    ("REORGANIZE PARTITION p INTO (PARTITION a VALUES LESS THAN (1))", (no_column_change("partition upkeep"),)),
+    ("COALESCE PARTITION 2", (no_column_change("partition upkeep"),)),
+    ("ANALYZE PARTITION p, q", (no_column_change("partition upkeep"),)),
+    ("CHECK PARTITION ALL", (no_column_change("partition upkeep"),)),
+    ("REBUILD PARTITION p", (no_column_change("partition upkeep"),)),
+    ("REMOVE PARTITIONING", (no_column_change("no change"),)),
+    ("PARTITION BY HASH (a) PARTITIONS 4", (no_column_change("partition by"),)),
+    ("ADD a INT PARTITION BY KEY() PARTITIONS 4", (add(), no_column_change("partition by"))),
+    ("ADD a INT, ENGINE=InnoDB REMOVE PARTITIONING", (add(), OPTIONS, no_column_change("no change"))),
 ]
 
 

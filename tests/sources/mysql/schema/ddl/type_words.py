@@ -90,14 +90,14 @@ _TEMPORAL = {
 }  # fmt: skip
 
 
-def words() -> Iterator[Word]:
+def iterate_words() -> Iterator[Word]:
     """All of them, each once."""
     yield from _numeric()
     yield from _texts()
     for text in _BYTES:
         yield Word(text, ("''",) if text.endswith("(0)") and text != "BLOB(0)" else ("'a'", "''"))
     yield from _times()
-    yield from _others()
+    yield from _other_words()
     yield from _attributes()
     yield from _of_mariadb()
 
@@ -164,7 +164,7 @@ def _times() -> Iterator[Word]:
     yield Word("TIMESTAMP NULL", ("'2024-01-01'",), (MARIADB,), mode="MAXDB")
 
 
-def _others() -> Iterator[Word]:
+def _other_words() -> Iterator[Word]:
     yield Word("JSON", ("'{\"a\": 1}'", "'[]'"))
     yield Word("JSON NOT NULL", ("'{}'",))
     for text, value in _SPATIAL.items():

@@ -224,7 +224,7 @@ NAMES = st.one_of(
 TEXTS = st.text(alphabet="ab'\";,()/*-\n\té日😀[]{} ", min_size=1, max_size=10)
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     escaped = text.replace("'", "''")
     return f"'{escaped}'"
 
@@ -244,7 +244,7 @@ def gap(draw: st.DrawFn) -> str:
 
 
 @st.composite
-def words(draw: st.DrawFn, text: str) -> str:
+def spell_words(draw: st.DrawFn, text: str) -> str:
     out = ""
     for i, word in enumerate(text.split(" ")):
         out += (draw(gap()) if i else "") + draw(st.sampled_from([word, word.lower()]))
@@ -252,7 +252,7 @@ def words(draw: st.DrawFn, text: str) -> str:
 
 
 @st.composite
-def sized(draw: st.DrawFn) -> tuple[str, ColumnType, str | None]:
+def draw_sized_type(draw: st.DrawFn) -> tuple[str, ColumnType, str | None]:
     """A type as text, as it is meant, and its unit."""
     n, s = draw(st.integers(1, 38)), draw(st.integers(-84, 127))
     match draw(st.sampled_from(["number", "text", "moment", "simple"])):
@@ -267,7 +267,7 @@ def sized(draw: st.DrawFn) -> tuple[str, ColumnType, str | None]:
             return f"{word}({n}{f' {unit}' if unit else ''})", ColumnType(base, n), unit
         case "moment":
             kind = draw(st.sampled_from(["", " WITH TIME ZONE", " WITH LOCAL TIME ZONE"]))
-            return draw(words(f"TIMESTAMP({n % 10}){kind}")), ColumnType(f"TIMESTAMP{kind}", n % 10), None
+            return draw(spell_words(f"TIMESTAMP({n % 10}){kind}")), ColumnType(f"TIMESTAMP{kind}", n % 10), None
     text, type_ = draw(
         st.sampled_from(
             [
@@ -276,12 +276,12 @@ def sized(draw: st.DrawFn) -> tuple[str, ColumnType, str | None]:
             ]
         )
     )  # fmt: skip
-    return draw(words(text)), type_, None
+    return draw(spell_words(text)), type_, None
 
 
 @st.composite
 def column(draw: st.DrawFn, name: str) -> tuple[str, ColumnDefinition, list[KeyDefinition]]:
-    text, type_, unit = draw(sized())
+    text, type_, unit = draw(draw_sized_type())
     parts, fields, keys = [draw(identifier(name)), text], {}, []
     chosen = draw(
         st.lists(
@@ -295,7 +295,7 @@ def column(draw: st.DrawFn, name: str) -> tuple[str, ColumnDefinition, list[KeyD
                 written, default = draw(
                     st.sampled_from(
                         [
-                            (quoted(value), ColumnDefault(quoted(value), "string", value)), ("-5", ColumnDefault("-5", "number", "-5")),
+                            (quote_text(value), ColumnDefault(quote_text(value), "string", value)), ("-5", ColumnDefault("-5", "number", "-5")),
                             ("f(')', x)", ColumnDefault("f(')', x)", "expression")), ("NULL", ColumnDefault("NULL", "null")),
                         ]
                     )
@@ -303,18 +303,18 @@ def column(draw: st.DrawFn, name: str) -> tuple[str, ColumnDefinition, list[KeyD
                 parts.append(f"DEFAULT {written}")
                 fields["default"] = default
             case "null":
-                parts.append(draw(words("NOT NULL ENABLE")))
+                parts.append(draw(spell_words("NOT NULL ENABLE")))
                 fields["nullable"] = False
             case "visible":
-                parts.append(draw(words("INVISIBLE")))
+                parts.append(draw(spell_words("INVISIBLE")))
                 fields["visible"] = False
             case "unique":
-                parts.append(draw(words("CONSTRAINT k UNIQUE")))
+                parts.append(draw(spell_words("CONSTRAINT k UNIQUE")))
                 keys.append(KeyDefinition("unique", (name,), "K"))
             case "check":
                 parts.append("CHECK (a > 0 AND b <> ')')")
             case _:
-                parts.append(draw(words("REFERENCES p")) + "(id) ON DELETE CASCADE")
+                parts.append(draw(spell_words("REFERENCES p")) + "(id) ON DELETE CASCADE")
     definition = ColumnDefinition(name, type_, text, unit=unit, **fields)  # type: ignore[arg-type]
     return draw(gap()).join(parts), definition, keys
 
@@ -349,13 +349,13 @@ def table(draw: st.DrawFn) -> tuple[str, Statement]:
                 ["", " TABLESPACE x", " PCTFREE 5 STORAGE (INITIAL 64K) LOGGING", " PARTITION BY HASH (a) PARTITIONS 4"]
             )
         )
-        sql = draw(words("CREATE TABLE")) + draw(gap()) + full + body + tail + end
+        sql = draw(spell_words("CREATE TABLE")) + draw(gap()) + full + body + tail + end
         return sql, CreateTable(name, tuple(columns), tuple(keys))
-    sql = draw(words("ALTER TABLE")) + draw(gap()) + full + draw(words("ADD")) + draw(gap()) + body + end
+    sql = draw(spell_words("ALTER TABLE")) + draw(gap()) + full + draw(spell_words("ADD")) + draw(gap()) + body + end
     return sql, AlterTable(name, (*map(AddColumn, columns), *map(AddKey, keys)))
 
 
-def same(found: Statement, expected: Statement) -> bool:
+def are_equal_statements(found: Statement, expected: Statement) -> bool:
     """Equal, but for where the keys of an ALTER TABLE stand among its columns."""
     if isinstance(found, AlterTable) and isinstance(expected, AlterTable):
 
@@ -375,10 +375,10 @@ def same(found: Statement, expected: Statement) -> bool:
 def test_random_tables_are_read_as_meant(case: tuple[str, Statement]) -> None:
     sql, expected = case
     found = parse_ddl_statement(sql)
-    assert same(found, expected), found
+    assert are_equal_statements(found, expected), found
 
 
-def shown(statement: Statement) -> str:
+def format_statement(statement: Statement) -> str:
     """Everything but the texts of expressions, which are given as they are."""
     return re.sub(r"Default\(text=.*?, kind='expression'", "expression", repr(statement))
 
@@ -393,7 +393,7 @@ def test_damage_is_never_taken_for_another_change(case: tuple[str, Statement], d
     token = data.draw(st.sampled_from(tokens))
     junk = data.draw(st.sampled_from(["@", "?", "!", "(", ")", "'", '"', "~~", "5a", "<>", ",,", "1 1", "'x' 'y'"]))
     damaged = parse_ddl_statement(f"{sql[: token.start]} {junk} {sql[token.start :]}")
-    assert isinstance(damaged, UnknownStatement) or shown(damaged) == shown(meant)
+    assert isinstance(damaged, UnknownStatement) or format_statement(damaged) == format_statement(meant)
 
 
 @settings(max_examples=200, deadline=None)

@@ -12,7 +12,7 @@ from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType
 from airflow_provider_cdc.sources.oracle.schema.ddl import UnknownStatement, parse_ddl_statement
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.schema.ddl.world import World
-from tests.support.sources.oracle.oracle_server import mine, rows, run
+from tests.support.sources.oracle.oracle_server import mine_rows, rows, run
 from tests.support.sources.oracle.oracle_sessions import its_owner, own_server  # noqa: F401 - fixtures
 
 COLUMNS = (
@@ -86,7 +86,7 @@ def test_every_statement_of_the_log_leaves_what_the_dictionary_has(server: Oracl
                 compare(owner, live, name, history)
     assert live.history.current_tables == []
     with closing(server.capture()) as capture:
-        texts = mine(capture, start, columns="sql_redo, seg_owner", where="operation_code = 5")
+        texts = mine_rows(capture, start, columns="sql_redo, seg_owner", where="operation_code = 5")
     replayed = World()
     assert len(texts) == len(SCRIPT) + 1  # the dropped table is renamed first
     for text, seg_owner in texts:

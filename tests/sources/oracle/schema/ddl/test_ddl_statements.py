@@ -37,7 +37,7 @@ T = QualifiedName(None, "T")
 ST = QualifiedName("S", "T")
 
 
-def said(statement: Statement) -> list[str]:
+def summarize_statement(statement: Statement) -> list[str]:
     """The statement in short: one word for each thing that it does."""
     if isinstance(statement, CreateTable):
         return ["create", *(f"{c.name} {c.type.ddl_expression if c.type else '-'}" for c in statement.columns)] + [
@@ -103,7 +103,7 @@ CREATES = [
 @pytest.mark.parametrize(("sql", "expected"), CREATES)
 def test_create_table_is_read_whole(sql: str, expected: list[str]) -> None:
     statement = parse_ddl_statement(sql)
-    assert said(statement) == ["create", *expected]
+    assert summarize_statement(statement) == ["create", *expected]
     assert isinstance(statement, CreateTable)
     assert (statement.select, statement.temporary, statement.of) == (False, False, None)
 
@@ -233,7 +233,7 @@ ALTERS = [
 @pytest.mark.parametrize(("clause", "expected"), ALTERS)
 def test_alter_table_is_read_whole(clause: str, expected: list[str]) -> None:
     statement = parse_ddl_statement(f"ALTER TABLE s.t {clause};")
-    assert said(statement) == expected
+    assert summarize_statement(statement) == expected
     assert tables_of(statement)[0] == ST
 
 

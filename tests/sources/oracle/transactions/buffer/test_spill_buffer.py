@@ -96,56 +96,56 @@ def log_of(entries: list[tuple[int, str | None, bool, int]]) -> pa.Table:
     })  # fmt: skip
 
 
-def kept(entries: list[tuple[int, str | None, bool, int]]) -> tuple[list[int], int]:
+def kept_entries(entries: list[tuple[int, str | None, bool, int]]) -> tuple[list[int], int]:
     remaining = not_rolled_back(log_of(entries), lambda _: [])
     return np.flatnonzero(remaining.keep).tolist(), remaining.unmatched
 
 
 def test_an_undo_row_takes_back_the_newest_change_of_its_row() -> None:
-    assert kept([(1, "A", False, 1), (1, "A", False, 3), (1, "B", False, 1), (1, "A", True, 3)]) == ([0, 2], 0)
-    assert kept([(1, "A", False, 1), (1, "A", False, 3), (1, "A", True, 3), (1, "A", True, 2)]) == ([], 0)
-    assert kept([(1, "A", False, 3), (1, "A", True, 3), (1, "A", False, 3)]) == ([2], 0)
+    assert kept_entries([(1, "A", False, 1), (1, "A", False, 3), (1, "B", False, 1), (1, "A", True, 3)]) == ([0, 2], 0)
+    assert kept_entries([(1, "A", False, 1), (1, "A", False, 3), (1, "A", True, 3), (1, "A", True, 2)]) == ([], 0)
+    assert kept_entries([(1, "A", False, 3), (1, "A", True, 3), (1, "A", False, 3)]) == ([2], 0)
 
 
 def test_undo_keeps_to_its_transaction() -> None:
-    assert kept([(1, "A", False, 1), (2, "A", False, 3), (2, "A", True, 3)]) == ([0], 0)
+    assert kept_entries([(1, "A", False, 1), (2, "A", False, 3), (2, "A", True, 3)]) == ([0], 0)
 
 
 def test_an_undo_row_without_a_change_is_counted() -> None:
-    assert kept([(1, "A", False, 1), (1, "B", True, 2)]) == ([0], 1)
+    assert kept_entries([(1, "A", False, 1), (1, "B", True, 2)]) == ([0], 1)
 
 
 def test_rows_without_a_rowid_go_with_the_row_that_ends_their_change() -> None:
     none = NO_ROW_ID
     insert = [(1, none, False, 1), (1, none, False, 9), (1, none, False, 10), (1, "A", False, 0)]
     other = (1, "B", False, 1)
-    assert kept([*insert, other]) == ([0, 1, 2, 4], 0)
-    assert kept([*insert, other, (1, "A", True, 2)]) == ([4], 0)
-    assert kept([*insert, other, (1, "B", True, 2)]) == ([0, 1, 2], 0)
+    assert kept_entries([*insert, other]) == ([0, 1, 2, 4], 0)
+    assert kept_entries([*insert, other, (1, "A", True, 2)]) == ([4], 0)
+    assert kept_entries([*insert, other, (1, "B", True, 2)]) == ([0, 1, 2], 0)
     # an inline value: the insert, then an update that has the ROWID
-    assert kept([(1, none, False, 1), (1, "A", False, 3), (1, "A", True, 2)]) == ([], 0)
+    assert kept_entries([(1, none, False, 1), (1, "A", False, 3), (1, "A", True, 2)]) == ([], 0)
 
 
 def test_a_change_with_long_values_that_failed_goes_with_the_undo_row_behind_it() -> None:
     """Its row with the ROWID never came; rows of other changes are not touched."""
     none = NO_ROW_ID
     failed = [(1, none, False, 1), (1, "B", True, 2)]
-    assert kept(failed) == ([], 0)
-    assert kept([(1, "A", False, 1), *failed, (1, none, False, 1), (1, "C", False, 3)]) == ([0, 3, 4], 0)
-    assert kept([(1, none, False, 1), (1, "A", False, 3), *failed, (1, "A", True, 2)]) == ([], 0)
-    assert kept([(1, "A", False, 1), (1, none, False, 3), (1, none, False, 9), (1, "A", True, 3)]) == ([0], 0)
+    assert kept_entries(failed) == ([], 0)
+    assert kept_entries([(1, "A", False, 1), *failed, (1, none, False, 1), (1, "C", False, 3)]) == ([0, 3, 4], 0)
+    assert kept_entries([(1, none, False, 1), (1, "A", False, 3), *failed, (1, "A", True, 2)]) == ([], 0)
+    assert kept_entries([(1, "A", False, 1), (1, none, False, 3), (1, none, False, 9), (1, "A", True, 3)]) == ([0], 0)
     # the undo of another transaction says nothing
-    assert kept([(1, none, False, 1), (2, "B", True, 2)]) == ([0], 1)
+    assert kept_entries([(1, none, False, 1), (2, "B", True, 2)]) == ([0], 1)
 
 
 def test_an_internal_row_alone_is_nothing_to_take_back() -> None:
-    assert kept([(1, "A", False, 1), (1, "A", False, 0), (1, "A", True, 2)]) == ([], 0)
+    assert kept_entries([(1, "A", False, 1), (1, "A", False, 0), (1, "A", True, 2)]) == ([], 0)
 
 
 def test_what_is_done_to_a_long_value_in_place_goes_with_the_insert() -> None:
     in_place = [(1, "A", False, 9), (1, "A", False, 10)]
-    assert kept([(1, "A", False, 1), *in_place, (1, "A", True, 2)]) == ([], 0)
-    assert kept([*in_place, (1, "A", False, 3), (1, "A", True, 3)]) == ([0, 1], 0)
+    assert kept_entries([(1, "A", False, 1), *in_place, (1, "A", True, 2)]) == ([], 0)
+    assert kept_entries([*in_place, (1, "A", False, 3), (1, "A", True, 3)]) == ([0, 1], 0)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -165,4 +165,4 @@ def test_undo_like_a_stack(seed: int) -> None:
                 done.append((row, len(entries)))
                 entries.append((tx, row, False, 1))
         left += [at for _, at in done]
-    assert kept(entries) == (sorted(left), 0)
+    assert kept_entries(entries) == (sorted(left), 0)

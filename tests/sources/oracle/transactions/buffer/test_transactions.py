@@ -14,7 +14,7 @@ import pytest
 from airflow_provider_cdc.core.errors import UnreadableValue
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
-from tests.support.change_log.rendered import Record, captured, of_table
+from tests.support.change_log.rendered import Record, capture_records, of_table
 from tests.support.connectors import Connector
 from tests.support.patience import LONGEST_S
 from tests.support.sources.oracle.oracle_server import run
@@ -47,14 +47,14 @@ def test_transactions_begin_and_end_with_what_was_emitted_of_them(
     db.sql("INSERT INTO T VALUES (0)")
     options = {"skipped_operations": "d", "table_exclude_list": r"APP\.HIDDEN"}
     connector = connector_factory(provide_transaction_metadata=True, **options)
-    (read,) = of_table(captured(connector), "T")
+    (read,) = of_table(capture_records(connector), "T")
     assert read["value"]["transaction"] is None
     before = int(time.time())
     db.sql(
         "INSERT INTO T VALUES (1)", "INSERT INTO T VALUES (2)", "INSERT INTO U VALUES (1)", "INSERT INTO HIDDEN VALUES (1)",
         "DELETE FROM T WHERE ID = 2", "INSERT INTO T VALUES (3)",
     )  # fmt: skip
-    begin, *rows, end = captured(connector)
+    begin, *rows, end = capture_records(connector)
     id_ = rows[0]["value"]["source"]["txId"]
     assert re.fullmatch(r"\d+\.\d+\.\d+", id_)
     assert [(r["topic"].rpartition(".")[2], r["value"]["transaction"]) for r in rows] == [
@@ -83,9 +83,9 @@ def test_transactions_begin_and_end_with_what_was_emitted_of_them(
 
 def test_transactions_are_not_told_unless_asked_for(db: Oracle, connector_factory: Callable[..., Connector]) -> None:
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     db.sql("INSERT INTO T VALUES (1)")
-    (record,) = captured(connector)
+    (record,) = capture_records(connector)
     assert (record["topic"], record["value"]["transaction"]) == ("test.APP.T", None)
     assert record["value"]["source"]["txId"]
 
@@ -94,7 +94,7 @@ def test_transactions_of_before_the_first_run_are_not_told(
     db: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     db.sql("INSERT INTO T VALUES (1)")
-    found = captured(connector_factory(provide_transaction_metadata=True))
+    found = capture_records(connector_factory(provide_transaction_metadata=True))
     assert [r["topic"] for r in found if r["topic"] != "test"] == ["test.APP.T"]
 
 
@@ -106,7 +106,7 @@ def test_events_come_by_commit_whatever_the_order_of_the_changes(
 ) -> None:
     """So the SCN of a change may be lower than that of the event before; that of its commit never is."""
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     with closing(db.connect()) as one, closing(db.connect()) as two, closing(db.connect()) as three:
         for number in range(3):
             run(one, f"INSERT INTO T VALUES (1{number})")
@@ -115,7 +115,7 @@ def test_events_come_by_commit_whatever_the_order_of_the_changes(
         run(two, "COMMIT")
         run(three, "ROLLBACK")
         run(one, "SAVEPOINT S", "INSERT INTO T VALUES (19)", "ROLLBACK TO S", "COMMIT")
-    found = captured(connector)
+    found = capture_records(connector)
     assert _ids(found) == [20, 21, 22, 10, 11, 12]
     sources = [r["value"]["source"] for r in found]
     scns, commits = [int(s["scn"]) for s in sources], [int(s["commit_scn"]) for s in sources]
@@ -134,12 +134,12 @@ def test_a_transaction_that_is_open_for_longer_than_its_retention_is_given_up_an
 ) -> None:
     """Whole, its later changes too; after that its redo is not needed any more."""
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     with closing(db.connect()) as owner:
         run(owner, "INSERT INTO T VALUES (1)")
         began = db.scn()
         id_ = ".".join(str(int(n)) for n in db.admin("SELECT XIDUSN, XIDSLOT, XIDSQN FROM V$TRANSACTION")[0])
-        assert captured(connector) == []
+        assert capture_records(connector) == []
         assert not [r for r in caplog.records if "is abandoned" in r.message]
         connector.properties["log.mining.transaction.retention.ms"] = 1500
 
@@ -159,7 +159,7 @@ def test_a_transaction_that_is_open_for_longer_than_its_retention_is_given_up_an
     assert offset is not None
     assert offset.position is not None
     assert int(offset.position["scn"]) > began
-    assert _ids(captured(connector)) == [3]
+    assert _ids(capture_records(connector)) == [3]
     assert [row["ID"] for row in connector.rows("APP.T")] == [3]
 
 
@@ -167,12 +167,12 @@ def test_without_a_retention_a_transaction_is_waited_for(
     db: Oracle, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
     connector = connector_factory()
-    captured(connector)
+    capture_records(connector)
     with closing(db.connect()) as owner:
         run(owner, "INSERT INTO T VALUES (1)")
         connector.capture(run_for_s=3)
         run(owner, "COMMIT")
-    assert _ids(captured(connector)) == [1]
+    assert _ids(capture_records(connector)) == [1]
     assert not [r for r in caplog.records if "is abandoned" in r.message]
 
 
@@ -181,7 +181,7 @@ def test_a_waiting_transaction_with_too_many_events_is_given_up_and_told(
     db: Oracle, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
     connector = connector_factory(log_mining_buffer_transaction_events_threshold=5)
-    captured(connector)
+    capture_records(connector)
     with closing(db.connect()) as large, closing(db.connect()) as small:
         for number in range(6):
             run(large, f"INSERT INTO T VALUES (1{number})")
@@ -201,7 +201,7 @@ def test_a_change_that_logminer_cannot_show_stops_its_table_with_table_and_scn(t
         for name in ("T", "ODD"):
             server.sql(f"CREATE TABLE {name} (ID NUMBER(9) PRIMARY KEY)", LOGGED.format(name))
         connector = oracle_connector(server, tmp_path, schema_include_list="APP", log_mining_strategy="hybrid")
-        captured(connector)
+        capture_records(connector)
         server.configure(unsupported=["ODD"])
         server.sql("INSERT INTO T VALUES (1)")
         server.sql("INSERT INTO ODD VALUES (1)")
@@ -211,4 +211,4 @@ def test_a_change_that_logminer_cannot_show_stops_its_table_with_table_and_scn(t
         connector.properties["table.exclude.list"] = r"APP\.ODD"
         del connector.properties["schema.include.list"]
         assert [r["ID"] for r in connector.rows("APP.T")] == [1]
-        captured(connector)
+        capture_records(connector)

@@ -16,7 +16,7 @@ from airflow_provider_cdc.sources.oracle.transactions import net_changes
 from airflow_provider_cdc.sources.oracle.transactions.buffer import transaction_buffer
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
-from tests.support.change_log.rendered import captured
+from tests.support.change_log.rendered import capture_records
 from tests.support.connectors import Connector
 
 BIG, BIG2 = "a" * 9000 + "z", "b" * 11_000 + "y"
@@ -115,11 +115,11 @@ def _run(server: Oracle, *steps: Step | str) -> None:
         connection.commit()
 
 
-def _kept(server: Oracle) -> dict[int, Any]:
+def _server_lobs(server: Oracle) -> dict[int, Any]:
     return {int(id_): values for id_, *values in server.table_at("LOB")}
 
 
-def _captured(connector: Connector) -> dict[int, Any]:
+def _captured_lobs(connector: Connector) -> dict[int, Any]:
     return {row["ID"]: [row[name] for name in COLUMNS] for row in connector.rows("APP.LOB")}
 
 
@@ -137,7 +137,7 @@ def test_what_is_undone_is_not_captured_and_what_is_not_is(
     _run(schema, *SCENARIOS[name])
     with patch.object(net_changes, "MOST_ROWS", 0 if inferred else net_changes.MOST_ROWS):
         connector.capture()
-    assert _captured(connector) == _kept(schema)
+    assert _captured_lobs(connector) == _server_lobs(schema)
     assert "undo changes that are not in the log" not in caplog.text
     assert ("snapshot the table again" in caplog.text) <= inferred
 
@@ -151,7 +151,7 @@ def test_without_long_values_the_other_columns_are_those_of_the_table(
     _run(schema, *SCENARIOS[name])
     connector.capture()
     others = {row["ID"]: (row["NAME"], row["T"]) for row in connector.rows("APP.LOB")}
-    assert others == {id_: (row[0], row[-1]) for id_, row in _kept(schema).items()}
+    assert others == {id_: (row[0], row[-1]) for id_, row in _server_lobs(schema).items()}
     assert "undo changes that are not in the log" not in caplog.text
 
 
@@ -173,7 +173,7 @@ def test_random_transactions_with_savepoints_end_in_the_rows_of_the_table(
         for _ in range(6):
             _run(schema, *_transaction(r))
         connector.capture()
-        expected, found = _kept(schema), _captured(connector)
+        expected, found = _server_lobs(schema), _captured_lobs(connector)
         if not enabled:
             expected = {id_: (row[0], row[-1]) for id_, row in expected.items()}
             found = {id_: (row[0], row[-1]) for id_, row in found.items()}
@@ -190,7 +190,7 @@ def test_rows_of_a_transaction_with_a_savepoint_are_events_with_both_images(
         ("DELETE FROM LOB WHERE ID = 2", []), (INSERT, [4, "four", BIG, None, None, "t"]), ("UPDATE LOB SET ID = 5 WHERE ID = 3", []),
     )  # fmt: skip
     _run(schema, _set(1, NAME="later"))
-    found = [record["value"] for record in captured(connector) if record["value"] is not None]
+    found = [record["value"] for record in capture_records(connector) if record["value"] is not None]
     images = [
         (one["op"], *(one[image] and (one[image]["ID"], one[image]["C"]) for image in ("before", "after")))
         for one in found
