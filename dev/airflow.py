@@ -1,4 +1,4 @@
-"""A real Airflow in a folder of its own, with this project installed from its wheel."""
+"""A real Airflow in a separate folder, with this project installed from its wheel."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Airflow:
     """Runs commands, and for as long as it is entered all of Airflow's services.
 
     :param folder: becomes ``AIRFLOW_HOME`` and holds everything else
-    :param python: of an :func:`environment` that there is already
+    :param python: of an :func:`environment` that exists already
     """
 
     def __init__(self, folder: Path, python: Path | None = None) -> None:
@@ -126,9 +126,9 @@ class Airflow:
 
 
 class Services:
-    """Scheduler, DAG processor, triggerer and API server, each a process group of its own, all of them for this machine alone.
+    """Scheduler, DAG processor, triggerer and API server, each a separate process group, all of them for this machine alone.
 
-    Not ``airflow standalone``: its scheduler and triggerer serve their logs on every address, and cannot be told otherwise. Here
+    Not ``airflow standalone``: its scheduler and triggerer serve their logs on every address, and no option changes that. Here
     everybody reads the files.
     """
 
@@ -230,7 +230,7 @@ class Services:
         """Wait for a condition as long as there is progress; returns what it returned.
 
         :param quiet_s: how long nothing may move: no task writes a line, nothing is captured or applied
-        :param tell: is told what is slow
+        :param tell: is called with the step that is slow
         """
 
         def alive() -> Any:

@@ -60,7 +60,7 @@ def sequences(charset: str, size: int, *, whole: bool = True) -> Iterator[bytes]
 def characters(connection: Any, charset: str, size: int, *, whole: bool = True) -> dict[bytes, bytes]:
     """The sequences that a column of the set keeps as they are, each with the UTF-8 that a query gives for it.
 
-    :param connection: in a database of its own, with ``use_unicode=False`` and ``utf8mb4``
+    :param connection: in a separate database, with ``use_unicode=False`` and ``utf8mb4``
     """
     with connection.cursor() as cursor:
         cursor.execute("SET sql_mode = ''")

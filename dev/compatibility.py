@@ -235,7 +235,7 @@ def main() -> int:
     parser.add_argument("--run", nargs="*", metavar="ID", help="run the tests of these requirements, or of all")
     parser.add_argument("--show", nargs="+", metavar="ID", help="print these requirements, and how each is met")
     given = parser.parse_args()
-    logging.disable(logging.WARNING)  # each property that has no effect would be told of
+    logging.disable(logging.WARNING)  # each property that has no effect would be logged
     said, texts = entries(), requirement_texts()
     if given.show:
         print("\n".join(describe_requirement(id_, said, texts) for id_ in given.show))

@@ -11,7 +11,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 SLOW_S = 30.0
-"""After so long without a sign of progress, people are told what is waited for."""
+"""After so long without a sign of progress, a message says what is waited for."""
 
 
 class NoProgress(AssertionError):
@@ -34,7 +34,7 @@ def wait_while_moving(
 
     :param signs: what is different whenever there was progress, such as the sizes of log files
     :param quiet_s: seconds without progress after which there is no hope; on a machine with more work than cores, as many times longer
-    :param tell: is told what is slow, once a wait is long
+    :param tell: is called with the step that is slow, once a wait is long
     :raises NoProgress: names what was waited for, for how long, and how busy the machine is
     """
     began = moved = time.monotonic()
@@ -61,13 +61,13 @@ def overload() -> float:
 
 
 def machine() -> str:
-    """What makes everything slow, if that is the machine: to be put behind what people are told."""
+    """What makes everything slow, if that is the machine: the text is appended to messages."""
     busy = overload()
     return f"; this machine has {busy:.1f} times the work that it has cores for" if busy > 1.5 else ""
 
 
 def sizes(folders: Iterable[Path]) -> tuple[int, int]:
-    """Number and bytes of all files below some folders: a sign of progress of whoever writes there."""
+    """Number and bytes of all files below some folders: a sign of progress of the process that writes there."""
     number = size = 0
     for folder in folders:
         for path in folder.rglob("*"):

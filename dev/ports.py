@@ -1,7 +1,7 @@
 """Ports for servers of this machine that stop and start again, or that tell their port before they have it.
 
 A port that the system chooses is one of those that it gives to outgoing connections too: while a server is down, any connection of any process may
-get it, and the server does not come back. These here are others, and nobody who asks here gets one that a process has which still lives.
+get it, and the server does not come back. These here are others, and no one who asks here gets one that a process has which still lives.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _taken: set[int] = set()
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port on which nobody listens, and that no other process has got here, until this process ends."""
+    """A port on which no one listens, and that no other process has got here, until this process ends."""
     end, any_ = _end(), random.SystemRandom()
     for _ in range(TRIES if end > FIRST + 1000 else 0):
         port = any_.randrange(FIRST, end)

@@ -28,7 +28,7 @@ from tests.support.pytest_runs.costs import Measured  # noqa: E402
 from tests.support.pytest_runs.groups import group_of  # noqa: E402
 from tests.support.pytest_runs.sampled import Sampled  # noqa: E402
 
-# the shared suite is no test module itself: its assertions are to be explained like those of one, whoever imports it first
+# the shared suite is no test module itself: its assertions are to be explained like those of one, in any order of imports
 pytest.register_assert_rewrite("tests.sources.suite")
 
 settings.register_profile(
@@ -83,7 +83,7 @@ COLLECTED = pytest.StashKey[set[str]]()
 
 @pytest.fixture(scope="module", autouse=True)
 def modules_stay_the_same() -> Iterator[None]:
-    """A module that a test imports anew is another one to whoever has it already: what later tests patch in one does not reach the other."""
+    """A module that a test imports again is another one to modules that have it already: what later tests patch in one does not reach the other."""
     yield
     twice = []
     for name, module in list(sys.modules.items()):

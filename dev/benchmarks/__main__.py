@@ -145,7 +145,7 @@ def _document(
 
 @contextmanager
 def _server(kind: str) -> Iterator[MySqlFamily]:
-    """A server of its own, with room for the work."""
+    """A separate server, with room for the work."""
     server: MySqlFamily
     if kind == "mariadb":
         server = MariaDb({**_BIG, "innodb_log_file_size": "256M"})

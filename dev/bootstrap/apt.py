@@ -90,7 +90,7 @@ def unpack(packages: list[str], target: Path, step: Step, *, suite: str | None =
 
 
 def _private_state(folder: Path, suite: str | None) -> list[str]:
-    """Options that give apt an empty state of its own (so it believes nothing is installed) and nothing else."""
+    """Options that give apt an empty private state (so it believes nothing is installed) and nothing else."""
     for name in ("lists/partial", "archives/partial", "sources.list.d"):
         (folder / name).mkdir(parents=True)
     (folder / "status").touch()

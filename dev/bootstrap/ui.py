@@ -57,7 +57,7 @@ def _install(npm: list[str], step: Step) -> None:
     """The sources as they are now, and npm's packages as the lock file says."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     lock, known, copied = SOURCES / "package-lock.json", FOLDER / "installed", FOLDER / "copied"
-    if not copied.exists() or copied.read_text() != _stamp():  # somebody else may be at work with those that are there
+    if not copied.exists() or copied.read_text() != _stamp():  # someone else may be at work with those that are there
         copied.unlink(missing_ok=True)
         shutil.rmtree(FOLDER / "src", ignore_errors=True)
         ignored = shutil.ignore_patterns("node_modules", "api-types.ts")

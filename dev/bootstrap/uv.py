@@ -22,7 +22,7 @@ INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
 
 
 def index_url() -> str:
-    """The package index this machine is told to use."""
+    """The package index that this machine is configured to use."""
     for name in INDEX_VARIABLES:
         if value := os.environ.get(name, "").strip():
             return value.rpartition("=")[2] if re.match(r"[\w-]+=https?:", value) else value

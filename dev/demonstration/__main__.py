@@ -192,7 +192,7 @@ class Demo:
     # -- the proof ----------------------------------------------------------------------------------------------------
 
     def _reference(self) -> Any:
-        """A second connector with a change log of its own: it reads the tables once, as they are."""
+        """A second connector with its own change log: it reads the tables once, as they are."""
         from airflow_provider_cdc.connector import ConnectorDefinition
 
         properties = {"topic.prefix": self.kit.connector, "snapshot.mode": "initial_only", **self.kit.properties}
@@ -371,7 +371,7 @@ def _ticking(step: Step, text: str) -> Iterator[None]:
 
 
 def _stay(demo: Demo) -> None:
-    """Leave everything running, with a calm application, until somebody presses Ctrl-C."""
+    """Leave everything running, with a calm application, until someone presses Ctrl-C."""
     passwords = json.loads((demo.airflow.home / "simple_auth_manager_passwords.json.generated").read_text())
     (user, password), *_ = passwords.items()
     print(f"Airflow: {demo.services.url}   user {user}, password {password}")

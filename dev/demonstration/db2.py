@@ -106,7 +106,7 @@ class Db2Kit(Kit):
             yield _Session(connection)
 
     def switch_log(self) -> None:
-        """Have the agent begin anew; its place in the log is its own."""
+        """Have the agent begin again; its place in the log is its own."""
         self.server.agent("stop")
         self.server.agent("start")
 

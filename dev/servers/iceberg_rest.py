@@ -13,7 +13,7 @@ from dev.servers.base import Server
 
 
 class IcebergRest(Server):
-    """Iceberg's reference server (``RESTCatalogServer`` over a ``JdbcCatalog``). It asks nobody for a password."""
+    """Iceberg's reference server (``RESTCatalogServer`` over a ``JdbcCatalog``). It asks no one for a password."""
 
     kind = "iceberg-rest"
     user = ""

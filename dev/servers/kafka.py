@@ -23,7 +23,7 @@ CLUSTER = "Y2RjLWRldi1zZXJ2ZXItMA"
 
 
 class Kafka(Server):
-    """One broker that is its own controller (KRaft). It asks nobody for a password."""
+    """One broker that is its own controller (KRaft). It asks no one for a password."""
 
     kind = "kafka"
     user = ""

@@ -119,7 +119,7 @@ class Postgres(Server):
         return unprivileged_account("postgres", "nobody")
 
     def _command(self) -> tuple[list[str], dict[str, str]]:
-        (self.data / "postmaster.pid").unlink(missing_ok=True)  # of a killed run: its pid may now be somebody else's
+        (self.data / "postmaster.pid").unlink(missing_ok=True)  # of a killed run: its pid may now be someone else's
         options = {"port": self.port, "unix_socket_directories": self.socket_folder, **self.options}
         settings = [
             part for name, value in options.items() if value is not None for part in ("-c", f"{name}={_setting(value)}")

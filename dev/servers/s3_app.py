@@ -1,7 +1,7 @@
 """moto's server, with one PUT at a time: ``python -m dev.servers.s3_app``, arguments as of ``moto.server``.
 
 moto looks whether an object is there and then writes it, in as many threads as there are requests: of two that create an object only
-if it is absent, both may be told that they have. S3 does that in one step.
+if it is absent, both may get the answer that they have. S3 does that in one step.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class OnePutAtATime:
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if environ["REQUEST_METHOD"] != "PUT":
             return self._app(environ, start_response)
-        if length := environ.get("CONTENT_LENGTH"):  # nobody waits for a slow sender
+        if length := environ.get("CONTENT_LENGTH"):  # no one waits for a slow sender
             environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(int(length)))
         with self._lock:
             return list(self._app(environ, start_response))

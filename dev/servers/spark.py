@@ -1,4 +1,4 @@
-"""A Spark cluster of its own on this machine: a standalone master, and workers that start executors."""
+"""A private Spark cluster on this machine: a standalone master, and workers that start executors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Daemon(Server):
     def _command(self) -> tuple[list[str], dict[str, str]]:
         import pyspark
 
-        # the shell script spark-class would be a process of its own, which a signal ends and not the JVM
+        # the shell script spark-class would be a separate process, which a signal ends and not the JVM
         jars = Path(pyspark.__file__).with_name("jars")
         java = Path(os.environ["JAVA_HOME"]) / "bin" / "java" if "JAVA_HOME" in os.environ else Path("java")
         opened = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED]

@@ -147,7 +147,7 @@ class Life:
         self._reopened(restore_folders)
 
     def lose_log(self) -> None:
-        """Somebody deletes its folder."""
+        """Someone deletes its folder."""
         shutil.rmtree(self.folder / "c/changelog", ignore_errors=True)
 
     def _reopened(self, work: Callable[[], object]) -> None:
@@ -190,7 +190,7 @@ class Life:
     def mended(self) -> None:
         """What errors name brings everything up again."""
         if not self.capture():
-            self.delete(with_changelog=False)  # what the error says: the next run goes on behind the log's last batch
+            self.delete(with_changelog=False)  # what the error says: the next run continues behind the log's last batch
             assert self.capture(), self.said[-3:]
         if error := self.apply():
             self.refused += 1

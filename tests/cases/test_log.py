@@ -219,7 +219,7 @@ def test_the_place_of_a_row_is_where_its_event_begins(
                 cursor.execute("INSERT INTO t VALUES (%s, REPEAT('x', 3000))", (n,))
                 cursor.execute("DELETE FROM t WHERE id = %s", (n - 1,))
             connection.commit()
-            if kind == "mariadb118" and buffer > 1 << 14:  # a file of its own: binlog_large_commit_threshold
+            if kind == "mariadb118" and buffer > 1 << 14:  # a separate file: binlog_large_commit_threshold
                 for n in range(30, 34):
                     cursor.execute("INSERT INTO t VALUES (%s, REPEAT('x', 3000000))", (n,))
                 connection.commit()
@@ -250,7 +250,7 @@ def test_the_place_of_a_row_is_where_its_event_begins(
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["without_gtids", "mysql97", "mariadb", "mariadb118"])
 def test_a_transaction_of_more_than_four_gigabytes(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
-    """Headers of events have the low 32 bits of offsets. The run that reads it ends behind it, and the next one goes on in the next file."""
+    """Headers of events have the low 32 bits of offsets. The run that reads it ends behind it, and the next one continues in the next file."""
     with _database(request, kind) as db:
         db.sql("CREATE TABLE t (id INT PRIMARY KEY, v LONGBLOB, n INT)", "CREATE TABLE u (id INT PRIMARY KEY)")
         connector = _connector(db, tmp_path)

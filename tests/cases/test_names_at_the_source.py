@@ -166,7 +166,7 @@ def test_no_table_is_there_twice_and_those_that_are_gone_are_gone(world: World) 
 
 @pytest.mark.parametrize("case", ["H9 truncate", "H9 drop and create", "H9 create", "R03a", "R03g"])
 def test_a_table_whose_name_is_in_other_letters_is_not_read_again(world: World, case: str) -> None:
-    """H9, R03: the statement says all that there is to know."""
+    """H9, R03: the statement says everything to know."""
     topic = f"p.{world.name}.{lower_name(CASES[case][0])}"
     read = sum(
         file.counts.get("r", 0)
@@ -340,7 +340,7 @@ def test_savepoints_are_found_in_letters_of_any_case(mariadb: MariaDb, tmp_path:
 
 
 def test_a_savepoint_that_was_not_set_is_an_error() -> None:
-    """M4 MariaDB: nobody knows what is rolled back."""
+    """M4 MariaDB: no one knows what is rolled back."""
 
     class Buffer:
         last_transaction_index = 0

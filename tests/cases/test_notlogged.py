@@ -239,7 +239,7 @@ LENIENT = [
 
 @EITHER
 def test_ddl_that_changes_rows_has_its_table_read_again(db: Any, connector: Connector) -> None:
-    """M3, M3 MariaDB, L7, L12: in a session that is not strict; each in a table of its own."""
+    """M3, M3 MariaDB, L7, L12: in a session that is not strict; each in a separate table."""
     names = [f"t{i}" for i in range(len(LENIENT))]
     for name, (type_, value, _) in zip(names, LENIENT, strict=True):
         _session(

@@ -41,7 +41,7 @@ STATEMENTS = {
         'UPDATE {} SET "id" = 3 WHERE "id" = 100',
     ),
 }  # fmt: skip
-"""What is done in one transaction; each to a table of its own."""
+"""What is done in one transaction; each to a separate table."""
 
 
 @pytest.fixture(scope="module")

@@ -136,7 +136,7 @@ def test_a_key_that_is_changed_by_hand_loses_nothing_from_before(engine: sa.Engi
 
 
 def test_a_key_column_that_is_renamed_is_renamed_by_hand(engine: sa.Engine, tmp_path: Path) -> None:
-    """A2: no row can be told by a key whose column the table has by its former name; the error has the statement."""
+    """A2: no key identifies a row whose column the table has by its former name; the error has the statement."""
     table = Table(tmp_path, engine, V)
     table.insert({"id": 1, "v": 1}, {"id": 2, "v": 2})
     table.apply()
@@ -676,7 +676,7 @@ def test_a_lock_that_somebody_holds_for_a_while_is_waited_for(
 def test_a_table_that_somebody_keeps_locked_stops_and_no_other(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str, way: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """D2: a lock that nobody gives back was waited for without end, by all tables."""
+    """D2: a lock that no one gives back was waited for without end, by all tables."""
     with contextlib.contextmanager(_engine)(request, tmp_path, kind) as engine:
         dialect = PostgreSql if kind == "postgresql" else MariaDb
         monkeypatch.setattr(dialect, "PATIENCE", dialect.PATIENCE.replace("30", "1"))
@@ -762,7 +762,7 @@ class Turns:
         self.order, self.changed, self.ended = order, threading.Condition(), set[int]()
 
     def wait(self, run: int) -> None:
-        """Wait for the turn of a run. When the order is at its end, or the other run is, nobody waits any more."""
+        """Wait for the turn of a run. When the order is at its end, or the other run is, no one waits any more."""
         with self.changed:
             mine = lambda: not self.order or self.order[0] == run or self.order[0] in self.ended  # noqa: E731
             while not self.changed.wait_for(mine, timeout=10):
@@ -816,7 +816,7 @@ def _run(shop: Shop, turns: Turns, number: int, what: str) -> BaseException | No
 def test_two_runs_over_one_marker_leave_nothing_out_in_any_order(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A3: one catches a table up that was behind, while the other one goes on with the others."""
+    """A3: one catches a table up that was behind, while the other one continues with the others."""
     monkeypatch.setattr("airflow_provider_cdc.targets.database.apply.database_apply.GROUP_BATCHES", 1)
     long = request.config.getoption("--long")
     for number in range(150 if long else 6):

@@ -37,7 +37,7 @@ def _channel(path: Path, connector: str = "shop", quiet_s: float = 0.05) -> File
 
 
 def _time_goes_by(channel: FileChannel) -> None:
-    """Nobody has written for as long as the channel waits, however slow the machine was before."""
+    """No one has written for as long as the channel waits, however slow the machine was before."""
     channel._quiet_s = 0.05
     time.sleep(0.1)
 
@@ -188,7 +188,7 @@ def test_a_last_line_without_an_end_is_read_when_nobody_writes_any_more(path: Pa
 
 
 def test_lines_of_a_writer_that_had_the_file_open_are_not_lost(path: Path) -> None:
-    """It goes on writing to the renamed file, after everything in there was recorded."""
+    """It continues writing to the renamed file, after everything in there was recorded."""
     channel = _channel(path, quiet_s=600)
     ids = []
     with path.open("a") as writer:

@@ -347,7 +347,7 @@ def test_connectors_share_a_topic_by_their_keys(kafka: Kafka, topic: str) -> Non
 
 
 def test_properties_of_the_consumer_reach_it(kafka: Kafka, topic: str) -> None:
-    """The broker speaks plain text: a consumer that was told to encrypt does not understand it."""
+    """The broker speaks plain text: a consumer that is configured to encrypt does not understand it."""
     with pytest.raises(TransientError, match="cannot be read"):
         KafkaChannel(_config(kafka, topic, **{"signal.consumer.security.protocol": "ssl"}), "shop").poll()
 

@@ -1,4 +1,4 @@
-"""Commands that only look, beside a run that is alive on a real database: the run goes on, and captures everything."""
+"""Commands that only look, beside a run that is alive on a real database: the run continues, and captures everything."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tests.support.connectors import mysql_connector
 from tests.support.sources.mysql.workload import source_rows
 
 CHANGE = {"setup", "pause", "resume", "stop", "restart", "signal", "snapshot", "delete", "maintain", "rebuild"}
-"""Commands that change something whatever they are given. What only tells unless it is confirmed is among those that look."""
+"""Commands that change something whatever they are given. A command that only prints its plan unless it is confirmed is among those that look."""
 ELSEWHERE = {"verify", "row", "forget-target", "db2 add-table", "db2 remove-table", "db2 switch-capture-instance"}
 """``verify`` looks at tables, with Spark: tests/targets/lake/verify/test_verify_beside.py has it beside a capture and an apply. ``forget-target`` is about
-applies, and tells unless it is confirmed: tests/cli/test_maintain.py. Those of Db2 tell, unless they
+applies, and prints its plan unless it is confirmed: tests/cli/test_maintain.py. Those of Db2 print their plan, unless they
 are confirmed: tests/cli/test_procedures.py. ``row`` has to be allowed first: tests/cli/test_row.py."""
 LOOK: dict[str, list[str]] = {
     "check": ["shop"],
@@ -74,7 +74,7 @@ with open_capture(ConnectorDefinition(**definition), state, secrets=secrets, con
 
 
 class _Live:
-    """A run in a process of its own, as a task is: it goes on for ten minutes, or until it is killed."""
+    """A run in a separate process, as a task is: it continues for ten minutes, or until it is killed."""
 
     def __init__(self, definition: ConnectorDefinition, state: str, secrets: dict[str, Any], told: Path) -> None:
         self._told = told

@@ -13,7 +13,7 @@ from tests.support.airflow.airflow_connector import ShopConnector
 
 
 def records(text: str) -> list[dict[str, Any]]:
-    """The records among the lines: captures of this process log to the same place. A process of its own prints only records."""
+    """The records among the lines: captures of this process log to the same place. A separate process prints only records."""
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 

@@ -253,7 +253,7 @@ KEYS: dict[str, list[tuple[Any, str]]] = {
     "timestamp[s]": [(datetime(2024, 1, 1, 1), "2024-01-01T01:00:00")],
     "timestamp[us, tz=UTC]": [(datetime(2024, 2, 29, 12, 0, 0, 123456, UTC), "2024-02-29T13:00:00.123456+01:00")],
 }  # fmt: skip
-"""Type of a key → values as the source has them, and as somebody gives them."""
+"""Type of a key → values as the source has them, and as someone gives them."""
 
 
 def test_every_type_of_key_is_found_in_a_target_database(

@@ -1,4 +1,4 @@
-"""A run does not import pandas; whoever asks for it has it."""
+"""A run does not import pandas; code that asks for it has it."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Bench:
         )  # fmt: skip
 
     def ended(self, run: Run, killed: str = "") -> Ended:
-        """Wait for a run; only a kill, a server that is gone, somebody's lock or ALTER TABLE may have ended it early."""
+        """Wait for a run; only a kill, a server that is gone, someone's lock or ALTER TABLE may have ended it early."""
         ended = run.wait()
         altered = (
             ended.error == "PrerequisiteError" and "DATA CAPTURE NONE" in ended.text
@@ -90,7 +90,7 @@ class Bench:
         return "\n".join(self.server.log.read_text().splitlines()[-200:])
 
     def to_the_end(self) -> None:
-        """A run that nobody kills."""
+        """A run that no one kills."""
         self.writer.finish()
         self.writer.calm()
         self.server.catch_up()
@@ -118,7 +118,7 @@ class Bench:
     def switched(self, table: str, *, stopped: bool) -> None:
         """A new change table for a table that has one column more.
 
-        :param stopped: nobody writes meanwhile; otherwise the table is read again
+        :param stopped: no one writes meanwhile; otherwise the table is read again
         """
         self.to_the_end()
         with self.writer.anew(table):
@@ -130,7 +130,7 @@ class Bench:
         self.pending = self.pending or not stopped
 
     def _carry_out(self, table: str, flags: list[str], *, die: bool) -> None:
-        """Carry out the command; it may be killed at first. Where the table is read again, rows are changed that nobody logs."""
+        """Carry out the command; it may be killed at first. Where the table is read again, rows are changed that no one logs."""
         arguments: dict[str, Any] = {"name": SWITCH, "table": self.writer.name(table), "flags": flags}
         if die:
             run = self._forks.start(

@@ -1,7 +1,7 @@
 """Captures of the memory source that are killed at every step towards something durable, one after the other.
 
 After each death the next run must bring the change log to where the source is: every event once, in order, and after the batch
-that follows no file is left that nobody needs.
+that follows no file is left that no one needs.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def test_a_run_killed_at_any_step_loses_and_repeats_nothing(
 
 
 def test_runs_that_die_while_they_make_good_a_death_lose_nothing(forks: Forks, folder: Path) -> None:
-    """Up to six deaths in a row, at steps by chance; whoever comes through has captured everything."""
+    """Up to six deaths in a row, at steps by chance; a run that comes through has captured everything."""
     r = Random(5)
     died = []
     for n in range(12):
@@ -217,7 +217,7 @@ def test_a_run_that_slept_past_its_lease_fails_loudly_and_changes_nothing(
         assert connector.store.load_offset("test") == there
         assert list(connector.changelog.read_manifests("test")) == manifests
         _equal(connector, db)
-        if n % 2:  # and whoever comes after both finds nothing in its way
+        if n % 2:  # and a run after both finds nothing in its way
             _one_more(db)
             connector.capture()
             _equal(connector, db)

@@ -88,7 +88,7 @@ class Bench:
         return bool(ended.signal)
 
     def ends_equal(self) -> None:
-        """A run that nobody kills makes good what was left, and the next one goes on from there."""
+        """A run that no one kills makes good what was left, and the next one continues from there."""
         for times in (0, 5):
             self.work.write(times)
             self.connector.capture()

@@ -48,7 +48,7 @@ class Bench:
         )  # fmt: skip
 
     def ends_equal(self) -> None:
-        """A run that nobody kills makes good what was left, and the next one goes on from there."""
+        """A run that no one kills makes good what was left, and the next one continues from there."""
         for transactions in (0, 3):
             self.writer.write(transactions)
             self.connector.capture()

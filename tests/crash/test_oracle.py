@@ -58,7 +58,7 @@ class Bench:
     def ended(self, run: Run, killed: str = "") -> Ended:
         """Wait for a run; only a kill may have ended it early."""
         ended = run.wait()
-        if "definition of a table was changed after the snapshot started" in ended.text:  # ORA-01466; a retry goes on
+        if "definition of a table was changed after the snapshot started" in ended.text:  # ORA-01466; a retry continues
             assert ended.error == "SourceUnavailable"
             self.died[ended.error] += 1
             return ended

@@ -278,7 +278,7 @@ def test_one_dag_waits_for_captures_and_applies_several_connectors_and_its_run_f
         ("/s/{table}", None),
         ("/lake/{table}", "s"),
     ]
-    # what is captured of those that have not failed is applied; a task of its own keeps the run from being a success then
+    # what is captured of those that have not failed is applied; a separate task keeps the run from being a success then
     assert (apply.trigger_rule, captured.trigger_rule) == ("none_skipped", "all_success")
     assert sorted(outlet.name for outlet in apply.outlets) == ["cdc://billing", "cdc://shop"]
     DagSerialization.to_dict(dag)

@@ -59,7 +59,7 @@ for path in sys.argv[1:]:
         parse(path)
         break
 """
-"""Each file in a process of its own, forked from one that has Airflow already, as the DAG processor does it."""
+"""Each file in a separate process, forked from one that has Airflow already, as the DAG processor does it."""
 
 
 @cache

@@ -34,7 +34,7 @@ def _bench(tmp_path: Path, *arguments: str) -> dict[str, Any]:
 
 @pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.mysql  # starts a MariaDB of its own
+@pytest.mark.mysql  # starts a separate MariaDB
 @pytest.mark.parametrize(
     ("what", "unit"), [("capture", "events"), pytest.param("snapshot", "rows", marks=pytest.mark.long)]
 )
@@ -69,7 +69,7 @@ def _cpu_ticks(pid: int) -> int:
 
 
 @pytest.mark.long
-@pytest.mark.mysql  # starts a MariaDB of its own
+@pytest.mark.mysql  # starts a separate MariaDB
 def test_an_incremental_snapshot_is_measured_beside_a_stream_and_its_lag(tmp_path: Path) -> None:
     document = _bench(tmp_path, "incremental", "--skip-debezium", "--load", "--variant", "ours, read-only")
     assert set(document) == {"ours", "variants", "server", "rows", "batch_max_ms", "load", "cores_kept_busy"}
@@ -201,7 +201,7 @@ def test_wrong_arguments_are_refused(arguments: list[str]) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.mysql  # starts a MariaDB of its own
+@pytest.mark.mysql  # starts a separate MariaDB
 def test_freshness_is_measured_warm_and_in_batches(tmp_path: Path) -> None:
     document = _bench(tmp_path, "freshness", "--seconds", "10")
     assert set(document) == {"ours", "batch", "target", "profile", "server", "rows", "batch_max_ms", "load"}
@@ -229,7 +229,7 @@ def test_the_apply_is_measured_beside_a_plain_merge(tmp_path: Path, target: str)
 
 
 @pytest.mark.long
-@pytest.mark.mysql  # starts a MariaDB of its own
+@pytest.mark.mysql  # starts a separate MariaDB
 def test_years_are_measured_beside_ten_batches_and_what_is_left_of_them(tmp_path: Path) -> None:
     document = _bench(tmp_path, "years", "--tables", "3", "--batches", "40")
     assert (document["topics"], document["batches"], document["schema_changes"]) == (3, 40, 10)
@@ -243,7 +243,7 @@ def test_years_are_measured_beside_ten_batches_and_what_is_left_of_them(tmp_path
 
 
 @pytest.mark.long
-@pytest.mark.mysql  # starts a MariaDB of its own
+@pytest.mark.mysql  # starts a separate MariaDB
 def test_many_tables_are_captured_and_applied_with_few_open_files(tmp_path: Path) -> None:
     document = _bench(tmp_path, "tables", "--tables", "3")
     assert (document["rows"], document["changes"]) == (3000, 300)
@@ -255,7 +255,7 @@ def test_many_tables_are_captured_and_applied_with_few_open_files(tmp_path: Path
 
 @pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.mysql  # starts a MariaDB and a PostgreSQL of its own
+@pytest.mark.mysql  # starts a MariaDB and a PostgreSQL
 def test_the_relational_sink_is_measured_on_both_databases(tmp_path: Path) -> None:
     document = _bench(tmp_path, "jdbc", "--skip-debezium")
     for name in ("postgres", "mariadb"):
@@ -266,7 +266,7 @@ def test_the_relational_sink_is_measured_on_both_databases(tmp_path: Path) -> No
 
 @pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.mysql  # starts a MariaDB and a PostgreSQL of its own
+@pytest.mark.mysql  # starts a MariaDB and a PostgreSQL
 def test_a_transaction_of_two_million_rows_is_applied_with_little_memory(tmp_path: Path) -> None:
     document = _bench(tmp_path, "jdbc", "--transaction-rows", "2000000")
     for name in ("postgres", "mariadb"):

@@ -1,4 +1,4 @@
-"""Connections to sources: what their fields mean, and what testing one in the form tells."""
+"""Connections to sources: what their fields mean, and the results of their test in the form."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_an_extra_that_is_no_json_object_is_refused_and_not_shown(monkeypatch: p
 
 
 def test_a_database_that_is_ready_passes_the_test(mariadb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = {"database.ssl.mode": "disabled"}  # the server has no certificate, which would be told
+    plain = {"database.ssl.mode": "disabled"}  # the server has no certificate, which would be a finding
     assert open_hook(mariadb, monkeypatch, extra=plain).test_connection() == (True, "Ready for capture.")
     told = open_hook(mariadb, monkeypatch).test_connection()
     assert told[0]

@@ -319,7 +319,7 @@ def test_what_the_last_try_has_applied_is_announced_by_the_next_run_or_if_it_is_
     apply(tmp_path).execute(given)
     assert events(given)["cdc://shop/shop.a"]["rows"] == {"c": 1111}
     spark.will(report(table("shop.b", c=8)))
-    for store in (remembered, TaskState()):  # nobody tells of it again
+    for store in (remembered, TaskState()):  # no store reports it again
         given = context(task_state_store=store)
         apply(tmp_path).execute(given)
         assert "cdc://shop/shop.a" not in events(given)
@@ -349,7 +349,7 @@ def test_events_are_emitted_though_those_of_earlier_runs_cannot_be_read_which_st
 def test_what_a_task_had_applied_that_was_killed_when_its_job_had_ended_is_announced_by_the_next_one(
     tmp_path: Path, spark: Spark
 ) -> None:
-    """Its report says so, and the next job hands that on, as long as nobody has told."""
+    """Its report says so, and the next job hands that on, as long as no job has reported it."""
     earlier = [{"owner": "the killed one", "tables": [table("shop.a", c=2)]}]
     for told in ({"cdc://shop/shop.a", "cdc://shop/shop.b"}, {"cdc://shop/shop.b"}):
         spark.will({**report(table("shop.b", c=7)), "owner": owner_of(context()), "earlier": earlier})
@@ -519,7 +519,7 @@ def test_the_first_job_makes_an_archive_of_its_classes_and_the_next_ones_use_it(
     apply(tmp_path).execute(context())
     assert f"-XX:SharedArchiveFile={made} " in spark.java
     assert "AtExit" not in spark.java
-    # one that goes on has no time to make one at its end
+    # one that continues has no time to make one at its end
     with pytest.raises(AirflowException, match="wrote nothing to"):
         apply(tmp_path, jars="/jars/other.jar", run_for=60).execute(context())
     assert "Archive" not in spark.java

@@ -272,7 +272,7 @@ def test_only_connectors_with_something_new_are_submitted_and_without_any_no_job
     given = context()
     result = apply(tmp_path, storage_conn_id="lake").execute(given)
     assert [one["connector"] for one in spark.told] == [NAMES[1]]
-    # the job refuses options of connectors that it is not told of
+    # the job refuses options of connectors that are not in its arguments
     assert list(json.loads(spark.call["environment"]["CDC_STORAGE_OPTIONS"])) == [NAMES[1]]
     assert events(given) == {f"cdc://{NAMES[1]}/s.a": {"c": 1}}
     assert [one["last_batch"] for one in result["connectors"].values()] == [1, 4]
@@ -326,7 +326,7 @@ def test_one_that_cannot_be_opened_keeps_none_of_the_others(
     assert '"c": 2' in str(remembered)
 
 
-# -- a job that goes on -----------------------------------------------------------------------------------------------
+# -- a job that continues -----------------------------------------------------------------------------------------------
 
 
 def test_a_job_that_goes_on_has_the_same_owner_in_all_turns_and_its_end_emits_the_events(

@@ -43,7 +43,7 @@ def apply(shop: ShopConnector, given: Any = None, **more: Any) -> dict[str, Any]
 
 @contextlib.contextmanager
 def goes_on(shop: ShopConnector) -> Iterator[Future[dict[str, Any]]]:
-    """An apply that goes on for an hour, or until the block ends."""
+    """An apply that continues for an hour, or until the block ends."""
     operator = ApplyToDatabaseOperator(
         task_id="apply", definition=shop.definition, conn_id="warehouse", run_for=timedelta(hours=1)
     )
@@ -195,13 +195,13 @@ def test_what_was_measured_is_kept_also_of_a_run_that_has_failed(
     assert again[""].counters["apply.TotalNumberOfFailedRuns"] == 1
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password="sqlite:////nowhere/state.db")
     shop_connector.order(3, "third")
-    assert apply(shop_connector)["events"] == 0  # nothing is captured, and that nothing can be kept fails nobody
+    assert apply(shop_connector)["events"] == 0  # nothing is captured, and that nothing can be kept fails no one
 
 
 def test_what_a_run_has_changed_that_fails_is_told_by_the_next_one_that_does_not(
     shop_connector: ShopConnector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(apply_to_database, "EVERY_S", 0.0)  # what was measured meanwhile is told, too
+    monkeypatch.setattr(apply_to_database, "EVERY_S", 0.0)  # measurements in between are recorded, too
     shop_connector.database.create_table("inventory.lines", {"id": "int64", "note": "string"}, key=("id",))
     shop_connector.order(1, "first")
     capture(shop_connector)
@@ -262,7 +262,7 @@ def test_one_that_goes_on_tells_what_it_measures_while_it_does(
     capture(shop_connector)
     with goes_on(shop_connector) as running:
         wait_until(lambda: "shop.inventory.orders" in _series(shop_connector))
-        assert "apply.TotalNumberOfRuns" not in _series(shop_connector)[""].counters  # it goes on
+        assert "apply.TotalNumberOfRuns" not in _series(shop_connector)[""].counters  # it continues
     assert running.result(LONGEST_S)["events"] == 1
     found = _series(shop_connector)
     assert found["shop.inventory.orders"].counters["apply.TotalNumberOfEventsApplied"] == 1

@@ -1,4 +1,4 @@
-"""The task that applies to a relational database by a Spark job: what it submits, and what it makes of what the job tells.
+"""The task that applies to a relational database by a Spark job: what it submits, and how it uses the report of the job.
 
 A stand-in for ``spark-submit`` records how it was called; the real one is at work in ``tests/targets/lake/jobs/test_apply_to_database.py``.
 """
@@ -168,7 +168,7 @@ def test_what_the_job_has_measured_is_kept_also_if_it_fails_or_is_killed(
     assert series()["shop.inventory.orders"].counters["apply.TotalNumberOfEventsApplied"] == 9
     assert series()[""].counters["apply.TotalNumberOfFailedRuns"] == 2
     assert not given["outlet_events"][build_connector_alias("shop")].asset_alias_events
-    set_outcome(spark, {**DONE, "tables": {}, "batch": 9})  # the next run tells of what those have changed
+    set_outcome(spark, {**DONE, "tables": {}, "batch": 9})  # the next run reports the changes of those
     assert apply(spark, given)["events"] == 6
     (event,) = given["outlet_events"][build_connector_alias("shop")].asset_alias_events
     assert event.extra == {"rows": {"c": 4, "d": 2}, "last_batch": 9, "location": "shop_inventory_orders"}

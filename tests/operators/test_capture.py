@@ -52,7 +52,7 @@ def test_a_run_returns_what_it_made_durable_and_links_to_its_last_batch(shop_con
         "connector": "shop",
         "topic_prefix": "shop",
         "position": "entry 3",
-        "seq": 3,  # the table's structure is an entry of its own
+        "seq": 3,  # the table's structure is a separate entry
         "events": 2,
         "topics": {"shop.inventory.orders": 2},
         "batches": [1, 1],
@@ -295,7 +295,7 @@ def test_a_connector_that_is_restarted_or_paused_goes_on_in_the_same_run(
 
 
 def test_one_that_hands_over_and_is_ended_before_its_time_is_tried_again(shop_connector: ShopConnector) -> None:
-    """A success would leave the source to nobody until the next run begins."""
+    """A success would leave the source to no one until the next run begins."""
     shop_connector.order(1)
     operator = capture(shop_connector, run_for=3600, hand_over=True)
 

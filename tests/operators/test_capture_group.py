@@ -479,7 +479,7 @@ def test_one_that_fails_before_its_capture_can_begin_has_failed_for_the_sensor_t
 
 
 def connect_unreachable(group: Group, monkeypatch: pytest.MonkeyPatch) -> GroupedConnector:
-    """A connector to a source where nobody listens."""
+    """A connector to a source where no one listens."""
     connect(monkeypatch, "far", conn_type="cdc_mariadb", host="127.0.0.1", port=1, login="u", password="p")
     definition = ConnectorDefinition("far", "mariadb", f"{group.folder}/changelog", {"database.server.id": 7})
     with group.store.acquire_lease("far", "a test", wait_s=0) as lease:

@@ -1,4 +1,4 @@
-"""The task that works on tables of a connector that is only named: the same as the tasks that are told everything, on a real change log and a real database."""
+"""The task that works on tables of a connector that is only named: the same as the tasks that have all arguments, on a real change log and a real database."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_tables_are_compared_repaired_and_built_again(shop_connector: ShopConnec
 
 
 def outcomes(shop: ShopConnector) -> list[tuple[str, str, str]]:
-    """What pages are told of the runs."""
+    """The entries about the runs that pages show."""
     found = [one.notification for one in shop.store.list_notifications("shop", about="Action")]
     assert {(one.additional_data["dag"], one.additional_data["run"]) for one in found} == {("d", "r")}
     return [(one.additional_data["action"], one.type, one.additional_data["outcome"]) for one in found]

@@ -1,6 +1,6 @@
 """The task that compares tables: what it reads, what it submits, and what it makes of the job's report.
 
-A stand-in for ``spark-submit`` records how it was called and writes the report that it is told to; the real one is at work in ``tests/targets/lake``.
+A stand-in for ``spark-submit`` records how it was called and writes the report that the test sets; the real one is at work in ``tests/targets/lake``.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def capture(shop: ShopConnector, name: str = "shop", dag: str | None = "shop_dag
 
 @pytest.fixture
 def client_factory() -> ClientFactory:
-    """A client as a user with a role of Airflow's; without one nobody is logged in."""
+    """A client as a user with a role of Airflow's; without one no one is logged in."""
 
     def client(name: str = "ada", role: str | None = "ADMIN", teams: Sequence[str] = ()) -> TestClient:
         app.dependency_overrides.clear()

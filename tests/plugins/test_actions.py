@@ -195,7 +195,7 @@ def asked_for(asked: ClientFactory) -> list[dict[str, Any]]:
 def test_what_was_asked_for_is_there_however_many_runs_have_come_to_their_ends_since(
     shop_connector: ShopConnector, client_factory: ClientFactory
 ) -> None:
-    """Runs that nobody has asked for on a page, such as a comparison of every night, record what they have come to as well."""
+    """Runs that no one has asked for on a page, such as a comparison of every night, record what they have come to as well."""
     post_action(client_factory, "pause", {"reason": "upgrade"}, plan=False)
     data = {"connector_name": "shop", "by": "airflow", "action": "verify", "dag": "nightly"}
     for n in range(100):

@@ -1,4 +1,4 @@
-"""Whatever is sent to the API, well-formed or not, it answers, and never with an error of its own: schemathesis makes the requests from the OpenAPI document."""
+"""Whatever is sent to the API, well-formed or not, it answers, and never with an error of the server: schemathesis makes the requests from the OpenAPI document."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def test_how_far_one_is_behind_whose_last_run_has_failed_is_not_known(
     fleet.store.record_run_end("script", "the log is gone")
     failed, rests = line(client_factory, "script"), line(client_factory, "billing")
     assert (failed["state"], failed["lag_s"], failed["lag_at"], failed["lag_bytes"]) == ("failed", None, None, None)
-    assert failed["log_gone_at"] is not None  # that goes on
+    assert failed["log_gone_at"] is not None  # that continues
     assert (rests["lag_s"], rests["lag_bytes"]) == (0, 0)
 
 
@@ -270,7 +270,7 @@ def test_a_change_log_that_is_away_does_not_hide_the_state(
 def test_a_change_log_that_does_not_answer_is_waited_for_a_short_time(
     shop_connector: ShopConnector, client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The report of a target is a pipe into which nobody writes: who reads it waits."""
+    """The report of a target is a pipe into which no one writes: who reads it waits."""
     monkeypatch.setattr(connector_read_routes, "_LOG_S", 0.2)
     monkeypatch.setattr(source_readiness, "_log_places", threading.BoundedSemaphore(2))
     folder = Path(shop_connector.definition.changelog) / "shop" / "applied"

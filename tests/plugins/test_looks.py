@@ -144,7 +144,7 @@ def test_the_gap_report_has_the_ways_that_the_command_has(
     assert found["text"] in printed
     assert [way["command"] in printed for way in found["ways"]] == [True] * len(WAYS_OUT)
     for way in found["ways"]:
-        run(*way["command"].split()[2:])  # each is a command that there is; without --confirm it changes nothing
+        run(*way["command"].split()[2:])  # each is a command that exists; without --confirm it changes nothing
         assert way["effect"] in capsys.readouterr().out
     assert post(client_factory, "gap") == found
 

@@ -35,7 +35,7 @@ NAMES = [
 ]  # fmt: skip
 """Names that a text could make something else of."""
 TABLES = [f"n{number}{name}" for number, name in enumerate(NAMES)]
-"""The same, each with a topic of its own."""
+"""The same, each with a separate topic."""
 
 
 def dag_of(text: str, folder: Path) -> tuple[Any, ConnectorDefinition]:

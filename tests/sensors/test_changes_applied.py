@@ -48,7 +48,7 @@ def test_in_a_worker_it_waits_for_the_same_batch_however_much_is_captured_meanwh
     shop_connector.order(2)
     CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
     report(shop_connector, 1)
-    if mode == "reschedule":  # each poke is a process of its own
+    if mode == "reschedule":  # each poke is a separate process
         waits = sensor(deferrable=False, mode=mode)
     found = waits.poke(given)
     assert found

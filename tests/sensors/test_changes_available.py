@@ -1,4 +1,4 @@
-"""The sensor: it goes on at once where it can, and otherwise leaves the waiting to the triggerer."""
+"""The sensor: it continues at once where it can, and otherwise leaves the waiting to the triggerer."""
 
 from __future__ import annotations
 

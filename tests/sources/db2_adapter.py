@@ -1,8 +1,8 @@
 """Db2, our test server or a real one, for the shared suite. Names are in quotes, so they are as the suite spells them.
 
 The log is what the capture agent has published. So a transaction of the suite ends when the agent has published it, and a table of the suite is one in
-capture mode. Its structure changes as an administrator changes it (Debezium Db2 connector, "Online schema updates"): while nobody writes, the statement
-is repeated on the change table, and the agent is told.
+capture mode. Its structure changes as an administrator changes it (Debezium Db2 connector, "Online schema updates"): while no one writes, the statement
+is repeated on the change table, and the agent gets a command.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Db2Adapter(Adapter):
 
     @contextlib.contextmanager
     def _altering(self, table: str, *, logged: bool = True) -> Iterator[None]:
-        """Nobody writes meanwhile; the agent has captured what was written before, and looks at the change table again afterwards.
+        """No one writes meanwhile; the agent has captured what was written before, and looks at the change table again afterwards.
 
         :param logged: otherwise the table does not log changes for replication meanwhile, as Db2 asks for
         """
@@ -166,7 +166,7 @@ class Db2Adapter(Adapter):
                 self.sql(f'ALTER TABLE {each} ALTER COLUMN "{name}" SET DATA TYPE VARCHAR({length})')
 
     def change_column(self, table: str, name: str, kind: str) -> None:
-        """What ``ALTER COLUMN … SET DATA TYPE`` does; the engine of the test server has it for longer texts only, so the column is made anew."""
+        """What ``ALTER COLUMN … SET DATA TYPE`` does; the engine of the test server has it for longer texts only, so the column is made again."""
         value = f'TRIM(CHAR("{name}"))' if kind == TEXT else f'"{name}"'
         ((default,),) = self.sql(
             f"""SELECT c."DEFAULT" FROM SYSCAT.COLUMNS c WHERE c.TABSCHEMA = '{self.namespace}' AND c.TABNAME = '{table}' AND c.COLNAME = '{name}'"""

@@ -134,7 +134,7 @@ class OracleAdapter(Adapter):
                 f'ALTER TABLE "{table}" RENAME COLUMN "{name} new" TO "{name}"',
             )
             return
-        # Oracle changes the kind of an empty column only (ORA-01439): the table is made anew under its name
+        # Oracle changes the kind of an empty column only (ORA-01439): the table is made again under its name
         names = [n for (n,) in self.sql(f"SELECT column_name FROM user_tab_columns WHERE table_name = '{table}'")]
         picked = ", ".join(f'TO_CHAR("{n}") "{n}"' if n == name else f'"{n}"' for n in names)
         self.sql(

@@ -47,7 +47,7 @@ class TestDb2(_Db2, SourceSuite):
     test_what_happens_before_a_table_is_read_again_is_captured = None  # type: ignore[assignment]
 
     def test_a_snapshot_shows_one_moment_and_each_row_once(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        """Db2 has no view of the past: whoever writes waits until the snapshot is closed."""
+        """Db2 has no view of the past: a writer waits until the snapshot is closed."""
         with open_connector_source(filled_adapter, tmp_path) as source:
             tables = [filled_adapter.id("a"), filled_adapter.id("bag"), filled_adapter.id("nothing")]
             was = {t: filled_adapter.rows(t) for t in ("a", "bag")}

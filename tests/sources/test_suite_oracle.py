@@ -90,7 +90,7 @@ class TestHybridOnCluster(SourceSuite):
     test_whatever_list_is_widened_nothing_is_missing_without_a_word = None  # type: ignore[assignment]
     # rows of several tables that are gone have no names in the dictionary of now: an error, as the last test here shows
     test_what_happens_before_a_table_is_read_again_is_captured = None  # type: ignore[assignment]
-    # where the column is made anew, nothing has to be read again
+    # where the column is made again, nothing has to be read again
     test_a_part_of_a_table_that_was_asked_for_is_all_of_it_where_its_rows_are_rewritten = None  # type: ignore[assignment]
 
     @pytest.fixture
@@ -99,7 +99,7 @@ class TestHybridOnCluster(SourceSuite):
             yield OracleAdapter(cluster, stack, traceable=True, log_mining_strategy="hybrid")
 
     def test_a_column_of_another_kind_has_its_table_read_again(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        """Where the column is made anew, nothing has to be read again."""
+        """Where the column is made again, nothing has to be read again."""
         connector = start_connector(filled_adapter, tmp_path)
         with filled_adapter.transaction() as t:
             t.insert("a", {"id": 20, "n": 1})

@@ -56,7 +56,7 @@ def store(stores: Stores) -> StateStore:
 
 
 class _Hurried(threading.Event):
-    """Time goes by a hundred times as fast for whoever waits for it."""
+    """Time goes by a hundred times as fast for waits of the tests."""
 
     def wait(self, timeout: float | None = None) -> bool:
         return super().wait(None if timeout is None else timeout / 100)
@@ -64,7 +64,7 @@ class _Hurried(threading.Event):
 
 @pytest.fixture
 def renewed_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leases live as long as told, and are renewed a hundred times as often: no machine is so busy that one runs out."""
+    """Leases live as long as configured, and are renewed a hundred times as often: no machine is so busy that one runs out."""
     hurried = SimpleNamespace(Event=_Hurried, Thread=threading.Thread)
     monkeypatch.setattr("airflow_provider_cdc.state.leases.threading", hurried)
 

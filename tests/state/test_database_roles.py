@@ -101,7 +101,7 @@ def test_with_the_role_everything_works(role: sa.URL, tmp_path: Path) -> None:
 
 
 def test_signals_count_on_behind_those_of_a_change_log_that_was_there(role: sa.URL, tmp_path: Path) -> None:
-    """The number that the database gives next is set, which is a right of its own on PostgreSQL."""
+    """The number that the database gives next is set, which is a separate right on PostgreSQL."""
     database, connector = _connector(tmp_path, role)
     _insert(database, 1)
     for _ in range(3):
@@ -141,7 +141,7 @@ def test_every_state_table_is_granted() -> None:
         assert all(name in text for name in Base.metadata.tables)
 
 
-# sessions that a pooler may give to somebody else
+# sessions that a pooler may give to someone else
 
 
 def test_no_setting_stays_in_a_session_of_postgresql(postgres: Any) -> None:

@@ -144,7 +144,7 @@ def test_somebody_elses_write_is_not_taken_for_a_lost_answer(store: StateStore, 
 
 
 def test_a_lease_whose_answer_was_lost_ends_by_itself(proxy: Proxy, postgres: Any, postgres_url: str) -> None:
-    """Nobody knows that it was got; it is held until its time is over, and then taken anew."""
+    """No one knows that it was got; it is held until its time is over, and then taken again."""
     store = StateStore(_proxied_url(proxy, postgres, postgres_url), lease_ttl_s=1)
     _next_commit(proxy)
     with store.acquire_lease("c", "me", wait_s=20) as lease:

@@ -203,7 +203,7 @@ def test_documents_of_many_connectors_are_not_there_at_once(store: StateStore) -
 
 @pytest.mark.parametrize("span", sorted(SPANS))
 def test_a_span_has_all_that_was_measured_in_it_and_ends(store: StateStore, span: str) -> None:
-    """Work of nine days in bursts, told at any moment: each piece has what was told within it, and what is kept does not grow."""
+    """Work of nine days in bursts, recorded at any moment: each piece has the records within it, and what is kept does not grow."""
     draw = random.Random(span)
     moment, told = NOW.timestamp(), list[tuple[float, int, float]]()
     while moment < NOW.timestamp() + 9 * 86_400:

@@ -176,7 +176,7 @@ def test_a_number_is_not_given_out_again_after_its_connector_was_deleted(store: 
 
 
 def test_signals_of_many_senders_are_seen_in_the_order_of_their_numbers(store: StateStore, stores: Stores) -> None:
-    """A number is given out before its row can be seen. Whoever asks for those above the last one must miss none."""
+    """A number is given out before its row can be seen. A reader that asks for those above the last one must miss none."""
     senders, each = 4, 15
     seen: list[int] = []
     sent: list[int] = []

@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 LONGEST_S = 300.0
-"""No wait of the tests that comes true on a quiet machine takes a hundredth of this. Nobody waits so long but where it never does."""
+"""No wait of the tests that comes true on a quiet machine takes a hundredth of this. No one waits so long but where it never does."""
 
 
 def wait_until(condition: Callable[[], T], what: str, *, every_s: float = 0.02) -> T:

@@ -27,7 +27,7 @@ OF = "of_"
 """Before the kind of a source: a connector to one, of which rows may be shown, too."""
 
 LINEAGE = "lineage.jsonl"
-"""File in which OpenLineage's own client writes what it is told, an event in each line."""
+"""File in which OpenLineage's own client writes its events, an event in each line."""
 LONG = """
 from airflow.sdk import DAG
 from airflow_provider_cdc.dag import ConnectorDefinition

@@ -89,7 +89,7 @@ def turn_theme(page: Any, theme: str) -> None:
 
 
 def fits_width(page: Any, width: int = 800) -> bool:
-    """Whether the page is no wider than a narrow window, as soon as it is drawn anew."""
+    """Whether the page is no wider than a narrow window, as soon as it is drawn again."""
     page.set_viewport_size({"width": width, "height": 900})
     found = _in_a_moment(page, lambda: page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
     page.set_viewport_size({"width": 1280, "height": 900})
@@ -97,7 +97,7 @@ def fits_width(page: Any, width: int = 800) -> bool:
 
 
 def _in_a_moment(page: Any, true: Callable[[], Any]) -> bool:
-    """Charts are drawn anew a moment after the window has got another width."""
+    """Charts are drawn again a moment after the window has got another width."""
     for _ in range(150):
         if true():
             return True
@@ -126,7 +126,7 @@ def _sticks_out(page: Any) -> list[str]:
 
 
 def too_long(page: Any, most: int = 2500) -> list[str]:
-    """Texts that are shown at a length that nobody reads; what is there to be copied has a box that scrolls."""
+    """Texts that are shown at a length that no one reads; what is there to be copied has a box that scrolls."""
     return list(
         page.evaluate(
             """most => {

@@ -299,7 +299,7 @@ def test_a_change_wakes_the_waiting_dag(services: Services, airflow_after_first_
     services.json("PATCH", f"/api/v2/dags/{DAG}", {"is_paused": False})
     services.until(lambda: task(services, DAG, "wait") == "deferred", 120, "the sensor is deferred")
     inventory.sql("INSERT INTO inventory.customers (name) VALUES ('Cyd')")
-    # the run goes on to capture it; what follows it is another test's
+    # the run continues to capture it; what follows it is another test's
     services.until(lambda: task(services, DAG, "capture") == "success", 120, "the change is captured")
     services.json("PATCH", f"/api/v2/dags/{DAG}", {"is_paused": True})
     printed = airflow_after_first_run.run(
@@ -317,7 +317,7 @@ def test_a_capture_that_is_ended_from_the_ui_commits_and_frees_its_lease(
     services.until(lambda: batches(airflow_after_first_run, "long") == 1, 120, "the snapshot is committed")
     services.until(lambda: reading(inventory), 60, "the log is being read")
     # Airflow kills a task 5 s after it was asked to end. A new installation compiles the decoding at its first event,
-    # which takes longer: a full batch tells that this is over
+    # which takes longer: a full batch shows that this is over
     inventory.sql("INSERT INTO inventory.orders (id) VALUES (2), (3)")
     services.until(lambda: batches(airflow_after_first_run, "long") == 2, 120, "a full batch is committed")
     inventory.sql("INSERT INTO inventory.orders (id) VALUES (4)")  # its batch is not due for a minute
@@ -378,7 +378,7 @@ def facet(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def reading(server: Any) -> bool:
-    """Whether somebody reads the log of a server, up to its end."""
+    """Whether someone reads the log of a server, up to its end."""
     return any("Binlog Dump" in str(row) for row in server.sql("SHOW PROCESSLIST"))
 
 

@@ -103,7 +103,7 @@ class Runs:
 
 @pytest.fixture(scope="module")
 def dag_runs(services: Services, airflow: Airflow, inventory: Any) -> Iterator[Runs]:
-    """With a connector ``busy`` on a database of its own, and its DAGs."""
+    """With a connector ``busy`` on a separate database, and its DAGs."""
     inventory.sql(
         "DROP DATABASE IF EXISTS busy",
         "CREATE DATABASE busy",
@@ -331,7 +331,7 @@ def test_a_dag_starts_when_its_table_changes_also_after_the_death_of_the_trigger
 
 
 def payloads(runs: Runs) -> list[dict[str, Any]]:
-    """What the runs of the DAG were told, oldest first."""
+    """The parameters of the runs of the DAG, oldest first."""
     found = []
     for run in reversed(runs.of("on_busy_lines")):
         if run["state"] == "success":

@@ -109,7 +109,7 @@ def test_the_overview_shows_the_broken_one_first_with_its_repair(
     assert "airflow cdc gap broken" in rows.first.inner_text()
     box = page.get_by_text("airflow cdc gap broken").first.bounding_box()
     assert box is not None
-    assert box["x"] + box["width"] < 1280  # nobody has to scroll to it
+    assert box["x"] + box["width"] < 1280  # no one has to scroll to it
     well = rows.filter(has_text=SHOWN).first
     assert "worst" in well.inner_text()
     assert NASTY.replace("\u202e", "\\u202e") in page.get_by_role("table", name="Connectors").inner_text()

@@ -64,7 +64,7 @@ def wizard(page: Any) -> None:
 FURTHER = {
     "charts": press_buttons("As tables"), "check": press_buttons("Check now"), "offsets": press_buttons("Check the log"), "row": row, "new": wizard,
 }  # fmt: skip
-"""What a place shows only when somebody asks for it."""
+"""What a place shows only when someone asks for it."""
 ASKS_NOTHING = {"check"}
 """Beside what all tabs of a connector ask: about itself, and what was asked for."""
 

@@ -122,7 +122,7 @@ def test_the_check_says_what_is_missing_with_the_statement_that_mends_it(
     by_keyboard(page, "Check now")
     page.get_by_test_id("findings").get_by_text("Ready for capture.", exact=True).wait_for()
     show(page, services, "/connectors/poor/check")
-    assert page.get_by_test_id("findings").count() == 0  # nothing is asked unless somebody wants it
+    assert page.get_by_test_id("findings").count() == 0  # nothing is asked unless someone wants it
     page.get_by_role("button", name="Check now").click()
     found = page.get_by_test_id("findings")
     found.get_by_text("Not ready for capture.").wait_for()
@@ -143,7 +143,7 @@ def test_a_lost_position_is_shown_with_the_ways_out(
     page: Any, services: Services, page_states: Looked, screenshot_folder: Path, axe_script: str
 ) -> None:
     show(page, services, "/connectors/lost/offsets")
-    found = page.get_by_test_id("gap")  # its last run has failed for that: nobody has to ask
+    found = page.get_by_test_id("gap")  # its last run has failed for that: no one has to ask
     found.get_by_text("Lost: all changes committed after").wait_for()
     commands = found.locator("pre").all_inner_texts()
     assert commands == [f"airflow cdc gap lost --repair {way}" for way in ("snapshot", "incremental", "skip")]

@@ -1,4 +1,4 @@
-"""The pages in a real Chromium, when something changes while somebody looks: others act, connectors go, answers are late, more is there than is shown."""
+"""The pages in a real Chromium, when something changes while someone looks: others act, connectors go, answers are late, more is there than is shown."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_what_is_done_is_what_the_plan_was_about_whatever_is_typed_meanwhile(
     requests = hold_requests(page, "**/actions/snapshot?**")
     dialog.get_by_role("button", name="Snapshot tables").click()
     request = one_is_held(page, requests)
-    page.keyboard.press("Escape")  # what becomes of it would be seen by nobody
+    page.keyboard.press("Escape")  # what becomes of it would be seen by no one
     assert dialog.get_by_role("button", name="Cancel").is_disabled()
     request.continue_()
     page.unroute_all(behavior="ignoreErrors")

@@ -1,4 +1,4 @@
-"""The way of somebody who sees the pages for the first time: from the overview to the table, the cause and the repair, of four failures that are real."""
+"""The way of someone who sees the pages for the first time: from the overview to the table, the cause and the repair, of four failures that are real."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_from_there_it_is_one_click_to_the_table_the_cause_and_the_repair(
     assert expected.cause in text
     assert expected.where in text
     assert expected.repair in text
-    assert "Safe:" in text  # what was not lost is the first thing that somebody wants to know
+    assert "Safe:" in text  # what was not lost is the first thing that someone wants to know
     page.screenshot(path=screenshot_folder / f"on-call-{name}.png")
     assert findings(page, axe_script) == []
     if name == "position-lost":

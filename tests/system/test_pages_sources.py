@@ -1,4 +1,4 @@
-"""The pages with a connector of each kind of source that there is: its definition is the wizard's, its state that of real captures and applies."""
+"""The pages with a connector of each kind of source that exists: its definition is the wizard's, its state that of real captures and applies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 API = "/cdc/api/v1/connectors"
 LEFT, GONE = "of the source's log left to read", "the source removes the log at the position in"
 WINDOW = {"db2": [GONE], "mariadb": [LEFT], "mysql": [LEFT, GONE], "oracle": [LEFT]}
-"""What a source tells of both ends of its log, as these servers and accounts are."""
+"""What a source reports of both ends of its log, as these servers and accounts are."""
 
 
 @dataclass

@@ -26,7 +26,7 @@ AFTER_THE_END = "terminate called without an active exception\n"
 
 
 class Reader:
-    """Somebody who does what the page says.
+    """Someone who does what the page says.
 
     :param airflow: with the wheel installed
     """

@@ -62,7 +62,7 @@ class Fleet:
 
 @pytest.fixture
 def fleet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mariadb: Any) -> Iterator[Fleet]:
-    # what PostgreSQL has when nobody has said anything
+    # what PostgreSQL has when no one has said anything
     with Postgres({"max_connections": None}) as server, Doors(mariadb.host, mariadb.port, FALL_OUT) as doors:
         assert server.sql("SHOW max_connections") == [("100",)]
         server.sql("CREATE DATABASE cdc")
@@ -125,7 +125,7 @@ def change(database: MemoryDatabase) -> None:
 
 
 class Blocking:
-    """What the event loop's own thread does, that may block it: as Python itself tells."""
+    """What the event loop's own thread does, that may block it: as Python's audit hooks report."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -180,7 +180,7 @@ def test_200_sensors_share_one_connection_and_fire_in_time_while_50_sources_are_
             await asyncio.to_thread(fleet.doors.shut, range(1, FALL_OUT, 2), "refused")
             waits = []
             for number, (_, database) in enumerate(fleet.quiet[:20]):
-                await asyncio.sleep(POLL_S / 5 if number else 0)  # the first changes while nobody knows yet who is down
+                await asyncio.sleep(POLL_S / 5 if number else 0)  # the first changes while no one knows yet who is down
                 changed = quiet[number]
                 change(database)
                 waits.append(await time_until(changed.done, LATEST_S))

@@ -157,7 +157,7 @@ def test_a_table_tells_of_its_own_changes_only(shop_connector: ShopConnector) ->
             t.start(2, Kept(), [LINES])
             t.start(3, Kept())
             await t.looks(1, 2, 3, times=3)
-            assert t.fired == []  # what was captured before nobody is told of
+            assert t.fired == []  # what was captured before is not reported
             await asyncio.to_thread(change, shop_connector, 1)
             fired = dict(await t.until(2))
             assert set(fired) == {1, 3}
@@ -218,7 +218,7 @@ def test_an_event_that_was_not_kept_when_the_triggerer_died_is_told_again(shop_c
             began = kept[CURSOR]
             await asyncio.to_thread(change, shop_connector, 1)
             (told,) = await t.until(1)
-            await t.looks(1, times=4)  # the stream goes on, and Airflow has not kept the event
+            await t.looks(1, times=4)  # the stream continues, and Airflow has not kept the event
             assert kept[CURSOR] == began
         async with triggerer() as t:
             t.start(1, kept, [ORDERS])
@@ -245,7 +245,7 @@ def test_one_table_that_is_not_kept_does_not_hold_up_what_is_kept_of_others(shop
             t.start(2, late, [LINES])
             await t.looks(2)
             await asyncio.to_thread(change, shop_connector, 1, "lines")
-            assert (await t.until(2))[1][0] == 2  # told of, in spite of the other
+            assert (await t.until(2))[1][0] == 2  # reported, in spite of the other
 
     asyncio.run(run_story())
 

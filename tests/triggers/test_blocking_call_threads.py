@@ -18,7 +18,7 @@ IN_TIME_S = 0.2
 
 
 class Hanging:
-    """Calls that do not come back before they are told to."""
+    """Calls that do not come back before the test releases them."""
 
     def __init__(self) -> None:
         self.go_on = threading.Event()
@@ -102,7 +102,7 @@ def test_any_number_of_calls_that_hang_holds_up_the_others_only_until_they_are_l
             assert await asyncio.wait_for(threads.run("up", lambda: "here"), LONGEST_S) == "here"
             await wait_until(lambda: down.running == len(threads._late) == 20)
             assert not any(call.done() for call in calls)
-            # and from now on they hold up nobody, not even those that are asked again
+            # and from now on they hold up no one, not even those that are asked again
             again = [asyncio.create_task(threads.run(f"down {n}", down.call)) for n in range(20)]
             await asyncio.sleep(0)
             assert await asyncio.wait_for(threads.run("up", lambda: "here"), LONGEST_S) == "here"

@@ -74,7 +74,7 @@ def test_one_that_is_taken_over_by_another_triggerer_goes_on_where_the_state_sta
         abandoned = asyncio.create_task(await_first_event(trigger(shop_connector.definition)))
         await asyncio.sleep(0.3)
         abandoned.cancel()
-        shop_connector.order(1)  # while nobody waits
+        shop_connector.order(1)  # while no one waits
         assert await await_first_event(trigger(shop_connector.definition)) == {
             "reason": "the log has advanced to entry 2"
         }

@@ -1,4 +1,4 @@
-"""What triggers do in the event loop's own thread, as Python itself tells: in a process that has imported nothing but them, as a triggerer that has just started."""
+"""What triggers do in the event loop's own thread, as Python's audit hooks report: in a process that has imported nothing but them, as a triggerer that has just started."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
 
 @pytest.fixture
 def unreachable_connector(shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch) -> ConnectorAccess:
-    """A source of which nobody answers, and which needs more to be imported than a memory database."""
+    """A source of which no one answers, and which needs more to be imported than a memory database."""
     connect(monkeypatch, "far", conn_type="cdc_mariadb", host="127.0.0.1", port=1, login="u", password="p")
     with shop_connector.store.acquire_lease("far", "a test", wait_s=0) as lease:
         shop_connector.store.advance_offset(

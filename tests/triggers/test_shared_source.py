@@ -1,4 +1,4 @@
-"""Sources, for all triggers of a triggerer: one question for all connectors that capture one, and nobody's mistake is that of another."""
+"""Sources, for all triggers of a triggerer: one question for all connectors that capture one, and no one's mistake is that of another."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
 @pytest.mark.parametrize("kind", SOURCES)
 def test_connectors_share_a_source_whatever_they_capture_of_it_and_never_one_with_other_settings(kind: str) -> None:
     """Each property of each source: those of every source, those that say what is captured, those that each connector has for itself; and all the rest,
-    also of a kind that nobody knows."""
+    also of a kind that no one knows."""
     config = config_class(kind)
     every = {str(field.alias) for field in TableConfig.model_fields.values()}
     shared = every | config.list_capture_properties().keys() | config.FORM.stand_ins.keys()

@@ -1,4 +1,4 @@
-"""The state tables, for all triggers of a triggerer: one connection, one query for all, and nobody's trouble is that of another."""
+"""The state tables, for all triggers of a triggerer: one connection, one query for all, and no one's trouble is that of another."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def test_it_is_not_closed_while_a_question_of_one_that_has_left_is_being_asked(
         task = asyncio.create_task(ask_state(answer_slowly))
         await asyncio.to_thread(asking.wait, LONGEST_S)
         task.cancel()
-        # whoever comes now has one of its own
+        # a later caller has its own one
         await asyncio.wait_for(ask_state(lambda _, store: store.load_control("shop")), LONGEST_S)
         before = closed.calls
         go_on.set()

@@ -61,7 +61,7 @@ def test_one_that_is_taken_over_by_another_triggerer_sees_what_came_meanwhile(sh
         abandoned = asyncio.create_task(await_first_event(trigger(number)))
         await asyncio.sleep(0.2)
         abandoned.cancel()
-        await asyncio.to_thread(capture, shop_connector)  # while nobody waits
+        await asyncio.to_thread(capture, shop_connector)  # while no one waits
         assert (await await_first_event(trigger(number)))["state"] == "done"
 
     asyncio.run(run_story())
@@ -102,7 +102,7 @@ def test_the_log_says_why_nothing_moves_and_how_the_snapshot_comes_on(
         waiting = asyncio.create_task(await_first_event(trigger(number)))
         while not logged_states():
             await asyncio.sleep(0.02)
-        await asyncio.sleep(0.5)  # ten looks at the same, told once
+        await asyncio.sleep(0.5)  # ten looks at the same, logged once
         shop_connector.store.set_signal_state(
             "shop", number, SignalState.RUNNING, progress={**progress, "left": 1, "table": "inventory.lines"}
         )

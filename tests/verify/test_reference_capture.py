@@ -1,4 +1,4 @@
-"""Preparing a comparison beside a connector that goes on: what is read of the source, and which batches come after it."""
+"""Preparing a comparison beside a connector that continues: what is read of the source, and which batches come after it."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_tables_of_which_rows_were_left_out_are_not_compared(connector: Connecto
 def test_where_changes_are_left_out_nobody_can_say_what_a_table_ought_to_have(
     connector: Connector, letters: str
 ) -> None:
-    """Rows that the connector was told to keep would be surplus, and a repair would delete them."""
+    """Rows that the connector is configured to keep would be surplus, and a repair would delete them."""
     with (
         _open_reference(connector, properties={"skipped.operations": letters}) as verification,
         pytest.raises(ConfigError, match=r"None of the \d selected tables .* can be verified") as error,
@@ -238,7 +238,7 @@ def test_a_reference_of_which_batches_were_deleted_is_refused(connector: Connect
         manifests = verification.scratch.read_manifests
 
         def write_fewer(name: str) -> Any:
-            """The last one is deleted by somebody who takes the comparison for dead."""
+            """The last one is deleted by someone who takes the comparison for dead."""
             Path(verification.scratch.path_of(name, max(verification.scratch.list_batches(name)))).unlink()
             return manifests(name)
 

@@ -1,7 +1,7 @@
 """The apply beside a plain MERGE of the same format, in the same warm session, on the same change log.
 
 (a) a million changes into a million rows; (b) ten thousand random changes into 1, 5 and 20 million rows; (c) 200 small tables, a hundred changes
-each; (d) 500 batches in a row with a maintenance after each sixty, and how fast the table is read then; (e) ten thousand random changes into a million rows of a table by a rule. Each kind of target and each profile is measured in a process of its own.
+each; (d) 500 batches in a row with a maintenance after each sixty, and how fast the table is read then; (e) ten thousand random changes into a million rows of a table by a rule. Each kind of target and each profile is measured in a separate process.
 """
 
 from __future__ import annotations

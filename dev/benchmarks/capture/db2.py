@@ -69,7 +69,7 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], list
 
 
 def _measure_fetch(server: Db2, served: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """CPU seconds of fetching the rows as capture asks for them, in a process of its own."""
+    """CPU seconds of fetching the rows as capture asks for them, in a separate process."""
     given = {
         "properties": {
             "topic.prefix": "bench", "database.hostname": server.host, "database.port": server.port, "database.user": server.user,

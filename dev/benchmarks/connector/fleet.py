@@ -3,7 +3,7 @@ they cost while a tenth of them has changes in each minute, and how long a chang
 
 Each connector captures one table of a MariaDB. A quarter of them are of a second server, which is stopped half way and started again. As few servers have many
 connectors, each change wakes all those of its server: they are captured in groups (:func:`~airflow_provider_cdc.dag.group_dag.cdc_group_dag`), or with ``--group 1`` each
-by a DAG of its own.
+by a separate DAG.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Connectors:
     """All of them: ``c0``, ``c1`` and so on.
 
     :param servers: the one that stays up, and the one that is stopped
-    :param group: how many of them are captured by one task; 1: each has a DAG of its own
+    :param group: how many of them are captured by one task; 1: each has a separate DAG
     """
 
     def __init__(self, servers: list[MariaDb], count: int, folder: Path, group: int) -> None:
@@ -83,7 +83,7 @@ class Connectors:
             )  # fmt: skip
         found = [self._definition(number) for number in range(self._count)]
         if self._group > 1:
-            # those of one server are together, as nobody has others beside them
+            # those of one server are together, as no one has others beside them
             found.sort(key=lambda one: one["conn_id"])
             groups = [
                 [{"conn_id": one.pop("conn_id"), "definition": one} for one in found[at : at + self._group]]

@@ -1,9 +1,9 @@
 """How long a committed change takes to be visible in the table, while a table is changed 1,000 times a second.
 
 A second table gets a row with the time at which it was written, five times a second. When such a row is visible is read afterwards from the
-target's own log: the moment at which the commit that has it was there. So nobody looks while it is measured.
+target's own log: the moment at which the commit that has it was there. So no one looks while it is measured.
 
-First the warm form: one capture that goes on, with batches of a second, and one apply that goes on. Then the batch form, as a DAG runs
+First the warm form: one continuous capture, with batches of a second, and one continuous apply. Then the batch form, as a DAG runs
 it: a capture up to the end of the log, then ``spark-submit``, over and over.
 """
 
@@ -116,7 +116,7 @@ class Freshness:
         }
 
     def batches(self, seconds: float, step: Step) -> dict[str, Any]:
-        """Capture and apply one after the other, each a process of its own."""
+        """Capture and apply one after the other, each a separate process."""
         captures, applies = [], []
         with Writers(self._address, TABLE, self._rows, PROBE) as writers:
             began, changes = time.time(), writers.changes

@@ -1,5 +1,5 @@
 """One connector with many small tables, with as few open files as a plain shell allows: a snapshot of all of them, changes over all of them in turns, and the apply of
-both by a process of its own, from the start of its JVM to its end."""
+both by a separate process, from the start of its JVM to its end."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class _Years:
         return {key: (before[key], after[key]) for key in before}
 
     def apply(self) -> float:
-        """Apply everything that there is."""
+        """Apply everything."""
         self._step.progress("applying")
         with ApplyProcess(
             self._ours.changelog, f"{self._folder}/lake/{{table}}", "delta", self._jars, self._folder / "apply.log"

@@ -2,7 +2,7 @@
 
 60 % of the events are inserts, 30 % updates and 10 % deletes, in this order: the connector's batches are full then. Ours reads them from a change log that is there
 already; the connector gets records that are made in pauses of its clock, with no Kafka and no converter. It is measured with its defaults, and with larger
-batches, its reduction buffer and the driver's own batches. (``dialect.postgres.unnest.insert.enabled`` is left out: with it, 3.5.0 cannot write a MicroTimestamp.) Each run has a database of its own; at the end all must have the same rows.
+batches, its reduction buffer and the driver's own batches. (``dialect.postgres.unnest.insert.enabled`` is left out: with it, 3.5.0 cannot write a MicroTimestamp.) Each run has a separate database; at the end all must have the same rows.
 
 ``--transaction-rows`` measures instead how much memory ours needs for a transaction of so many rows.
 """

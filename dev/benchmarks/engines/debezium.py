@@ -151,7 +151,7 @@ class Debezium:
 
 
 def command(program: str, properties: Path, *arguments: str) -> list[str]:
-    """A program of the runner, told of its connector in a file."""
+    """A program of the runner, which reads its connector from a file."""
     return [
         "java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{BUILT}/classes:{BUILT}/lib/*",
         program, str(properties), *arguments,

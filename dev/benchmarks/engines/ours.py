@@ -1,4 +1,4 @@
-"""Our own capture on a server, each run in a process of its own from the same saved state."""
+"""Our own capture on a server, each run in a separate process from the same saved state."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Ours:
         return Streaming("The capture", command, paths.ROOT, self.folder / "run.log", environment())
 
     def command(self, module: str, **more: Any) -> list[str]:
-        """A program of ours that is told of this connector in a file."""
+        """A program of ours that reads this connector from a file."""
         self.changelog.mkdir(parents=True, exist_ok=True)
         given = {
             "source": self._kind,

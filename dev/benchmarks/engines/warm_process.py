@@ -1,4 +1,4 @@
-"""The apply as a process of its own, as Airflow starts it: ``spark-submit``, a JVM with the driver's Python below it."""
+"""The apply as a separate process, as Airflow starts it: ``spark-submit``, a JVM with the driver's Python below it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class ApplyProcess:
         return {name: machine.rss_mb(pid) for name, pid in self.pids().items()}
 
     def rounds(self) -> list[tuple[int, int, float]]:
-        """Events, last batch and seconds of each round of one that goes on."""
+        """Events, last batch and seconds of each round of a continuous apply."""
         found = _ROUND.findall(self._log.read_text(errors="replace"))
         return [(int(events.replace(",", "")), int(batch), float(seconds)) for events, batch, seconds in found]
 

@@ -24,7 +24,7 @@ class Watch:
 
 @contextlib.contextmanager
 def load_cores(cores: int) -> Iterator[None]:
-    """Meanwhile so many cores have somebody else's work to do, as far as there is room for it beside ours."""
+    """Meanwhile so many cores have someone else's work to do, as far as there is room for it beside ours."""
     others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(cores)]
     try:
         yield
@@ -49,7 +49,7 @@ def cpu_s(pid: int, *, children: bool) -> float:
 
 
 def tree_cpu_s(pid: int) -> float:
-    """CPU seconds of a process and all that come from it, up to now: of those that have ended, too, if somebody has waited for them."""
+    """CPU seconds of a process and all that come from it, up to now: of those that have ended, too, if someone has waited for them."""
     total, known = 0.0, [pid]
     while known:
         one = known.pop()

@@ -1,4 +1,4 @@
-"""When each row was there for readers, taken from a table's own log. So nobody has to look while it is measured."""
+"""When each row was there for readers, taken from a table's own log. So no one has to look while it is measured."""
 
 from __future__ import annotations
 
@@ -91,4 +91,4 @@ class VisibleInIceberg(Visible):
 
 
 KINDS: dict[str, type[Visible]] = {"delta": VisibleInDelta, "iceberg": VisibleInIceberg}
-"""Kind of target → what tells when its rows were there."""
+"""Kind of target → the class that finds when its rows were there."""

@@ -1,6 +1,6 @@
 """Part of ``dev/bench page``: how long the API takes for the overview of many connectors with many tables each, and how many queries it asks.
 
-The app is asked within this process, as somebody who may see everything, with the state in SQLite: what is measured is the route, not Airflow's server around it. What Airflow
+The app is asked within this process, as someone who may see everything, with the state in SQLite: what is measured is the route, not Airflow's server around it. What Airflow
 itself knows of DAGs is left out: two more queries, however many there are.
 """
 

@@ -1,1 +1,1 @@
-"""The measured programs: each is run as a process of its own."""
+"""The measured programs: each is run as a separate process."""

@@ -1,4 +1,4 @@
-"""The cases of ``dev/bench apply`` for one kind of target, in a process of its own: ``python -m dev.benchmarks.programs.run_apply FILE``.
+"""The cases of ``dev/bench apply`` for one kind of target, in a separate process: ``python -m dev.benchmarks.programs.run_apply FILE``.
 
 Each case has two equal tables, ours and one that a plain MERGE keeps. Both get the same batches, in turns, in one warm session; the side that
 begins changes with each batch. The first batch of a case is not counted. At the end of a case both tables must be equal.

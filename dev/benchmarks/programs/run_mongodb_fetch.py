@@ -1,4 +1,4 @@
-"""The driver's fetch of a change stream, as bytes that nobody looks into: ``python -m dev.benchmarks.programs.run_mongodb_fetch URL``.
+"""The driver's fetch of a change stream, as bytes that no one looks into: ``python -m dev.benchmarks.programs.run_mongodb_fetch URL``.
 
 The last line of stdout is a JSON object.
 """

@@ -1,6 +1,6 @@
 """How long the plugin's API takes for one answer: ``python -m dev.benchmarks.programs.run_page PATH`` prints the seconds of a request, the median of five after a first one.
 
-The app is asked within this process, as somebody who may see everything: what is measured is the route, not Airflow's server around it.
+The app is asked within this process, as someone who may see everything: what is measured is the route, not Airflow's server around it.
 """
 
 from __future__ import annotations

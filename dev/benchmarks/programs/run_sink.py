@@ -1,4 +1,4 @@
-"""One measured apply into a database in a process of its own: ``python -m dev.benchmarks.programs.run_sink FILE``, FILE saying of what.
+"""One measured apply into a database in a separate process: ``python -m dev.benchmarks.programs.run_sink FILE``, FILE saying of what.
 
 The figures are those of the apply itself, without the start of Python, its imports, and some events that go into a table of
 their own first, as with the connector; CPU with these is given beside them. The last line of stdout is a

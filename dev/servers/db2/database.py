@@ -155,7 +155,7 @@ class Database:
         self._agent.wake.set()
 
     def before_query(self) -> None:
-        """Somebody asks the catalogue. What was committed since the start was followed before the commit returned."""
+        """Someone asks the catalogue. What was committed since the start was followed before the commit returned."""
         self._catalog.complete()
 
     def authorize(self, user: str, schema: str, sql: Masked) -> None:

@@ -1,4 +1,4 @@
-"""Starts the server as a process of its own, and talks to it.
+"""Starts the server as a separate process, and talks to it.
 
 How tests use it::
 
@@ -75,7 +75,7 @@ class Db2(Server):
         return Connection(self.dsn(user, password, **more), autocommit=autocommit)
 
     def sql(self, *statements: str, user: str | None = None) -> list[Row]:
-        """Run statements, each in a transaction of its own; the rows of the last one."""
+        """Run statements, each in a separate transaction; the rows of the last one."""
         found: list[Row] = []
         with self.connect(user) as connection:
             for statement in statements:

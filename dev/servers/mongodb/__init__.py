@@ -34,8 +34,8 @@ Where it differs from MongoDB, as far as is known:
 * ``serverStatus``, ``collStats`` and ``buildInfo`` are a part of the server's.
 
 * A router's hash is not MongoDB's, so that documents lie on other shards. A retried
-  write is done again there; a router asks nobody who one is. Collections that are sharded are not renamed, and others do not leave their database's shard.
-* A document that is resharded, or moved with its database, is where it was until all of them are; nobody may write meanwhile. A router that is started again
+  write is done again there; a router asks no one who one is. Collections that are sharded are not renamed, and others do not leave their database's shard.
+* A document that is resharded, or moved with its database, is where it was until all of them are; no one may write meanwhile. A router that is started again
   does not know the shards that were added.
 
 Still to come: the rest of the recording ``sharded_resume``, members of priorities other than 0 and 1, and delayed ones.

@@ -22,7 +22,7 @@ OF_ROUTER = frozenset({"version", "product", "atlas", "commits", "load_balanced"
 
 
 class MongoDb(Server):
-    """One member as a process of its own; alone it is a replica set of one.
+    """One member as a separate process; alone it is a replica set of one.
 
     Options: ``replica_set`` (None is a standalone server), ``oplog_bytes``, ``noop_seconds``, ``auth``, ``tls`` (``certificate``, ``key``, ``ca``,
     ``require_client``), ``election_seconds``, ``replay`` (``file``, ``copies``, ``held``: change streams deliver these, see :mod:`dev.servers.mongodb.replay`),
@@ -75,7 +75,7 @@ class MongoDb(Server):
 
 
 class ReplicaSet:
-    """Several members of one replica set, each a process of its own.
+    """Several members of one replica set, each a separate process.
 
     >>> with ReplicaSet() as members:
     ...     members.connect().shop.orders.insert_one({"_id": 1})
@@ -255,7 +255,7 @@ class ShardedCluster:
         return shard
 
     def remove_shard(self, name: str) -> None:
-        """Have the router empty a shard and forget it; its process goes on. Its databases must have been moved or dropped."""
+        """Have the router empty a shard and forget it; its process continues. Its databases must have been moved or dropped."""
         end = time.monotonic() + START_SECONDS
         with self.connect() as client:
             while (reply := client.admin.command("removeShard", name))["state"] != "completed":

@@ -4,7 +4,7 @@ A file holds change events one after another, as a ``getMore`` of a real server 
 tokens each time. Every change stream delivers all of them, whatever its scope and its pipeline, from the event behind the token that it gives, or from the
 first one. Whatever is no change stream is answered as by the ordinary server.
 
-With ``held`` nothing comes until somebody asks for it with ``{appendOplogNote: 1, data: {msg: "replay"}}`` (:data:`RELEASE`): then all events happen at once, at moments behind everything that
+With ``held`` nothing comes until someone asks for it with ``{appendOplogNote: 1, data: {msg: "replay"}}`` (:data:`RELEASE`): then all events happen at once, at moments behind everything that
 was before. A connector whose offset is older finds them in the log.
 """
 

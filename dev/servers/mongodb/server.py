@@ -205,7 +205,7 @@ class Server:
         if wanted.write:
             raise MongoError(10107, "not primary")
         if wanted.name == "killCursors" or (wanted.admin_only and wanted.name not in members.READS):
-            return  # of cursors and of the set itself, which a member tells that has nothing to read
+            return  # of cursors and of the set itself, which a member without data reports
         self.replication.check_readable(context.name, context.body)
 
     def rolled_back(self) -> None:

@@ -180,7 +180,7 @@ class Database:
             return scn
 
     def open_thread(self, thread: int) -> None:
-        """Start that instance again: it goes on in a new log."""
+        """Start that instance again: it continues in a new log."""
         with self.engine.writing():
             self.engine.redo.closed.pop(thread)
             self.engine.redo.switch(thread)

@@ -1,4 +1,4 @@
-"""Starts the server as a process of its own, and talks to it."""
+"""Starts the server as a separate process, and talks to it."""
 
 import json
 import socket

@@ -117,7 +117,7 @@ class Session:
 
     @contextlib.contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
-        """A connection that nobody in this session reads from now."""
+        """A connection that no one in this session reads from now."""
         taken = self.take_connection()
         try:
             yield taken

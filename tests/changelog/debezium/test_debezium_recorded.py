@@ -47,7 +47,7 @@ def captured_records(mariadb: Any, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture(scope="module")
 def debezium_records() -> dict[str, Any]:
     document: dict[str, Any] = json.loads((RECORDED / "debezium.json").read_text())
-    # the first table is empty: the engine marks no row as the first one then, here the first that there is is marked
+    # the first table is empty: the engine marks no row as the first one then, here the first that exists is marked
     document["records"][0]["value"]["source"]["snapshot"] = "first"
     return document
 

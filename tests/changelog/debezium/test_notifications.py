@@ -30,7 +30,7 @@ def connector(request: pytest.FixtureRequest, tmp_path: Path) -> Connector:
 
 
 def _manifest(connector: Connector, *types: str, config: dict[str, Any] | None = None) -> Manifest:
-    """The last batch, as if these had been told with it."""
+    """The last batch, as if these notifications belonged to it."""
     manifest = connector.changelog.find_manifest("test", connector.changelog.list_batches("test")[-1])
     assert manifest is not None
     told = [
@@ -92,7 +92,7 @@ def test_beginnings_stand_before_the_events_and_all_else_behind_them(connector: 
 
 
 def test_notifications_keep_their_order(connector: Connector) -> None:
-    """A beginning that was told after an end stays behind it."""
+    """A beginning that was reported after an end stays behind it."""
     found = _order(
         _records(
             connector,

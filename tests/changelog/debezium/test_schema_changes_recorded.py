@@ -1,6 +1,6 @@
 """Schema change and transaction records are Debezium's own: its engine's records of the same statements were kept, and ours are the same.
 
-What differs is written down below, rule by rule, and nothing else may. Debezium tells types and defaults as a statement spells them; we tell what
+What differs is written down below, rule by rule, and nothing else may. Debezium reports types and defaults as a statement spells them; we report what
 they are, as the catalog does, so that a snapshot and the log say the same.
 """
 
@@ -49,7 +49,7 @@ def _load_recording(kind: str) -> dict[str, Any]:
 
 
 def _as_the_catalog(theirs: dict[str, Any], kind: str) -> dict[str, Any]:
-    """A column as Debezium tells it, with its type as what it is and its texts as texts."""
+    """A column as Debezium reports it, with its type as what it is and its texts as texts."""
     column = dict(theirs)
     spelled = column["typeName"].replace(" SIGNED", "").replace(" BINARY", "")
     word = next((w for w in sorted(WORDS, key=len, reverse=True) if re.match(rf"{w}\b", spelled)), None)
@@ -95,7 +95,7 @@ def _same_column(theirs: dict[str, Any], ours: dict[str, Any], kind: str) -> dic
         expected["defaultValueExpression"] = ours["defaultValueExpression"]
     if ours["generated"] and not ours["autoIncremented"]:  # computed columns are
         expected["generated"] = True
-    if theirs["enumValues"] is None and ours["enumValues"] is not None:  # Debezium: a type of its own, SET BINARY
+    if theirs["enumValues"] is None and ours["enumValues"] is not None:  # Debezium: a separate type, SET BINARY
         expected |= {"enumValues": ours["enumValues"], "length": ours["length"]}
     return {k: (v, ours[k]) for k, v in expected.items() if v != ours[k]}
 
@@ -166,7 +166,7 @@ def test_schema_changes_in_the_log_are_debeziums(streamed_connectors: tuple[str,
     for item in recorded["statements"]:
         statement = next((s for s in _statements(kind) if _is_one_of(s, item["ddl"])), None)
         mine = ours.get(statement or "")
-        if item["ddl"][0].startswith("DROP TABLE"):  # which the server writes anew
+        if item["ddl"][0].startswith("DROP TABLE"):  # which the server writes again
             dropped = sorted(c["id"] for c in item["tableChanges"])
             mine = next(
                 p for p in payloads if sorted(c["id"] for c in p["tableChanges"] if c["type"] == "DROP") == dropped
@@ -242,7 +242,7 @@ def test_transaction_records_are_debeziums(streamed_connectors: tuple[str, Conne
             "transaction_schemas"
         ]
     payloads = [{k: v for k, v in d["value"]["payload"].items() if k not in ("id", "ts_ms")} for d in documents]
-    # a TRUNCATE is a transaction of its own to us, and none to Debezium
+    # a TRUNCATE is a separate transaction to us, and none to Debezium
     of_rows = [
         p for p in payloads if p["data_collections"] is None or p["data_collections"][0]["data_collection"] == "inv.k1"
     ]

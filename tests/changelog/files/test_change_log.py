@@ -84,7 +84,7 @@ def test_a_batch_of_another_run_is_a_conflict(changelog: ChangeLog) -> None:
 
 
 def test_ones_own_manifest_sent_twice_is_a_success(changelog: ChangeLog) -> None:
-    """A client repeats a request whose answer was lost, and is told that the name is taken."""
+    """A client repeats a request whose answer was lost, and the answer is that the name is taken."""
     m = manifest(1, writer="me")
     assert changelog.commit_manifest(m) == changelog.commit_manifest(m)
 

@@ -239,7 +239,7 @@ def test_batches_that_are_committed_while_the_end_is_looked_at_are_no_damage(
 
 
 def test_a_look_costs_as_many_requests_after_a_long_history_as_after_a_short_one(s3: S3) -> None:
-    """All requests are counted, those of the client that nobody asked for among them."""
+    """All requests are counted, those of the client that no one asked for among them."""
     with other_store(s3, "honours") as proxy:
         changelog = ChangeLog(f"{s3.bucket(f'b{uuid4().hex[:12]}')}/log", proxy.storage_options)
         counted = []

@@ -114,7 +114,7 @@ def test_files_hold_what_was_written_and_not_taken_back(
                 marked, kept = len(written) if step[0] == "set_savepoint" else None, bytes_
             elif step[0] == "rollback":
                 if marked is None:
-                    continue  # nobody takes back what is settled
+                    continue  # no one takes back what is settled
                 writer.rollback()
                 del written[marked:]
                 seq, bytes_ = written[-1][1]["seq"] if written else 0, kept
@@ -343,7 +343,7 @@ def test_a_rollback_after_an_error_does_not_hide_it(storage: Storage, monkeypatc
 
 
 def test_texts_that_are_seldom_the_same_have_no_dictionary(writer: ParquetBatchWriter, storage: Storage) -> None:
-    """Which fields those are is told by the source, not by their names."""
+    """The source says which fields those are, not their names."""
     fields = [pa.field("file", pa.string()), pa.field("statement", pa.string(), metadata=VARIED)]
     log, n = _block(("a", 1), 0, 100)
     log.rows[0].source["statement"] = pa.array([f"insert {i}" for i in range(n)])

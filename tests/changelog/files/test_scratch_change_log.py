@@ -1,4 +1,4 @@
-"""Scratch change logs: they are gone at the end, those of killed processes are removed by the next one, and nobody else's."""
+"""Scratch change logs: they are gone at the end, those of killed processes are removed by the next one, and no one else's."""
 
 from __future__ import annotations
 

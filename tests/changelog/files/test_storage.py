@@ -65,7 +65,7 @@ def test_of_many_threads_that_create_a_file_one_wins(storage_address: tuple[str,
 def test_a_file_in_the_making_lies_in_the_scratch_folder_and_may_be_cleared_away_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever takes the name clears up behind those who were slower: they are told that the name is taken."""
+    """The process that takes the name clears up behind those who were slower: the answer to them is that the name is taken."""
     storage = Storage(str(tmp_path))
     path, scratch, link = storage.join_path("m", "1.json"), storage.join_path("data", "1"), os.link
 

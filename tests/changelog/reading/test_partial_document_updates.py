@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.spi.partial_update_applier import partial_updates
 
 Document = dict[str, int]
 LOST = object()
-"""Of the model: nobody knows the document."""
+"""Of the model: no one knows the document."""
 
 
 def text(document: Any) -> str | None:
@@ -91,7 +91,7 @@ def test_events_in_pieces_are_folded_as_a_model_does_it(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_what_is_kept_of_a_key_goes_on_with_the_next_piece(seed: int) -> None:
-    """Events by key, as executors have them; nobody asks the table again."""
+    """Events by key, as executors have them; no one asks the table again."""
     r = Random(seed)
     documents: dict[int, Any] = {0: {"_id": 0, "n": 0}}
     events = [one for one in (draw_event(r, documents, i) for i in range(60)) if one["key"] == 0 and one["op"] != "t"]

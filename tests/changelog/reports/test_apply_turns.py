@@ -23,7 +23,7 @@ def turns(storage: Storage) -> ApplyTurns:
 
 @pytest.fixture
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All waits are shorter, but that for one who shows no sign of life: on a busy machine nobody shows one all the time."""
+    """All waits are shorter, but that for one who shows no sign of life: on a busy machine no one shows one all the time."""
     for name, seconds in (("LOOK_S", 0.02), ("BEAT_S", 0.05)):
         monkeypatch.setattr(module, name, seconds)
 
@@ -133,7 +133,7 @@ def test_a_disk_that_is_full_for_a_while_ends_no_heartbeat_and_hides_no_successo
 def test_whoever_waits_looks_again_if_the_storage_does_not_answer(
     turns: ApplyTurns, short_waits: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one before ends as soon as somebody waits: if he gave up, nobody would go on."""
+    """The one before ends as soon as another one waits: if that one gave up, no one would go on."""
     numbers, failures = ApplyTurns.list_numbers, [3]
 
     def fail_sometimes(turns: ApplyTurns) -> list[int]:

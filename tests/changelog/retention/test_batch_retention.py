@@ -1,4 +1,4 @@
-"""The retention of the change log: what goes and what stays, whoever needs it, and whenever the removal is killed."""
+"""The retention of the change log: what is deleted and what stays, for any reader, and whenever the removal is killed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HERE, THERE = ("delta", "/here/{table}"), ("iceberg", "/there/{table}")
 
 
 def _fill(changelog: ChangeLog, batches: int, *, first: int = 1) -> ChangeLog:
-    """Batch ``n`` is of ``n`` hours after the beginning of March, and has two files: one of the topic ``p.s.all``, and one of its own."""
+    """Batch ``n`` is of ``n`` hours after the beginning of March, and has two files: one of the topic ``p.s.all``, and one of its own topic."""
     for n in range(first, first + batches):
         files, topics = [], ("p.s.all", f"p.s.t{n}")
         for topic in topics:
@@ -448,7 +448,7 @@ def test_a_log_says_how_it_begins(changelog: ChangeLog) -> None:
     assert removed is not None
     assert "Batch 3 of connector c was removed (on 2026-03-10" in removed.what
     assert [changelog.find_removal("c", n) for n in (4, 11)] == [None, None]
-    for n in (4, 5):  # by somebody else
+    for n in (4, 5):  # by someone else
         changelog.storage.delete(changelog.path_of("c", n))
     assert changelog.read_truncation_marker("c") == TruncationMarker(6)
 
@@ -549,7 +549,7 @@ def test_a_removal_may_be_killed_at_any_moment(
             _read_or_told(found, after)
         found.find_last_batch("c", after=first)
         assert not Retention(found, "c", RetentionLimits(), now=NOW).plan_removal().removed_batches
-        # somebody goes on, and it may be another release with another retention, or the same
+        # another run continues, and it may be another release with another retention, or the same
         if at % 2:
             assert Retention(found, "c", RetentionLimits(), now=NOW).run().removed_batches == 0
             assert set(found.list_batches("c")) >= set(range(8, 11))

@@ -1,4 +1,4 @@
-"""The story of a row goes on under the key columns that its table had before."""
+"""The story of a row continues under the key columns that its table had before."""
 
 from __future__ import annotations
 

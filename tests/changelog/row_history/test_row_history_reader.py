@@ -1,4 +1,4 @@
-"""The story of a row is what was done to it: random work on the memory source, told by the database's own log and by the change log."""
+"""The story of a row is what was done to it: random work on the memory source, read from the database's own log and from the change log."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def _connector(database: MemoryDatabase, folder: Path, **properties: Any) -> Any
 
 @pytest.mark.parametrize("interval_ms", [50, 600_000, 0])
 def test_the_offset_of_a_quiet_table_moves_on(quiet_database: MemoryDatabase, tmp_path: Path, interval_ms: int) -> None:
-    """By the interval, while the run goes on. At its end every run makes its offset durable, with heartbeats or without."""
+    """By the interval, while the run continues. At its end every run makes its offset durable, with heartbeats or without."""
     connector = _connector(quiet_database, tmp_path, heartbeat_interval_ms=interval_ms)
     connector.capture()
     before, moments = connector.store.load_offset("test").offset, []
@@ -69,7 +69,7 @@ def test_the_offset_of_a_quiet_table_moves_on(quiet_database: MemoryDatabase, tm
 
     def record_moment(*told: Any) -> Any:
         moments.append(time.monotonic())
-        _insert(quiet_database, "beats", len(moments))  # so that there is a place to move on to
+        _insert(quiet_database, "beats", len(moments))  # so that the position can move on
         return advance(*told)
 
     with pytest.MonkeyPatch.context() as patch:

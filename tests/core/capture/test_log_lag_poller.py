@@ -21,7 +21,7 @@ ASKED: list[str] = []
 
 
 class Telling(MemorySource):
-    """Tells of its log what a test has it tell."""
+    """Reports positions of its log that a test sets."""
 
     def log_window(self, position: Position) -> LogWindow | None:
         ASKED.append(str(position))

@@ -1,4 +1,4 @@
-"""A run that asks first: it leaves out everything heavy only where a whole run would have found nothing, and nobody can tell the difference."""
+"""A run that asks first: it leaves out everything heavy only where a whole run would have found nothing, and no one can tell the difference."""
 
 from __future__ import annotations
 

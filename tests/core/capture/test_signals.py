@@ -30,7 +30,7 @@ SIGNALS = {"signal_data_collection": "shop.signals"}
 
 @pytest.fixture
 def db(request: pytest.FixtureRequest) -> MemoryDatabase:
-    """Three tables of 30 rows, one with a dot in its name, and a signal table with names of its own."""
+    """Three tables of 30 rows, one with a dot in its name, and a signal table with its own names."""
     db = MemoryDatabase(request.node.nodeid)
     for table in ("shop.a", "shop.b", "shop.My.Table"):
         db.create_table(table, COLUMNS, key=("id",))
@@ -384,7 +384,7 @@ def test_a_type_of_ones_own_is_carried_out_and_its_errors_are_states_of_the_sign
     assert "counting for test" in caplog.text
 
 
-# what is told
+# notifications
 
 
 def _data_of(connector: Connector, kind: str) -> list[tuple[str, dict[str, str]]]:
@@ -487,7 +487,7 @@ def test_a_source_that_takes_no_structures_refuses_them(db: MemoryDatabase, tmp_
 def test_a_signal_that_has_the_number_of_another_one_after_a_restore_does_not_end_as_that_one_has(
     db: MemoryDatabase, tmp_path: Path, minutes: int
 ) -> None:
-    """The state tables were put back, and the change log goes on with batches that have taken a signal.
+    """The state tables were put back, and the change log continues with batches that have taken a signal.
 
     :param minutes: when the signal of this number was sent, after the batch that took it
     """

@@ -22,7 +22,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.sources import SOURCES, config_class
 
 MARKERS = ("sesame", "s3s@me", "a/b", "pa:ss", '"q u"')
-"""A blank ends a URL, and where a password with ``@`` or ``:`` ends nobody can tell in ``user:password@host``."""
+"""A blank ends a URL, and where a password with ``@`` or ``:`` ends no one can tell in ``user:password@host``."""
 FORMS = (
     "scheme://cdc:{}@db:1521/orcl",
     "jdbc:mysql://cdc:{}@db/shop?useSSL=true",

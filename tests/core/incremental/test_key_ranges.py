@@ -1,7 +1,7 @@
 """Incremental snapshots of ranges of keys, with deletes of keys that have no row.
 
 Every test replays the change log event by event (:class:`tests.support.change_log.replay.Replay`): a delete of a row that is there, and a row that is
-not what the log says, are errors there. Wrong rows are planted in the replay, as in a target that somebody has changed.
+not what the log says, are errors there. Wrong rows are planted in the replay, as in a target that someone has changed.
 """
 
 from __future__ import annotations

@@ -77,8 +77,8 @@ def test_a_lost_position_is_not_repaired_in_part(db: MemoryDatabase, tmp_path: P
 def test_a_lost_position_is_repaired_where_tables_were_changed(
     db: MemoryDatabase, tmp_path: Path, changed: str, busy: bool
 ) -> None:
-    """Nobody knows under which structure the rows in between were written: the table is read whole, the others are not. Rows that
-    cannot be told by the structure of now are left out, and the batch says so."""
+    """No one knows under which structure the rows in between were written: the table is read whole, the others are not. Rows that
+    cannot be decoded with the current structure are left out, and the batch says so."""
     connector = memory_connector(db, tmp_path, table_include_list="shop.[a-z]", signal_poll_interval_ms=50)
     connector.capture()
     with db.transaction() as t:

@@ -1,4 +1,4 @@
-"""A log that no longer holds the position: the gap is told, and repaired."""
+"""A log that no longer holds the position: the gap is reported, and repaired."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.mysql
 
 @pytest.fixture(scope="module")
 def server(mariadb_factory: Callable[..., Any]) -> Iterator[Any]:
-    """A server of its own: its logs are purged."""
+    """A separate server: its logs are purged."""
     with mariadb_factory() as server:
         yield server
 

@@ -1,4 +1,4 @@
-"""Structures as the log goes on, their versions, and which changes leave a table's rows in doubt."""
+"""Structures as the log continues, their versions, and which changes leave a table's rows in doubt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far work is that takes long: what its log and its board are told."""
+"""How far work is that takes long: its lines in the log and its entries on the board."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_what_is_not_known_is_not_told(clock: Clock) -> None:
     clock.after(5)
     assert (
         progress.report_progress(3, 10).progress_text == "Streaming: 3 of 10 events (30 %)"
-    )  # taken back: nobody knows how fast it is
+    )  # taken back: no one knows how fast it is
 
 
 def test_more_than_was_estimated_is_no_more_than_all(clock: Clock) -> None:

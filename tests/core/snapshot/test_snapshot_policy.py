@@ -341,7 +341,7 @@ def test_a_policy_is_told_that_a_snapshot_was_interrupted(
 def test_a_policy_says_where_a_connector_goes_on_that_reads_all_again(
     db: MemoryDatabase, policy_module: Any, custom_connector_factory: Callable[..., Connector], from_snapshot: bool
 ) -> None:
-    """Where it goes on at the snapshot, what was in between is in the rows that are read, and nowhere else."""
+    """Where it continues at the snapshot, what was in between is in the rows that are read, and nowhere else."""
     policy_module.ANSWERS |= {"data": lambda *a: True, "from_snapshot": from_snapshot}
     connector = custom_connector_factory(snapshot_include_collection_list="shop.a")
     assert _count_operations(connector) == {"a": {"r": 2}}

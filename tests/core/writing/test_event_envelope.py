@@ -391,7 +391,7 @@ def test_a_truncate_has_neither_key_nor_images() -> None:
 
 
 def test_a_required_field_of_the_source_block_is_never_null() -> None:
-    """What empties a table before it is read again has no place in the log of its own."""
+    """What empties a table before it is read again has no place in its own log."""
     config = TableConfig.parse({"topic.prefix": "p"})
     required = [pa.field("file", pa.string(), nullable=False), pa.field("pos", pa.int64(), nullable=False)]
     envelope = Envelope(config, Filters(config), "memory", [*required, pa.field("who", pa.string())])

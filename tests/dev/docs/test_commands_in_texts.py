@@ -21,7 +21,7 @@ from tests.support.airflow.command_line import parser
 
 PACKAGES = ("airflow_provider_cdc", "dags")
 NASTY = "-CONNECTOR 'a\"b` $(x) ${y} \\ <n>\nat éø"
-"""A name that nothing but quotes brings through a shell; the number of each tells them apart."""
+"""A name that nothing but quotes brings through a shell; the number of each distinguishes them."""
 MENTION = re.compile(r"airflow cdc\b((?: [a-z][a-z0-9-]*)*)([^`\n]*)")
 VALUE = "\0"
 """Stands for a value in the text of an f-string."""
@@ -248,7 +248,7 @@ def _is_bare(text: str) -> bool:
         command, left = find_parser(words)
         named = len(words) - len(left)
         if not named and ((not words and not rest.strip()) or words[:1] == ["on"]):
-            continue  # the group as such; who somebody is
+            continue  # the group as such; who someone is
         if not named or (left and command.get_default("func") is None):
             return False
         option = re.match(rf" (--[a-z-]+)(?!.?{VALUE})", rest)

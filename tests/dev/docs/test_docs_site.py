@@ -1,4 +1,4 @@
-"""The documentation as a site, and what the page for whoever is on call has to name."""
+"""The documentation as a site, and what the page for people on call has to name."""
 
 from __future__ import annotations
 

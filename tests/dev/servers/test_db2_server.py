@@ -164,7 +164,7 @@ def test_what_is_wrong_or_unknown_is_an_error_of_db2(refusing_server: Db2, state
         with pytest.raises(ibm_db_dbi.Error, match=REFUSED[statement]):
             connection.rows(statement)
         connection.rollback()
-        assert connection.scalar("VALUES 1") == 1  # the connection goes on
+        assert connection.scalar("VALUES 1") == 1  # the connection continues
 
 
 def test_texts_and_delimited_names_are_left_alone(server: Db2) -> None:

@@ -1,4 +1,4 @@
-"""Ports of test servers: nobody else gets them while a server is down."""
+"""Ports of test servers: no one else gets them while a server is down."""
 
 from __future__ import annotations
 

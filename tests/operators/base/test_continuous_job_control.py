@@ -1,6 +1,6 @@
-"""The apply task whose job goes on: how it ends, however it ends, and which events it emits.
+"""The apply task whose job continues: how it ends, however it ends, and which events it emits.
 
-A stand-in for ``spark-submit`` takes its turn as the job does, and ends when somebody else begins one; the job itself is at work in
+A stand-in for ``spark-submit`` takes its turn as the job does, and ends when someone else begins one; the job itself is at work in
 ``tests/targets/lake/jobs/test_continuous_apply.py``.
 """
 
@@ -72,7 +72,7 @@ def turns(folder: Path) -> ApplyTurns:
 
 
 def take_turn(folder: Path, owner: str) -> None:
-    """Somebody takes the next turn, and has ended it at once."""
+    """Someone takes the next turn, and has ended it at once."""
     with turns(folder).take_turn(owner):
         pass
 
@@ -123,7 +123,7 @@ def test_a_task_that_is_killed_ends_the_job_in_good_order_and_keeps_its_events_f
     operator = apply(tmp_path, run_for=3600)
     killer = Meanwhile(tmp_path, operator.on_kill)
     killer.start()
-    # a success would leave the tables to nobody until the next run
+    # a success would leave the tables to no one until the next run
     with pytest.raises(AirflowException, match=r"stopped before run_for ended.*the next try continues") as caught:
         operator.execute(context(task_state_store=remembered))
     assert not isinstance(caught.value, AirflowFailException)
@@ -156,7 +156,7 @@ def test_a_task_that_is_killed_when_another_one_has_taken_over_ends_well(tmp_pat
 
 
 def test_a_task_that_is_killed_while_a_table_fails_is_tried_again(tmp_path: Path, spark: Spark) -> None:
-    """That it was ended itself is not that another one goes on."""
+    """That it was ended itself is not that another one continues."""
     set_outcome(tmp_path, report(table("shop.a", c=2), **{"shop.b": "no space left"}), status=1)
     operator, remembered = apply(tmp_path, run_for=3600), TaskState()
     killer = Meanwhile(tmp_path, operator.on_kill)
@@ -275,7 +275,7 @@ def test_tables_that_failed_are_named_and_tried_again_unless_another_one_goes_on
     with pytest.raises(AirflowException, match=r"shop\.b: no space left") as caught:
         apply(tmp_path, run_for=3600 if taken_over else 0.1).execute(context(task_state_store=remembered))
     assert isinstance(caught.value, AirflowFailException) == taken_over
-    assert ("shop.a" in str(remembered)) != taken_over  # where there is no next try, the next run tells it
+    assert ("shop.a" in str(remembered)) != taken_over  # where there is no next try, the next run reports it
 
 
 def test_what_a_task_has_applied_that_does_not_come_back_is_announced_by_its_next_run_and_only_once(

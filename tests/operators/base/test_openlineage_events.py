@@ -43,7 +43,7 @@ def document(told: Any) -> dict[str, Any]:
 
 
 def told_of(tables: Any, origins: Any, changelog: str, target: str) -> Any:
-    """What a run of one connector tells."""
+    """The events of a run of one connector."""
     return build_apply_lineage([AppliedTables(tables, origins, changelog, "shop")], target)
 
 
@@ -195,7 +195,9 @@ def test_topics_that_share_a_table_are_all_named_as_its_columns_origin() -> None
     (written,) = told["outputs"]
     fields = written["facets"]["columnLineage"]["fields"]["email"]["inputFields"]
     assert [f["name"] for f in fields] == ["/log/shop/shop.a", "/log/shop/shop.b"]
-    assert "rowCount" not in written["outputFacets"]["outputStatistics"]  # what is not known of both is not told
+    assert (
+        "rowCount" not in written["outputFacets"]["outputStatistics"]
+    )  # a number that is unknown for one of both is left out
 
 
 def test_tables_that_a_route_makes_of_one_topic_are_told_each_with_the_topic_read_once() -> None:

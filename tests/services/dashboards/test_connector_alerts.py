@@ -1,4 +1,4 @@
-"""What somebody should look at, by real runs and what they have measured; and the example DAG that tells of it."""
+"""What someone should look at, by real runs and what they have measured; and the example DAG that sends it."""
 
 from __future__ import annotations
 

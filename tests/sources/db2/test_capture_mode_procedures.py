@@ -1,4 +1,4 @@
-"""Tables are put into capture mode, taken out of it, and get other change tables; the connector goes on without loss or repeat."""
+"""Tables are put into capture mode, taken out of it, and get other change tables; the connector continues without loss or repeat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prerequisites of capture from Db2: each that is not met is told, with what mends it."""
+"""Prerequisites of capture from Db2: each that is not met is a finding with its remedy."""
 
 from __future__ import annotations
 

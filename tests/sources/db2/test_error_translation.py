@@ -1,4 +1,4 @@
-"""What goes wrong with Db2, and what is told then."""
+"""What goes wrong with Db2, and the errors then."""
 
 from __future__ import annotations
 

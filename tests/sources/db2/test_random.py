@@ -1,6 +1,6 @@
 """Random work of several sessions, captured in many short runs with small blocks, fetches and windows: the change log is what the server held, at any LSN.
 
-Nothing is killed here, and nobody writes while a capture runs, so that a seed always does the same; ``tests/crash/test_db2.py`` is the other half.
+Nothing is killed here, and no one writes while a capture runs, so that a seed always does the same; ``tests/crash/test_db2.py`` is the other half.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def test_what_random_sessions_do_is_captured_as_the_server_held_it(
         connector.properties |= SMALL | {"batch.max.rows": r.choice((7, 40, 1000))}
         writer.finish()  # a snapshot waits for transactions that are open
         for _ in range(ROUNDS):
-            writer.finish("DOC")  # its large objects are read, and nobody else is to have them locked
+            writer.finish("DOC")  # its large objects are read, and no one else is to have them locked
             writer.calm()
             with shrink_limits(r):
                 try:

@@ -1,4 +1,4 @@
-"""What a run tells of itself, by the documented names: of its snapshot, its stream, its schema history."""
+"""The metrics of a run, by the documented names: of its snapshot, its stream, its schema history."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_snapshot_that_fails_was_aborted_with_the_tables_that_are_left(
         yield from read(self, chunk)
 
     for table in ("T", "U"):
-        db.server.run_stats(db.namespace, table)  # so small a batch begins anew with the next table
+        db.server.run_stats(db.namespace, table)  # so small a batch begins again with the next table
     monkeypatch.setattr(RunMetrics, "start_snapshot", record_and_read)
     monkeypatch.setattr(Db2Snapshot, "read", check_and_fail)
     with pytest.raises(CdcError, match="gone"):

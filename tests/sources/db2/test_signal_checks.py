@@ -1,4 +1,4 @@
-"""The signal table of Db2: what is told of it."""
+"""The signal table of Db2: findings about it."""
 
 from __future__ import annotations
 

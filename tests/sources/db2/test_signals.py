@@ -1,4 +1,4 @@
-"""Snapshots on demand as the document of Db2 describes them, and what is told of them."""
+"""Snapshots on demand as the document of Db2 describes them, and their notifications."""
 
 from __future__ import annotations
 

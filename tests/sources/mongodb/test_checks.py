@@ -121,7 +121,7 @@ def test_the_right_that_shows_how_far_the_oplog_goes_back_is_told(secured_server
 def test_the_documented_accounts_capture_and_no_other_right_is_needed(
     secured_server: MongoDb, tmp_path: Path, user: str, properties: dict[str, Any]
 ) -> None:
-    """Neither the oplog nor the configuration of shards is read, and the names of databases that may be read are told without listDatabases."""
+    """Neither the oplog nor the configuration of shards is read, and the names of databases that may be read are known without listDatabases."""
     connector = mongodb_connector(secured_server.url(), tmp_path, **properties)
     connector.secrets |= {"mongodb.user": user, "mongodb.password": "sesame&${x}"}
     with secured_server.connect(username="root", password="secret") as root:

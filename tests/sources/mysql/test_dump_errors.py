@@ -1,4 +1,4 @@
-"""The number 1236, with which servers end the reading of their log for any reason at all, is told for what it is each time."""
+"""The number 1236, with which servers end the reading of their log for any reason at all, is translated by its cause each time."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ DAMAGES = {
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_log_that_cannot_be_read_on_is_no_lost_position(server: Any, tmp_path: Path, damage: str) -> None:
-    """With ``position.lost.mode=snapshot`` all tables would be read again, in each run anew."""
+    """With ``position.lost.mode=snapshot`` all tables would be read again, in each run again."""
     offset, new, expected, remedy = DAMAGES[damage]
     connector = _connector(server, tmp_path, position_lost_mode="snapshot")
     connector.capture()

@@ -1,4 +1,4 @@
-"""What a run tells of itself, by the documented names: of its snapshot, its stream, its chunks and its schema history."""
+"""The metrics of a run, by the documented names: of its snapshot, its stream, its chunks and its schema history."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_whoever_takes_the_offer_of_tls_out_of_the_greeting_is_refused(
 
 @pytest.mark.parametrize("mode", MUST)
 def test_whoever_ends_tls_on_the_way_is_refused(mysql97: Any, tmp_path: Path, mode: str) -> None:
-    """Even with a certificate that is trusted: what goes on to the server is plain text, and the server says so."""
+    """Even with a certificate that is trusted: the traffic to the server is plain text, and the server says so."""
     ca = tls.authority(tmp_path)
     certificate = tls.sign_certificate(tmp_path, ca, "somebody", mysql97.host)
     connect(_config(mysql97)).close()  # from now on the server knows the password, and needs no more than its hash

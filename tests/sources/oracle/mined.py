@@ -53,7 +53,7 @@ def changes(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def insert(server: Oracle, *ids: int) -> None:
-    """Rows of the table ``ty`` of the tests of mining, each in a transaction of its own."""
+    """Rows of the table ``ty`` of the tests of mining, each in a separate transaction."""
     server.sql(*(f"INSERT INTO ty VALUES ({id_}, 'v')" for id_ in ids))
 
 

@@ -1,4 +1,4 @@
-"""What a run tells of itself, by the documented names: of its snapshot, its stream, its schema history; and its lines in the log."""
+"""The metrics of a run, by the documented names: of its snapshot, its stream, its schema history; and its lines in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``docs/sources/oracle.md``: what it tells people to run makes a database ready."""
+"""``docs/sources/oracle.md``: its statements make a database ready."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def test_tcps_is_no_wish_that_a_url_may_pass_over(tls_server: Secure) -> None:
 
 
 def test_a_node_of_a_cluster_is_spoken_to_as_the_url_says(tls_server: Secure) -> None:
-    """A host in place of the address is of the same protocol: nothing goes on in plain text."""
+    """A host in place of the address is of the same protocol: nothing continues in plain text."""
     server = tls_server.server
     url = f"tcps://localhost:{server.tls_port}/{server.database}"
     config = OracleConfig.parse(

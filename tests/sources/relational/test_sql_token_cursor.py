@@ -29,7 +29,7 @@ def _inside_names(node: Any, possessive: bool = False) -> list[str]:
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=range(len(PATTERNS)))
 def test_no_lookahead_is_in_a_possessive_repeat(pattern: re.Pattern[str]) -> None:
-    """Python before 3.11.5 goes on behind what such a repeat has tried in vain: it took comments for something else."""
+    """Python before 3.11.5 continues behind what such a repeat has tried in vain: it took comments for something else."""
     assert _inside_names(_parser.parse(pattern.pattern, pattern.flags)) == []
 
 

@@ -29,7 +29,7 @@ class Suite:
     """Fixtures that each part of the suite takes. Subclasses give the fixture ``db``."""
 
     STORIES = 12
-    """How many stories of several statements are told, besides those of one."""
+    """How many stories of several statements are drawn, besides those of one."""
 
     def second_opinion(self, connector: Connector, db: Adapter, start: Row, end: Row) -> None:
         """Compare the events of a stretch of the log with those of another reader, where there is one."""

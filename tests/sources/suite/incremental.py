@@ -68,7 +68,7 @@ class Writer:
                     if not self._db.asks_to_try_again(e):
                         raise
                 time.sleep(0.01)
-        except BaseException as e:  # shown by whoever has started it
+        except BaseException as e:  # shown by the process that has started it
             self._error = e
 
     def _change(self, t: Any, r: random.Random, there: set[int]) -> None:

@@ -63,7 +63,7 @@ class Seam(Suite):
         equal(connector, filled_adapter)
 
     def test_looking_does_not_disturb_a_stream(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        """Every question that may be asked beside a run, by two who ask at once, again and again: the stream goes on."""
+        """Every question that may be asked beside a run, by two who ask at once, again and again: the stream continues."""
         connector = start_connector(filled_adapter, tmp_path)
         stop, threads = threading.Event(), []
         asked: list[int] = [0, 0]
@@ -185,7 +185,7 @@ _QUESTIONS: tuple[Callable[[Source, Connector], object], ...] = (
 
 @contextlib.contextmanager
 def _live(connector: Connector, db: Adapter) -> Iterator[Callable[[int], None]]:
-    """A stream from the connector's offset on that goes on for ever; gives what waits until so many rows have come."""
+    """A stream from the connector's offset on that continues for ever; gives what waits until so many rows have come."""
     got, over = [0], threading.Event()
     wrong: list[BaseException] = []
 

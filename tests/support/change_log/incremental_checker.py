@@ -6,7 +6,7 @@ is gone.
 
 * A create meets a key that has no row.
 * An update and a delete meet the row that their ``before`` says, where they have one.
-* A read of an incremental snapshot tells of a key of which nothing is known, or says what is in force once more. If it says something
+* A read of an incremental snapshot reads a key of which nothing is known, or says what is in force once more. If it says something
   else, it is older than an event that is before it in the log (a *stale read*); if the key is gone, it brings a deleted row back.
 * Sequence numbers have no hole, and at the end the keys have the rows that the table has.
 
@@ -40,12 +40,12 @@ class _NotKnown(enum.Enum):
 
 
 NOT_KNOWN = _NotKnown.NOT_KNOWN
-"""In the place of a value that the change log has not told."""
+"""In the place of a value that the change log does not have."""
 
 
 @dataclass(slots=True)
 class Known:
-    """What the log has told of a key so far.
+    """The log's content for a key so far.
 
     :param row: ``None`` = it is gone
     :param seq: and ``op``: of the event that said so
@@ -76,7 +76,7 @@ class Keys:
 class Checker:
     """Takes events in the order of the log; raises :class:`Illegal` at the first one that cannot be.
 
-    :param whole: topics of tables whose changes are all in the log, from when they had no row: nothing of them can be told
+    :param whole: topics of tables whose changes are all in the log, from when they had no row: nothing of them can be read
         before it was streamed or read by the initial snapshot
     :param replaced: topics of tables that the connector itself empties before it reads them (``"replace": true``): rows that
         are read then are news of keys that were gone

@@ -1,9 +1,9 @@
 """Replays a change log and objects to every step that a correct one cannot take.
 
 A create must meet an absent key, an update and a delete must find exactly the row that their ``before`` says, sequence numbers
-must be dense. Whoever loses, repeats, reorders or garbles an event is found at that event, not at the end.
+must be dense. Code that loses, repeats, reorders or garbles an event is found at that event, not at the end.
 
-A table goes on under its new name. After a statement that changes rows without saying how, a row is what its next event says it was,
+A table continues under its new name. After a statement that changes rows without saying how, a row is what its next event says it was,
 until the table is emptied and read again.
 
 A value that an event leaves out (``unavailable``) stays as it was, also where the row gets another key; what a create or a read
@@ -35,7 +35,7 @@ class Illegal(AssertionError):
 
 @dataclass
 class Table:
-    """A table as far as the change log tells: by key, or as a bag where it has none."""
+    """A table as far as the change log shows: by key, or as a bag where it has none."""
 
     schema: TableSchema
     rows: dict[tuple[Any, ...], Row] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Table:
     passing: dict[tuple[Any, ...], list[Row]] = field(default_factory=dict)
     """Rows that have come to a key and leave it within the same transaction."""
     rewritten: bool = False
-    """A statement has changed rows since the table was last read, and nobody knows how."""
+    """A statement has changed rows since the table was last read, and no one knows how."""
 
     def doubt(self) -> None:
         """Any row may be another one now."""
@@ -113,7 +113,7 @@ class Replay:
         return self
 
     def plant(self, topic: str, *rows: Row) -> None:
-        """Rows are wrong from here on, as in a target that somebody has changed; the next event of each says what there is."""
+        """Rows are wrong from here on, as in a target that someone has changed; the next event of each says what there is."""
         table = self.advance().tables[topic]
         for row in rows:
             key = tuple(row[k] for k in table.schema.key)
@@ -123,7 +123,7 @@ class Replay:
         self.partial = True
 
     def lose(self, topic: str, *keys: tuple[Any, ...]) -> None:
-        """Rows are missing from here on, as in a target that somebody has changed."""
+        """Rows are missing from here on, as in a target that someone has changed."""
         table = self.advance().tables[topic]
         for key in keys:
             table.rows.pop(key, None)

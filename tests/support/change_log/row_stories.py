@@ -1,4 +1,4 @@
-"""What was done to each row of a memory database, by its own log; and the story that the change log tells of it."""
+"""What was done to each row of a memory database, by its own log; and the story that the change log has of it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ CHANGES = ("create", "update", "delete", "key change", "truncate")
 
 
 class Doings:
-    """What was done to each row, told forwards: table → key → all of it, oldest first. Its tables have the key ``id``.
+    """What was done to each row, oldest change first: table → key → all of it, oldest first. Its tables have the key ``id``.
 
-    A row takes what was done to it along to another key, and a table to another name. Whoever gets a key after a row was deleted goes on with what was done to that.
+    A row takes what was done to it along to another key, and a table to another name. A row that gets a key after a row was deleted continues with what was done to that.
     """
 
     def __init__(self, database: MemoryDatabase) -> None:
@@ -76,7 +76,7 @@ class Doings:
 
 
 def stories(connector: Connector, *, seconds: float = 60) -> RowHistoryReader:
-    """Tells what the change log has now."""
+    """Reports what the change log has now."""
     events = KeyEventReader(connector.changelog, connector.name, time.monotonic() + seconds)
     return RowHistoryReader(events, connector.name, partial(connector.store.schema_changes_of, connector.name))
 
@@ -107,7 +107,7 @@ def complete_story(done: list[Done], found: list[Done]) -> list[Done]:
 
 
 def _truncates(database: MemoryDatabase, change: RowChange) -> bool:
-    """Whether somebody has emptied the table; not if it was made anew, or a snapshot has emptied it before it read it again."""
+    """Whether a client has emptied the table; not if it was made again, or a snapshot has emptied it before it read it again."""
     if change.snapshot is not None:
         return False
     entry = database.log[change.position["entry"]]

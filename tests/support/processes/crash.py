@@ -31,7 +31,7 @@ from airflow_provider_cdc.verify.reference_capture import open_verification
 from tests.support.workloads.memory_work import Workload
 
 LEASE_S = 0.1
-"""How long a dead run keeps its connector; short, because somebody waits for it after every death."""
+"""How long a dead run keeps its connector; short, because someone waits for it after every death."""
 
 
 class Steps:
@@ -134,7 +134,7 @@ def capture(
     secrets: Mapping[str, Any] | None = None, at: int = 0, signal_: int = signal.SIGKILL, only: str = "",
     lease_wait_s: float = 30, lease_s: float = LEASE_S,
 ) -> dict[str, Any]:  # fmt: skip
-    """One run of the connector ``test`` in ``folder``; called in a process of its own."""
+    """One run of the connector ``test`` in ``folder``; called in a separate process."""
     if kind == "memory":
         source(seed, steps)
     random.seed(os.getpid())

@@ -1,7 +1,7 @@
 """What tests cost. A run of all tests tries the costly ones by turns: a ninth of them, another part in each run; a third with ``--third``, as the build
 server does, and all with ``--all``.
 
-``tests/costs.txt`` names them, with the seconds of a core that all their cases take together. ``dev/test --costs`` measures them anew, and
+``tests/costs.txt`` names them, with the seconds of a core that all their cases take together. ``dev/test --costs`` measures them again, and
 ``dev/test --costs tests/targets/database`` those of a part.
 """
 
@@ -20,7 +20,7 @@ FILE = Path(__file__).parents[2] / "costs.txt"
 COSTLY = 1
 """Seconds of a core from which on a test is costly."""
 TURNS = 9
-"""A run tries one costly test in so many, if it is not told otherwise."""
+"""A run tries one costly test in so many, unless options say otherwise."""
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -50,7 +50,7 @@ def left_out(names: Iterable[str], chosen: Sampled, turns: int = TURNS, file: Pa
 
 
 class Measured:
-    """Measures the calls of tests, with all processes that they have started, and writes the costly ones down. Setups count for nobody: what they
+    """Measures the calls of tests, with all processes that they have started, and writes the costly ones down. Setups count for no one: what they
     make is shared. With several workers each writes a part, and the last one to end puts the parts together."""
 
     def __init__(self, file: Path = FILE) -> None:

@@ -32,7 +32,7 @@ def group_of(nodeid: str) -> str:
 class Grouped(LoadFileScheduling):  # type: ignore[misc]
     """Hands out groups in the order that the workers have put them in.
 
-    xdist 3.8 waits for ever after a worker has died, as one does whose test hangs: it hands out again what the worker had done already, which nobody
+    xdist 3.8 waits for ever after a worker has died, as one does whose test hangs: it hands out again what the worker had done already, which no one
     can complete, and the test that killed it (https://github.com/pytest-dev/pytest-xdist/issues/1323, 1327, 1378). Here another worker gets what
     was not begun.
     """

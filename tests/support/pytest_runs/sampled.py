@@ -1,6 +1,6 @@
 """Which of many like cases a test run tries: all of them with ``--long``, otherwise every second or third, another part in each run.
 
-The part follows from the hash seed, which ``dev/test`` chooses anew and prints; ``PYTHONHASHSEED=… dev/test`` repeats a run.
+The part follows from the hash seed, which ``dev/test`` chooses again and prints; ``PYTHONHASHSEED=… dev/test`` repeats a run.
 """
 
 from __future__ import annotations

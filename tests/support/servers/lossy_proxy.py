@@ -1,4 +1,4 @@
-"""A TCP proxy that loses answers: the server has done what it was told, and nobody hears of it."""
+"""A TCP proxy that loses answers: the server has executed the request, and no one hears of it."""
 
 from __future__ import annotations
 

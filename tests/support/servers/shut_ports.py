@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 from dev.ports import free_port
 
 How = Literal["silent", "refused"]
-"""``silent``: connections are taken, and nobody answers; ``refused``: nobody listens."""
+"""``silent``: connections are taken, and no one answers; ``refused``: no one listens."""
 
 
 class Doors:

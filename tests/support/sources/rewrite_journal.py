@@ -1,6 +1,6 @@
 """What happens to tables between a statement that rewrites rows and the moment at which they are read again, with a journal of it.
 
-Each :class:`Story` has two tables of its own and one that is not captured. It journals every row event and every statement that the
+Each :class:`Story` has its own two tables and one that is not captured. It journals every row event and every statement that the
 log gets for captured tables; :func:`compare` holds the change log to that.
 """
 
@@ -213,7 +213,7 @@ class Story:
             self.journal.changes.append(kept)
 
     def rewrite(self, how: str) -> None:
-        """A statement after which nobody knows the rows from the log."""
+        """A statement after which no one knows the rows from the log."""
         if self.main is None:
             return None
         table = self.tables[self.main]
@@ -337,7 +337,7 @@ def cases(rewrites: list[str], random: Random, *, each: int, longer: int) -> lis
 
 def compare(connector: Connector, journal: Journal, after: int) -> None:
     """Every event and every statement of the journal is in the change log once, in its order, and nothing else is. Events that
-    cannot be read are told by their number.
+    cannot be read are identified by their number.
 
     :param after: batches up to this one are of the time before
     """

@@ -106,7 +106,7 @@ class KeyMoves:
         return {"n": self._number()} | ({"note": self.r.choice("abc") * 3} if self.r.random() < 0.5 else {})
 
     def _number(self) -> int:
-        """Of rows whose values the log leaves out, one is told from another by what it has of them."""
+        """Of rows whose values the log leaves out, one is distinguished from another by what it has of them."""
         self._numbers += 1
         return self._numbers if self._sparse else self.r.randrange(9)
 

@@ -27,7 +27,7 @@ print(json.dumps({
 
 
 def capture_apart(connector: Connector) -> dict[str, Any]:
-    """Capture in a process of its own: events, peak memory in MB, CPU seconds, the kernels it has loaded, and whether it has imported
+    """Capture in a separate process: events, peak memory in MB, CPU seconds, the kernels it has loaded, and whether it has imported
     pandas."""
     given = [
         connector.name, connector.source, connector.changelog.storage.url, connector.properties, connector.secrets,

@@ -29,7 +29,7 @@ class Workload:
         self, database: MemoryDatabase, *, ddl: float = 0.15, sparse: tuple[str, ...] = (), cross: bool = True
     ) -> None:
         self.db, self._ddl, self._sparse = database, ddl, sparse
-        self._cross = cross and not sparse  # rows of which the log leaves values out could not be told from each other
+        self._cross = cross and not sparse  # rows of which the log leaves values out could not be distinguished
         self._ids = 0
         self._columns = 0
         for name in TABLES:

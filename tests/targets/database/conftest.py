@@ -1,6 +1,6 @@
-"""Target databases for the tests of the sink: real ones, and our test servers for Oracle and Db2, each with a database or a schema of its own for each test.
+"""Target databases for the tests of the sink: real ones, and our test servers for Oracle and Db2, each with its own database or schema for each test.
 
-``MSSQL_DSN`` names a SQL Server, ``mssql+pyodbc://sa:…@host/?driver=ODBC+Driver+18+for+SQL+Server``: then all tests run on it, too, each in a database of its own.
+``MSSQL_DSN`` names a SQL Server, ``mssql+pyodbc://sa:…@host/?driver=ODBC+Driver+18+for+SQL+Server``: then all tests run on it, too, each in a separate database.
 """
 
 from __future__ import annotations

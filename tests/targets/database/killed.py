@@ -27,7 +27,7 @@ _CONTEXT.set_forkserver_preload(["tests.targets.database.killed"])
 def start(
     properties: dict[str, Any], changelog: str, connector: str, *, statement: int = 0, staged: bool = False
 ) -> BaseProcess:
-    """Apply in a process of its own.
+    """Apply in a separate process.
 
     :param statement: number of the statement before which it is killed; it may be a commit. 0: none
     :param staged: everything comes by way of staging tables; the statements of those who fill them count, too

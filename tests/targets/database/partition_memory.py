@@ -1,4 +1,4 @@
-"""Writes one partition of staged rows in a process of its own: ``python -m tests.targets.database.partition_memory URL FOLDER ROWS`` prints in MB what its rows are as Arrow
+"""Writes one partition of staged rows in a separate process: ``python -m tests.targets.database.partition_memory URL FOLDER ROWS`` prints in MB what its rows are as Arrow
 has them, what the process had before, and the most that it had meanwhile."""
 
 from __future__ import annotations

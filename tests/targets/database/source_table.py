@@ -21,7 +21,7 @@ ID = Column(name="id", type="int64", nullable=False)
 
 def column(name: str, type_: str, told: str = "", length: int | None = None, **more: Any) -> Column:
     """
-    :param told: the source's own type, which it is to tell
+    :param told: the source's own type, which it reports
     """
     inner = {key: more.pop(key) for key in ("default", "default_is_expression", "values", "scale") if key in more}
     parameters = more.pop("parameters", {}) | ({"__debezium.source.column.type": told} if told else {})

@@ -1,4 +1,4 @@
-"""Building tables of a database again from the change log, while everything else goes on."""
+"""Building tables of a database again from the change log, while everything else continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Applies in a process of its own, which may kill itself: ``python -m tests.targets.lake.child``.
+"""Applies in a separate process, which may kill itself: ``python -m tests.targets.lake.child``.
 
 Each line that it reads is a list in JSON: change log, connector, location, kind of target, rules of tables; ``rebuild``, a name and ``--to``, if it builds
 tables again; and maybe where it dies: ``before``, ``after`` or ``during`` the

@@ -50,7 +50,7 @@ class Followed:
             wait, done = verification._wait, list[bool]()
 
             def wait_and_change(position: Any, wait_s: float) -> None:
-                # the SCN goes on by itself: rows without a key, which may be read again, have another one
+                # the SCN continues by itself: rows without a key, which may be read again, have another one
                 (meanwhile if meanwhile and not done else self.connector.capture)()
                 done.append(True)
                 wait(position, wait_s)

@@ -130,7 +130,7 @@ class Lake:
         return self.target(table).read_rows()
 
     def sql(self, statement: str, table: str) -> Any:
-        """A statement of somebody else about a table, which is ``{}`` in it."""
+        """A statement of someone else about a table, which is ``{}`` in it."""
         if self.kind == "delta":
             return self.spark.sql(statement.format(f"delta.`{self.path(table)}`"))
         return self.spark.sql(statement.format(f"{self.catalog()}.{table}"))
@@ -171,7 +171,7 @@ class Lake:
     def replayed(self) -> dict[str, Table]:
         """Topic → its table by replaying the change log.
 
-        Without those that the source has dropped before they could be read again: another table had got their name, and nobody knows their rows.
+        Without those that the source has dropped before they could be read again: another table had got their name, and no one knows their rows.
         """
         database = getattr(self.connector, "database", None)
         there = {str(table) for table in database.read_consistent_view()[1]} if database else set()
@@ -239,12 +239,12 @@ def _altered_change(schema: Any, **change: Any) -> Any:
 
 
 def spark_environment() -> dict[str, str]:
-    """Environment for a child process with a Spark session of its own."""
+    """Environment for a child process with its own Spark session."""
     return {**os.environ, "PYTHONPATH": str(paths.ROOT), "PYSPARK_PYTHON": sys.executable}
 
 
 class Child:
-    """``tests/targets/lake/child.py`` in a process group of its own: applies what it is told to, one after the other.
+    """``tests/targets/lake/child.py`` in a separate process group: applies on command, one after the other.
 
     :param log: file of what it has to say
     """

@@ -33,7 +33,7 @@ def check(lake: Lake, place: str) -> None:
 
 
 def apply(lake: Lake, location: str) -> int:
-    """Apply, though somebody else may do so now; returns the number of tables that were written."""
+    """Apply, though someone else may do so now; returns the number of tables that were written."""
     try:
         return len(lake.job(location=location).run().tables)
     except TargetError as e:

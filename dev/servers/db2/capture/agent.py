@@ -1,7 +1,7 @@
 """Plays ``asncap``, the Capture program: copies committed changes from the log to the change tables, and says how far it is.
 
 Each cycle ends with one transaction: rows of change tables, rows of IBMSNAP_UOW, synchpoints in IBMSNAP_REGISTER, and IBMSNAP_RESTART, from which it
-goes on after it was stopped or killed. So each change gets to its change table exactly once.
+continues after it was stopped or killed. So each change gets to its change table exactly once.
 
 * SYNCHPOINT and SYNCHTIME of the global row are those of the newest transaction in the log. They stand still while no structure changes, and no table that
   is logged for replication. Everything committed before SYNCHTIME, by the database's clock, is published.
@@ -11,7 +11,7 @@ goes on after it was stopped or killed. So each change gets to its change table 
 * A signal CAPSTART in IBMSNAP_SIGNAL sets a registration to STATE A, and its CD_OLD_SYNCHPOINT; CAPSTOP to I, REINIT reads registrations again, STOP ends
   the agent. A signal of the type USER gets the LSN of its commit.
 * Every PRUNE_INTERVAL, with AUTOPRUNE, it deletes rows committed more than RETENTION_LIMIT minutes ago from change tables, IBMSNAP_UOW and IBMSNAP_SIGNAL.
-* IBMSNAP_CAPTRACE says what it was told, IBMSNAP_CAPMON how much it has done, every five minutes.
+* IBMSNAP_CAPTRACE lists its commands and messages, IBMSNAP_CAPMON how much it has done, every five minutes.
 * COMMIT_INTERVAL and SLEEP_INTERVAL of IBMSNAP_CAPPARMS count where they are other ones than ASN's defaults; otherwise the server's own, short ones do.
 """
 
@@ -39,7 +39,7 @@ AT_ONCE = 100
 """How many tables one statement asks about."""
 MONITOR_SECONDS = 300.0
 QUIET_SECONDS, QUIET_INTERVAL = 2.0, 2.0
-"""When nobody has asked the database anything for so long, the agent looks only now and then: many servers may run at once."""
+"""When no one has asked the database anything for so long, the agent looks only now and then: many servers may run at once."""
 
 
 @dataclass
@@ -80,10 +80,10 @@ class Agent(threading.Thread):
         """The number up to which all is published."""
         return self._at
 
-    # what it is told
+    # commands to the agent
 
     def asked(self) -> None:
-        """Somebody works with the database: go on at the usual pace."""
+        """Someone works with the database: go on at the usual pace."""
         quiet, self._asked_at = self._quiet, time.monotonic()
         if quiet:
             self.wake.set()
@@ -177,7 +177,7 @@ class Agent(threading.Thread):
                     if self.running and not self.paused:
                         self._cycle(self._log.look())
                     elif not self.running:
-                        self._log.look()  # the log goes on
+                        self._log.look()  # the log continues
             except Exception:
                 LOG.exception("a cycle failed; the agent tries again")
                 self._connection.rollback()

@@ -1,6 +1,6 @@
 """Which tables the capture agent captures: what ADDTABLE and REMOVETABLE do, and the registrations as the agent reads them.
 
-A registration is a row of ``IBMSNAP_REGISTER`` and a change table. The agent reads registrations when it starts and when it is told to
+A registration is a row of ``IBMSNAP_REGISTER`` and a change table. The agent reads registrations when it starts and on command
 (``ASNCDCSERVICES('reinit', …)``), and not in between, as ASN does: a table that is added, removed, or whose STATE is set to another one, is
 treated as before until then.
 """

@@ -27,7 +27,7 @@ HIDDEN_SCHEMAS = (
     "SYSTEM",
 )
 UNITS = {"CODEUNITS32": 4, "CODEUNITS16": 2}
-"""Bytes of a unit, in which a length counts that is told in units."""
+"""Bytes of a unit, in which lengths with a unit are counted."""
 LENGTHS = {
     "SMALLINT": 2,
     "INTEGER": 4,

@@ -28,7 +28,7 @@ from dev.servers.db2.log.positions import quote_name, text
 LOG = logging.getLogger("db2.log")
 Table = tuple[str, str]
 XID = "(SELECT MIN(XID) FROM SYSCS_DIAG.TRANSACTION_TABLE WHERE USERNAME = CURRENT_USER AND TYPE = 'UserTransaction' AND SQL_TEXT IS NOT NULL)"
-"""The transaction of the running statement: each connection has a user of its own."""
+"""The transaction of the running statement: each connection has its own user."""
 OPEN = "SELECT XID FROM SYSCS_DIAG.TRANSACTION_TABLE WHERE STATUS <> 'IDLE' AND USERNAME LIKE '%#%'"
 LOB_TYPES = ("CLOB", "BLOB")
 AT_ONCE = 200
@@ -111,7 +111,7 @@ class Log:
 
     @contextlib.contextmanager
     def _whole(self) -> Iterator[None]:
-        """What fails in the middle, as where somebody has the table locked, leaves nothing."""
+        """What fails in the middle, as where someone has the table locked, leaves nothing."""
         with self.lock:
             before = [(changes, changes.active) for changes in self.changes]
             try:
@@ -239,7 +239,7 @@ class Log:
     # which transactions
 
     def recover(self) -> None:
-        """After a start: nobody is connected yet, so that all changes which are there are committed."""
+        """After a start: no one is connected yet, so that all changes which are there are committed."""
         with self.lock:
             self._connection.commit()
             self._look(first=True)

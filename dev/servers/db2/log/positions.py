@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 UNIT_BITS = 16
-"""Transactions that the agent sees ended at the same moment are told apart by so many bits."""
+"""Transactions that the agent sees ended at the same moment differ in so many bits."""
 LONG, SHORT = 16, 10
 
 

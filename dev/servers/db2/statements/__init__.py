@@ -1,1 +1,1 @@
-"""What clients say in Db2's words, and what the engine is told instead."""
+"""What clients say in Db2's words, and the statements that the engine gets instead."""

@@ -169,7 +169,7 @@ def _seconds(word: str, session: Session) -> float | None:
 
 
 def _of_asn(sql: Masked, session: Session, server: Server) -> Plan | None:
-    """Stored procedures and functions of the capture agent, and DATA CAPTURE: the server does them at once, in a transaction of its own."""
+    """Stored procedures and functions of the capture agent, and DATA CAPTURE: the server does them at once, in a separate transaction."""
     found = _SERVICES.match(sql.text)
     if found and sql.name(found.group(1)) == _ASN:
         answer = server.services(sql.literal(found.group(2)))

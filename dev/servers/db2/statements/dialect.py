@@ -60,7 +60,7 @@ def _catalog(match: re.Match[str]) -> str:
     known = CATALOG[schema].get(name)
     if known:
         return f"DB2CAT.{known}"
-    # Derby has these of its own, and nothing else there
+    # Derby has these tables itself, and nothing else there
     return match.group() if (schema, name) == ("SYSIBM", "SYSDUMMY1") else f"{schema}.{name}"
 
 

@@ -112,7 +112,7 @@ class Reader:
         return not self._bytes
 
     def feed(self, data: bytes) -> Iterator[tuple[bytes, Frame | None]]:
-        """What is complete now. Long ones that nobody edits come without a frame: their bytes only."""
+        """What is complete now. Long ones that no one edits come without a frame: their bytes only."""
         self._bytes += data
         at = 0
         while len(self._bytes) - at >= 6:

@@ -4,7 +4,7 @@ The edits, and why:
 
 * ``ACCRDB.PRDID``: Derby refuses clients that are not its own; as the old ``DNC10030`` it is asked for no extensions.
 * ``ACCRDB.TRGDFTRT``: off; Derby nests two fields of its reply wrongly otherwise, and the driver cannot read them.
-* ``SECCHK.USRID``: a name of this connection's own, so that the engine's table of transactions tells connections apart.
+* ``SECCHK.USRID``: a name of this connection's own, so that the engine's table of transactions distinguishes connections.
 * ``DSCSQLSTT.QRYINSID``: left out; Derby does not know the parameter.
 * ``SQLSTT``: the statement in Derby's words (:mod:`dev.servers.db2.statements.dialect`), or what the server answers instead.
 * ``SQLCARD``: Db2's SQLCODE and SQLSTATE, and tokens short enough for the driver.
@@ -325,7 +325,7 @@ class Connection(threading.Thread):
         return True
 
     def _ended(self, chain: Chain) -> None:
-        """A transaction has ended: what it has changed in structures takes effect before the client goes on."""
+        """A transaction has ended: what it has changed in structures takes effect before the client continues."""
         plans, self._plans = self._plans, []
         committed, chain.committed, chain.rolled_back = chain.committed, False, False
         if self._login.raw:

@@ -35,7 +35,7 @@ ON_CLUSTER = {
 
 
 def _is_unrestricted(context: Context) -> bool:
-    """Whether nobody is asked: without authentication, and while there is no user yet."""
+    """Whether no one is asked: without authentication, and while there is no user yet."""
     if not context.server.node.settings.auth or context.connection is None or context.connection.trusted:
         return True
     return context.connection.user is None and not context.server.users.documents()

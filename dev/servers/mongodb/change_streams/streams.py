@@ -225,7 +225,7 @@ class ChangeStream:
         return change.to is not None and self._scope.holds(*change.to)
 
     def _offer(self, change: Change, make: Callable[[], Document], token: Document, *, last: bool = False) -> None:
-        """Take an event unless it is before the place where the stream goes on."""
+        """Take an event unless it is before the place where the stream continues."""
         resume = self._resume
         fragment = None
         if resume is not None and (self._lenient or not self._found):

@@ -160,7 +160,7 @@ def _merge(context: Context, name: str, spec: Any, documents: list[Document]) ->
 
 
 def _identifying_fields(collection: Collection | None, given: list[str] | None) -> list[str]:
-    """The fields that documents are told by; an index must hold that they are unique."""
+    """The fields that identify documents; an index must hold that they are unique."""
     key = list((collection.shard_key if collection else None) or {})
     fields = given or [*key, *(["_id"] if "_id" not in key else [])]
     if len({*fields}) < len(fields):

@@ -27,7 +27,7 @@ EXPLAINED: dict[str, Callable[[Document], Document]] = {
 
 @command("explain", "verbosity")
 def explain(context: Context, body: Document) -> Document:
-    """The plan of a command: by the index of ``_id`` or through the collection. How it would run is not told."""
+    """The plan of a command: by the index of ``_id`` or through the collection. It does not say how the command would run."""
     inner = body["explain"]
     name = next(iter(inner))
     if name not in EXPLAINED:

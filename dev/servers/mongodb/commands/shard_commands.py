@@ -23,7 +23,7 @@ def _require_trusted_peer(context: Context) -> None:
 
 @command("appendOplogNote", "data", "maxClusterTime", admin_only=True)
 def append_note(context: Context, body: Document) -> Document:
-    """Write an entry that changes nothing, so that the cluster's time goes on here."""
+    """Write an entry that changes nothing, so that the cluster's time continues here."""
     context.must_write()
     context.server.node.noop(body["data"])
     return {"ok": 1.0}

@@ -76,7 +76,7 @@ def _clauses(query: Document) -> Iterator[tuple[str, str, Any]]:
 
 
 def _single(path: str, operator: str, argument: Any) -> tuple[str, Any]:
-    """A condition as a filter of its own has it."""
+    """A condition as a separate filter has it."""
     if not path:
         return operator, argument
     if not operator or operator == "$regex":

@@ -42,7 +42,7 @@ def write_majority(addresses: list[str], traits: Traits) -> int:
 
 
 def implicit_write_concern(addresses: list[str], traits: Traits) -> Any:
-    """The write concern where nobody says one: with arbiters, a majority might be every member that has data."""
+    """The write concern where no one says one: with arbiters, a majority might be every member that has data."""
     data, majority = len(with_data(addresses, traits)), len(voters(addresses, traits)) // 2 + 1
     arbiters = any(has_trait(traits, address, "arbiterOnly") for address in addresses)
     return 1 if arbiters and data <= majority else "majority"

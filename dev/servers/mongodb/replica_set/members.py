@@ -88,7 +88,7 @@ class Replication:
             node.noop({"msg": "initiating set"})
 
     def run(self) -> None:
-        """Begin what goes on in the background."""
+        """Begin the background work."""
         if self.node.settings.replica_set is None:
             return
         self._start(self._noops())
@@ -250,7 +250,7 @@ class Replication:
                 continue
             self.seen[address] = time.monotonic()
             self.configured[address] = int(answer.get("version", 0))
-            self._count()  # beside arbiters nobody may follow
+            self._count()  # beside arbiters no one may follow
             if int(answer.get("term", 0)) > self.node.term:
                 self.node.term = int(answer["term"])
                 self.step_down("another term has begun")

@@ -118,7 +118,7 @@ async def move_chunk(router: Router, context: Context, body: Document) -> Docume
 
 
 async def move_range(router: Router, context: Context, body: Document) -> Document:
-    """Bring a part of a chunk to another shard; it becomes a chunk of its own."""
+    """Bring a part of a chunk to another shard; it becomes a separate chunk."""
     namespace, ends = body["moveRange"], [body[end] for end in ("min", "max") if end in body]
     if not ends:
         raise MongoError(72, "could not find a valid value for min or max: need to specify one of min or max")
@@ -143,7 +143,7 @@ async def move_range(router: Router, context: Context, body: Document) -> Docume
 
 
 async def move(router: Router, namespace: str, chunk: Document, to: str) -> None:
-    """Have the documents of a chunk at another shard; nobody may write meanwhile."""
+    """Have the documents of a chunk at another shard; no one may write meanwhile."""
     sharded = await router.chunks(namespace)
     assert sharded is not None
     key, _ = sharded

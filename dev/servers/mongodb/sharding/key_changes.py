@@ -1,6 +1,6 @@
 """Documents whose shard key changes: a router brings them to the shard of their new key, as the recording ``sharded_structure`` has it.
 
-The shard says that it would no longer be the document's (error 283, with the document before and after). Where it still is, it is told to go on; else the
+The shard says that it would no longer be the document's (error 283, with the document before and after). Where it still is, it gets the command to continue; else the
 document is deleted there and inserted at the other shard, in the client's transaction, or in one of the router's own for a retryable write.
 """
 

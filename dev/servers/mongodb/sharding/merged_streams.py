@@ -67,7 +67,7 @@ class Merged:
                     del part[number]
 
     async def _advance(self) -> None:
-        """Have shards on which nothing happens say so: their time goes on."""
+        """Have shards on which nothing happens say so: their time continues."""
         await self.router.every(
             list(self.router.shards.values()),
             "admin",

@@ -142,7 +142,7 @@ async def refine_key(router: Router, context: Context, body: Document) -> Docume
 
 
 async def move_primary(router: Router, context: Context, body: Document) -> Document:
-    """Bring the collections of a database that are not sharded to another shard, where they are made anew."""
+    """Bring the collections of a database that are not sharded to another shard, where they are made again."""
     db, to = body["movePrimary"], body.get("to")
     if to not in router.shards:
         raise MongoError(70, f"Shard {to} not found")
@@ -155,7 +155,7 @@ async def move_primary(router: Router, context: Context, body: Document) -> Docu
 
 
 async def _bring(router: Router, db: str, donor: Shard, target: Shard) -> None:
-    """Have the collections of a database that are not sharded at another shard; nobody may write meanwhile."""
+    """Have the collections of a database that are not sharded at another shard; no one may write meanwhile."""
     sharded = {one["_id"] for one in await router.config("collections", {})}
     moved = [one for one in await _list_collections(router, donor, db, {}) if f"{db}.{one['name']}" not in sharded]
     for one in moved:

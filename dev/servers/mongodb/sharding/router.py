@@ -82,7 +82,7 @@ class Shard:
             await asyncio.sleep(0.1)
 
     def another(self) -> Shard:
-        """The same shard by connections of its own, for a reader that waits."""
+        """The same shard by its own connections, for a reader that waits."""
         return Shard(self.name, self.addresses, self._key)
 
 

@@ -120,7 +120,7 @@ class Node:
         self.written: dict[tuple[bytes, int], dict[int, Document]] = {}
 
     def recover(self) -> None:
-        """Make the state anew from the file of the oplog."""
+        """Make the state again from the file of the oplog."""
         for entry in self.oplog.read():
             self.replay(entry, durable=False)
 

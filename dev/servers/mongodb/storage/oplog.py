@@ -43,7 +43,7 @@ class Oplog:
             place += size
 
     def rewrite(self, entries: list[Document]) -> None:
-        """Begin the file anew with these entries."""
+        """Begin the file again with these entries."""
         if self._file:
             self._file.close()
             self._file = None
@@ -51,7 +51,7 @@ class Oplog:
             self._path.write_bytes(b"".join(encode(entry) for entry in entries))
 
     def truncate(self, time: Time) -> list[Document]:
-        """Begin anew with the entries up to a time, and give them back; what is later is thrown away."""
+        """Begin again with the entries up to a time, and give them back; what is later is thrown away."""
         kept = [entry for entry in (list(self.read()) if self._path else self.entries) if time_of(entry["ts"]) <= time]
         self.rewrite(kept)
         self.entries, self.times, self._sizes, self.size = [], [], [], 0

@@ -116,7 +116,7 @@ class View:
 
 
 class Writer:
-    """Writes operations: each as an entry of its own, or into a transaction."""
+    """Writes operations: each as a separate entry, or into a transaction."""
 
     def __init__(
         self,

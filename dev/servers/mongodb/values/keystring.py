@@ -142,7 +142,7 @@ class Encoder:
         return bytes(255 - byte for byte in data) if negative else data
 
     def _double(self, value: float, continued: int = 0) -> None:
-        """``continued`` are the two bits that say whether a decimal goes on behind the double it is near to."""
+        """``continued`` are the two bits that say whether a decimal continues behind the double it is near to."""
         size, negative = abs(value), value < 0
         if value != value:
             self.out.append(NAN)

@@ -133,7 +133,7 @@ class Writer:
         return f"insert into {self._full}({names}) values ({texts}){self._end()}"
 
     def _first_value(self, column: Column, value: Any) -> Any:
-        """What an insert or update shows of a value whose content follows in records of its own."""
+        """What an insert or update shows of a value whose content follows in its own records."""
         if not is_long(column, value):
             return value
         if column.type.kind in LOB_KINDS:

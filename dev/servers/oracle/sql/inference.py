@@ -1,4 +1,4 @@
-"""What type an expression has, as far as its text tells; and the names that it may use."""
+"""What type an expression has, as far as its text shows; and the names that it may use."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -26,7 +26,7 @@ def log(
     text: str | None = None,
     info: str = USER_DDL,
 ) -> None:
-    """The redo of a DDL: a transaction of its own with the statement in it."""
+    """The redo of a DDL: a separate transaction with the statement in it."""
     sql = (text or reader.sql.rstrip().rstrip(";").rstrip()) + ";"
     content = {
         "SQL_REDO": sql,

@@ -9,7 +9,7 @@ from dev.servers.oracle.statements import table_rows
 from dev.servers.oracle.statements.definitions import Definition
 
 PREFIX = "ORA$PTT_"
-"""PRIVATE_TEMP_TABLE_PREFIX, as it is if nobody has said otherwise."""
+"""PRIVATE_TEMP_TABLE_PREFIX, as it is if no one has said otherwise."""
 
 
 def create(session: Session, reader: Tokens) -> None:

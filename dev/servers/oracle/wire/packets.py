@@ -50,7 +50,7 @@ def encode_counted(data: bytes | str) -> bytes:
 
 
 class Incomplete(Exception):
-    """The message goes on in the next packet."""
+    """The message continues in the next packet."""
 
 
 class Reader:

@@ -133,7 +133,7 @@ def test_members_of_every_kind_join_a_set() -> None:
         with pytest.raises(OperationFailure) as failed:
             client.admin.command({"replSetReconfig": config})
         assert failed.value.code == 103
-        with pytest.raises(PyMongoError):  # nobody else may be elected
+        with pytest.raises(PyMongoError):  # no one else may be elected
             client.admin.command({"replSetStepDown": 5, "secondaryCatchUpPeriodSecs": 0.2})
 
 

@@ -1,4 +1,4 @@
-"""The server of the benchmark: prepared events come as from a change stream, some times over, each with a place of its own."""
+"""The server of the benchmark: prepared events come as from a change stream, some times over, each with its own place."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_a_transaction_is_on_several_shards_or_on_none(client: Any) -> None:
         events = [next(stream) for _ in documents]
         assert {event["documentKey"]["_id"] for event in events} == set(range(20))
         assert len({event["txnNumber"] for event in events}) == 1
-        assert len({event["clusterTime"] for event in events}) == 2  # each shard commits at a time of its own
+        assert len({event["clusterTime"] for event in events}) == 2  # each shard commits at its own time
         session.start_transaction()
         client.txn.c.delete_many({}, session=session)
         session.abort_transaction()

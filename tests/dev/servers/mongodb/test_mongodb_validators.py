@@ -151,7 +151,7 @@ def test_the_manuals_example_of_an_error_is_told_as_there(orders_collection: Any
 
 
 def _option(more: dict[str, bool]) -> dict[str, bool]:
-    """The option as commands have it, where pymongo has no name of its own for it."""
+    """The option as commands have it, where pymongo has no name for it."""
     return {"bypassDocumentValidation": True} if more else {}
 
 

@@ -1,6 +1,6 @@
 """Random work of several writers, read by streams that are ended anywhere, while the agent is stopped and started: the changes add up to the tables.
 
-What the tables held at a position the server tells out of its own log (``table_at``).
+What the tables held at a position that the server derives from its own log (``table_at``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COLUMNS = "(ID INTEGER NOT NULL PRIMARY KEY, V VARCHAR(40), N BIGINT)"
 
 
 class Writer(threading.Thread):
-    """Changes rows of all tables at random; each writer has keys of its own, so that none waits for another."""
+    """Changes rows of all tables at random; each writer has its own keys, so that none waits for another."""
 
     def __init__(self, on: Streamed, number: int, seed: int) -> None:
         super().__init__(name=f"writer {number}")

@@ -119,7 +119,7 @@ def test_transactions_of_several_writers_come_whole_and_in_the_order_of_their_co
     for op, table, key, commit in ((e.op, e.table, (e.after or {})["ID"], e.commit) for e in streamed_schema.read()):
         assert op == "c"
         by_commit.setdefault(commit, []).append((table, key))
-    # the test's agent tells commits that it sees together apart only by their changes: the order of whole transactions is the order of LSNs
+    # the test's agent distinguishes commits that it sees together only by their changes: the order of whole transactions is the order of LSNs
     assert sorted(by_commit.values()) == sorted(committed)
     assert list(by_commit) == sorted(by_commit)
     assert len(streamed_schema.events) == sum(map(len, committed))
@@ -445,7 +445,7 @@ def test_the_agent_may_be_slow_and_be_restarted_while_others_write(streamed_sche
 def test_the_agent_is_looked_at_once_in_each_poll_interval(
     streamed_schema: Streamed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While there is nothing new. The clock goes on only where the stream sleeps."""
+    """While there is nothing new. The clock continues only where the stream sleeps."""
     assert config().poll_interval_ms == 500
     for poll_interval_ms in (500, 1700):
         streamed_schema.properties = {"poll.interval.ms": poll_interval_ms}
@@ -898,7 +898,7 @@ def test_lob_values_come_from_the_table_whatever_the_agent_writes_into_change_ta
 
 
 def test_lobs_of_a_row_that_is_inserted_again_without_them_are_null(streamed_schema: Streamed) -> None:
-    """Nothing in the change table tells it from a row whose LOBs stay as they are."""
+    """Nothing in the change table distinguishes it from a row whose LOBs stay as they are."""
     _docs(streamed_schema)
     streamed_schema.sql(
         "INSERT INTO {s}.DOCS VALUES (1, 'a', CAST('some text' AS CLOB(1M)), CAST(X'00FF' AS BLOB(1M)))"

@@ -1,4 +1,4 @@
-"""What is told of the structures of tables: records of schema changes, and the schemas of rows."""
+"""Reports on the structures of tables: records of schema changes, and the schemas of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collections that pipelines write: ``$out`` makes a collection anew under its name, ``$merge`` changes its documents."""
+"""Collections that pipelines write: ``$out`` makes a collection again under its name, ``$merge`` changes its documents."""
 
 from __future__ import annotations
 

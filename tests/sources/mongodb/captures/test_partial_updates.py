@@ -1,4 +1,4 @@
-"""Targets of connectors whose events say only what has changed: what cannot be applied is told, and nothing is applied twice."""
+"""Targets of connectors whose events say only what has changed: changes that cannot be applied are reported, and nothing is applied twice."""
 
 from __future__ import annotations
 

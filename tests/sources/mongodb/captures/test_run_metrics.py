@@ -1,4 +1,4 @@
-"""What a run tells of itself, by the documented names."""
+"""The metrics of a run, by the documented names."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def shop_database(database: Any) -> Any:
 
 @pytest.fixture
 def connector_factory(uri: str, shop_database: Any, tmp_path: Path) -> ConnectorFactory:
-    """A connector that has begun to stream, and has read no document unless it is told to."""
+    """A connector that has begun to stream, and has read no document unless properties say otherwise."""
 
     def make(**properties: Any) -> MongoConnector:
         options = {
@@ -237,7 +237,7 @@ def test_a_signal_that_comes_with_others_is_the_end_of_a_block() -> None:
 def test_chunks_are_cut_by_the_id_and_by_nothing_else(
     shop_database: Any, connector_factory: ConnectorFactory, name: str, status: str
 ) -> None:
-    """Every collection has an index on it; of another field nobody knows that it is unique, and is there."""
+    """Every collection has an index on it; of another field no one knows that it is unique, and is there."""
     connector = connector_factory()
     number = snapshot(connector, f"{shop_database.name}.orders", surrogate_key=name)
     found = capture_records(connector)

@@ -1,6 +1,6 @@
 """What our readers make of whole and of damaged documents: ``python -m tests.sources.mongodb.documents.damaged FROM TO`` prints it, one line for each document.
 
-A process of its own, because kernels run uncompiled there (``NUMBA_DISABLE_JIT``): then numpy refuses to read behind the end of a buffer.
+A separate process, because kernels run uncompiled there (``NUMBA_DISABLE_JIT``): then numpy refuses to read behind the end of a buffer.
 """
 
 import sys

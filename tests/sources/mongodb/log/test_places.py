@@ -30,7 +30,7 @@ from tests.support.sources.mongodb.mongodb_connectors import MongoConnector
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[MongoDb]:
-    """One whose commands fail when they are told to."""
+    """One whose commands fail when a test says so."""
     with MongoDb() as running:
         yield running
 
@@ -46,7 +46,7 @@ def store_position(connector: MongoConnector, position: dict[str, Any]) -> None:
 def test_events_of_a_large_transaction_are_counted_from_its_first_one(
     uri: str, tmp_path: Path, database: Any, client: Any
 ) -> None:
-    """It begins in the middle of a reply of the server's, which has 101 events, and goes on in the next one."""
+    """It begins in the middle of a reply of the server's, which has 101 events, and continues in the next one."""
     connector = start_connector(uri, tmp_path, database, provide_transaction_metadata="true")
     database.orders.insert_many([{"_id": -1}, {"_id": -2}])
     with client.start_session() as session, session.start_transaction():

@@ -355,7 +355,7 @@ def test_events_above_the_largest_size_stop_are_split_or_left_out(
     result = connector.capture()
     assert (result.events, result.metrics["streaming"]["NumberOfJoinedEvents"]) == (2, 1)
     assert {d["_id"]: d.get("n") for d in connector.documents(f"{database.name}.orders")} == {1: 1, 2: None}
-    # a run that was killed behind such an event, in a batch of its own
+    # a run that was killed behind such an event, which is a separate batch
     connector.properties["batch.max.rows"] = 1
     orders_collection.update_one({"_id": 1}, {"$set": {"n": 2}})
     orders_collection.insert_one({"_id": 3})

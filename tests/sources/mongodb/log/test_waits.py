@@ -28,7 +28,7 @@ from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[MongoDb]:
-    """One whose commands fail when they are told to."""
+    """One whose commands fail when a test says so."""
     with MongoDb() as started:
         yield started
 
@@ -99,7 +99,7 @@ def test_a_lost_stream_is_opened_at_once_and_then_after_ever_longer_times_until_
     properties: dict[str, int],
     expected: list[float],
 ) -> None:
-    """By default 1, 2, 4 … 64 seconds and nine times 120: about twenty minutes, here by a clock of its own."""
+    """By default 1, 2, 4 … 64 seconds and nine times 120: about twenty minutes, here by a separate clock."""
     clock = [0.0]
 
     def sleep(seconds: float) -> None:

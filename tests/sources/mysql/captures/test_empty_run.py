@@ -1,4 +1,4 @@
-"""A run that finds nothing, in a process of its own: it imports nothing that only decoding needs."""
+"""A run that finds nothing, in a separate process: it imports nothing that only decoding needs."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_run_that_ends_at_the_head_of_a_new_file_knows_when_that_file_was_made
         connector = mysql_connector(db.server, tmp_path, db.server.kind, database_include_list=db.name)
         connector.capture()
         for _ in range(2):
-            time.sleep(1.1)  # files are told apart by the second in which they were made
+            time.sleep(1.1)  # files differ by the second in which they were made
             new_log_file(db.server)
             assert connector.capture().events == 0
             assert connector.capture().events == 0

@@ -334,7 +334,7 @@ def test_a_schema_change_holds_the_whole_structure_after_it(
         ("price", 3, None, "DECIMAL", "DECIMAL", None, 8, 2, 3, False, False, False),
     ]
     assert renamed["tableChanges"][0]["table"]["columns"] == table["columns"]
-    # the history of its own has the same
+    # its own history has the same
     history = [r.ddl for r in connector.store.schema_history("test") if not r.snapshot]
     assert [d for d in history if d in statements] == statements[:3]
 

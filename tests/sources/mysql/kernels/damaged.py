@@ -1,6 +1,6 @@
 """Captures over and over from a log whose bytes are damaged on their way: ``python damaged.py < arguments``.
 
-A process of its own, because kernels are compiled with bounds checked here (``NUMBA_BOUNDSCHECK``), and because a reader that goes
+A separate process, because kernels are compiled with bounds checked here (``NUMBA_BOUNDSCHECK``), and because a reader that goes
 wrong may take its process along.
 """
 
@@ -24,7 +24,7 @@ from airflow_provider_cdc.sources.mysql.log.events.event_table import EventSet
 
 
 class Present(CapturedTableSchemas):
-    """Structures as they are now, and as the log tells them."""
+    """Structures as they are now, and as the log has them."""
 
     def __init__(self, schemas: dict[Any, Any], filters: Filters) -> None:
         self._schemas, self._filters = dict(schemas), filters

@@ -1,4 +1,4 @@
-"""Readers of the log beside each other: who looks ends nobody, and a run that another replica ends says who did it."""
+"""Readers of the log beside each other: who looks ends no one, and a run that another replica ends says who did it."""
 
 from __future__ import annotations
 

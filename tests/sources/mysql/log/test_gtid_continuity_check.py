@@ -1,4 +1,4 @@
-"""With GTIDs, capture goes on at another server of the topology, where files and positions are different ones."""
+"""With GTIDs, capture continues at another server of the topology, where files and positions are different ones."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_mysql_that_lacks_captured_transactions_is_refused_by_their_names(
             gap = find_gap("test", before.offset, None, source)  # type: ignore[arg-type]
         assert gap is not None
         assert not gap.comparable
-        # once it has them, the connector goes on by itself
+        # once it has them, the connector continues by itself
         apply_transaction(replica, f"{uuid}:4", "INSERT INTO f.t VALUES (2)", "INSERT INTO f.t VALUES (3)")
         connector.capture()
         assert connector.rows("f.t") == source_rows(replica, "f", "t")

@@ -17,7 +17,7 @@ from tests.support.sources.mysql import binlog as made
 from tests.support.sources.mysql.binlog import Applied, Dump, MadeLog, MadeServer
 
 PACKET = 400
-"""Length of a packet whose event goes on in the next one, in these tests."""
+"""Length of a packet whose event continues in the next one, in these tests."""
 
 
 def read(

@@ -1,4 +1,4 @@
-"""An idle stream says as often as it is asked to that there is nothing new, and costs next to nothing."""
+"""An idle stream says as often as it is asked that nothing is new, and costs next to nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A host name that leads to another server: with GTIDs capture goes on there, without them it stays with its server."""
+"""A host name that leads to another server: with GTIDs capture continues there, without them it stays with its server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Structures in ``schema-changes`` signals: what a schema change event tells of a table is understood again."""
+"""Structures in ``schema-changes`` signals: a schema change event can be sent back as a signal."""
 
 from __future__ import annotations
 

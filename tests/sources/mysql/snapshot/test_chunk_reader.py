@@ -132,7 +132,7 @@ def test_a_row_that_is_larger_than_a_chunk_may_be_is_a_chunk(db: Any, reader: Ch
 
 
 def test_another_connection_s_statement_is_not_ended(db: Any) -> None:
-    """As behind a proxy, where the number belongs to somebody else."""
+    """As behind a proxy, where the number belongs to someone else."""
     with source_of(db.server) as source, connect(source._config) as one:
         assert StatementStopper(source._config, one).stop("SELECT 1") is False
 
@@ -421,7 +421,7 @@ def test_closing_from_another_thread_ends_what_is_running(db: Any, what: str) ->
 
 
 def _end_sleepers(server: Any) -> None:
-    """A query that sleeps goes on when nobody waits for it any more, and would keep its table from being dropped."""
+    """A query that sleeps continues when no one waits for it any more, and would keep its table from being dropped."""
     sleeping = "SELECT id FROM information_schema.processlist WHERE info LIKE '%SLEEP(5)%' AND id <> CONNECTION_ID()"
     for (number,) in server.sql(sleeping):
         with contextlib.suppress(pymysql.err.OperationalError):  # it has just ended

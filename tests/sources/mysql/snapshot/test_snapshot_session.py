@@ -47,7 +47,7 @@ def _account(db: Any, privileges: str) -> dict[str, str]:
 
 
 def _writable(db: Any, table: str) -> bool:
-    """Whether somebody else could write to a table now."""
+    """Whether someone else could write to a table now."""
     with db.connect(autocommit=False) as connection, connection.cursor() as cursor:
         cursor.execute("SET SESSION lock_wait_timeout = 1, innodb_lock_wait_timeout = 1")
         try:
@@ -172,7 +172,7 @@ def test_what_happens_during_the_snapshot_is_streamed_after_it(
     offset = connector.store.load_offset("test").offset
     assert offset is not None
     assert offset.snapshot.pending == {}
-    # a later run goes on from there
+    # a later run continues from there
     db.sql("INSERT INTO u VALUES (3)")
     assert [r["value"]["op"] for r in capture_records(connector)] == ["c"]
     assert capture_records(connector) == []

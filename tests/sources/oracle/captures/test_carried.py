@@ -224,7 +224,7 @@ def test_an_offset_that_is_set_back_mines_from_its_position(
         assert _offset(connector).carried is None
         found = capture_records(connector)
         assert [r["topic"] for r in found if r["topic"] != "test"] == ["test.APP.U"], "captured once more"
-        # as somebody does who writes the whole offset, with what it carried then
+        # as someone does who writes the whole offset, with what it carried then
         with store.acquire_lease("test", "somebody", wait_s=10) as lease:
             stored = store.load_offset("test")
             assert stored.offset is not None

@@ -1,4 +1,4 @@
-"""Offsets in Oracle's redo: their form, where capture goes on, and what is said of a place that is gone."""
+"""Offsets in Oracle's redo: their form, where capture continues, and what is said of a place that is gone."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _current_position(connector: Connector) -> dict[str, Any]:
 
 
 def _move(connector: Connector, place: dict[str, Any]) -> None:
-    """Write another place, as somebody does who moves a connector."""
+    """Write another place, as someone does who moves a connector."""
     store = connector.store
     with store.acquire_lease(connector.name, "somebody", wait_s=10) as lease:
         stored = store.load_offset(connector.name)

@@ -1,4 +1,4 @@
-"""Properties have their documented defaults and values, and do what they say; those that cannot are refused or told of."""
+"""Properties have their documented defaults and values, and do what they say; those that cannot are rejected or logged."""
 
 from __future__ import annotations
 
@@ -340,7 +340,7 @@ class _Fetching:
 
 
 def test_a_quiet_stream_says_so_as_often_as_configured(db: Oracle, connector_factory: Callable[..., Connector]) -> None:
-    """Whoever reads gets to look at the clock, however long the pauses of mining are."""
+    """A reader gets to look at the clock, however long the pauses of mining are."""
 
     def beats(milliseconds: int) -> int:
         connector = connector_factory(log_mining_sleep_time_default_ms=400, log_mining_sleep_time_min_ms=400, log_mining_sleep_time_max_ms=400, poll_interval_ms=milliseconds)  # fmt: skip

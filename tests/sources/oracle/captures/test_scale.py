@@ -1,6 +1,6 @@
 """Costs stay flat with the size of a database: one transaction of two million rows, ten thousand open transactions, a large catalog.
 
-The rows come from the test server through the driver, the capture is a process of its own whose peak memory is measured.
+The rows come from the test server through the driver, the capture is a separate process whose peak memory is measured.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Snapshots on demand as the documents of Oracle describe them: names, the row id in place of a key, structures, and what is told."""
+"""Snapshots on demand as the documents of Oracle describe them: names, the row id in place of a key, structures, and notifications."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SELECT of V$LOGMNR_CONTENTS keeps what the filters keep, and the rows that nobody can judge yet."""
+"""The SELECT of V$LOGMNR_CONTENTS keeps what the filters keep, and the rows that no one can judge yet."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
 
 _HARMLESS = re.compile(r"\s*(SELECT|WITH|ALTER SESSION SET (NLS_\w+|TIME_ZONE|CONTAINER)\b)", re.IGNORECASE)
-"""Settings are those of the session of whoever looks, which is no other's."""
+"""Settings are those of the session that looks, which is no other's."""
 _SAID = re.compile(r"DBMS_LOGMNR|FOR UPDATE", re.IGNORECASE)
 
 

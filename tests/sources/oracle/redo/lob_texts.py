@@ -145,7 +145,7 @@ def assemble(reader: RedoReader, lines: Sequence[Line], undone: int = -1) -> Ass
 
 
 def shown_rows(found: AssembledRows, schema: TableSchema) -> list[tuple[int, str, dict[str, Any]]]:
-    """Per row: where it begins, its operation, and its images; a value that nobody knows is ``"?"``."""
+    """Per row: where it begins, its operation, and its images; a value that no one knows is ``"?"``."""
     rows = []
     for at in range(len(found.rows)):
         row = images(found.rows, at, schema)

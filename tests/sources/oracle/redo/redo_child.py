@@ -1,4 +1,4 @@
-"""Runs in a process of its own, with other settings of numba: ``redo_child.py twin|fuzz``."""
+"""Runs in a separate process, with other settings of numba: ``redo_child.py twin|fuzz``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQL_REDO texts of random rows, written from the table of shapes alone, by nobody who looks at the reader.
+"""SQL_REDO texts of random rows, written from the table of shapes alone, by no one who looks at the reader.
 
 A value is plain Python; :func:`literal` is how LogMiner spells it, :func:`meaning` how a reader of the change log sees it.
 """

@@ -46,5 +46,5 @@ def test_a_column_that_cannot_be_captured_has_no_value_and_spoils_none(how: str)
     assert rows.before.to_pylist() == [
         None, {"ID": 1, "SPOT": None, "NOTE": "a"}, {"ID": 1, "SPOT": None, "NOTE": "b"},
     ]  # fmt: skip
-    # nobody waits for a value of it, so none is missing
+    # no one waits for a value of it, so none is missing
     assert (rows.unavailable_before, rows.unavailable_after) == (None, None)

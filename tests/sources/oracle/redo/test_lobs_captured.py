@@ -61,7 +61,7 @@ def _list_seen(found: list[Record]) -> list[tuple[str, Record | None, Record | N
 def test_without_lob_enabled_the_columns_are_there_and_their_values_are_not(
     docs: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
-    # a LOB that lies in its row has redo of its own, which then has nothing to tell
+    # a LOB that lies in its row has its own redo, which then has nothing to tell
     connector = connector_factory(skip_messages_without_change=True)
     docs.sql(INSERT.format(1))
     (read,) = capture_records(connector, schemas=True)

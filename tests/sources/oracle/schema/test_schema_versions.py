@@ -220,7 +220,7 @@ def test_the_structures_of_a_snapshot_say_so(schema: Oracle, connector_factory: 
 
 
 def test_a_table_is_told_with_its_structure_before_its_first_row(tmp_path: Path) -> None:
-    """Also where no DDL in the log tells of it, and tables are not read."""
+    """Also where no DDL in the log reports it, and tables are not read."""
     with Oracle() as server:
         server.sql("CREATE TABLE T (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("T"))
         for _ in range(5):

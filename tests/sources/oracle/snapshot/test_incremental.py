@@ -34,7 +34,7 @@ def db(schema: Oracle) -> Oracle:
 
 
 class Writer(threading.Thread):
-    """Changes rows of the first half of the table until it is told to stop."""
+    """Changes rows of the first half of the table until it is stopped."""
 
     def __init__(self, server: Oracle) -> None:
         super().__init__(daemon=True)

@@ -1,4 +1,4 @@
-"""Rows that nobody can decode any more, of tables that are read again: they are counted, and everything else is captured."""
+"""Rows that no one can decode any more, of tables that are read again: they are counted, and everything else is captured."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class RealDb2:
         return Connection(self.dsn(user, password, **more), autocommit=autocommit)
 
     def sql(self, *statements: str, user: str | None = None) -> list[Row]:
-        """Run statements, each in a transaction of its own; the rows of the last one."""
+        """Run statements, each in a separate transaction; the rows of the last one."""
         found: list[Row] = []
         with self.connect(user) as connection:
             for statement in statements:

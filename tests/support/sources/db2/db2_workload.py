@@ -4,7 +4,7 @@ It does what applications do and what breaks readers of change tables: interleav
 savepoints and rollbacks to them, statements that fail and transactions that go on after, key changes and swaps, rows that are deleted and inserted again in
 one transaction (which look as updates do), large objects, structures that change, and a capture agent that stops, waits and falls behind.
 
-Sessions never wait for each other: each has its own keys. They wait for snapshots, which lock their tables; whoever waits too long rolls back, and all others
+Sessions never wait for each other: each has its own keys. They wait for snapshots, which lock their tables; a session that waits too long rolls back, and all others
 end their transactions then.
 """
 
@@ -52,7 +52,7 @@ class Era:
 
 
 class Db2Writer(Sessions):
-    """Writes into a schema of its own.
+    """Writes into a separate schema.
 
     :param ddl: how often a structure changes
     :param agent: how often the capture agent is disturbed
@@ -128,7 +128,7 @@ class Db2Writer(Sessions):
 
     @contextmanager
     def anew(self, table: str) -> Iterator[None]:
-        """An era of a table ends, and another one begins: nobody writes to it meanwhile, and the agent reads registrations again."""
+        """An era of a table ends, and another one begins: no one writes to it meanwhile, and the agent reads registrations again."""
         self.finish(table)
         for session in self.sessions:
             # the engine of the test server locks its catalogue when it names the key that is there already
@@ -156,7 +156,7 @@ class Db2Writer(Sessions):
                 self._ddl(f"ALTER TABLE {self.change_table(table)} {change.format(p=prefix)}")
 
     def _prefixes(self, table: str) -> list[str]:
-        """Of the columns in a change table; one that was registered anew has no images from before."""
+        """Of the columns in a change table; one that was registered again has no images from before."""
         where = f"WHERE SOURCE_OWNER = '{self.schema}' AND SOURCE_TABLE = '{table}'"
         (row,) = self.server.rows(f"SELECT BEFORE_IMG_PREFIX FROM ASNCDC.IBMSNAP_REGISTER {where}")
         return ["", row[0]] if row[0] else [""]
@@ -191,7 +191,7 @@ class Db2Writer(Sessions):
         self._add(table, change_table=False)
 
     def add_marked(self, table: str) -> None:
-        """The online procedure of Debezium's document: the registration is inactive while both tables are altered. The agent begins anew with it then."""
+        """The online procedure of Debezium's document: the registration is inactive while both tables are altered. The agent begins again with it then."""
         self._set_state(table, "I")
         self._add(table)
         self._set_state(table, "A")
@@ -267,7 +267,7 @@ class Db2Writer(Sessions):
         self.server.configure(commit_interval=self.random.choice((0.1, 0.3)))
 
     def _step(self) -> None:
-        """It publishes what there is at a moment of its own choice."""
+        """It publishes what there is at a moment of its choice."""
         if self.server.agent():
             self.server.step()
 
@@ -310,7 +310,7 @@ class Db2Writer(Sessions):
         return found
 
     def lose(self, table: str) -> None:
-        """What is done to a table from now on may be logged by nobody."""
+        """What is done to a table from now on may be logged by no one."""
         until = self._eras[table][-1].until
         assert until is not None
         self.gaps.append((table, until))

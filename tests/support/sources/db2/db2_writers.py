@@ -41,7 +41,7 @@ class Session:
 
 
 class Sessions:
-    """Several sessions that write into a schema of its own, each in its own transactions.
+    """Several sessions that write into a separate schema, each in its own transactions.
 
     :ivar columns: table → name → type
     :ivar done: what was done how often
@@ -225,7 +225,7 @@ class Sessions:
             self._insert(session, table, key)
 
     def _fail(self, session: Session, table: str) -> None:
-        """Insert a key that is there: the transaction goes on without the row."""
+        """Insert a key that is there: the transaction continues without the row."""
         if session.keys[table]:
             with _expect_violation(session):
                 self._insert(session, table, self._old_key(session, table))

@@ -32,7 +32,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def parse_pairs(text: str) -> Any:
-    """Extended JSON as pairs and lists; numbers as the texts that they are, but whole ones and those with a point are told from each other."""
+    """Extended JSON as pairs and lists; numbers as the texts that they are, but whole ones and those with a point stay distinguishable."""
     return json.loads(
         text,
         object_pairs_hook=tuple, parse_int=lambda t: ("int", t), parse_constant=lambda t: ("float", t),
@@ -61,7 +61,7 @@ def _iterate_leaves(raw: bytes, within: Path, depth: int) -> Iterator[tuple[Path
 def leaves_of_row(row: dict[str, Any], schema: TableSchema, raw: bytes, depth: int) -> Leaves:
     """Those that the columns of a row and its rest have.
 
-    :param raw: the document itself, which tells documents in the rest from other values that are written as such
+    :param raw: the document itself, which distinguishes documents in the rest from other values that are written as such
     """
     found: Leaves = Counter()
     for column in schema.columns[2:]:

@@ -1,6 +1,6 @@
 """Work on a MongoDB that both Debezium's engine and ours capture, so that their records can be put beside each other.
 
-Each :class:`Scenario` has a database ``inv`` of its own: :attr:`Scenario.before` is what a snapshot finds there, :attr:`Scenario.work` what the stream has.
+Each :class:`Scenario` has its own database ``inv``: :attr:`Scenario.before` is what a snapshot finds there, :attr:`Scenario.work` what the stream has.
 """
 
 from __future__ import annotations

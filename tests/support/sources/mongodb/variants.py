@@ -1,4 +1,4 @@
-"""What a VARIANT has to have of a document, told by the document's canonical extended JSON alone: that of MongoDB's own libraries names the type of every value."""
+"""What a VARIANT has to have of a document, derived from the document's canonical extended JSON alone: that of MongoDB's own libraries names the type of every value."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ class MadeServer:
     """Sends a log as ``COM_BINLOG_DUMP`` asks for it.
 
     :param dumps: how each dump ends, one after the other; those after the last one end at the end of the log
-    :param largest: length of a packet whose event goes on in the next one
+    :param largest: length of a packet whose event continues in the next one
     :param pieces: sizes of what is sent at once, in turn
     :ivar sent: the place after the last event that was sent
     :ivar asked: how many dumps were asked for

@@ -16,7 +16,7 @@ LOGGED = 1000
 
 
 class FourWays:
-    """One table for each column type, in a database of its own: half of the rows before the snapshot, the same again behind it, then all of them in chunks.
+    """One table for each column type, in a separate database: half of the rows before the snapshot, the same again behind it, then all of them in chunks.
 
     :param tables: name → declared type of its column, and literals of its values
     :param before: statements of the session that writes

@@ -14,7 +14,7 @@ def new_log_file(server: Any) -> None:
     """Let a server begin a new file of its log, and wait until it has written what it writes there by itself.
 
     MariaDB notes in the new file that the one before is closed (``Binlog_checkpoint``), a moment later and at no one's
-    request: whoever counts the bytes or the places of that file has to wait for it.
+    request: a reader that counts the bytes or the places of that file has to wait for it.
     """
     server.sql("FLUSH BINARY LOGS")
     if server.sql("SELECT VERSION()")[0][0].find("MariaDB") < 0:
@@ -31,7 +31,7 @@ def new_log_file(server: Any) -> None:
 def purge_log(server: Any) -> None:
     """Let a server forget its log but for the last file.
 
-    A file that somebody reads is not purged: readers that have hung up, which the server has not noticed, are ended.
+    A file that someone reads is not purged: readers that have hung up, which the server has not noticed, are ended.
     """
     server.sql("FLUSH BINARY LOGS")
 

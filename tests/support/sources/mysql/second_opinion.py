@@ -16,7 +16,7 @@ def row_events(
 ) -> Iterator[Any]:
     """Row events as mysql-replication gives them, between two places of a log file.
 
-    With MariaDB it asks by GTIDs alone, from the oldest log on if it has none. It is told where to end: a server that ends the
+    With MariaDB it asks by GTIDs alone, from the oldest log on if it has none. It gets the end as an argument: a server that ends the
     answer itself hangs up before all of it is read, when that is much.
     """
     stream = BinLogStreamReader(

@@ -62,7 +62,7 @@ class Writer:
     """Writes into ``database`` over one connection.
 
     :param ddl: how likely a schema change is between two transactions
-    :param words: further types, with the kind of their literals; with them tables are also made anew, and changed several times in a row
+    :param words: further types, with the kind of their literals; with them tables are also made again, and changed several times in a row
     """
 
     def __init__(

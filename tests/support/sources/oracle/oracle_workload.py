@@ -260,7 +260,7 @@ class OracleWriter:
             self._insert(session, table, key)
 
     def _fail(self, session: Session, table: str) -> None:
-        """Insert a key that is there: the transaction goes on without the row."""
+        """Insert a key that is there: the transaction continues without the row."""
         if session.keys[table]:
             with _unique_violation():
                 self._insert(session, table, self._old_key(session, table))

@@ -339,7 +339,7 @@ def test_rows_that_refer_to_each_other_come_and_go_together(engine: sa.Engine, t
             t.delete("s.parents", {"id": 1 - turn})
             t.insert("s.parents", {"id": 7 + turn})
             t.update("s.children", {"id": 2}, {"parent": 7 + turn})
-            t.delete("s.parents", {"id": 7 + turn - 1 if turn else 2})  # nobody refers to it any more
+            t.delete("s.parents", {"id": 7 + turn - 1 if turn else 2})  # no one refers to it any more
             t.insert("s.parents", {"id": 20 + turn})
             t.delete("s.parents", {"id": 20 + turn})
             t.insert("s.parents", {"id": 20 + turn, "note": turn})

@@ -47,7 +47,7 @@ def _key(engine: sa.Engine) -> list[str]:
 def test_enveloped_and_flat_events_end_in_the_same_rows(
     engine: sa.Engine, tmp_path: Path, schemas: bool, flat: bool
 ) -> None:
-    """With the end of a key after its delete, once more in a run of its own, where it finds nothing."""
+    """With the end of a key after its delete, once more in a separate run, where it finds nothing."""
     topic = Topic(FIELDS if schemas else None)
 
     def event(op: str, before: Row | None, after: Row | None) -> Row:

@@ -72,7 +72,7 @@ def find_table(engine: sa.Engine, table: str) -> ExistingTable | None:
 
 
 def test_the_typical_configuration_of_the_reference_works_as_it_is(url: str, engine: sa.Engine, tmp_path: Path) -> None:
-    """With the login in properties of its own, and everything as text."""
+    """With the login in its own properties, and everything as text."""
     source = MemoryDatabase(str(tmp_path))
     source.create_table("s.t", {"id": "int64!", "at": "timestamp[us]"}, key=("id",))
     connector = memory_connector(source, tmp_path, topic_prefix="p")
@@ -146,7 +146,7 @@ def test_moments_are_told_in_the_zone_of_the_database_where_it_has_no_type_for_t
     (row,) = table.found()
     has_moments = engine.dialect.name in ("postgresql", "oracle")
     local = "2024-07-01 12:00:00.000000" if has_moments else "2024-07-01 14:00:00.000000"
-    assert (row["at"], row["wall"]) == (local, "2024-07-01 12:00:00.000000")  # of PostgreSQL, told in UTC
+    assert (row["at"], row["wall"]) == (local, "2024-07-01 12:00:00.000000")  # of PostgreSQL, given in UTC
 
 
 @pytest.mark.parametrize("mode", ["upsert", "update"])

@@ -113,7 +113,7 @@ def test_a_column_renamed_by_hand_as_at_the_source_keeps_its_values(engine: sa.E
     table.insert({"id": 2, "n": 3})
     table.apply()
     _equal(table)
-    # with others that have changed their names, nobody knows which of them a person has renamed
+    # with others that have changed their names, no one knows which of them a person has renamed
     table.alter(ID, column("m", "int32"), column("n", "int32"), renamed={"m": "n", "n": "b"})
     with engine.begin() as connection:
         connection.exec_driver_sql(

@@ -288,7 +288,7 @@ def test_what_is_killed_while_a_table_begins_later_is_finished_by_the_next_run(
     fill_tables(source, connector, tmp_path)
 
     class Killed(BaseException):
-        """Nobody catches it."""
+        """No one catches it."""
 
     def raise_killed(*_: Any) -> None:
         raise Killed

@@ -205,7 +205,7 @@ def test_keys_of_sql_server_are_compared_by_their_characters() -> None:
 
 
 def test_a_table_whose_primary_key_is_another_one_keeps_rows_apart(engine: sa.Engine, tmp_path: Path) -> None:
-    """Somebody has made it, with a key of their own; the source's key is unique beside it."""
+    """Someone has made it, with a key of their own; the source's key is unique beside it."""
     source = MemoryDatabase(str(tmp_path))
     source.create_table("s.t", {"id": "int64!", "number": "int32!"}, key=("id",))
     connector = memory_connector(source, tmp_path, topic_prefix="p")

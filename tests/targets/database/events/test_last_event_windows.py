@@ -64,7 +64,7 @@ def _pending(connector: Connector, config: DatabaseTargetConfig) -> tuple[Pendin
 
 
 def _apply_steps(steps: list[TableOperation], *, deletes: bool = True) -> list[dict[str, Any]]:
-    """The rows that steps leave in an empty table. One that is told to be new must not be there, if nothing is left out."""
+    """The rows that steps leave in an empty table. One that is marked as new must not be there, if nothing is left out."""
     found = dict[tuple[Any, ...], dict[str, Any]]()
     for step in steps:
         assert step.rows.num_rows == len(step.seq) > 0

@@ -159,7 +159,7 @@ def _empty_target(engine: sa.Engine, *, refusing: bool) -> None:
 
 
 def _dump(engine: sa.Engine) -> dict[str, list[str]]:
-    """All that there is but times."""
+    """Everything but times."""
     found = dict[str, list[str]]()
     quote = engine.dialect.identifier_preparer.quote_identifier
     with engine.connect() as connection:

@@ -328,7 +328,7 @@ def test_staging_tables_of_a_killed_run_are_dropped_when_nobody_can_need_them(
             connection.execute(sa.text(f"CREATE TABLE {name} (a int)"))
 
     class Killed(BaseException):
-        """Nobody catches it, but for what ``finally`` does; that is switched off."""
+        """No one catches it, but for what ``finally`` does; that is switched off."""
 
     def raise_killed(work_: StagingWork, shares: Sequence[FileShare]) -> list[StagedPartition]:
         in_turn(work_, shares)

@@ -256,7 +256,7 @@ def _plain(type_: str, text: str) -> tuple[str, str]:
 def test_modes_of_the_source_end_in_columns_that_have_room_for_their_values(
     type_: str, semantic: str | None, declared: ColumnDeclaration, told: str, kind: ValueKind
 ) -> None:
-    """Of decimal.handling.mode, binary.handling.mode, and of what the source tells."""
+    """Of decimal.handling.mode, binary.handling.mode, and of the values of the source."""
     parameters = {"__debezium.source.column.type": told} if told else {}
     assert kind_of(Column(name="c", type=type_, semantic=semantic, declared=declared, parameters=parameters)) == kind
 

@@ -200,7 +200,7 @@ def test_keys_of_every_type_are_repaired(engine: sa.Engine, tmp_path: Path, type
             t.insert("s.t", {"id": value, "a": "a"})
     connector.capture()
     sink(engine, connector).apply()
-    del source._own(source.resolve_table_id("s.t"))[-1]  # the source loses it, and nobody is told
+    del source._own(source.resolve_table_id("s.t"))[-1]  # the source loses it, and no event says so
     run(engine, "UPDATE p_s_t SET a = 'else'")
     with opened(connector) as verification:
         found = compare(engine, connector, verification, keys=True)
@@ -418,7 +418,7 @@ def test_a_table_without_a_key_and_keys_of_which_a_part_is_left_out_are_said_and
     assert bag.never
     assert "have no key" in bag.not_compared
     assert "primary.key.fields leaves out b" in two.not_compared
-    assert verified(engine, connector).exit_status == 0  # nobody has named it
+    assert verified(engine, connector).exit_status == 0  # no one has named it
 
 
 def test_a_reference_of_which_a_part_was_deleted_compares_nothing(tmp_path: Path) -> None:

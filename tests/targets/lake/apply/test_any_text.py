@@ -1,4 +1,4 @@
-"""Whatever a source calls its tables and columns, and whatever it holds: it arrives as it is, and asks nobody for anything.
+"""Whatever a source calls its tables and columns, and whatever it holds: it arrives as it is, and asks no one for anything.
 
 Every text that means something to a shell, a database, Spark or Hadoop goes through every place that a source has for texts:
 names of tables, columns and keys, defaults in CREATE and in ALTER, comments, values by snapshot, log and chunk. A secret is in the

@@ -225,7 +225,7 @@ def test_new_columns_may_have_types_that_the_table_did_not_have(lake: Lake) -> N
     lake.follow()
     lake.check()
     lake.connector.database.drop_column("s.orders", "note")
-    lake.connector.database.add_column("s.orders", "note", "timestamp[us]")  # the table is written anew
+    lake.connector.database.add_column("s.orders", "note", "timestamp[us]")  # the table is written again
     with lake.connector.database.transaction() as t:
         t.insert("s.orders", {"id": 5})
     lake.follow()

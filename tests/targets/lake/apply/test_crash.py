@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
 
 class Ended(BaseException):
-    """Nobody catches it, as nobody catches a kill."""
+    """No one catches it, as no one catches a kill."""
 
 
 def _first(db: Database) -> None:

@@ -26,7 +26,7 @@ LETTERS = f"{DATABASE}.letters"
 
 
 class Ended(BaseException):
-    """Nobody catches it, as nobody catches a kill."""
+    """No one catches it, as no one catches a kill."""
 
 
 @pytest.fixture(scope="module")

@@ -153,7 +153,7 @@ def test_every_reader_of_iceberg_gets_the_same_rows(filled_lake: Lake) -> None:
     db.rename_column("s.plain", "note", "a b")
     db.add_column("s.plain", "more", "string", "text")
     db.change_column("s.plain", "i32", "int64", int)
-    db.change_column("s.all", "i32", "string", str)  # the table is written anew
+    db.change_column("s.all", "i32", "string", str)  # the table is written again
     filled_lake.follow()
     for table in ("s.plain", "s.all"):
         _agree(filled_lake, table, *OF_ICEBERG)

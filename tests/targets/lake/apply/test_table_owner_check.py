@@ -46,7 +46,7 @@ def _target(lake: Lake) -> Target:
 
 
 def _foreign(lake: Lake) -> list[Any]:
-    """A table of somebody else in the place of ours."""
+    """A table of someone else in the place of ours."""
     rows = lake.spark.range(3).withColumnRenamed("id", "mine")
     if lake.kind == "delta":
         rows.write.format("delta").save(lake.path("s.orders"))
@@ -75,7 +75,7 @@ def test_a_table_says_whose_it_is_from_its_first_commit_on(lake: Lake) -> None:
     lake.sql("ALTER TABLE {} SET TBLPROPERTIES ('team' = 'shop')", "s.orders")
     db = lake.connector.database
     db.drop_column("s.orders", "n")
-    db.add_column("s.orders", "n", "string", "x")  # the table is written anew
+    db.add_column("s.orders", "n", "string", "x")  # the table is written again
     lake.follow()
     lake.check()
     assert _target(lake).read_owner() == lake.owner(TOPIC)

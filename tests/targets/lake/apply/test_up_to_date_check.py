@@ -199,7 +199,7 @@ def test_whether_there_is_anything_to_do_is_known_without_spark(lake: Lake) -> N
     lake.apply()
     assert _nothing(lake)
     lake.sql("ALTER TABLE {} SET TBLPROPERTIES ('team' = 'shop')", "s.orders")
-    assert not _nothing(lake)  # somebody has written: whether it matters Spark finds out
+    assert not _nothing(lake)  # someone has written: whether it matters Spark finds out
     lake.apply()
     assert _nothing(lake)
     shutil.rmtree(lake.path("s.quiet"))

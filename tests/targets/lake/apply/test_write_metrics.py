@@ -55,7 +55,7 @@ def test_each_way_of_writing_tells_rows_bytes_and_files(lake: Lake) -> None:
             t.delete("s.t", {"id": 2})
             t.delete("s.t", {"id": 11})
         found, size, files = watched.apply(writes=writes)
-        # in Iceberg, a delete of a merge may be that of a row that was written anew
+        # in Iceberg, a delete of a merge may be that of a row that was written again
         assert _told(found) == ({way: 1}, 2, 1 if way == "commit" or lake.kind == "delta" else None)
         assert (found.bytes_written, found.files_written) == (size, files)
         with database.transaction() as t:

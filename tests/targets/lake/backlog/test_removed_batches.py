@@ -262,7 +262,7 @@ def test_a_table_that_several_share_gets_the_rows_of_each_or_names_it(memory: La
         assert sorted((row["of"], row["id"]) for row in rows) == [("a", 1), ("a", 2), ("a", 3), ("a", 4), ("b", 1)]
 
 
-# nobody knows what is gone
+# no one knows what is gone
 
 
 def _remove_batches(lake: Lake, batches: int) -> None:

@@ -30,7 +30,7 @@ def _log(
 ) -> ChangeLog:
     """Batches 5 to 9, each with something of the topic, unless it is silent.
 
-    :param topics: of the mark; ``None``: nobody knows them
+    :param topics: of the mark; ``None``: no one knows them
     """
     changelog = ChangeLog(str(folder))
     for n in range(FIRST, LAST + 1):

@@ -38,7 +38,7 @@ def test_a_table_follows_documents(spark: SparkSession, tmp_path: Path, kind: st
 
 @pytest.mark.every_kind
 def test_a_table_has_the_fields_of_documents_as_columns(spark: SparkSession, tmp_path: Path, kind: str) -> None:
-    """Fields and types come up as the work goes on: the table gets a column for each, and every value of each document."""
+    """Fields and types come up as the work continues: the table gets a column for each, and every value of each document."""
     with MongoDb() as server, server.connect() as client:
         work = Work(client, "shop", 4)
         ours = mongodb_connector(

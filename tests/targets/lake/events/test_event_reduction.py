@@ -186,8 +186,8 @@ def test_a_value_that_the_log_does_not_hold_is_kept(lake: Lake) -> None:
     _create_large(lake)
     with lake.connector.database.transaction() as t:
         t.update("s.t", {"id": 1}, {"n": 10})  # lacks it: the table's stays
-        t.update("s.t", {"id": 2}, {"big": "new"})  # tells it
-        t.update("s.t", {"id": 2}, {"n": 20})  # lacks it: what was told stays
+        t.update("s.t", {"id": 2}, {"big": "new"})  # has the value
+        t.update("s.t", {"id": 2}, {"n": 20})  # lacks it: the value stays
         t.update("s.t", {"id": 3}, {"big": None})  # NULL is a value
         t.update("s.t", {"id": 3}, {"n": 30})
         t.delete("s.t", {"id": 4})

@@ -303,7 +303,7 @@ def test_a_create_of_a_key_that_the_table_has_replaces_its_row(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nobody trusts that a new key is new: a table may have rows that something else has put there."""
+    """No one trusts that a new key is new: a table may have rows that something else has put there."""
     make_tables_large(monkeypatch, "vectors" if large_ else "files")
     table.apply(profile=profile)
     table.spark.sql(f"INSERT INTO delta.`{table.path('s.t')}` VALUES (50, 1, 'stray')")

@@ -31,7 +31,7 @@ ROWS = 140_000
 
 @pytest.fixture
 def large_table(lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Lake:
-    """A table of one file, in which nothing is replaced by writing files anew."""
+    """A table of one file, in which nothing is replaced by writing files again."""
     caplog.set_level(logging.INFO, "airflow_provider_cdc.targets.lake")
     monkeypatch.setattr("airflow_provider_cdc.targets.lake.formats.delta.array_commit.MOST_BYTES", -1)
     db = lake.connector.database  # type: ignore[attr-defined]
@@ -195,7 +195,7 @@ def test_rows_are_found_where_they_are_whatever_the_filesystem(
 def test_another_writer_of_the_table_makes_the_commit_begin_again(
     large_table: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Vectors are of one version of the table: whoever has changed a file since then is not overwritten."""
+    """Vectors are of one version of the table: a writer that has changed a file since then is not overwritten."""
     _update(large_table, 7)
     made, statement = (
         deletion_vectors.DeletionVectorWriter.build_key_removals,

@@ -26,7 +26,7 @@ ORDERS = {"id": "int64!", "n": "int32"}
 
 @pytest.fixture
 def schema(lake: Lake, tmp_path: Path) -> str:
-    """A schema for this test's tables, in a folder of its own."""
+    """A schema for this test's tables, in a separate folder."""
     name = f"x{zlib.crc32(str(tmp_path).encode())}"
     lake.spark.sql(f"CREATE NAMESPACE {name} LOCATION '{tmp_path}/warehouse'")
     return name

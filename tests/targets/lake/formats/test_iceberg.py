@@ -275,7 +275,7 @@ def test_a_table_whose_partition_column_is_gone_goes_on_being_merged(lake: Lake)
     for _ in range(2):
         _insert_rows(lake)
         lake.follow()
-    db.change_column("s.orders", "n", "string", str)  # no other type of this kind: the table is written anew
+    db.change_column("s.orders", "n", "string", str)  # no other type of this kind: the table is written again
     lake.follow()
     for change in ({"n": "x"}, {"n": None}):
         with db.transaction() as t:

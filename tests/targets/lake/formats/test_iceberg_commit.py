@@ -50,7 +50,7 @@ def _no_table_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _set_write_way(monkeypatch: pytest.MonkeyPatch, way: str) -> str:
-    """How old rows go: their files are written anew (``files``), or there are deletes of ``keys`` or of ``positions``, which the driver finds or Spark.
+    """How old rows go: their files are written again (``files``), or there are deletes of ``keys`` or of ``positions``, which the driver finds or Spark.
 
     :return: the profile of a table for this
     """
@@ -174,7 +174,7 @@ def test_new_keys_are_appended_and_only_keys_that_may_be_there_are_looked_for(
 
 @pytest.mark.parametrize("profile", ["fast", pytest.param("compatible", marks=pytest.mark.long)])
 def test_a_create_of_a_key_that_the_table_has_replaces_its_row(table: Lake, profile: str) -> None:
-    """Nobody trusts that a new key is new: a table may have rows that something else has put there."""
+    """No one trusts that a new key is new: a table may have rows that something else has put there."""
     table.apply(profile=profile)
     table.sql("INSERT INTO {} VALUES (50, 1, 'stray')", "s.t")
     _change(table, 50)
@@ -299,7 +299,7 @@ def test_a_commit_that_was_overtaken_leaves_no_files(table: Lake, way: str, monk
 
 
 class Killed(BaseException):
-    """Nobody catches it, as nobody catches a kill."""
+    """No one catches it, as no one catches a kill."""
 
 
 class Killing:
@@ -595,7 +595,7 @@ def test_deletes_of_keys_are_understood_after_the_key_was_renamed_and_widened(la
     lake.connector.capture()
     lake.apply(writes="commit")
     lake.check()
-    db.change_column("s.t", "n", "string", str)  # the table is written anew
+    db.change_column("s.t", "n", "string", str)  # the table is written again
     lake.follow()
     lake.check()
     assert int(_snapshots(lake)[-1].get("total-delete-files", 0)) == 0

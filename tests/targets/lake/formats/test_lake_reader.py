@@ -39,7 +39,7 @@ KEYS: dict[str, list[tuple[Any, Any]]] = {
     "timestamp[us, tz=UTC]": [(dt.datetime(2024, 2, 29, 12, 0, 0, 123456, dt.UTC), "2024-02-29T12:00:00.123456+00:00")],
     "timestamp[ns]": [(1709208000000000001, "2024-02-29T12:00:00.000000001")],
 }
-"""Type of a key → values as the source has them, and as somebody gives them."""
+"""Type of a key → values as the source has them, and as someone gives them."""
 
 
 def _read_held_rows(lake: Lake, table: str, masks: RowMasks | None = None, **key: Any) -> list[CurrentTargetRow]:

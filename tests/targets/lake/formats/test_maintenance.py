@@ -196,7 +196,7 @@ def test_a_table_that_is_gone_is_told_and_if_all_are_that_is_no_success(table: L
 
 
 def test_a_table_with_another_one_below_it_is_left_alone(table: Lake) -> None:
-    """Its files would look as if nobody had them."""
+    """Its files would look as if no one had them."""
     reports = ApplyReports(table.connector.changelog.storage, "test")
     report = reports.read(table.kind, table.location)
     assert report is not None

@@ -1,4 +1,4 @@
-"""Relational tables by way of Spark: equal to the source, whatever is killed and whoever else applies at the same time."""
+"""Relational tables by way of Spark: equal to the source, whatever is killed and whichever other run applies at the same time."""
 
 from __future__ import annotations
 
@@ -116,6 +116,6 @@ def test_runs_at_once_with_and_without_spark_apply_each_batch_once(
         assert embedded.exitcode == 0
         write_batches(
             source, connector, r
-        )  # whoever was overtaken may have left tables, which go when the marker moves on
+        )  # a run that was overtaken may have left tables, which go when the marker moves on
         on_spark(spark, url, connector).apply()
         equal(engine, source)

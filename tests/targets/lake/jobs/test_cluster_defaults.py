@@ -24,7 +24,7 @@ CORE = (
 @pytest.mark.slow
 @pytest.mark.long
 def test_under_hostile_defaults_the_core_of_the_suite_passes(tmp_path: Path) -> None:
-    """In a process of its own, since defaults are read when Spark starts."""
+    """In a separate process, since defaults are read when Spark starts."""
     (tmp_path / "spark-defaults.conf").write_text("".join(f"{key} {value}\n" for key, value in HOSTILE.items()))
     suite = [
         "tests/targets/lake/under_defaults.py",

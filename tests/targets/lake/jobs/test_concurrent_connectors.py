@@ -1,4 +1,4 @@
-"""Several connectors in one Spark session: each is applied as if it were alone, and the trouble of one is nobody else's."""
+"""Several connectors in one Spark session: each is applied as if it were alone, and the trouble of one is no one else's."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Session(ConnectorRunner):
 
 
 class Run:
-    """A run that goes on, in a thread."""
+    """A run that continues, in a thread."""
 
     def __init__(self, lakes: list[Lake], owner: str = "me", seconds: float = LONGEST_S) -> None:
         self.session, self.owner, self.lakes = Session(lakes), owner, lakes

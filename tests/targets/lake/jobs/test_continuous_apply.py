@@ -1,4 +1,4 @@
-"""An apply that goes on: batches are applied as they come, tables that fail do not stop the others, and the next one takes over."""
+"""A continuous apply: batches are applied as they come, tables that fail do not stop the others, and the next one takes over."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def wait_until(condition: Callable[[], object], what: str = "") -> None:
 class Running:
     """A warm apply in a thread.
 
-    :param alone: it has turns of its own, and so knows of nobody else
+    :param alone: it has its own turns, and so knows of no one else
     """
 
     def __init__(self, lake: Lake, owner: str = "me", *, seconds: float = LONGEST_S, alone: bool = False) -> None:
@@ -514,7 +514,7 @@ def test_a_process_is_taken_over_by_the_next_one_and_sigterm_ends_that_cleanly(
     first = start_process("first")
     _wait_until_applied(tables, first)
     began, second = time.time(), start_process("second")
-    for n in range(2, 500):  # the first one goes on until the second one can
+    for n in range(2, 500):  # the first one continues until the second one can
         if first.process.poll() is not None:
             break
         _insert_rows(tables, n)

@@ -75,7 +75,7 @@ class Target:
 
     @contextlib.contextmanager
     def held(self, moment: str) -> Iterator[None]:
-        """Whoever comes to a moment waits there."""
+        """A thread that comes to a moment waits there."""
         with self.engine.connect() as connection:
             match moment:
                 case "staging":

@@ -1,4 +1,4 @@
-"""Routes: the rows of one source table in several tables, by what is in them. A row is in one table, whatever becomes of it and whoever is killed."""
+"""Routes: the rows of one source table in several tables, by what is in them. A row is in one table, whatever becomes of it and whichever process is killed."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_values_that_a_catalog_cannot_tell_apart_or_cannot_have_are_refused_and_
         t.insert("s.t", {"id": 2, "region": "Us", "n": 1})
         t.insert("s.t", {"id": 3, "region": "uS", "n": 1})
     lake.connector.capture()
-    with pytest.raises(TargetError, match="to a table that has its rows of") as error:  # whoever of the two was first
+    with pytest.raises(TargetError, match="to a table that has its rows of") as error:  # whichever of the two was first
         lake.apply()
     assert "s.t → spark_catalog" in str(error.value)
     found = tables(lake, namespace)

@@ -1,4 +1,4 @@
-"""Routes under kills, with two applies at once, and with one that goes on: each row ends in its table, in no other one, and once."""
+"""Routes under kills, with two applies at once, and with one that continues: each row ends in its table, in no other one, and once."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _content(lake: Lake, location: str) -> Content:
 def _apply_fresh(lake: Lake, root: str, **more: Any) -> dict[tuple[str, str], str]:
     """Apply the whole change log where nothing is.
 
-    :return: topic, and what tells its tables apart → location
+    :return: topic, and a number per table → location
     """
     location = f"{lake.folder}/{root}/{{database}}/{{table}}"
     lake.apply(location=location, tables=_rules(lake, root, **more))

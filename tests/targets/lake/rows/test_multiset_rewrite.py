@@ -1,4 +1,4 @@
-"""Tables without a key: rows are taken where they are, or the whole table is written anew; and keep the columns that the source has dropped."""
+"""Tables without a key: rows are taken where they are, or the whole table is written again; and keep the columns that the source has dropped."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ def _files(lake: Lake) -> dict[str, int]:
 
 
 class Ended(BaseException):
-    """Nobody catches it, as nobody catches a kill."""
+    """No one catches it, as no one catches a kill."""
 
 
 @pytest.mark.every_kind

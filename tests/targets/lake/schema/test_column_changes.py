@@ -147,7 +147,7 @@ def test_what_was_before_a_column_got_a_type_with_less_room_keeps_its_value(
     lake.connector.capture()
     if batches > 2:
         lake.apply()
-    db.change_column("s.t", "other", "string", str)  # the table is written anew
+    db.change_column("s.t", "other", "string", str)  # the table is written again
     lake.follow()
     gone = [found for found in lake.rows("s.t") if found["id"] == 1]
     assert len(gone) == {"log": 2, "history": 1, "soft_delete": 1}[mode]

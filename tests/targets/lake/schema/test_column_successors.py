@@ -1,4 +1,4 @@
-"""``type_changes: new_column``: a column whose type does not hold its old values goes on in a new column of the table; the old one stays as it is."""
+"""``type_changes: new_column``: a column whose type does not hold its old values continues in a new column of the table; the old one stays as it is."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Model:
         self.placed = {name: name for name in columns}
         self.rows: list[Row] = []
         self.vague: set[str] = set()
-        """Columns of which nobody promises anything, as the source has dropped them."""
+        """Columns of which no one promises anything, as the source has dropped them."""
         self.behind: set[str] = set()
 
     def event(self, op: str, row: Row) -> None:
@@ -179,7 +179,7 @@ class World:
         name, what = self.random.choice(list(self.types)), self.random.random()
         unused = [n for n in (*self.names, "n", "note", "n__v_string") if n not in self.types]
         if what < 0.6:
-            # with less room, the source changes values, as somebody else has to show
+            # with less room, the source changes values, as someone else has to show
             has = spark_type(self.types[name])
             to = self.random.choice(
                 [t for t in MAKE if t != self.types[name] and find_common_type(has, spark_type(t)) != has]
@@ -247,7 +247,7 @@ def test_old_columns_keep_their_values_and_new_ones_have_what_has_changed_since(
     lake, model = memory(schema_change_rewrite_mode="ignore"), Model(mode, COLUMNS)
     lake.tables = _rules(mode)
     world = World(lake.connector.database, seed, model)
-    # what was before the snapshot, nobody knows: it reads rows with the present columns
+    # what was before the snapshot, no one knows: it reads rows with the present columns
     lake.follow()
 
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""Columns of the source with names that a format, Spark or the job uses for something of its own: each of them works, or is refused before anything is written."""
+"""Columns of the source with names that a format, Spark or the job uses itself: each of them works, or is refused before anything is written."""
 
 from __future__ import annotations
 

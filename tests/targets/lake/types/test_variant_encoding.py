@@ -63,7 +63,7 @@ def test_every_value_is_read_back_by_the_jvm_and_as_text(
         ours = encode(one["strict"])
         assert (bytes(row.v.value), bytes(row.v.metadata)) == ours
         assert row.text == decode_variant(*ours)
-        # its texts of numbers, times and bytes are of its own; the rest is compared
+        # its texts of numbers, times and bytes are its own; the rest is compared
         assert _shape(json.loads(row.json)) == _shape(expected_value(one["canonical"], one["strict"])), one["strict"]
 
 

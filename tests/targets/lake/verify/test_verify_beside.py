@@ -253,7 +253,7 @@ def test_a_table_that_a_rule_has_put_elsewhere_is_found_and_one_with_events_is_n
 
 @contextlib.contextmanager
 def _going_on(*rounds: Callable[[], object]) -> Iterator[None]:
-    """Each of them again and again, in a thread of its own."""
+    """Each of them again and again, in a separate thread."""
     stop, errors = threading.Event(), list[BaseException]()
 
     def repeat(one: Callable[[], object]) -> None:

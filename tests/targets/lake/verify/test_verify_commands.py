@@ -102,7 +102,7 @@ def test_a_damaged_table_is_found_and_repaired_and_another_is_built_again(
         assert {t["topic"] for t in found if not t["equal"]} == {t["topic"] for t in found if t["never"]}
         assert sorted(t["source"] for t in found) == [0, 1, 1, 2, 50, 300]
         status, _ = _run(capfd, "verify", "shop", "--tables", rf"{db.name}\.audit", "-o", "json")
-        assert status == 2  # whoever names it wants it compared
+        assert status == 2  # a user that names it wants it compared
         assert "Contents" not in s3.connect().list_objects_v2(Bucket="scratch")
 
         spark.sql(f"DELETE FROM {parts}")

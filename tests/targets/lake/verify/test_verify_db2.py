@@ -1,4 +1,4 @@
-"""Comparing tables with a Db2, our test server: at an LSN that the capture agent has published, and with keys of its own types."""
+"""Comparing tables with a Db2, our test server: at an LSN that the capture agent has published, and with keys of its types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``airflow cdc verify`` in processes of its own, killed while it reads, waits and compares; two at once."""
+"""``airflow cdc verify`` in separate processes, killed while it reads, waits and compares; two at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMMAND = "import sys; from tests.cli.conftest import run; run(*sys.argv[1:])"
 
 
 class Verify:
-    """The command, in a process group of its own."""
+    """The command, in a separate process group."""
 
     def __init__(self, folder: Path, *more: str) -> None:
         self._folder, number = folder, len(list(folder.glob("said*")))
@@ -72,7 +72,7 @@ class Verify:
         return self._errors.read_text()
 
     def end(self) -> None:
-        """Whatever of it goes on."""
+        """The part of it that continues."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 

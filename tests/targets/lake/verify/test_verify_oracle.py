@@ -1,4 +1,4 @@
-"""Comparing tables with an Oracle, our test server: at an SCN, beside open transactions, and with keys of its own types."""
+"""Comparing tables with an Oracle, our test server: at an SCN, beside open transactions, and with keys of its types."""
 
 from __future__ import annotations
 

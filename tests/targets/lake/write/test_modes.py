@@ -40,7 +40,7 @@ class World:
         with self.db.transaction() as t:
             for i in range(4):
                 t.insert("s.t", {"id": i, "n": i, "note": "begin", "doc": f"doc{i}"})
-        lake.connector.capture()  # what was before the snapshot, nobody knows
+        lake.connector.capture()  # what was before the snapshot, no one knows
         self._note()
 
     def _note(self) -> None:

@@ -28,7 +28,7 @@ TABLES = (*MODES, "shard1", "shard2")
 
 
 class Ended(BaseException):
-    """Nobody catches it, as nobody catches a kill."""
+    """No one catches it, as no one catches a kill."""
 
 
 @pytest.fixture

@@ -297,7 +297,7 @@ def test_a_column_that_the_source_has_dropped_keeps_its_values_in_a_commit(
 @pytest.mark.only_kind("delta", "iceberg")
 @pytest.mark.every_kind
 def test_rows_that_were_made_from_a_state_of_the_table_are_not_committed_to_another_one(lake: Lake) -> None:
-    """Somebody else changes a value of the table while rows are made that keep it."""
+    """Someone else changes a value of the table while rows are made that keep it."""
     rules = TableRules.parse([{"tables": ".*", "columns": {"drop": ["n"]}}])
     _prepare_changed_table(lake, rules, _update, doc="string")
     lake.apply(tables=rules)

@@ -1,4 +1,4 @@
-"""Rows whose structure neither the DDL nor the catalog tells any more: the log has it, or they are told and left out."""
+"""Rows whose structure neither the DDL nor the catalog has any more: the log has it, or they are reported and left out."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VALUES = (
 
 
 def _capture_hidden_table(connector: Connector, db: Any, name: str, columns: str, *statements: str) -> dict[str, Any]:
-    """Rows of a table that comes into sight under another structure than it has when capture comes, and goes on under a third
+    """Rows of a table that comes into sight under another structure than it has when capture comes, and continues under a third
     name; gives what was captured of them."""
     db.sql("CREATE TABLE away (id INT PRIMARY KEY)", "CREATE TABLE t_other (id INT PRIMARY KEY)")
     connector.capture()

@@ -1,6 +1,6 @@
 """Every type word in CREATE, ADD, MODIFY and CHANGE, each followed by another change of the table before the run comes.
 
-The catalog is ahead of the log then, so nothing but the text of the statement tells what the rows look like.
+The catalog is ahead of the log then, so nothing but the text of the statement shows the structure of the rows.
 """
 
 from __future__ import annotations
