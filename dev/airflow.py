@@ -199,7 +199,7 @@ class Services:
             f"http://{LOOPBACK}:{self.port}{path}", method=method, headers=headers, data=data
         )
         try:
-            with urllib.request.build_opener(_Stay).open(request, timeout=60) as answer:
+            with urllib.request.build_opener(_RedirectRejecter).open(request, timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as e:
             return e.code, e.headers.get("location") or e.read().decode()
@@ -281,7 +281,7 @@ class Services:
         _stop_groups([*self._running.values()])
 
 
-class _Stay(urllib.request.HTTPRedirectHandler):
+class _RedirectRejecter(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
         return None
 

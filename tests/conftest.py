@@ -24,9 +24,9 @@ from dev.compatibility import collect_test_names  # noqa: E402
 from dev.servers import S3, Database, Db2, Kafka, MariaDb, MySql, Postgres, Server  # noqa: E402
 from tests.support.processes.fork import Forks  # noqa: E402
 from tests.support.pytest_runs import costs  # noqa: E402
-from tests.support.pytest_runs.costs import Measured  # noqa: E402
+from tests.support.pytest_runs.costs import CostMeasurement  # noqa: E402
 from tests.support.pytest_runs.groups import group_of  # noqa: E402
-from tests.support.pytest_runs.sampled import Sampled  # noqa: E402
+from tests.support.pytest_runs.sampled import CaseSample  # noqa: E402
 
 # the shared suite is no test module itself: its assertions are to be explained like those of one, in any order of imports
 pytest.register_assert_rewrite("tests.sources.suite")
@@ -106,13 +106,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--costs"):
-        config.pluginmanager.register(Measured())
+        config.pluginmanager.register(CostMeasurement())
 
 
 @pytest.fixture(scope="session")
-def sampled(request: pytest.FixtureRequest) -> Sampled:
+def sampled(request: pytest.FixtureRequest) -> CaseSample:
     """Which of many like cases this run tries."""
-    return Sampled(long=bool(request.config.getoption("--long")))
+    return CaseSample(long=bool(request.config.getoption("--long")))
 
 
 def _forget_loggers_of_spark() -> None:
@@ -171,10 +171,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With ``--dist loadfile``: what shares something expensive shares a worker, too, and the slowest begin."""
     if config.getoption("dist") != "loadfile":
         return None
-    from tests.support.pytest_runs.groups import Grouped
+    from tests.support.pytest_runs.groups import GroupScheduling
 
     config.option.loadscopereorder = False
-    return Grouped(config, log)
+    return GroupScheduling(config, log)
 
 
 def _without_long(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -191,12 +191,12 @@ def _without_long(config: pytest.Config, items: list[pytest.Item]) -> None:
     tried: set[pytest.Item] = set()
     for name, alike in cases.items():
         mark = alike[0].get_closest_marker("sampled")
-        numbers = Sampled(long=False).cases(name, len(alike), mark.args[0]) if mark else range(len(alike))
+        numbers = CaseSample(long=False).cases(name, len(alike), mark.args[0]) if mark else range(len(alike))
         tried.update(alike[number] for number in numbers)
     if is_whole_run(config) and not config.getoption("--all") and not config.getoption("--costs"):
         skipped = costs.left_out(
             {costs.name_of(item.nodeid) for item in items},
-            Sampled(long=False),
+            CaseSample(long=False),
             3 if config.getoption("--third") else costs.TURNS,
         )
         tried = {item for item in tried if costs.name_of(item.nodeid) not in skipped}

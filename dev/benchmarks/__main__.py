@@ -19,9 +19,9 @@ from dev.benchmarks.capture import db2, incremental, mongodb, oracle
 from dev.benchmarks.connector import fixed, fleet, freshness, tables, years
 from dev.benchmarks.database import jdbc
 from dev.benchmarks.engines import debezium
-from dev.benchmarks.engines.ours import Ours
+from dev.benchmarks.engines.ours import OwnConnector
 from dev.benchmarks.engines.runs import measure_run, measured_runs
-from dev.benchmarks.load.workload import DATABASE, Work
+from dev.benchmarks.load.workload import DATABASE, RowWriter
 from dev.benchmarks.measure import figures, machine, visible
 from dev.benchmarks.measure.figures import Bar
 from dev.benchmarks.page import page
@@ -85,21 +85,21 @@ def _capture(options: argparse.Namespace, server: MySqlFamily, folder: Path) -> 
     """Row events that are in the binary log already."""
     table, rival = f"{DATABASE}.stream", not options.skip_debezium
     report = Report(4 + 3 * rival)
-    ours = Ours.mysql(server, options.server, table, folder / "ours")
+    ours = OwnConnector.mysql(server, options.server, table, folder / "ours")
     other = debezium.Debezium(server, options.server, table, folder / "debezium")
     if rival:
         with report.step("Debezium") as step:
             debezium.ensure(step)
     with server.connect(autocommit=False) as connection:
         with report.step("start at an empty table") as step:
-            work = Work(connection, step.progress)
+            work = RowWriter(connection, step.progress)
             work.prepare("stream")
             ours.run(step.progress)
         if rival:
             with report.step("start of Debezium") as step:
                 other.run(0, step.progress, idle_s=8)
         with report.step(f"{options.rows:,} row events into the binary log") as step:
-            Work(connection, step.progress).stream("stream", options.rows)
+            RowWriter(connection, step.progress).stream("stream", options.rows)
     runs = measured_runs(options, report, ours, folder)
     theirs = None
     if rival:
@@ -119,11 +119,11 @@ def _snapshot(options: argparse.Namespace, server: MySqlFamily, folder: Path) ->
         server.connect(autocommit=False) as connection,
         report.step(f"a table of {options.rows:,} rows") as step,
     ):
-        work = Work(connection, step.progress)
+        work = RowWriter(connection, step.progress)
         work.prepare("whole")
         work.fill("whole", options.rows)
         connection.cursor().execute(f"ANALYZE TABLE {table}")
-    runs = measured_runs(options, report, Ours.mysql(server, options.server, table, folder / "ours"), folder)
+    runs = measured_runs(options, report, OwnConnector.mysql(server, options.server, table, folder / "ours"), folder)
     theirs = None
     if rival:
         other = debezium.Debezium(server, options.server, table, folder / "debezium")

@@ -30,7 +30,7 @@ from dev import paths
 from dev.airflow import Airflow, Services, example
 from dev.bootstrap.report import Problem, Report, Step
 from dev.demonstration.db2 import Db2Kit
-from dev.demonstration.freshness import Lags, compute_lags
+from dev.demonstration.freshness import FreshnessLags, compute_lags
 from dev.demonstration.kit import CUSTOMERS, ORDERS, PRODUCTS, Kit
 from dev.demonstration.mariadb import MariaDbKit
 from dev.demonstration.mongodb import MongoDbKit
@@ -171,7 +171,7 @@ class Demo:
                     found[topic] = found.get(topic, 0) + n
         return found
 
-    def freshness(self, verified: dict[str, Any], first: int) -> dict[str, Lags]:
+    def freshness(self, verified: dict[str, Any], first: int) -> dict[str, FreshnessLags]:
         """Topic → how long changes took from their commit to the table, in the batches from ``first`` on."""
         changelog = ChangeLog(str(self.changelog))
         return {
@@ -239,7 +239,7 @@ def _format_duration(task: Mapping[str, Any]) -> str:
     return f" for {seconds:.0f} s" if seconds > SLOW_S else ""
 
 
-def table(verified: dict[str, Any], events: dict[str, int], fresh: dict[str, Lags]) -> str:
+def table(verified: dict[str, Any], events: dict[str, int], fresh: dict[str, FreshnessLags]) -> str:
     """The result for people."""
     head = (
         "table", "rows in the source", "rows in the lakehouse", "every value equal", "events captured", "commit to table, half", "95 %",

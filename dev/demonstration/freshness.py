@@ -15,7 +15,7 @@ from airflow_provider_cdc.changelog.files.parquet_writer import COMMITTED
 
 
 @dataclass(frozen=True, slots=True)
-class Lags:
+class FreshnessLags:
     """Of one table.
 
     :param seconds: of each event; a source that logs whole seconds adds up to one
@@ -31,7 +31,7 @@ class Lags:
         return f"{half:.1f} s", f"{most:.1f} s"
 
 
-def compute_lags(changelog: ChangeLog, connector: str, topic: str, table: Path, first: int) -> Lags:
+def compute_lags(changelog: ChangeLog, connector: str, topic: str, table: Path, first: int) -> FreshnessLags:
     """The events of a topic, in the batches from ``first`` on."""
     visible = _visible(table, f":{topic}")
     found = [np.empty(0)]
@@ -42,7 +42,7 @@ def compute_lags(changelog: ChangeLog, connector: str, topic: str, table: Path, 
                 with changelog.open_file(connector, file) as opened:
                     committed = pq.ParquetFile(opened).read(columns=[COMMITTED])["source"].combine_chunks()
                 found.append(at - pa.StructArray.field(committed, "ts_ms").to_numpy(zero_copy_only=False) / 1000)
-    return Lags(np.concatenate(found))
+    return FreshnessLags(np.concatenate(found))
 
 
 def _visible(table: Path, ending: str) -> list[tuple[int, float]]:

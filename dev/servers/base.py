@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 from dev.patience import overload
 from dev.ports import free_port
-from dev.servers.process import Account, Guarded, Program, ServerError, tail
+from dev.servers.process import Account, GuardedProcess, Program, ServerError, tail
 
 START_SECONDS = float(os.environ.get("CDC_DEV_START_SECONDS", "90"))
 STOP_SECONDS = 60
@@ -48,7 +48,7 @@ class Server(ABC):
         self._port = port
         self._port_is_fixed = port is not None
         self._short: Path | None = None
-        self._process: Guarded | None = None
+        self._process: GuardedProcess | None = None
         self._at_exit: weakref.finalize[..., Server] | None = None
 
     # life
@@ -192,7 +192,7 @@ class Server(ABC):
             command, self.folder, self.log, environment,
             account=self._account(), delete=self._disposable(), quit_signal=self.QUIT_SIGNAL,
         )  # fmt: skip
-        self._process = Guarded(program)
+        self._process = GuardedProcess(program)
         began = time.monotonic()
         while not self._answers():
             if not self.running:

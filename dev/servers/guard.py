@@ -1,6 +1,6 @@
 """Runs one server program and ends it when its owner is gone, however the owner ended.
 
-Started by :class:`dev.servers.process.Guarded` as ``python -I -S guard.py JSON``; standard library only. The first line
+Started by :class:`dev.servers.process.GuardedProcess` as ``python -I -S guard.py JSON``; standard library only. The first line
 on its standard output is the pid of the program. Its standard input closes when the owner dies, and then the program is
 killed and its folder deleted. The byte ``k`` on standard input means that the program shall outlive the owner.
 """

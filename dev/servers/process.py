@@ -42,7 +42,7 @@ class Program:
     """A signal that ends the program at once but tidily, tried before SIGKILL when the owner dies."""
 
 
-class Guarded:
+class GuardedProcess:
     """A running program that ends when this process ends, even by SIGKILL. See :mod:`dev.servers.guard`."""
 
     def __init__(self, program: Program) -> None:

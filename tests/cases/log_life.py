@@ -22,7 +22,7 @@ from tests.support.connectors import Connector, memory_connector
 Rows = dict[str, list[tuple[Any, ...]]]
 
 
-class Made:
+class AppliedTables:
     """Tables of one kind that are made from the change log."""
 
     TABLES: tuple[str, ...] = ("s.busy", "s.small")
@@ -39,7 +39,7 @@ class Made:
         raise NotImplementedError
 
 
-class InSqlite(Made):
+class InSqlite(AppliedTables):
     """Tables in a database of SQLite."""
 
     def __init__(self, folder: Path) -> None:
@@ -83,13 +83,13 @@ class InSqlite(Made):
         engine.dispose()
 
 
-class Life:
+class ConnectorSimulation:
     """One connector on a database in memory.
 
     :param made: what is made from its change log
     """
 
-    def __init__(self, folder: Path, r: Random, made: Made) -> None:
+    def __init__(self, folder: Path, r: Random, made: AppliedTables) -> None:
         self.folder, self.r, self.made, self.said = folder, r, made, list[str]()
         self.db = MemoryDatabase(str(folder))
         for table in made.TABLES:

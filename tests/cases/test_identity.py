@@ -12,8 +12,8 @@ import pytest
 from airflow_provider_cdc.connector import open_lifecycle, open_source
 from airflow_provider_cdc.sources.mysql.log import gtid_continuity_check
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from tests.support.pytest_runs.sampled import Sampled
-from tests.support.sources.mysql.server_life import Life, TwoLives
+from tests.support.pytest_runs.sampled import CaseSample
+from tests.support.sources.mysql.server_life import ServerConnector, TwoLives
 
 OTHER = "11111111-2222-3333-4444-555555555555"
 
@@ -47,16 +47,16 @@ def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gtid_continuity_check, "PATIENCE_S", 0.2)
 
 
-def _life(servers: Any, folder: Path, kind: str) -> Life:
-    return Life(servers(kind), folder, "mariadb" if kind in ("10.11", "11.8") else "mysql")
+def _life(servers: Any, folder: Path, kind: str) -> ServerConnector:
+    return ServerConnector(servers(kind), folder, "mariadb" if kind in ("10.11", "11.8") else "mysql")
 
 
-def _draw_random(sampled: Sampled, name: str) -> random.Random:
+def _draw_random(sampled: CaseSample, name: str) -> random.Random:
     """Draw other lives in each run with ``--long``, and the same ones otherwise."""
     return sampled.random(name) if sampled.all else random.Random(name)
 
 
-def _flush_times(life: Life, times: int = 3) -> None:
+def _flush_times(life: ServerConnector, times: int = 3) -> None:
     for _ in range(times):
         life.flush()
 
@@ -243,7 +243,7 @@ KINDS = ["9.7", "9.7 off", "8.0", "10.11", "11.8"]
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_life_of_a_server_loses_a_transaction_silently(
-    servers: Any, tmp_path: Path, kind: str, seed: int, sampled: Sampled
+    servers: Any, tmp_path: Path, kind: str, seed: int, sampled: CaseSample
 ) -> None:
     """H3, H4: writes, rotations, purges, resets, replicas made again in place, GTIDs switched on and off, domains."""
     life = _life(servers, tmp_path, kind)
@@ -254,7 +254,7 @@ def test_no_life_of_a_server_loses_a_transaction_silently(
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", ["9.7", "10.11"])
 def test_no_life_of_a_primary_and_its_replica_loses_a_transaction_silently(
-    servers: Any, mysql_factory: Any, mariadb_factory: Any, tmp_path: Path, kind: str, seed: int, sampled: Sampled
+    servers: Any, mysql_factory: Any, mariadb_factory: Any, tmp_path: Path, kind: str, seed: int, sampled: CaseSample
 ) -> None:
     """H3: the connector's host name leads to one or the other, and the replica is made again in place, from backups of different age."""
     factory = mariadb_factory if kind == "10.11" else mysql_factory

@@ -28,7 +28,7 @@ from airflow_provider_cdc.targets.lake.formats.iceberg import copy_on_write
 from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Marker, ObservedProgress
 from airflow_provider_cdc.targets.lake.formats.table_values import WriteConflict
 from airflow_provider_cdc.targets.lake.write import write_strategy
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 from tests.support.signals import snapshot
 from tests.targets.database.source_table import ID, Table, column
 from tests.targets.lake.conftest import spark  # noqa: F401
@@ -69,7 +69,7 @@ def _plain_rows(table: pa.Table) -> list[tuple[Any, ...]]:
     return sorted(zip(*columns, strict=True), key=repr)
 
 
-class Drawn:
+class RandomTable:
     """One random table at the source, and what it does.
 
     :param delta: its partition cannot be an empty text
@@ -122,9 +122,9 @@ class Drawn:
         )
 
 
-def _draw(lake: Lake, seed: int, number: int) -> list[Drawn]:
+def _draw(lake: Lake, seed: int, number: int) -> list[RandomTable]:
     r = Random(seed)
-    return [Drawn(lake, n, r, delta=lake.kind == "delta") for n in range(number)]
+    return [RandomTable(lake, n, r, delta=lake.kind == "delta") for n in range(number)]
 
 
 @pytest.mark.sampled(4)
@@ -138,7 +138,7 @@ def test_values_at_the_edges_of_types_are_kept_in_partitions_keys_and_columns(
     how: tuple[str, str],
     large: bool,
     monkeypatch: pytest.MonkeyPatch,
-    sampled: Sampled,
+    sampled: CaseSample,
 ) -> None:
     """# R18 R19 B1 B5: random tables, each partitioned by, or keyed by, one type; equal to the source after each apply."""
     if large:  # as tables of gigabytes are written

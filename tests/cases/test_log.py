@@ -23,8 +23,8 @@ from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.patience import wait_until
-from tests.support.pytest_runs.sampled import Sampled
-from tests.support.sources.mysql.mysql_chunks import Fixed, source_of
+from tests.support.pytest_runs.sampled import CaseSample
+from tests.support.sources.mysql.mysql_chunks import FixedTables, source_of
 from tests.support.sources.mysql.workload import source_rows
 
 BORDER = 0xFFFFFF
@@ -158,7 +158,7 @@ def test_rows_of_another_transaction_are_not_taken_for_prepared_ones(
     """M1: a position that names the end of the prepared transaction, where another one begins, is noticed."""
     with without_gtids.database("log") as db, source_of(db.server) as source:
         db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
-        tables = Fixed({t: s for t, s in source.discover_tables().items() if t.namespace == db.name})
+        tables = FixedTables({t: s for t, s in source.discover_tables().items() if t.namespace == db.name})
         with db.connect(autocommit=True) as connection, connection.cursor() as cursor:
             for statement in ("XA START 'x'", "INSERT INTO t VALUES (1, 1)", "XA END 'x'", "XA PREPARE 'x'"):
                 cursor.execute(statement)
@@ -211,7 +211,7 @@ def test_the_place_of_a_row_is_where_its_event_begins(
     monkeypatch.setattr(binlog_connection, "BUFFER", buffer)
     with _database(request, kind) as db, source_of(db.server) as source:
         db.sql("CREATE TABLE t (id INT PRIMARY KEY, v LONGBLOB)")
-        tables = Fixed({t: s for t, s in source.discover_tables().items() if t.namespace == db.name})
+        tables = FixedTables({t: s for t, s in source.discover_tables().items() if t.namespace == db.name})
         start = source.current_position()
         db.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b')", "UPDATE t SET v = 'c' WHERE id = 1")
         with db.connect(autocommit=False) as connection, connection.cursor() as cursor:
@@ -324,12 +324,12 @@ def test_a_transaction_that_waits_for_the_disk_is_not_lost(
 
 
 @pytest.mark.parametrize("delay_us", [0, 1000, 2000])
-def test_bounded_reads_beside_a_writer_lose_nothing(without_gtids: Any, sampled: Sampled, delay_us: int) -> None:
+def test_bounded_reads_beside_a_writer_lose_nothing(without_gtids: Any, sampled: CaseSample, delay_us: int) -> None:
     """H2(1) short delays: each read begins where the one before has ended."""
     with without_gtids.database("log") as db, source_of(db.server) as source, _group_commit(db.server, delay_us):
         db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
-        tables = Fixed({t: s for t, s in source.discover_tables().items() if t.namespace == db.name})
-        found, done = _Found(source.current_position()), threading.Event()
+        tables = FixedTables({t: s for t, s in source.discover_tables().items() if t.namespace == db.name})
+        found, done = _StreamedIds(source.current_position()), threading.Event()
 
         def write() -> None:
             with db.connect(autocommit=True) as connection, connection.cursor() as cursor:
@@ -355,11 +355,11 @@ def test_a_dump_that_is_killed_loses_nothing(request: pytest.FixtureRequest, kin
     rows = 16
     with _database(request, kind) as db, source_of(db.server) as source:
         db.sql("CREATE TABLE t (id INT PRIMARY KEY, v LONGBLOB)")
-        tables = Fixed({t: s for t, s in source.discover_tables().items() if t.namespace == db.name})
+        tables = FixedTables({t: s for t, s in source.discover_tables().items() if t.namespace == db.name})
         start = source.current_position()
         for n in range(rows):
             db.sql(f"INSERT INTO t VALUES ({n}, REPEAT('x', 2000000))")
-        end, found = source.current_position(), _Found(start)
+        end, found = source.current_position(), _StreamedIds(start)
         db.sql("INSERT INTO t VALUES (1000, 'after')")
         error = None
         try:
@@ -378,7 +378,7 @@ def test_a_dump_that_is_killed_loses_nothing(request: pytest.FixtureRequest, kin
         assert found.ids == [*range(rows)]
 
 
-class _Found:
+class _StreamedIds:
     """The ids that a stream has given, of whole transactions, and the position after them."""
 
     def __init__(self, start: Any) -> None:

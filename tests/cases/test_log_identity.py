@@ -8,15 +8,15 @@ from random import Random
 import pytest
 
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
-from tests.cases.log_life import InSqlite, Life
-from tests.support.pytest_runs.sampled import Sampled
+from tests.cases.log_life import ConnectorSimulation, InSqlite
+from tests.support.pytest_runs.sampled import CaseSample
 
 
-def _life(tmp_path: Path, seed: int = 0) -> Life:
-    return Life(tmp_path, Random(seed), InSqlite(tmp_path))
+def _life(tmp_path: Path, seed: int = 0) -> ConnectorSimulation:
+    return ConnectorSimulation(tmp_path, Random(seed), InSqlite(tmp_path))
 
 
-def _rows(life: Life, *rows: tuple[int, int], table: str = "s.small") -> None:
+def _rows(life: ConnectorSimulation, *rows: tuple[int, int], table: str = "s.small") -> None:
     with life.db.transaction() as t:
         for row in life.db.copy_rows(table):
             t.delete(table, row)
@@ -24,7 +24,7 @@ def _rows(life: Life, *rows: tuple[int, int], table: str = "s.small") -> None:
             t.insert(table, {"id": id_, "v": v})
 
 
-def _check_equal(life: Life) -> None:
+def _check_equal(life: ConnectorSimulation) -> None:
     assert life.capture()
     assert life.apply() == ""
     assert {t: life.made.rows().get(t, []) for t in life.made.TABLES} == life.wanted()
@@ -130,7 +130,7 @@ def test_a_log_that_is_replaced_below_a_run_is_found_by_readers(tmp_path: Path) 
 
 
 def test_no_run_is_green_while_rows_differ_whatever_happens_to_logs_and_states(
-    tmp_path: Path, sampled: Sampled
+    tmp_path: Path, sampled: CaseSample
 ) -> None:
     """# A4: random lives of a change log, its state and its tables."""
     seeds = range(60) if sampled.all else sampled.random("lives").sample(range(10**6), 3)

@@ -16,13 +16,13 @@ from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
 from airflow_provider_cdc.targets.lake.jobs.apply_changes import ApplyChanges
 from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables
-from tests.cases.log_life import Life, Made, Rows
+from tests.cases.log_life import AppliedTables, ConnectorSimulation, Rows
 from tests.support.connectors import Connector
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 from tests.targets.lake.conftest import spark  # noqa: F401
 
 
-class InLake(Made):
+class InLake(AppliedTables):
     """Tables of one kind of lake, one of which has no key."""
 
     TABLES: tuple[str, ...] = ("s.busy", "s.small", "s.bag")
@@ -62,16 +62,18 @@ class InLake(Made):
 
 
 @pytest.fixture
-def simulation_factory(spark: SparkSession, tmp_path: Path) -> Callable[..., Life]:  # noqa: F811
-    def begin(kind: str, seed: int = 0, name: str = "a", tables: tuple[str, ...] = InLake.TABLES) -> Life:
+def simulation_factory(spark: SparkSession, tmp_path: Path) -> Callable[..., ConnectorSimulation]:  # noqa: F811
+    def begin(
+        kind: str, seed: int = 0, name: str = "a", tables: tuple[str, ...] = InLake.TABLES
+    ) -> ConnectorSimulation:
         made = InLake(spark, tmp_path / name, kind)
         made.TABLES = tables
-        return Life(tmp_path / name, Random(seed), made)
+        return ConnectorSimulation(tmp_path / name, Random(seed), made)
 
     return begin
 
 
-def _rows(life: Life, v: int, *tables: str) -> None:
+def _rows(life: ConnectorSimulation, v: int, *tables: str) -> None:
     """Other rows in some tables, by default in all."""
     with life.db.transaction() as t:
         for table in tables or life.made.TABLES:
@@ -81,7 +83,7 @@ def _rows(life: Life, v: int, *tables: str) -> None:
                 t.insert(table, {"id": id_, "v": v})
 
 
-def _check_equal(life: Life) -> None:
+def _check_equal(life: ConnectorSimulation) -> None:
     assert life.capture()
     assert life.apply() == ""
     assert life.made.rows() == life.wanted()
@@ -91,7 +93,7 @@ def _check_equal(life: Life) -> None:
     "kind", ["memory", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("delta", "iceberg"))]
 )
 def test_another_log_and_one_that_was_put_back_are_refused_and_the_ways_out_work(
-    simulation_factory: Callable[..., Life], kind: str
+    simulation_factory: Callable[..., ConnectorSimulation], kind: str
 ) -> None:
     """# A4 (1) (2) (3), and the table that is adopted in the place of being moved away."""
     one = simulation_factory(kind)
@@ -124,7 +126,7 @@ def test_another_log_and_one_that_was_put_back_are_refused_and_the_ways_out_work
     _check_equal(one)
 
 
-def _refuses_to_rebuild(one: Life) -> None:
+def _refuses_to_rebuild(one: ConnectorSimulation) -> None:
     made = one.made
     assert isinstance(made, InLake)
     if made.kind == "memory":
@@ -137,7 +139,7 @@ def _refuses_to_rebuild(one: Life) -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_a_log_comes_back_to_tables_that_were_adopted_for_another(
-    simulation_factory: Callable[..., Life], kind: str
+    simulation_factory: Callable[..., ConnectorSimulation], kind: str
 ) -> None:
     """# A4: which log a table's rows are of says the table, not the highest number."""
     one = simulation_factory(kind, tables=("s.busy",))
@@ -167,7 +169,7 @@ def test_modes_in_which_rows_have_numbers_of_events_refuse_another_log(
 ) -> None:
     """# A4: ``_seq`` begins at 1 again, and would meet the numbers of the log before."""
     rules = TableRules.parse([{"tables": r"s\.(busy|small)", "mode": mode}])
-    one = Life(tmp_path, Random(0), InLake(spark, tmp_path, "memory", rules))
+    one = ConnectorSimulation(tmp_path, Random(0), InLake(spark, tmp_path, "memory", rules))
     _rows(one, 1)
     assert one.capture()
     assert one.apply() == ""
@@ -181,7 +183,7 @@ def test_modes_in_which_rows_have_numbers_of_events_refuse_another_log(
 
 
 def test_no_apply_is_green_while_rows_differ_whatever_happens_to_logs_and_states(
-    simulation_factory: Callable[..., Life], sampled: Sampled
+    simulation_factory: Callable[..., ConnectorSimulation], sampled: CaseSample
 ) -> None:
     """# A4: random lives, with tables in memory."""
     seeds = range(20) if sampled.all else sampled.random("lives").sample(range(10**6), 1)

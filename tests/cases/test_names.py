@@ -22,7 +22,7 @@ from airflow_provider_cdc.targets.database.schema.target_table import table_of
 from airflow_provider_cdc.targets.database.target_engine import open_engine
 from dev.servers.db2 import Db2
 from tests.support.connectors import Connector, memory_connector
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 from tests.support.servers.derby import adapt_engine
 from tests.targets.database import conftest as databases
 from tests.targets.database.apply.test_database_apply import UPPER, in_order, rows, sink
@@ -444,7 +444,7 @@ def _name(random: Random, without: str = "") -> str:
 
 
 def test_tables_of_random_names_equal_the_source_or_are_refused(
-    every_database: sa.Engine, source: MemoryDatabase, connector: Connector, sampled: Sampled
+    every_database: sa.Engine, source: MemoryDatabase, connector: Connector, sampled: CaseSample
 ) -> None:
     """A5, R09 to R13, R31: names of tables and columns of all kinds, in every database; none has rows of another one, and each one's trouble is its own."""
     engine, random = every_database, Random(sampled._seed)

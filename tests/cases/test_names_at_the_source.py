@@ -20,7 +20,7 @@ from airflow_provider_cdc.sources.mysql.schema import ddl
 from airflow_provider_cdc.sources.mysql.schema.table_name_resolver import TableNameResolver, lower_name
 from dev.servers import MariaDb, MySql
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 
 T = "(id INT PRIMARY KEY, w INT)"
 CASES: dict[str, tuple[str, list[str], list[str]]] = {
@@ -74,7 +74,7 @@ CASES: dict[str, tuple[str, list[str], list[str]]] = {
 }  # fmt: skip
 
 
-class World:
+class SmallLetterSource:
     """A database whose server keeps names in small letters, its connector, and the schema changes that it has captured."""
 
     def __init__(self, server: Any, name: str, folder: Path) -> None:
@@ -131,10 +131,10 @@ def small_letters(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def world(small_letters: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(small_letters: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallLetterSource]:
     """All cases, done: the tables before the snapshot, the statements after it."""
     with small_letters.database("d") as database, small_letters.database("gone") as gone:
-        found = World(small_letters, database.name, tmp_path_factory.mktemp("names"))
+        found = SmallLetterSource(small_letters, database.name, tmp_path_factory.mktemp("names"))
         found.connector.properties["table.include.list"] += rf",{gone.name}\..*"
         small_letters.sql(f"CREATE TABLE {gone.name}.t {T}")
         for _, before, _ in CASES.values():
@@ -148,13 +148,13 @@ def world(small_letters: Any, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_names_in_other_letters_mean_the_same_table(world: World, case: str) -> None:
+def test_names_in_other_letters_mean_the_same_table(world: SmallLetterSource, case: str) -> None:
     """H9, R03"""
     table = lower_name(CASES[case][0])
     assert world.captured(table) == world.there(table)
 
 
-def test_no_table_is_there_twice_and_those_that_are_gone_are_gone(world: World) -> None:
+def test_no_table_is_there_twice_and_those_that_are_gone_are_gone(world: SmallLetterSource) -> None:
     """R03f, R03g"""
     changes = world.changes()
     assert {name for _, name in changes} == {name.lower() for _, name in changes}
@@ -165,7 +165,7 @@ def test_no_table_is_there_twice_and_those_that_are_gone_are_gone(world: World) 
 
 
 @pytest.mark.parametrize("case", ["H9 truncate", "H9 drop and create", "H9 create", "R03a", "R03g"])
-def test_a_table_whose_name_is_in_other_letters_is_not_read_again(world: World, case: str) -> None:
+def test_a_table_whose_name_is_in_other_letters_is_not_read_again(world: SmallLetterSource, case: str) -> None:
     """H9, R03: the statement says everything to know."""
     topic = f"p.{world.name}.{lower_name(CASES[case][0])}"
     read = sum(
@@ -239,7 +239,7 @@ def _random_work(server: Any, folder: Path, names: list[str], spelled: Any, rand
     """Random statements and captures; each ends with tables that equal the source's. Gives how many statements have succeeded."""
     done = 0
     with server.database("rnd") as database:
-        world = World(server, database.name, folder)
+        world = SmallLetterSource(server, database.name, folder)
         for name in names[:2]:
             world.run(f"CREATE TABLE `{name}` (id INT PRIMARY KEY, v INT)")
         world.connector.capture()
@@ -260,7 +260,7 @@ def _random_work(server: Any, folder: Path, names: list[str], spelled: Any, rand
     return done
 
 
-def test_random_statements_in_random_letters(small_letters: Any, tmp_path: Path, sampled: Sampled) -> None:
+def test_random_statements_in_random_letters(small_letters: Any, tmp_path: Path, sampled: CaseSample) -> None:
     """H9, R03: every form of DDL, every name in letters of any case."""
     rounds = 12 if sampled.all else 3
     random = Random(sampled._seed)
@@ -271,7 +271,7 @@ def test_random_statements_in_random_letters(small_letters: Any, tmp_path: Path,
 
 @pytest.mark.parametrize("kind", ["mariadb", "mysql97"])
 def test_random_statements_on_tables_that_differ_in_case(
-    request: pytest.FixtureRequest, tmp_path: Path, sampled: Sampled, kind: str
+    request: pytest.FixtureRequest, tmp_path: Path, sampled: CaseSample, kind: str
 ) -> None:
     """A5, R10 at the source: where names are as they are, ``Orders`` is not ``orders``."""
     rounds = 12 if sampled.all else 2
@@ -283,7 +283,7 @@ def test_random_statements_on_tables_that_differ_in_case(
 # -- names that a server keeps as they are, and looks up in any letters (macOS) -----------------------------------------------
 
 
-class _Known:
+class _KnownNames:
     def __init__(self, *names: str) -> None:
         self._names = [TableId(namespace="Shop", name=name) for name in names]
 
@@ -297,7 +297,7 @@ class _Known:
 )  # fmt: skip
 def test_a_name_means_the_table_that_the_server_takes_it_for(setting: int, given: str, found: str) -> None:
     """H9, R03, with ``lower_case_table_names`` 0, 1 and 2."""
-    names = TableNameResolver(setting, _Known("Orders", "items"))  # type: ignore[arg-type]
+    names = TableNameResolver(setting, _KnownNames("Orders", "items"))  # type: ignore[arg-type]
     assert str(names.resolve_table(*given.split("."))) == found
     databases = {0: [], 1: ["Shop.Orders", "Shop.items"], 2: ["Shop.Orders", "Shop.items"]}
     assert [str(table) for table in names.in_database("SHOP")] == databases[setting]
@@ -324,7 +324,7 @@ def test_letters_become_small_as_on_the_server(small_letters: Any) -> None:
 def test_savepoints_are_found_in_letters_of_any_case(mariadb: MariaDb, tmp_path: Path, engine: str) -> None:
     """M4 MariaDB: the log has ROLLBACK TO where a table without transactions was changed after the savepoint."""
     with mariadb.database("save") as database:
-        world = World(mariadb, database.name, tmp_path)
+        world = SmallLetterSource(mariadb, database.name, tmp_path)
         world.run(f"CREATE TABLE t {T} ENGINE=InnoDB", f"CREATE TABLE m {T} ENGINE={engine}")
         world.connector.capture()
         for at, (name, back) in enumerate([("Here", "here"), ("`É`", "`e`"), ("`ß`", "`S`"), ("`a.b c`", "`A.B C`")]):
@@ -376,7 +376,7 @@ def test_sequences_and_views_are_no_tables(
         else request.getfixturevalue("mariadb_factory")(edition="11.8")
     )
     with server.database("seq") as database:
-        world = World(server, database.name, tmp_path)
+        world = SmallLetterSource(server, database.name, tmp_path)
         world.run(f"CREATE TABLE t {T}", "CREATE SEQUENCE before_ NOCACHE", "CREATE VIEW v AS SELECT * FROM t")
         world.connector.capture()
         flushed = server.sql("SHOW GLOBAL STATUS LIKE 'Com_flush'")
@@ -426,7 +426,7 @@ def test_hidden_columns_of_indexes_are_left_out(mysql80: MySql, tmp_path: Path) 
     """R28: MySQL 8.0.15 has them in table maps."""
     assert mysql80.version == "8.0.15"
     with mysql80.database("hidden") as database:
-        world = World(mysql80, database.name, tmp_path)
+        world = SmallLetterSource(mysql80, database.name, tmp_path)
         world.run(
             "CREATE TABLE t (id INT PRIMARY KEY, phone VARCHAR(20), j JSON, KEY k1 ((RIGHT(phone, 4))))",
             "CREATE TABLE nk (id INT, phone VARCHAR(20), UNIQUE KEY ((LOWER(phone))))",
@@ -466,7 +466,7 @@ def test_timestamps_of_sessions_with_implied_defaults_need_no_second_reading(
     """L11"""
     server = request.getfixturevalue(kind)
     with server.database("implied") as database:
-        world = World(server, database.name, tmp_path)
+        world = SmallLetterSource(server, database.name, tmp_path)
         world.run("CREATE TABLE t (id INT PRIMARY KEY)")
         world.connector.capture()
         for on in ("OFF", "ON"):

@@ -28,7 +28,7 @@ from airflow_provider_cdc.targets.database.dialects.postgresql import PostgreSql
 from airflow_provider_cdc.targets.database.rebuild_database import RebuildDatabase
 from airflow_provider_cdc.targets.database.target_engine import open_engine
 from tests.support.connectors import memory_connector
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 from tests.support.signals import snapshot
 from tests.targets.database.apply.test_database_apply import errors, rows, sink
 from tests.targets.database.conftest import _FIXTURES
@@ -399,7 +399,7 @@ COLUMNS = (
 GOOD = {"v": 1, "t": "x", "z": "2024-02-29T12:00:00Z", "b": b"\0'\\\xff"}
 
 
-class Shop:
+class SinkTables:
     """Some tables of one source, whose rows come into tables of the same names."""
 
     def __init__(self, folder: Path, engine: sa.Engine, names: str) -> None:
@@ -430,13 +430,13 @@ class Shop:
                 connection.exec_driver_sql(statement)
 
 
-class Refusal:
+class RowRefusal:
     """Has a database, or something before it, refuse a row of a table, until it is mended."""
 
     values: dict[str, Any] = {}
     said = ""
 
-    def __init__(self, shop: Shop, name: str, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, shop: SinkTables, name: str, patch: pytest.MonkeyPatch) -> None:
         self.shop, self.name, self.patch = shop, name, patch
 
     def begin(self) -> None:
@@ -448,7 +448,7 @@ class Refusal:
     def mend(self) -> None: ...
 
 
-class NotNull(Refusal):
+class NotNull(RowRefusal):
     values, said = {"v": None}, "(?i)null"
 
     def begin(self) -> None:
@@ -471,7 +471,7 @@ class NotNull(Refusal):
                 return [f"ALTER TABLE {table} MODIFY v INT {'NULL' if null else 'NOT NULL'}"]
 
 
-class PythonHasNoSuchTime(Refusal):
+class PythonHasNoSuchTime(RowRefusal):
     """B2a: as Debezium has PostgreSQL's ``infinity``."""
 
     values, said = {"z": "+292278994-08-16T23:00:00.000000Z"}, "(?i)iso|time zone"
@@ -490,7 +490,7 @@ def _without_times(values: pa.Array, kind: Any, _as: Any = as_text) -> pa.Array:
     return pa.nulls(len(values), pa.string()) if kind.name == "timestamp_tz" else _as(values, kind)
 
 
-class DamagedFile(Refusal):
+class DamagedFile(RowRefusal):
     """B2b: a file is lost, or is not what it was."""
 
     said = "is missing|bytes instead of|cannot be"
@@ -516,7 +516,7 @@ class GarbledFile(DamagedFile):
         self.path.write_bytes(b"\0" * len(self.kept))
 
 
-class DeferredConstraint(Refusal):
+class DeferredConstraint(RowRefusal):
     """B2c: the database says so when the transaction ends."""
 
     values, said = {"v": 77}, "constraint"
@@ -533,7 +533,7 @@ class DeferredConstraint(Refusal):
         self.shop.run("INSERT INTO others VALUES (77)")
 
 
-class LongRow(Refusal):
+class LongRow(RowRefusal):
     """B2d: no statement of the server has room for the row."""
 
     values, said = {"t": "x" * 5000}, "max_allowed_packet is 4,096.*SET GLOBAL max_allowed_packet"
@@ -560,7 +560,7 @@ ALL = [(kind, refusal) for kind, refusals in REFUSALS.items() for refusal in ref
 
 @pytest.mark.parametrize(("kind", "refusal"), ALL, ids=lambda one: one if isinstance(one, str) else one.__name__)
 def test_what_is_refused_of_one_table_stops_that_table_and_no_other(
-    request: pytest.FixtureRequest, tmp_path: Path, kind: str, refusal: type[Refusal], sampled: Sampled
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, refusal: type[RowRefusal], sampled: CaseSample
 ) -> None:
     """B2a, B2b, B2c, B2d, R26: wherever the row is, however many tables there are, with and without workers."""
     ways = [sink, staged_apply] if kind != "sqlite" else [sink]
@@ -571,11 +571,11 @@ def test_what_is_refused_of_one_table_stops_that_table_and_no_other(
         (folder := tmp_path / str(number)).mkdir()
         opened = contextlib.contextmanager(_engine)(request, folder, kind)
         with opened as engine, pytest.MonkeyPatch.context() as patch:
-            shop = Shop(folder, engine, "abcd"[: 1 + max("abcd".index(bad), number % 4)])
+            shop = SinkTables(folder, engine, "abcd"[: 1 + max("abcd".index(bad), number % 4)])
             _check_refused(shop, way, bad, place, refusal(shop, bad, patch))
 
 
-def _check_refused(shop: Shop, way: Any, bad: str, place: int, refusal: Refusal) -> None:
+def _check_refused(shop: SinkTables, way: Any, bad: str, place: int, refusal: RowRefusal) -> None:
     good, topic = shop.names.replace(bad, ""), f"p.s.{bad}"
     shop.put(shop.names, 1, 2)
     shop.connector.capture()
@@ -604,7 +604,7 @@ def test_a_continuous_apply_goes_on_with_the_others_while_one_table_fails(
     engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """B2e: it tries the one that fails again, after pauses that grow, and ends with its error if that stays."""
-    shop = Shop(tmp_path, engine, "abc")
+    shop = SinkTables(tmp_path, engine, "abc")
     shop.put("abc", 1)
     shop.connector.capture()
     sink(engine, shop.connector).apply()
@@ -642,7 +642,7 @@ def test_a_continuous_apply_goes_on_with_the_others_while_one_table_fails(
         shop.same("ac")
 
 
-def has_several_markers(shop: Shop) -> bool:
+def has_several_markers(shop: SinkTables) -> bool:
     return len(rows(shop.engine, "cdc_applied")) > 1
 
 
@@ -653,7 +653,7 @@ def test_a_lock_that_somebody_holds_for_a_while_is_waited_for(
     """The number of an error says that it passes (1205), whatever SQLSTATE the driver has of it."""
     with contextlib.contextmanager(_engine)(request, tmp_path, kind) as engine:
         sa.event.listen(engine, "connect", _shorten_lock_wait)
-        shop = Shop(tmp_path, engine, "ab")
+        shop = SinkTables(tmp_path, engine, "ab")
         shop.put("ab", 1)
         shop.connector.capture()
         sink(engine, shop.connector).apply()
@@ -680,7 +680,7 @@ def test_a_table_that_somebody_keeps_locked_stops_and_no_other(
     with contextlib.contextmanager(_engine)(request, tmp_path, kind) as engine:
         dialect = PostgreSql if kind == "postgresql" else MariaDb
         monkeypatch.setattr(dialect, "PATIENCE", dialect.PATIENCE.replace("30", "1"))
-        shop = Shop(tmp_path, engine, "abc")
+        shop = SinkTables(tmp_path, engine, "abc")
         shop.put("abc", 1)
         shop.connector.capture()
         way(engine, shop.connector).apply()
@@ -714,7 +714,7 @@ def test_bytes_of_a_long_row_take_no_more_room_than_they_have(
 ) -> None:
     """B2d, R26: all bytes there are, in a row that is too long as hexadecimal digits, beside rows that are not."""
     with contextlib.contextmanager(_engine)(request, tmp_path, kind) as engine:
-        shop = Shop(tmp_path, engine, "a")
+        shop = SinkTables(tmp_path, engine, "a")
         monkeypatch.setattr(MariaDb, "_packet", lambda self, connection: 4096)
         long = bytes(range(256)) * 9 + b"'\\" * 50
         shop.put("a", 1, 2)
@@ -737,7 +737,7 @@ def test_a_row_for_which_the_server_has_no_packet_is_refused_by_name(mariadb_fac
 
 
 def _without_a_packet(engine: sa.Engine, folder: Path) -> None:
-    shop = Shop(folder, engine, "ax")
+    shop = SinkTables(folder, engine, "ax")
     shop.put("ax", 1, b=b"\xfe" * (9 << 20))
     shop.put("a", 2, b=b"\xfe" * (17 << 20))
     shop.put("x", 2)
@@ -755,7 +755,7 @@ def _without_a_packet(engine: sa.Engine, folder: Path) -> None:
 # -- A3: two runs over one marker ---------------------------------------------------------------------------------------
 
 
-class Turns:
+class TransactionTurns:
     """Has runs in threads do one transaction each in an order that is given: whatever they read before it may be old."""
 
     def __init__(self, order: list[int]) -> None:
@@ -777,10 +777,10 @@ class Turns:
             self.changed.notify_all()
 
 
-class Interleaved(DatabaseApply):
+class InterleavedApply(DatabaseApply):
     """A run that waits for its turn before each transaction."""
 
-    turns: Turns
+    turns: TransactionTurns
     number: int
 
     def _retried(self, what: Any) -> Any:
@@ -788,7 +788,7 @@ class Interleaved(DatabaseApply):
         return super()._retried(what)
 
 
-def _run(shop: Shop, turns: Turns, number: int, what: str) -> BaseException | None:
+def _run(shop: SinkTables, turns: TransactionTurns, number: int, what: str) -> BaseException | None:
     """One run to its end; how it failed."""
     properties = dict(EQUAL)
     if what == "does not fit":  # of table a
@@ -797,11 +797,11 @@ def _run(shop: Shop, turns: Turns, number: int, what: str) -> BaseException | No
         config = DatabaseTargetConfig.parse(properties)
         if what == "rebuild":
             one = RebuildDatabase(shop.engine, config, shop.connector.changelog, shop.connector.name)
-            one._sink.__class__ = Interleaved
+            one._sink.__class__ = InterleavedApply
             one._sink.turns, one._sink.number = turns, number  # type: ignore[attr-defined]
             one.run(["s.a"])
         else:
-            run = Interleaved(shop.engine, config, shop.connector.changelog, shop.connector.name)
+            run = InterleavedApply(shop.engine, config, shop.connector.changelog, shop.connector.name)
             run.turns, run.number = turns, number
             run.apply()
     except BaseException as e:
@@ -823,7 +823,7 @@ def test_two_runs_over_one_marker_leave_nothing_out_in_any_order(
         random = Random(f"{kind} {other} {number}")
         (folder := tmp_path / str(number)).mkdir()
         with contextlib.contextmanager(_engine)(request, folder, kind) as engine:
-            shop = Shop(folder, engine, "ab")
+            shop = SinkTables(folder, engine, "ab")
             for batch in range(1, 3):
                 shop.put("ab", batch)
                 shop.connector.capture()
@@ -834,7 +834,7 @@ def test_two_runs_over_one_marker_leave_nothing_out_in_any_order(
             if other == "the same":
                 shop.put("ab", 4)
                 shop.connector.capture()
-            turns = Turns([random.randrange(2) for _ in range(40)])
+            turns = TransactionTurns([random.randrange(2) for _ in range(40)])
             with ThreadPoolExecutor(2) as pool:
                 failed = [pool.submit(_run, shop, turns, at, what) for at, what in enumerate(("the same", other))]
                 found = [future.result() for future in failed]
@@ -847,7 +847,7 @@ def test_a_table_that_was_behind_goes_on_only_where_the_others_are(
     engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A3: the other run applies a batch between the last one of the table and its going on."""
-    shop = Shop(tmp_path, engine, "ab")
+    shop = SinkTables(tmp_path, engine, "ab")
     shop.put("ab", 1)
     shop.connector.capture()
     first = sink(engine, shop.connector)
@@ -991,7 +991,7 @@ def test_tables_have_transactions_whatever_the_server_would_make(
     """C6: a default engine that has none, and tables that were made with it."""
     with contextlib.contextmanager(_engine)(request, tmp_path, kind) as engine:
         sa.event.listen(engine, "connect", _my_isam)
-        shop = Shop(tmp_path, engine, "abc")
+        shop = SinkTables(tmp_path, engine, "abc")
         shop.run("CREATE TABLE p_s_c (id BIGINT PRIMARY KEY, v INT, t TEXT, z TEXT, b BLOB)")
         shop.put("abc", 1)
         shop.connector.capture()

@@ -25,7 +25,7 @@ from tests.sources.db2_adapter import Db2Adapter, db2_connector
 from tests.sources.mysql.kernels.test_kernels import events_of
 from tests.sources.oracle_adapter import oracle_connector
 from tests.support.connectors import Connector, mysql_connector
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 from tests.support.signals import signal_state, snapshot
 from tests.support.sources.mysql.four_ways import FourWays
 
@@ -256,7 +256,7 @@ def _json_literals(rng: random.Random, n: int) -> list[str]:
 
 @pytest.mark.parametrize("name", ["mysql97", "mysql80"])
 def test_json_is_the_text_that_the_server_prints(
-    request: pytest.FixtureRequest, name: str, tmp_path: Path, sampled: Sampled
+    request: pytest.FixtureRequest, name: str, tmp_path: Path, sampled: CaseSample
 ) -> None:
     """H6 R05 R07 R27 L5, and documents of random values."""
     server, rng = request.getfixturevalue(name), sampled.random("json " + name)
@@ -275,7 +275,7 @@ def test_json_is_the_text_that_the_server_prints(
 
 @pytest.mark.parametrize("name", ["mariadb", "mariadb118"])
 def test_addresses_are_the_text_that_the_server_prints(
-    request: pytest.FixtureRequest, name: str, tmp_path: Path, sampled: Sampled
+    request: pytest.FixtureRequest, name: str, tmp_path: Path, sampled: CaseSample
 ) -> None:
     """H5, and random addresses with many groups of zeros."""
     server, rng = request.getfixturevalue(name), sampled.random("addresses " + name)
@@ -327,7 +327,7 @@ def _draw_moments(rng: random.Random, digits: int) -> dict[str, list[str]]:
 @pytest.mark.parametrize("name", ["mariadb", "mariadb118"])
 @pytest.mark.parametrize("form", ["OFF", "ON"])
 def test_times_with_fractions_in_both_forms_of_mariadb(
-    request: pytest.FixtureRequest, name: str, form: str, tmp_path: Path, sampled: Sampled
+    request: pytest.FixtureRequest, name: str, form: str, tmp_path: Path, sampled: CaseSample
 ) -> None:
     """R20: with ``mysql56_temporal_format`` off, too."""
     server, rng = request.getfixturevalue(name), sampled.random("times " + name)

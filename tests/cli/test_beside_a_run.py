@@ -73,7 +73,7 @@ with open_capture(ConnectorDefinition(**definition), state, secrets=secrets, con
 """
 
 
-class _Live:
+class _CaptureProcess:
     """A run in a separate process, as a task is: it continues for ten minutes, or until it is killed."""
 
     def __init__(self, definition: ConnectorDefinition, state: str, secrets: dict[str, Any], told: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_run_goes_on_whatever_is_looked_at_beside_it(
             capture.run()
         replay, table = Replay(access.open_change_log(), "shop"), f"shop.{db.name}.t"
         secrets = mysql_connector(server, tmp_path / "none", source).secrets
-        live = _Live(definition, state, secrets, tmp_path / "run.log")
+        live = _CaptureProcess(definition, state, secrets, tmp_path / "run.log")
         try:
             db.sql("INSERT INTO t VALUES (1)")
             live.wait(replay, table, 2)

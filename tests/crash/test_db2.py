@@ -23,7 +23,7 @@ from tests.sources.db2_adapter import db2_connector
 from tests.support.change_log.log_consistency import consistent
 from tests.support.patience import wait_until
 from tests.support.processes.crash_db2 import SMALL
-from tests.support.processes.fork import Ended, Forks, Run
+from tests.support.processes.fork import Forks, Run, RunEnd
 from tests.support.sources.db2.db2_history import Db2History
 from tests.support.sources.db2.db2_manners import draw_server_options
 from tests.support.sources.db2.db2_rows import KEYS
@@ -43,7 +43,7 @@ def db2_forks() -> Iterator[Forks]:
         yield forks
 
 
-class Bench:
+class CrashBench:
     """A server, a writer, and a connector whose runs die.
 
     :ivar died: how runs ended that did not get to the end of the log
@@ -64,7 +64,7 @@ class Bench:
             options=self.connector.properties, secrets=self.connector.secrets,
         )  # fmt: skip
 
-    def ended(self, run: Run, killed: str = "") -> Ended:
+    def ended(self, run: Run, killed: str = "") -> RunEnd:
         """Wait for a run; only a kill, a server that is gone, someone's lock or ALTER TABLE may have ended it early."""
         ended = run.wait()
         altered = (
@@ -81,7 +81,7 @@ class Bench:
             self.pending = False
         return ended
 
-    def _stacks(self, ended: Ended) -> str:
+    def _stacks(self, ended: RunEnd) -> str:
         """Return the server's log with the stacks of its threads, where its agent stands still."""
         if "capture agent does not run" not in ended.text or self.server.pid is None:
             return ""
@@ -174,7 +174,7 @@ def test_a_stream_killed_at_random_moments_is_what_the_server_held_at_any_lsn(
     r = Random(seed)
     with ExitStack() as stack:
         server = stack.enter_context(Db2(draw_server_options(r)))
-        bench = Bench(server, db2_forks, seed, folder)
+        bench = CrashBench(server, db2_forks, seed, folder)
         writer = stack.enter_context(closing(bench.writer))
         writer.prepare()
         writer.write(30)

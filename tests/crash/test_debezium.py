@@ -14,7 +14,7 @@ from tests.sources.debezium.written import Row, Topic, node, write
 from tests.support.change_log.log_consistency import consistent
 from tests.support.connectors import Connector
 from tests.support.processes.fork import Forks
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 
 pytestmark = pytest.mark.crash
 
@@ -47,7 +47,7 @@ def _options(folder: Path) -> dict[str, Any]:
     return {"topic.prefix": "shop", "events.path": str(folder / "in"), "batch.max.rows": 7, "poll.interval.ms": 1}
 
 
-def test_a_run_killed_at_any_step_loses_and_repeats_nothing(forks: Forks, folder: Path, sampled: Sampled) -> None:
+def test_a_run_killed_at_any_step_loses_and_repeats_nothing(forks: Forks, folder: Path, sampled: CaseSample) -> None:
     before = folder / "before"
     expected = _write(folder)
     Connector(before, "debezium", _options(folder)).store.close()

@@ -21,7 +21,7 @@ from tests.support.change_log.log_consistency import consistent
 from tests.support.connectors import Connector
 from tests.support.processes.crash import properties, source, write_much
 from tests.support.processes.fork import Forks
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 from tests.support.signals import signal_state, snapshot
 
 pytestmark = pytest.mark.crash
@@ -71,7 +71,7 @@ def _check_recovery(folder: Path, steps: int, *, at_once: bool = False) -> None:
 
 @pytest.mark.parametrize("steps", [SNAPSHOT, STREAM], ids=["snapshot", "stream"])
 def test_a_run_killed_at_any_step_loses_and_repeats_nothing(
-    forks: Forks, folder: Path, steps: int, sampled: Sampled
+    forks: Forks, folder: Path, steps: int, sampled: CaseSample
 ) -> None:
     """Of each kind of step the first one, and a part of all others."""
     before = folder / "before"
@@ -180,7 +180,7 @@ def test_of_two_runs_at_once_one_is_refused_if_it_will_not_wait(forks: Forks, fo
 
 
 def test_a_run_that_slept_past_its_lease_fails_loudly_and_changes_nothing(
-    forks: Forks, folder: Path, sampled: Sampled
+    forks: Forks, folder: Path, sampled: CaseSample
 ) -> None:
     """It sleeps at each step of its second batch or so, while another run takes over and commits."""
     before = folder / "before"

@@ -24,7 +24,7 @@ from tests.support.patience import wait_until
 from tests.support.processes.fork import Forks
 from tests.support.sources.mongodb import mongodb_columns
 from tests.support.sources.mongodb.mongodb_connectors import MongoConnector, mongodb_connector
-from tests.support.sources.mongodb.mongodb_work import Work, assert_same_documents, draw_deployment_options
+from tests.support.sources.mongodb.mongodb_work import CollectionWork, assert_same_documents, draw_deployment_options
 from tests.targets.database.apply.test_database_apply import rows, sink
 
 pytestmark = pytest.mark.crash
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.crash
 DATABASE = "crash"
 
 
-class Spread(Work):
+class ShardedWork(CollectionWork):
     """Work on a collection that is spread over the shards, by a hash or by ranges of its keys."""
 
     hashed = True
@@ -55,11 +55,17 @@ class Spread(Work):
         self.spread()
 
 
-class Bench:
+class CrashBench:
     """A writer on a deployment, and a connector whose runs die."""
 
     def __init__(
-        self, deployment: Any, url: str, forks: Forks, folder: Path, work: type[Work] = Work, **properties: object
+        self,
+        deployment: Any,
+        url: str,
+        forks: Forks,
+        folder: Path,
+        work: type[CollectionWork] = CollectionWork,
+        **properties: object,
     ) -> None:
         self.members, self._forks, self._folder = deployment, forks, folder
         self.client: pymongo.MongoClient[dict[str, object]] = deployment.connect()
@@ -115,13 +121,13 @@ def members() -> Iterator[ReplicaSet]:
 
 
 @pytest.fixture
-def bench(members: ReplicaSet, forks: Forks, folder: Path) -> Iterator[Bench]:
-    bench = Bench(members, members.url(), forks, folder)
+def bench(members: ReplicaSet, forks: Forks, folder: Path) -> Iterator[CrashBench]:
+    bench = CrashBench(members, members.url(), forks, folder)
     with contextlib.closing(bench.client):
         yield bench
 
 
-def test_a_snapshot_killed_at_many_steps_is_finished_by_later_runs(bench: Bench) -> None:
+def test_a_snapshot_killed_at_many_steps_is_finished_by_later_runs(bench: CrashBench) -> None:
     """Each run comes a little further than the one before; documents change in between."""
     bench.work.write(60)
     step, runs = 1, 0
@@ -132,7 +138,7 @@ def test_a_snapshot_killed_at_many_steps_is_finished_by_later_runs(bench: Bench)
     bench.ends_equal()
 
 
-def test_a_stream_killed_at_random_steps_beside_elections_loses_and_repeats_nothing(bench: Bench) -> None:
+def test_a_stream_killed_at_random_steps_beside_elections_loses_and_repeats_nothing(bench: CrashBench) -> None:
     bench.work.write(20)
     bench.connector.capture()
     r = Random(11)
@@ -163,7 +169,7 @@ def test_a_stream_killed_on_deployments_of_all_manners_loses_and_repeats_nothing
     arbiter = r.random() < 0.5
     with ReplicaSet({"noop_seconds": 1, **options}, count=2 if arbiter else 3, arbiters=arbiter) as members:
         preference = "" if arbiter else r.choice(("", "&readPreference=secondary", "&readPreference=nearest"))
-        bench = Bench(members, members.url() + preference, forks, folder)
+        bench = CrashBench(members, members.url() + preference, forks, folder)
         with contextlib.closing(bench.client):
             bench.work.write(30)
             bench.run(r.randrange(3, 20))
@@ -182,7 +188,7 @@ def test_a_stream_killed_on_deployments_of_all_manners_loses_and_repeats_nothing
 
 
 @contextlib.contextmanager
-def moving(work: Spread, shards: tuple[str, ...]) -> Iterator[Counter[str]]:
+def moving(work: ShardedWork, shards: tuple[str, ...]) -> Iterator[Counter[str]]:
     """Chunks move from shard to shard meanwhile."""
     stop, moved, chance = threading.Event(), Counter[str](), Random(3)
 
@@ -215,9 +221,9 @@ def cluster() -> Iterator[ShardedCluster]:
 def test_a_stream_of_a_sharded_cluster_killed_beside_moved_chunks_and_elections_loses_and_repeats_nothing(
     cluster: ShardedCluster, forks: Forks, folder: Path, hashed: bool
 ) -> None:
-    bench = Bench(cluster, cluster.router.url(), forks, folder, Spread)
+    bench = CrashBench(cluster, cluster.router.url(), forks, folder, ShardedWork)
     work, shards, r = bench.work, tuple(cluster.sets), Random(12)
-    assert isinstance(work, Spread)
+    assert isinstance(work, ShardedWork)
     work.hashed = hashed
     with contextlib.closing(bench.client):
         work.spread()
@@ -240,7 +246,7 @@ def test_a_stream_of_a_sharded_cluster_killed_beside_moved_chunks_and_elections_
         bench.ends_equal()
 
 
-class ColumnBench(Bench):
+class ColumnBench(CrashBench):
     """The same, with documents as columns that a table of a database follows."""
 
     def __init__(self, members: ReplicaSet, forks: Forks, folder: Path) -> None:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.crash
 TABLES = ("one", "two", "bag")
 
 
-class Bench:
+class CrashBench:
     """A writer, and a connector whose runs die."""
 
     def __init__(self, server: Any, kind: str, forks: Forks, writer: Writer, folder: Path) -> None:
@@ -62,29 +62,31 @@ class Bench:
 
 
 @contextmanager
-def _bench(server: Any, kind: str, forks: Forks, folder: Path, name: str) -> Iterator[Bench]:
+def _bench(server: Any, kind: str, forks: Forks, folder: Path, name: str) -> Iterator[CrashBench]:
     words = WORDS_OF_MARIADB if kind == "mariadb" else WORDS
     with server.connect(autocommit=True) as connection:
         writer = Writer(connection, f"crash_{crc32(name.encode())}", 7, ddl=0.02, words=words)
         writer.prepare()
         writer.write(60)
-        yield Bench(server, kind, forks, writer, folder)
+        yield CrashBench(server, kind, forks, writer, folder)
         writer.run(f"DROP DATABASE {writer.database}")
 
 
 @pytest.fixture
-def bench(mariadb: Any, mysql_forks: Forks, folder: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
+def bench(mariadb: Any, mysql_forks: Forks, folder: Path, request: pytest.FixtureRequest) -> Iterator[CrashBench]:
     with _bench(mariadb, "mariadb", mysql_forks, folder, request.node.name) as bench:
         yield bench
 
 
 @pytest.fixture
-def bench_of_mysql(mysql97: Any, mysql_forks: Forks, folder: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
+def bench_of_mysql(
+    mysql97: Any, mysql_forks: Forks, folder: Path, request: pytest.FixtureRequest
+) -> Iterator[CrashBench]:
     with _bench(mysql97, "mysql", mysql_forks, folder, request.node.name) as bench:
         yield bench
 
 
-def test_a_snapshot_killed_at_many_steps_is_finished_by_later_runs(bench: Bench) -> None:
+def test_a_snapshot_killed_at_many_steps_is_finished_by_later_runs(bench: CrashBench) -> None:
     """Each run comes a little further than the one before; rows change in between."""
     step, runs = 1, 0
     while bench.run(step):
@@ -94,15 +96,15 @@ def test_a_snapshot_killed_at_many_steps_is_finished_by_later_runs(bench: Bench)
     bench.ends_equal()
 
 
-def test_a_stream_killed_at_random_steps_loses_and_repeats_nothing(bench: Bench) -> None:
+def test_a_stream_killed_at_random_steps_loses_and_repeats_nothing(bench: CrashBench) -> None:
     _kills_in_the_stream(bench)
 
 
-def test_a_stream_of_mysql_killed_at_random_steps_loses_and_repeats_nothing(bench_of_mysql: Bench) -> None:
+def test_a_stream_of_mysql_killed_at_random_steps_loses_and_repeats_nothing(bench_of_mysql: CrashBench) -> None:
     _kills_in_the_stream(bench_of_mysql)
 
 
-def _kills_in_the_stream(bench: Bench) -> None:
+def _kills_in_the_stream(bench: CrashBench) -> None:
     """With statements among the rows after which a table is read again."""
     bench.connector.capture()
     r = Random(11)
@@ -118,7 +120,7 @@ def _kills_in_the_stream(bench: Bench) -> None:
     bench.ends_equal()
 
 
-def test_a_run_killed_in_the_middle_of_a_large_transaction_captures_all_of_it_later(bench: Bench) -> None:
+def test_a_run_killed_in_the_middle_of_a_large_transaction_captures_all_of_it_later(bench: CrashBench) -> None:
     """Its rows are in files already, and the transaction has not ended."""
     connector, writer = bench.connector, bench.writer
     connector.capture()
@@ -137,7 +139,7 @@ def test_a_run_killed_in_the_middle_of_a_large_transaction_captures_all_of_it_la
     consistent(connector)
 
 
-def test_a_run_that_slept_past_its_lease_writes_nothing(bench: Bench) -> None:
+def test_a_run_that_slept_past_its_lease_writes_nothing(bench: CrashBench) -> None:
     connector = bench.connector
     connector.capture()
     for where in ("create", "link", "close file"):

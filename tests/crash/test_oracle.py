@@ -19,8 +19,8 @@ from tests.support.change_log.log_consistency import consistent
 from tests.support.change_log.replay_history import History
 from tests.support.connectors import Connector
 from tests.support.processes.crash_oracle import SMALL
-from tests.support.processes.fork import Ended, Forks, Run
-from tests.support.sources.oracle.oracle_neighbour import Neighbour
+from tests.support.processes.fork import Forks, Run, RunEnd
+from tests.support.sources.oracle.oracle_neighbour import NeighbourWriter
 from tests.support.sources.oracle.oracle_workload import KEYS, OracleWriter
 
 pytestmark = pytest.mark.crash
@@ -37,7 +37,7 @@ def oracle_forks() -> Iterator[Forks]:
         yield forks
 
 
-class Bench:
+class CrashBench:
     """A server, a writer, and a connector whose runs die."""
 
     def __init__(self, server: Oracle, forks: Forks, seed: int, folder: Path, strategy: str) -> None:
@@ -55,7 +55,7 @@ class Bench:
             options=self.connector.properties, secrets=self.connector.secrets, **options,
         )  # fmt: skip
 
-    def ended(self, run: Run, killed: str = "") -> Ended:
+    def ended(self, run: Run, killed: str = "") -> RunEnd:
         """Wait for a run; only a kill may have ended it early."""
         ended = run.wait()
         if "definition of a table was changed after the snapshot started" in ended.text:  # ORA-01466; a retry continues
@@ -107,11 +107,11 @@ def test_a_stream_killed_at_random_moments_is_what_the_engine_held_at_any_scn(
             lob_shape=r.choice(("19c", "23ai", "23ai_basicfile")),
             held_writers=[2] if options.get("threads") == 2 and seed % 2 else [],
         )
-        bench = Bench(server, oracle_forks, seed, folder, form.partition("-")[0])
+        bench = CrashBench(server, oracle_forks, seed, folder, form.partition("-")[0])
         writer = stack.enter_context(closing(bench.writer))
         writer.prepare()
         if server.cdb:
-            stack.enter_context(Neighbour(server, seed))
+            stack.enter_context(NeighbourWriter(server, seed))
         writer.write(40)
         for turn in range(14):
             at = 0 if turn % 2 else r.randrange(1, 90)

@@ -24,11 +24,11 @@ import sqlalchemy as sa
 from airflow_provider_cdc.core.errors import TransientError
 from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.target_engine import open_engine
-from tests.crash.test_mysql import Bench
+from tests.crash.test_mysql import CrashBench
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.patience import LONGEST_S
 from tests.support.processes.fork import Forks
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 from tests.support.sources.mysql.workload import WORDS, WORDS_OF_MARIADB, Writer
 from tests.targets.database import killed as killed_sink
 from tests.targets.database.apply.test_database_apply import sink
@@ -43,10 +43,10 @@ COMPARED = {"one": "1", "big": "SHA2(b, 256)", "other": "v", "crossed": "v"}
 """Table → the value that is compared besides its ``id``."""
 
 
-class Together:
+class CombinedBench:
     """A server with all kinds of tables, two connectors, and a target."""
 
-    def __init__(self, server: Any, kind: str, bench: Bench, second: Connector, random: Random) -> None:
+    def __init__(self, server: Any, kind: str, bench: CrashBench, second: Connector, random: Random) -> None:
         self.server, self.kind, self.bench, self.second, self._random = server, kind, bench, second, random
         self.connectors = (bench.connector, second)
         self._letters_of = {name: text for name, text in LETTERS.items() if name != "gb18030" or kind == "mysql"}
@@ -178,8 +178,8 @@ def crash_bench(
     mariadb_factory: Any,
     mysql_forks: Forks,
     folder: Path,
-    sampled: Sampled,
-) -> Iterator[Together]:
+    sampled: CaseSample,
+) -> Iterator[CombinedBench]:
     kind = "mariadb" if request.param == "mariadb" else "mysql"
     factory, random = (mariadb_factory if kind == "mariadb" else mysql_factory), sampled.random(request.param)
     options = {"sync_binlog": 1, "max_allowed_packet": "1G"} | (
@@ -190,7 +190,7 @@ def crash_bench(
         writer = Writer(connection, "together", random.randrange(1000), ddl=0.02, words=words)
         writer.prepare()
         writer.write(20)
-        bench = Bench(server, kind, mysql_forks, writer, folder)
+        bench = CrashBench(server, kind, mysql_forks, writer, folder)
         more = {"message.key.columns": "together.crossed:id", "snapshot.mode": "when_needed"}
         bench.connector.properties |= more
         second = dataclasses.replace(
@@ -198,14 +198,14 @@ def crash_bench(
             name="second",
         )
         second.properties |= more
-        made = Together(server, kind, bench, second, random)
+        made = CombinedBench(server, kind, bench, second, random)
         made.prepare()
         yield made
         made.engine.dispose()
 
 
 def test_captures_that_are_killed_lose_nothing_of_what_was_missed_apart(
-    crash_bench: Together, sampled: Sampled
+    crash_bench: CombinedBench, sampled: CaseSample
 ) -> None:
     bench, random, killed = crash_bench.bench, sampled.random("kills"), 0
     bench.connector.capture()

@@ -16,7 +16,7 @@ from airflow_provider_cdc.verify.reference_capture import FOLDER, open_verificat
 from tests.support.connectors import Connector
 from tests.support.processes.crash import properties, source
 from tests.support.processes.fork import Forks
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 
 pytestmark = pytest.mark.crash
 SEED, STEPS = 8, 12
@@ -32,7 +32,7 @@ def belongings(folder: Path) -> tuple[list[str], dict[str, str]]:
 
 
 def test_a_comparison_killed_at_many_steps_leaves_the_connector_alone_and_the_next_one_is_right(
-    forks: Forks, folder: Path, sampled: Sampled, monkeypatch: pytest.MonkeyPatch
+    forks: Forks, folder: Path, sampled: CaseSample, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = folder / "before"
     database = source(SEED, STEPS)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.pytest_runs import costs
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 
 
 def test_each_costly_test_has_one_line() -> None:
@@ -26,7 +26,7 @@ def test_each_costly_test_is_there(every_test: set[str]) -> None:
 @pytest.mark.parametrize("turns", [costs.TURNS, 3])
 def test_as_many_runs_as_there_are_turns_try_each_test_once(turns: int) -> None:
     names = {*costs.costly(), "tests/test_cheap.py::test_it"}
-    tried = [names - costs.left_out(names, Sampled(long=False, seed=40 + run), turns) for run in range(turns)]
+    tried = [names - costs.left_out(names, CaseSample(long=False, seed=40 + run), turns) for run in range(turns)]
     assert set.union(*tried) == names
     assert set.intersection(*tried) == {"tests/test_cheap.py::test_it"}
 
@@ -35,7 +35,7 @@ def test_runs_take_about_as_long_as_each_other() -> None:
     cost = {name: int(line.split()[0]) for line in costs.FILE.read_text().splitlines() for name in [line.split()[1]]}
     every = set(cost)
     taken = [
-        sum(cost[name] for name in every - costs.left_out(every, Sampled(long=False, seed=run)))
+        sum(cost[name] for name in every - costs.left_out(every, CaseSample(long=False, seed=run)))
         for run in range(costs.TURNS)
     ]
     assert max(taken) - min(taken) <= max(cost.values())

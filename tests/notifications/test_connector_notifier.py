@@ -26,7 +26,7 @@ def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
     shop.store.close()
 
 
-class Mail(BaseNotifier):
+class MailNotifier(BaseNotifier):
     """A notifier as providers have them."""
 
     template_fields = ("text",)
@@ -41,7 +41,7 @@ class Mail(BaseNotifier):
 
 def test_another_notifier_gets_the_state_and_the_newest_notifications(shop_connector: ShopConnector) -> None:
     shop_connector.store.set_control("shop", DesiredState.PAUSED, "ann", "upgrade")
-    mail = Mail("{{ cdc_text }} | {{ cdc_notifications[0].type }}")
+    mail = MailNotifier("{{ cdc_text }} | {{ cdc_notifications[0].type }}")
     CdcNotifier("{{ name }}", callback=mail)({"name": "shop"})
     (text,) = mail.sent
     assert text.startswith("Connector shop is at entry 2, batch 1.\nIt is paused by ann")
@@ -52,7 +52,7 @@ def test_another_notifier_gets_the_state_and_the_newest_notifications(shop_conne
 
 
 def test_only_what_came_since_the_run_began_is_told(shop_connector: ShopConnector) -> None:
-    mail = Mail("{{ cdc_notifications | length }}")
+    mail = MailNotifier("{{ cdc_notifications | length }}")
     run = SimpleNamespace(start_date=datetime.now(UTC) + timedelta(minutes=1))
     CdcNotifier(shop_connector.definition, callback=mail)({"dag_run": run})
     assert mail.sent == ["0"]
@@ -64,14 +64,14 @@ def test_by_itself_it_writes_into_the_log(shop_connector: ShopConnector, capfd: 
 
 
 def test_a_connector_that_has_not_run_is_no_error(shop_connector: ShopConnector) -> None:
-    mail = Mail("{{ cdc_text }}")
+    mail = MailNotifier("{{ cdc_text }}")
     CdcNotifier("other", callback=mail)({})
     assert mail.sent == ["Connector other has not run yet."]
 
 
 def test_names_and_errors_cannot_put_tags_into_a_mail(shop_connector: ShopConnector) -> None:
     shop_connector.store.record_run_end("shop", "no table <script>alert(1)</script>")
-    mail = Mail("{{ cdc_html }}")
+    mail = MailNotifier("{{ cdc_html }}")
     CdcNotifier("shop", callback=mail)({})
     (html,) = mail.sent
     assert "<script>" not in html

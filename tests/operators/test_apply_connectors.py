@@ -27,7 +27,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOperator, ConnectorApplyOptions
 from airflow_provider_cdc.operators.base.connector_apply_report import build_connector_alias
 from airflow_provider_cdc.operators.base.spark_job_operator import job_path
-from tests.operators.base.test_continuous_job_control import Meanwhile, wait_until
+from tests.operators.base.test_continuous_job_control import ActionThread, wait_until
 from tests.operators.test_apply_changes import LOCATION, table
 from tests.support.airflow.airflow_connector import TaskState, connect, context
 
@@ -350,7 +350,7 @@ def test_a_task_that_is_killed_ends_all_turns_and_keeps_the_events_for_the_next_
         wait_until(lambda: all(turns(tmp_path, name).list_numbers() for name in NAMES))
         operator.on_kill()
 
-    killer = Meanwhile(tmp_path, kill)
+    killer = ActionThread(tmp_path, kill)
     killer.start()
     with pytest.raises(AirflowException, match="the next try continues"):
         operator.execute(context(task_state_store=remembered))

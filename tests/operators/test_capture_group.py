@@ -32,14 +32,14 @@ from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers import any_changes
 from tests.support.airflow.airflow_connector import SHOP, connect, context
 from tests.support.airflow.trigger_runs import await_first_event, deserialize_trigger
-from tests.support.counted import Counted
+from tests.support.counted import CallCounter
 from tests.support.patience import LONGEST_S, wait_until
 
 NAMES = [f"c{n}" for n in range(6)]
 
 
 @dataclass
-class Group:
+class ConnectorGroup:
     """Six connectors on six memory databases."""
 
     databases: dict[str, MemoryDatabase]
@@ -69,12 +69,12 @@ class Group:
 
 
 @pytest.fixture
-def connector_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Group]:
+def connector_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ConnectorGroup]:
     url = f"sqlite:///{tmp_path}/state.db"
     store = StateStore(url, lease_ttl_s=5, patience_s=1)
     store.create_tables()
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=url)
-    made = Group({}, store, tmp_path)
+    made = ConnectorGroup({}, store, tmp_path)
     for name in NAMES:
         made.databases[name] = database = MemoryDatabase(f"group-{name}")
         database.create_table("inventory.orders", SHOP, key=("id",))
@@ -95,7 +95,7 @@ def run(connectors: list[GroupedConnector], **more: Any) -> Any:
 # -- all goes well -----------------------------------------------------------------------------------------------------
 
 
-def test_each_connector_has_its_own_result_state_and_change_log(connector_group: Group) -> None:
+def test_each_connector_has_its_own_result_state_and_change_log(connector_group: ConnectorGroup) -> None:
     found = run(connector_group.of())
     assert found["quiet"] == 0
     assert {name: one["events"] for name, one in found["connectors"].items()} == dict.fromkeys(NAMES, 1)
@@ -112,7 +112,7 @@ def test_each_connector_has_its_own_result_state_and_change_log(connector_group:
 
 @pytest.mark.parametrize("look_first", [True, False])
 def test_those_that_have_nothing_to_capture_are_counted_and_stay_as_they_are(
-    connector_group: Group, *, look_first: bool
+    connector_group: ConnectorGroup, *, look_first: bool
 ) -> None:
     run(connector_group.of())
     connector_group.change("c1", "c4", key=2)
@@ -123,7 +123,7 @@ def test_those_that_have_nothing_to_capture_are_counted_and_stay_as_they_are(
 
 
 def test_a_look_asks_each_source_once_however_many_connectors_it_has(
-    connector_group: Group, monkeypatch: pytest.MonkeyPatch
+    connector_group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = [
         GroupedConnector(
@@ -152,7 +152,7 @@ def test_a_look_asks_each_source_once_however_many_connectors_it_has(
     assert {looked.reason for looked in look_at(capture(one).connector_accesses)} == {"the log has advanced to entry 3"}
 
 
-def test_paused_ones_are_left_out_and_are_no_failure(connector_group: Group) -> None:
+def test_paused_ones_are_left_out_and_are_no_failure(connector_group: ConnectorGroup) -> None:
     connector_group.store.set_control("c2", DesiredState.PAUSED, "ann", "upgrade")
     for look_first in (True, False):
         assert set(run(connector_group.of(), look_first=look_first)["connectors"]) == set(NAMES) - {"c2"}
@@ -162,24 +162,24 @@ def test_paused_ones_are_left_out_and_are_no_failure(connector_group: Group) -> 
 # -- what fails --------------------------------------------------------------------------------------------------------
 
 
-def broken_purged(group: Group, monkeypatch: pytest.MonkeyPatch) -> list[GroupedConnector]:
+def broken_purged(group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch) -> list[GroupedConnector]:
     """A person must act: the log does not go back to the offset any more."""
     group.databases["c2"].purge_log()
     return group.of()
 
 
-def broken_property(group: Group, monkeypatch: pytest.MonkeyPatch) -> list[GroupedConnector]:
+def broken_property(group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch) -> list[GroupedConnector]:
     """A person must act."""
     return [*group.of("c0", "c1"), *group.of("c2", **{"table.include.lsit": "x"}), *group.of("c3", "c4", "c5")]
 
 
-def broken_connection(group: Group, monkeypatch: pytest.MonkeyPatch) -> list[GroupedConnector]:
+def broken_connection(group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch) -> list[GroupedConnector]:
     """A person must act: there is no such connection."""
     monkeypatch.delenv("AIRFLOW_CONN_C2")
     return group.of()
 
 
-def broken_code(group: Group, monkeypatch: pytest.MonkeyPatch) -> list[GroupedConnector]:
+def broken_code(group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch) -> list[GroupedConnector]:
     """A mistake in a source."""
     ask = MemorySource.discover_tables
 
@@ -203,7 +203,13 @@ def broken_code(group: Group, monkeypatch: pytest.MonkeyPatch) -> list[GroupedCo
 )
 @pytest.mark.parametrize("look_first", [True, False])
 def test_one_that_fails_keeps_no_other_from_being_captured_and_the_task_names_it(
-    connector_group: Group, monkeypatch: pytest.MonkeyPatch, broken: Any, *, terminal: bool, told: str, look_first: bool
+    connector_group: ConnectorGroup,
+    monkeypatch: pytest.MonkeyPatch,
+    broken: Any,
+    *,
+    terminal: bool,
+    told: str,
+    look_first: bool,
 ) -> None:
     run(connector_group.of())
     connector_group.change(*NAMES, key=2)
@@ -218,7 +224,7 @@ def test_one_that_fails_keeps_no_other_from_being_captured_and_the_task_names_it
         assert "when_needed" in str(row.last_error)
 
 
-def test_if_one_of_them_may_succeed_later_the_task_is_tried_again(connector_group: Group) -> None:
+def test_if_one_of_them_may_succeed_later_the_task_is_tried_again(connector_group: ConnectorGroup) -> None:
     run(connector_group.of())
     connector_group.change(*NAMES, key=2)
     connector_group.databases["c2"].purge_log()
@@ -231,7 +237,7 @@ def test_if_one_of_them_may_succeed_later_the_task_is_tried_again(connector_grou
 
 
 def test_state_tables_that_cannot_be_asked_fail_the_task(
-    connector_group: Group, monkeypatch: pytest.MonkeyPatch
+    connector_group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password="")
     with pytest.raises(AirflowFailException, match="airflow cdc setup"):
@@ -239,7 +245,7 @@ def test_state_tables_that_cannot_be_asked_fail_the_task(
 
 
 def test_a_task_that_is_ended_commits_what_it_has_begins_no_further_one_and_is_tried_again(
-    connector_group: Group, monkeypatch: pytest.MonkeyPatch
+    connector_group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading, go_on = threading.Event(), threading.Event()
     ask = MemorySource.discover_tables
@@ -276,7 +282,7 @@ def test_a_task_that_is_ended_commits_what_it_has_begins_no_further_one_and_is_t
 # -- what is known when the DAG is parsed ---------------------------------------------------------------------------------
 
 
-def test_a_group_needs_connectors_each_once_and_without_secrets(connector_group: Group) -> None:
+def test_a_group_needs_connectors_each_once_and_without_secrets(connector_group: ConnectorGroup) -> None:
     for wrong in ([], connector_group.of("c0", "c0")):
         with pytest.raises(ConfigError, match="each connector only once"):
             capture(wrong)
@@ -289,7 +295,7 @@ def test_a_group_needs_connectors_each_once_and_without_secrets(connector_group:
         assert "sesame" not in str(e.value)
 
 
-def test_paths_properties_and_connections_are_templates(connector_group: Group) -> None:
+def test_paths_properties_and_connections_are_templates(connector_group: ConnectorGroup) -> None:
     definition = ConnectorDefinition("a", "memory", "/lake/{{ ds }}", {"topic.prefix": "p{{ ds }}"}, {"x": "{{ ds }}"})
     operator = capture([GroupedConnector(definition=definition, conn_id="{{ ds }}", storage_conn_id="s{{ ds }}")])
     operator.render_template_fields({"ds": "7"})  # type: ignore[typeddict-item]
@@ -302,17 +308,17 @@ def test_paths_properties_and_connections_are_templates(connector_group: Group) 
 # -- waiting -----------------------------------------------------------------------------------------------------------
 
 
-def sensor(group: Group, **more: Any) -> AnyChangesSensor:
+def sensor(group: ConnectorGroup, **more: Any) -> AnyChangesSensor:
     return AnyChangesSensor(**{"task_id": "wait", "connectors": group.of(), "poll_interval": 0.1, **more})
 
 
-def defer_sensor(group: Group) -> Any:
+def defer_sensor(group: ConnectorGroup) -> Any:
     with pytest.raises(TaskDeferred) as e:
         sensor(group).execute(context())
     return deserialize_trigger(e.value.trigger)
 
 
-def test_the_sensor_waits_in_the_triggerer_until_any_of_them_has_changes(connector_group: Group) -> None:
+def test_the_sensor_waits_in_the_triggerer_until_any_of_them_has_changes(connector_group: ConnectorGroup) -> None:
     run(connector_group.of())
 
     async def run_story() -> None:
@@ -328,7 +334,7 @@ def test_the_sensor_waits_in_the_triggerer_until_any_of_them_has_changes(connect
 
 
 def test_one_that_is_down_does_not_end_the_waiting_for_the_others(
-    connector_group: Group, monkeypatch: pytest.MonkeyPatch
+    connector_group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(connector_group.of())
     with pytest.raises(TaskDeferred) as e:
@@ -347,7 +353,7 @@ def test_one_that_is_down_does_not_end_the_waiting_for_the_others(
     asyncio.run(run_story())
 
 
-def break_source(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+def break_source(group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mistake in a source."""
     ask = MemorySource.current_position
 
@@ -359,11 +365,11 @@ def break_source(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemorySource, "current_position", current_position)
 
 
-def no_connection(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+def no_connection(group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AIRFLOW_CONN_C2")
 
 
-def spoil_state(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+def spoil_state(group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a later release may have written it."""
     with group.store.database.engine.begin() as c:
         c.execute(sa.update(OffsetRow).where(OffsetRow.connector == "c2").values(offset={"seq": "a later release"}))
@@ -378,7 +384,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("broken", "told"), BROKEN)
 def test_one_that_is_broken_does_not_end_the_waiting_for_the_others_and_is_told_after_a_pause(
-    connector_group: Group, monkeypatch: pytest.MonkeyPatch, broken: Any, told: str
+    connector_group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch, broken: Any, told: str
 ) -> None:
     run(connector_group.of())
     broken(connector_group, monkeypatch)
@@ -402,12 +408,12 @@ def test_one_that_is_broken_does_not_end_the_waiting_for_the_others_and_is_told_
 
 @pytest.mark.parametrize("broken", [break_source, no_connection])
 def test_a_look_in_a_worker_tells_one_that_is_broken_apart(
-    connector_group: Group, monkeypatch: pytest.MonkeyPatch, broken: Any
+    connector_group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch, broken: Any
 ) -> None:
     run(connector_group.of())
     broken(connector_group, monkeypatch)
     connector_group.change("c4", key=2)
-    polled = Counted(monkeypatch, StateStore, "load_records")
+    polled = CallCounter(monkeypatch, StateStore, "load_records")
     looked = {one.access.definition.name: one for one in look_at(capture(connector_group.of()).connector_accesses)}
     assert polled.calls == 1
     assert looked.pop("c2").error is not None
@@ -415,12 +421,12 @@ def test_a_look_in_a_worker_tells_one_that_is_broken_apart(
 
 
 def test_one_that_was_mended_in_the_pause_is_waited_for_again(
-    connector_group: Group, monkeypatch: pytest.MonkeyPatch
+    connector_group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(connector_group.of())
     monkeypatch.setattr(any_changes, "PAUSE_S", 0.5)
     monkeypatch.delenv("AIRFLOW_CONN_C2")
-    looked = Counted(monkeypatch, ConnectorAccess, "resolve_properties")
+    looked = CallCounter(monkeypatch, ConnectorAccess, "resolve_properties")
 
     async def run_story() -> None:
         waiting = asyncio.create_task(await_first_event(defer_sensor(connector_group), within=LONGEST_S))
@@ -433,7 +439,7 @@ def test_one_that_was_mended_in_the_pause_is_waited_for_again(
 
 
 def test_one_that_has_failed_begins_no_further_run_until_the_pause_is_over(
-    connector_group: Group, monkeypatch: pytest.MonkeyPatch
+    connector_group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A schedule without a pause would make one failed run after the other."""
     run(connector_group.of())
@@ -456,7 +462,7 @@ def test_one_that_has_failed_begins_no_further_run_until_the_pause_is_over(
 
 
 def test_one_that_fails_before_its_capture_can_begin_has_failed_for_the_sensor_too(
-    connector_group: Group, monkeypatch: pytest.MonkeyPatch
+    connector_group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(connector_group.of())
     connector_group.change("c2", key=2)
@@ -478,7 +484,7 @@ def test_one_that_fails_before_its_capture_can_begin_has_failed_for_the_sensor_t
     assert row.failed_at is None
 
 
-def connect_unreachable(group: Group, monkeypatch: pytest.MonkeyPatch) -> GroupedConnector:
+def connect_unreachable(group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch) -> GroupedConnector:
     """A connector to a source where no one listens."""
     connect(monkeypatch, "far", conn_type="cdc_mariadb", host="127.0.0.1", port=1, login="u", password="p")
     definition = ConnectorDefinition("far", "mariadb", f"{group.folder}/changelog", {"database.server.id": 7})
@@ -490,7 +496,7 @@ def connect_unreachable(group: Group, monkeypatch: pytest.MonkeyPatch) -> Groupe
 
 
 def test_behind_a_sensor_a_source_that_is_down_is_left_out_and_without_one_it_is_a_failure(
-    connector_group: Group, monkeypatch: pytest.MonkeyPatch
+    connector_group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connectors = [connect_unreachable(connector_group, monkeypatch), *connector_group.of()]
     found = run(connectors, skip_unreachable=True)
@@ -525,7 +531,7 @@ def test_a_trigger_for_100_connectors_fits_into_a_column_of_mysql() -> None:
     assert len(encrypted) < 65_535 < len(plain), (len(encrypted), len(plain))
 
 
-def test_in_a_worker_it_looks_at_all_of_them(connector_group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_worker_it_looks_at_all_of_them(connector_group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch) -> None:
     run(connector_group.of())
     poke = sensor(connector_group, deferrable=False).poke
     assert not poke(context())

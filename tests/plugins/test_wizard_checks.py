@@ -23,7 +23,7 @@ ROUNDS = 4
 USER = "po-or"
 
 
-class Lacking:
+class LackingServer:
     """A server that lacks something, and an account that lacks rights.
 
     :param fields: of the connection
@@ -43,8 +43,8 @@ def _statements(fix: str) -> list[str]:
     return [one for part in fix.split(";") if (one := part.strip()) and one.partition(" ")[0].isupper()]
 
 
-def _mysql(fixture: str) -> Callable[[pytest.FixtureRequest, ExitStack], Lacking]:
-    def lacking_server(request: pytest.FixtureRequest, stack: ExitStack) -> Lacking:
+def _mysql(fixture: str) -> Callable[[pytest.FixtureRequest, ExitStack], LackingServer]:
+    def lacking_server(request: pytest.FixtureRequest, stack: ExitStack) -> LackingServer:
         lacks = {"binlog_row_image": "MINIMAL", "binlog_row_metadata": "MINIMAL", "binlog_expire_logs_seconds": 3600}
         server = stack.enter_context(request.getfixturevalue(fixture)(**lacks))
         server.sql(
@@ -67,12 +67,12 @@ def _mysql(fixture: str) -> Callable[[pytest.FixtureRequest, ExitStack], Lacking
             "SET GLOBAL binlog_row_image = 'FULL'", "SET GLOBAL binlog_row_metadata = 'FULL'", "SET GLOBAL binlog_expire_logs_seconds",
             "GRANT REPLICATION SLAVE ON *.*", "GRANT SELECT ON *.*",
         ]  # fmt: skip
-        return Lacking(fields, run, shown)
+        return LackingServer(fields, run, shown)
 
     return lacking_server
 
 
-def _oracle(request: pytest.FixtureRequest, stack: ExitStack) -> Lacking:
+def _oracle(request: pytest.FixtureRequest, stack: ExitStack) -> LackingServer:
     server = stack.enter_context(Oracle())
     server.sql('CREATE TABLE "t t" (id NUMBER(9) PRIMARY KEY)')
     revoked = ("SELECT ANY TABLE", "FLASHBACK ANY TABLE", "LOCK ANY TABLE", "LOGMINING", "CREATE TABLE")
@@ -91,10 +91,10 @@ def _oracle(request: pytest.FixtureRequest, stack: ExitStack) -> Lacking:
         "extra": {"database.pdb.name": server.pdb},
     }  # fmt: skip
     shown = ["ALTER DATABASE ADD SUPPLEMENTAL LOG DATA", 'ALTER TABLE "APP"."t t" ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS', *(f"GRANT {one} TO" for one in revoked)]  # fmt: skip
-    return Lacking(fields, run, shown)
+    return LackingServer(fields, run, shown)
 
 
-def _db2(request: pytest.FixtureRequest, stack: ExitStack) -> Lacking:
+def _db2(request: pytest.FixtureRequest, stack: ExitStack) -> LackingServer:
     server: Db2 = request.getfixturevalue("db2")
     server.sql("CREATE SCHEMA LACKS", 'CREATE TABLE LACKS."t t" (ID INTEGER NOT NULL PRIMARY KEY)', "CREATE TABLE LACKS.U (ID INTEGER NOT NULL PRIMARY KEY)")  # fmt: skip
     server.add_table("LACKS", "U")
@@ -117,10 +117,10 @@ def _db2(request: pytest.FixtureRequest, stack: ExitStack) -> Lacking:
     }  # fmt: skip
     # on this server each account may do everything; its checks of grants are in tests/sources/db2
     shown = ["CALL ASNCDC.ADDTABLE('LACKS', 't t')", "SET STATE = 'A'", "DATA CAPTURE CHANGES"]
-    return Lacking(fields, run, shown, {"tables": ["LACKS.t t", "LACKS.U"]})
+    return LackingServer(fields, run, shown, {"tables": ["LACKS.t t", "LACKS.U"]})
 
 
-def _mongodb(request: pytest.FixtureRequest, stack: ExitStack) -> Lacking:
+def _mongodb(request: pytest.FixtureRequest, stack: ExitStack) -> LackingServer:
     server = stack.enter_context(MongoDb({"replica_set": None, "auth": True}))
     root = {"username": "root", "password": "secret"}
     with server.connect() as client:
@@ -128,7 +128,7 @@ def _mongodb(request: pytest.FixtureRequest, stack: ExitStack) -> Lacking:
     with server.connect(**root) as client:
         client.admin.command({"createUser": USER, "pwd": "secret", "roles": []})
     address = f"mongodb://{server.host}:{server.port}/"
-    lacking = Lacking({"host": address, "login": USER, "password": "secret"}, lambda fix: None, ["rs.initiate()", "grantRolesToUser"])  # fmt: skip
+    lacking = LackingServer({"host": address, "login": USER, "password": "secret"}, lambda fix: None, ["rs.initiate()", "grantRolesToUser"])  # fmt: skip
 
     def run(fix: str) -> None:
         if "rs.initiate()" in fix:  # what it asks for, by the means of the stand-in
@@ -150,7 +150,7 @@ def _mongodb(request: pytest.FixtureRequest, stack: ExitStack) -> Lacking:
     return lacking
 
 
-def _debezium(request: pytest.FixtureRequest, stack: ExitStack) -> Lacking:
+def _debezium(request: pytest.FixtureRequest, stack: ExitStack) -> LackingServer:
     kafka: Kafka = request.getfixturevalue("kafka")
     stack.callback(kafka.delete_topic, "lacks.a.t")
 
@@ -158,7 +158,7 @@ def _debezium(request: pytest.FixtureRequest, stack: ExitStack) -> Lacking:
         assert fix == "no action is needed: its records are read when the topic exists"
         kafka.create_topic("lacks.a.t")
 
-    return Lacking({"host": kafka.address}, run, ["records are read"], {"places": {"topics": "lacks.a.t"}})
+    return LackingServer({"host": kafka.address}, run, ["records are read"], {"places": {"topics": "lacks.a.t"}})
 
 
 SOURCES = {

@@ -21,7 +21,7 @@ from airflow_provider_cdc.sources.db2.log.change_merger import ChangeMerger
 from airflow_provider_cdc.sources.relational import fetch_size
 from dev.servers.db2 import Db2
 from dev.servers.db2.engine.driver import Connection
-from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, Undo
+from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, UndoTransaction
 from tests.support.connectors import Connector
 from tests.support.sources.db2.db2_real import RealDb2, authentication
 
@@ -97,7 +97,7 @@ class Db2Adapter(Adapter):
         with self.server.connect() as connection:
             try:
                 yield _Changes(self, connection)
-            except Undo:
+            except UndoTransaction:
                 connection.rollback()
                 return
             connection.commit()

@@ -17,7 +17,7 @@ from pymongo.client_session import ClientSession
 
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mongodb.log import raw_member_cursor
-from tests.sources.suite import Adapter, Changes, Row, Undo
+from tests.sources.suite import Adapter, Changes, Row, UndoTransaction
 from tests.support.sources.mongodb.mongodb_connectors import MongoConnector, flatten_document, mongodb_connector
 
 _NUMBERS = itertools.count(1)
@@ -55,7 +55,7 @@ class MongoAdapter(Adapter):
             session.start_transaction()
             try:
                 yield _Changes(self, session)
-            except Undo:
+            except UndoTransaction:
                 session.abort_transaction()
                 return
             except BaseException:

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from airflow_provider_cdc.sources.mysql.log import binlog_connection
 from airflow_provider_cdc.sources.mysql.snapshot import result_set_reader
-from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, Undo
+from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, UndoTransaction
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.sources.mysql.mysql_server import purge_log
 from tests.support.sources.mysql.workload import source_rows
@@ -39,7 +39,7 @@ class MySqlAdapter(Adapter):
         with self._db.connect(autocommit=False) as connection, connection.cursor() as cursor:
             try:
                 yield _Changes(cursor)
-            except Undo:
+            except UndoTransaction:
                 connection.rollback()
                 return
             connection.commit()

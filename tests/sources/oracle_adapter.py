@@ -17,7 +17,7 @@ from airflow_provider_cdc.sources.oracle.mining import logminer_stream
 from airflow_provider_cdc.sources.oracle.transactions.buffer import transaction_buffer
 from airflow_provider_cdc.sources.relational import fetch_size
 from dev.servers import Oracle
-from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, Undo
+from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, UndoTransaction
 from tests.support.connectors import Connector
 from tests.support.sources.oracle.oracle_real import RealOracle
 from tests.support.sources.rewrite_journal import Table
@@ -97,7 +97,7 @@ class OracleAdapter(Adapter):
         with self.server.connect(thread=thread, **self.login) as connection, connection.cursor() as cursor:
             try:
                 yield _Changes(cursor)
-            except Undo:
+            except UndoTransaction:
                 connection.rollback()
                 return
             connection.commit()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase, MemoryTransaction
-from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, SourceSuite, Undo
+from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, SourceSuite, UndoTransaction
 from tests.sources.suite.incremental import IncrementalSuite
 from tests.support.connectors import Connector, memory_connector
 
@@ -36,7 +36,7 @@ class MemoryAdapter(Adapter):
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Changes]:
-        with contextlib.suppress(Undo), self._db.transaction() as t:
+        with contextlib.suppress(UndoTransaction), self._db.transaction() as t:
             yield _Changes(self, t)
 
     def moves_keys(self, table: str, by: int) -> bool:

@@ -13,7 +13,7 @@ from tests.sources.mysql_adapter import MySqlAdapter
 from tests.sources.suite import SourceSuite
 from tests.sources.suite.adapter import Adapter
 from tests.sources.suite.incremental import IncrementalSuite
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 
 
 class TestMySql(SourceSuite, IncrementalSuite):
@@ -24,7 +24,7 @@ class TestMySql(SourceSuite, IncrementalSuite):
 
     @pytest.mark.long  # lists are no matter of the server's kind: MariaDB's run is enough
     def test_whatever_list_is_widened_nothing_is_missing_without_a_word(
-        self, filled_adapter: Adapter, tmp_path: Path, caplog: pytest.LogCaptureFixture, sampled: Sampled
+        self, filled_adapter: Adapter, tmp_path: Path, caplog: pytest.LogCaptureFixture, sampled: CaseSample
     ) -> None:
         super().test_whatever_list_is_widened_nothing_is_missing_without_a_word(
             filled_adapter, tmp_path, caplog, sampled

@@ -55,7 +55,7 @@ def store(stores: Stores) -> StateStore:
     return stores()
 
 
-class _Hurried(threading.Event):
+class _HurriedEvent(threading.Event):
     """Time goes by a hundred times as fast for waits of the tests."""
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -65,7 +65,7 @@ class _Hurried(threading.Event):
 @pytest.fixture
 def renewed_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leases live as long as configured, and are renewed a hundred times as often: no machine is so busy that one runs out."""
-    hurried = SimpleNamespace(Event=_Hurried, Thread=threading.Thread)
+    hurried = SimpleNamespace(Event=_HurriedEvent, Thread=threading.Thread)
     monkeypatch.setattr("airflow_provider_cdc.state.leases.threading", hurried)
 
 

@@ -83,7 +83,7 @@ def test_series_of_which_nothing_was_heard_for_long_are_removed(store: StateStor
 def test_the_number_of_statements_does_not_grow_with_topics(store: StateStore) -> None:
     def statements(topics: int) -> int:
         series = {"": make_series(1)} | {f"t{n}": make_series(1) for n in range(topics)}
-        with watched(store.database.engine) as seen:
+        with watched_statements(store.database.engine) as seen:
             store.metrics.add_measurements(make_samples(series))
         return len(seen)
 
@@ -111,7 +111,7 @@ def rows(store: StateStore, table: Any) -> int:
         return int(c.scalar(sa.select(sa.func.count()).select_from(table)) or 0)
 
 
-class watched:
+class watched_statements:
     """The statements of an engine, as long as it is entered; one that has many rows is one."""
 
     def __init__(self, engine: sa.Engine) -> None:
@@ -164,7 +164,7 @@ def test_what_there_was_lately_of_all_connectors_is_one_query_without_their_topi
             store.metrics.add_measurements(
                 make_samples({"": make_series(1)}, connector=f"c{n}", producer="apply delta 1")
             )
-        with watched(store.database.engine) as seen:
+        with watched_statements(store.database.engine) as seen:
             found = store.metrics.map_connector_totals(lambda *one: one)
         assert sorted((one.connector, one.producer, one.topic) for one, _ in found) == [
             (f"c{n}", producer, "") for n in range(connectors) for producer in ("apply delta 1", "capture")

@@ -112,7 +112,7 @@ def by_the_whole(records: Sequence[SchemaChangeRecord]) -> Iterator[dict[str, li
         known.update((change.id, change.table) for _, change in ids if change.table is not None)
 
 
-class Counted:
+class CountedStore:
     """The store, with the number of changes that were read of it, and of questions."""
 
     def __init__(self, store: StateStore) -> None:
@@ -158,15 +158,15 @@ def test_a_page_of_a_long_history_reads_little_of_it(store: StateStore) -> None:
     for n in range(1000, 40, -1):
         of.record(of.alter(f"t{n % 1000}", "more"))
     of.keep()
-    counted = Counted(store)
+    counted = CountedStore(store)
     page = newest_differences(counted, "c", 50)
     assert [one.tables for one in page][:2] == [{"d.t41": ["+ more int64"]}, {"d.t42": ["+ more int64"]}]
     assert (counted.read, counted.asked) == (100, 2)  # the page, and what the 50 tables were before
-    counted = Counted(store)
+    counted = CountedStore(store)
     (last, first) = newest_differences(counted, "c", 10, table="d.t999")
     assert (last.tables, len(first.tables["d.t999"])) == ({"d.t999": ["+ more int64"]}, 2)
     assert (counted.read, counted.asked) == (2, 1)
-    counted = Counted(store)
+    counted = CountedStore(store)
     oldest = newest_differences(counted, "c", 50, before=page[-1].number - 1500)
     assert len(oldest) == 50
     assert (counted.read, counted.asked) == (50, 1)  # tables that are new were nothing before

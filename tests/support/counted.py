@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 
-class Counted:
+class CallCounter:
     """
-    >>> asked = Counted(monkeypatch, MemorySource, "current_position")
+    >>> asked = CallCounter(monkeypatch, MemorySource, "current_position")
 
     :ivar calls: how many there were
     :ivar about: if the first argument is a collection, how much was in it, in all calls together

@@ -15,7 +15,7 @@ LONGEST_S = 300.0
 def wait_until(condition: Callable[[], T], what: str, *, every_s: float = 0.02) -> T:
     """Ask until the answer is true, and give it.
 
-    >>> until(lambda: "yes", "somebody says yes")
+    >>> wait_until(lambda: "yes", "the answer is yes")
     'yes'
 
     :raises AssertionError: it never became true; names ``what`` was waited for

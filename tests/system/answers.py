@@ -18,7 +18,7 @@ BAD = '<img src=x onerror="window.hacked=1">\'`${x}{{y}} مرحبا \u202egnp.ex
 HOUR_S = 3600
 
 
-class Answers:
+class RouteAnswers:
     """Makes an answer for each route; ``problem`` is one to whatever went wrong."""
 
     def __init__(self) -> None:

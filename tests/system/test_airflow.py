@@ -19,7 +19,7 @@ from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers.changes_applied import AppliedTrigger
 from dev.airflow import LOOPBACK, Airflow, Services
 from tests.support.patience import wait_until
-from tests.support.processes.listening import Listening
+from tests.support.processes.listening import ListeningWatch
 from tests.system.conftest import LINEAGE, PASSWORD, PLAIN
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
@@ -81,9 +81,9 @@ def test_check_tells_before_the_first_run_whether_the_database_is_ready(airflow:
 
 
 @pytest.fixture(scope="module")
-def first_run(airflow: Airflow, services: Services, inventory: Any) -> Listening:
+def first_run(airflow: Airflow, services: Services, inventory: Any) -> ListeningWatch:
     """One run of the example DAG by the services, Spark included; with who listened meanwhile."""
-    with Listening(services.groups) as listening:
+    with ListeningWatch(services.groups) as listening:
         services.until(lambda: services.request("GET", f"/api/v2/dags/{DAG}")[0] == 200, 120, f"{DAG} is parsed")
         services.json("PATCH", f"/api/v2/dags/{DAG}", {"is_paused": False})  # it is continuous: a run begins by itself
         services.until(lambda: ended_runs(services), 400, f"a run of {DAG} ends")
@@ -96,7 +96,7 @@ def first_run(airflow: Airflow, services: Services, inventory: Any) -> Listening
 
 
 @pytest.fixture(scope="module")
-def airflow_after_first_run(airflow: Airflow, first_run: Listening) -> Airflow:
+def airflow_after_first_run(airflow: Airflow, first_run: ListeningWatch) -> Airflow:
     """After that run."""
     return airflow
 
@@ -238,7 +238,7 @@ def test_everything_is_imported_without_an_error(services: Services) -> None:
 
 
 def test_the_services_and_what_tasks_start_listen_for_this_machine_alone(
-    services: Services, first_run: Listening
+    services: Services, first_run: ListeningWatch
 ) -> None:
     assert (LOOPBACK, services.port) in first_run.seen
     assert "java" in first_run.programs  # Spark was among those that were looked at

@@ -48,7 +48,7 @@ with DAG("on_busy_lines", schedule=[lines]) as on_lines:
 """
 
 
-class Runs:
+class DagRuns:
     """DAG runs of a running Airflow, by its REST API."""
 
     def __init__(self, services: Services) -> None:
@@ -102,7 +102,7 @@ class Runs:
 
 
 @pytest.fixture(scope="module")
-def dag_runs(services: Services, airflow: Airflow, inventory: Any) -> Iterator[Runs]:
+def dag_runs(services: Services, airflow: Airflow, inventory: Any) -> Iterator[DagRuns]:
     """With a connector ``busy`` on a separate database, and its DAGs."""
     inventory.sql(
         "DROP DATABASE IF EXISTS busy",
@@ -125,12 +125,12 @@ def dag_runs(services: Services, airflow: Airflow, inventory: Any) -> Iterator[R
     services.until(is_parsed, 180, "the DAGs are parsed")
     for name in names:
         services.json("PATCH", f"/api/v2/dags/{name}", {"is_paused": False})
-    yield Runs(services)
+    yield DagRuns(services)
     inventory.sql("DROP DATABASE busy")
 
 
 @pytest.fixture(scope="module")
-def captured_runs(dag_runs: Runs, airflow: Airflow) -> Runs:
+def captured_runs(dag_runs: DagRuns, airflow: Airflow) -> DagRuns:
     """After the initial snapshot, with a capture that is alive."""
     keep_capturing(dag_runs, airflow)
     dag_runs.services.until(
@@ -141,7 +141,7 @@ def captured_runs(dag_runs: Runs, airflow: Airflow) -> Runs:
     return dag_runs
 
 
-def keep_capturing(runs: Runs, airflow: Airflow) -> None:
+def keep_capturing(runs: DagRuns, airflow: Airflow) -> None:
     """Have a run of the capture alive."""
     held = "SELECT 1 FROM cdc_lease WHERE connector = 'busy' AND owner IS NOT NULL"
     if not airflow.sql(held):
@@ -149,14 +149,14 @@ def keep_capturing(runs: Runs, airflow: Airflow) -> None:
         runs.services.until(lambda: airflow.sql(held), 240, "the capture is alive")
 
 
-def halt(runs: Runs, airflow: Airflow) -> None:
+def halt(runs: DagRuns, airflow: Airflow) -> None:
     """Pause the connector; its run has ended then."""
     run = runs.begin("busy_lifecycle", action="pause", reason="upgrade of the database")
     runs.until("busy_lifecycle", run, "steer", "success")
     assert airflow.sql("SELECT owner FROM cdc_lease WHERE connector = 'busy'") == [(None,)]
 
 
-def resume(runs: Runs) -> None:
+def resume(runs: DagRuns) -> None:
     runs.until("busy_lifecycle", runs.begin("busy_lifecycle", action="resume"), "steer", "success")
 
 
@@ -166,7 +166,7 @@ def pool(services: Services) -> dict[str, int]:
     return found
 
 
-def test_the_example_forms_are_parsed_without_an_error(dag_runs: Runs) -> None:
+def test_the_example_forms_are_parsed_without_an_error(dag_runs: DagRuns) -> None:
     errors = dag_runs.services.json("GET", "/api/v2/importErrors")["import_errors"]
     assert errors == []
     for dag in ("cdc_ad_hoc_snapshot", "cdc_signal", "cdc_lifecycle"):
@@ -185,7 +185,7 @@ def screenshot_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def page(captured_runs: Runs) -> Iterator[Any]:
+def page(captured_runs: DagRuns) -> Iterator[Any]:
     """A page of Chromium, logged in as ``admin``."""
     from playwright.sync_api import sync_playwright
 
@@ -213,7 +213,7 @@ def page(captured_runs: Runs) -> Iterator[Any]:
 
 
 def test_a_person_fills_in_the_form_and_watches_the_snapshot(
-    captured_runs: Runs, airflow: Airflow, page: Any, screenshot_folder: Path
+    captured_runs: DagRuns, airflow: Airflow, page: Any, screenshot_folder: Path
 ) -> None:
     services = captured_runs.services
     before = events(airflow, "busy.busy.orders")
@@ -259,7 +259,7 @@ def test_a_person_fills_in_the_form_and_watches_the_snapshot(
     assert events(airflow, "busy.busy.orders") - before >= ROWS  # every row was captured once more
 
 
-def test_a_table_that_is_not_captured_is_refused_by_name(captured_runs: Runs) -> None:
+def test_a_table_that_is_not_captured_is_refused_by_name(captured_runs: DagRuns) -> None:
     run = captured_runs.begin("busy_snapshot", connector="busy", more_tables=["busy.secrets"])
     captured_runs.until("busy_snapshot", run, "check", "failed")
     assert captured_runs.until("busy_snapshot", run, "send", "upstream_failed")
@@ -268,7 +268,7 @@ def test_a_table_that_is_not_captured_is_refused_by_name(captured_runs: Runs) ->
     assert "busy.orders" in log
 
 
-def test_a_filter_that_the_database_refuses_fails_the_waiting_task_with_its_words(captured_runs: Runs) -> None:
+def test_a_filter_that_the_database_refuses_fails_the_waiting_task_with_its_words(captured_runs: DagRuns) -> None:
     filters = {"busy.orders": "no_such_column = 1"}
     run = captured_runs.begin("busy_snapshot", connector="busy", tables=["busy.orders"], filters=filters)
     captured_runs.until("busy_snapshot", run, "wait", "failed", seconds=240)
@@ -279,7 +279,7 @@ def test_a_filter_that_the_database_refuses_fails_the_waiting_task_with_its_word
 
 
 def test_the_sensor_holds_no_worker_slot_and_survives_the_death_of_its_triggerer(
-    captured_runs: Runs, airflow: Airflow, inventory: Any
+    captured_runs: DagRuns, airflow: Airflow, inventory: Any
 ) -> None:
     services = captured_runs.services
     halt(captured_runs, airflow)
@@ -309,7 +309,7 @@ def test_the_sensor_holds_no_worker_slot_and_survives_the_death_of_its_triggerer
 
 
 def test_a_dag_starts_when_its_table_changes_also_after_the_death_of_the_triggerer(
-    captured_runs: Runs, airflow: Airflow, inventory: Any
+    captured_runs: DagRuns, airflow: Airflow, inventory: Any
 ) -> None:
     services = captured_runs.services
     keep_capturing(captured_runs, airflow)
@@ -330,7 +330,7 @@ def test_a_dag_starts_when_its_table_changes_also_after_the_death_of_the_trigger
     services.until(lambda: total(captured_runs) >= before + 2, 300, "a run was told of them")
 
 
-def payloads(runs: Runs) -> list[dict[str, Any]]:
+def payloads(runs: DagRuns) -> list[dict[str, Any]]:
     """The parameters of the runs of the DAG, oldest first."""
     found = []
     for run in reversed(runs.of("on_busy_lines")):
@@ -339,14 +339,14 @@ def payloads(runs: Runs) -> list[dict[str, Any]]:
     return found
 
 
-def total(runs: Runs) -> int:
+def total(runs: DagRuns) -> int:
     return sum(payload["events"] for payload in payloads(runs))
 
 
 # the connector's life
 
 
-def test_a_paused_connector_skips_its_runs_and_says_who_paused_it(captured_runs: Runs, airflow: Airflow) -> None:
+def test_a_paused_connector_skips_its_runs_and_says_who_paused_it(captured_runs: DagRuns, airflow: Airflow) -> None:
     keep_capturing(captured_runs, airflow)
     halt(captured_runs, airflow)
     run = captured_runs.begin("busy_capture")
@@ -361,7 +361,7 @@ def test_a_paused_connector_skips_its_runs_and_says_who_paused_it(captured_runs:
     keep_capturing(captured_runs, airflow)
 
 
-def test_a_signal_is_sent_by_its_form(captured_runs: Runs, airflow: Airflow) -> None:
+def test_a_signal_is_sent_by_its_form(captured_runs: DagRuns, airflow: Airflow) -> None:
     keep_capturing(captured_runs, airflow)
     run = captured_runs.begin("busy_signal", connector="busy", type="log", data={"message": "we were here at {}"})
     captured_runs.until("busy_signal", run, "wait", "success")
@@ -371,7 +371,7 @@ def test_a_signal_is_sent_by_its_form(captured_runs: Runs, airflow: Airflow) -> 
     assert "is not a signal type" in captured_runs.log("busy_signal", run, "wait")
 
 
-def test_the_offset_is_not_changed_unless_that_is_confirmed(captured_runs: Runs, airflow: Airflow) -> None:
+def test_the_offset_is_not_changed_unless_that_is_confirmed(captured_runs: DagRuns, airflow: Airflow) -> None:
     halt(captured_runs, airflow)
     offset = "SELECT offset FROM cdc_offset WHERE connector = 'busy'"
     before = airflow.sql(offset)

@@ -37,7 +37,7 @@ RUN_MS = 240_000
 
 
 @dataclass
-class Acted:
+class AppliedConnector:
     """A connector ``acted`` whose changes a DAG applies to a database in a file."""
 
     store: StateStore
@@ -54,7 +54,7 @@ class Acted:
 
 
 @pytest.fixture(scope="module")
-def applied_connector(inventory: Any, airflow: Airflow, services: Services) -> Iterator[Acted]:
+def applied_connector(inventory: Any, airflow: Airflow, services: Services) -> Iterator[AppliedConnector]:
     warehouse = airflow.home / "warehouse.db"
     connection = {"connection_id": "acted_warehouse", "conn_type": "sqlite", "host": str(warehouse)}
     services.json("POST", "/api/v2/connections", connection)
@@ -79,7 +79,7 @@ def applied_connector(inventory: Any, airflow: Airflow, services: Services) -> I
         return bool(state == "success")
 
     services.until(is_captured, 180, "the first run has captured and applied")
-    found = Acted(StateStore(f"sqlite:///{airflow.home}/airflow.db"), inventory, warehouse)
+    found = AppliedConnector(StateStore(f"sqlite:///{airflow.home}/airflow.db"), inventory, warehouse)
     assert found.rows() == [(1, "first"), (2, "second")]
     yield found
     found.store.close()
@@ -148,7 +148,7 @@ FORMS: dict[str, tuple[str, dict[str, str], str, bool]] = {
 
 
 def test_every_dialog_says_what_it_will_do_before(
-    page: Any, services: Services, applied_connector: Acted, screenshot_folder: Path, axe_script: str
+    page: Any, services: Services, applied_connector: AppliedConnector, screenshot_folder: Path, axe_script: str
 ) -> None:
     def open_dialog(title: str, theme: str) -> None:
         tab, given, plan, named = FORMS[title]
@@ -199,7 +199,9 @@ def test_every_dialog_says_what_it_will_do_before(
     assert page.errors == []
 
 
-def test_what_somebody_may_not_do_is_not_offered(page: Any, services: Services, applied_connector: Acted) -> None:
+def test_what_somebody_may_not_do_is_not_offered(
+    page: Any, services: Services, applied_connector: AppliedConnector
+) -> None:
     def only(rights: list[str]) -> list[str]:
         def answer_route(route: Any) -> None:
             answer = route.fetch()
@@ -220,7 +222,7 @@ def test_what_somebody_may_not_do_is_not_offered(page: Any, services: Services, 
 
 
 def test_a_comparison_that_finds_something_is_followed_to_its_repair(
-    page: Any, services: Services, applied_connector: Acted, screenshot_folder: Path, axe_script: str
+    page: Any, services: Services, applied_connector: AppliedConnector, screenshot_folder: Path, axe_script: str
 ) -> None:
     applied_connector.tamper("UPDATE acted_acted_orders SET note = 'wrong' WHERE id = 2")
     show(page, services, "/connectors/acted")
@@ -266,7 +268,7 @@ def test_a_comparison_that_finds_something_is_followed_to_its_repair(
 
 
 def test_the_offset_is_edited_and_brought_back(
-    page: Any, services: Services, applied_connector: Acted, screenshot_folder: Path, axe_script: str
+    page: Any, services: Services, applied_connector: AppliedConnector, screenshot_folder: Path, axe_script: str
 ) -> None:
     first = applied_connector.store.load_offset("acted")
     assert first.offset is not None
@@ -313,7 +315,12 @@ def test_the_offset_is_edited_and_brought_back(
 
 @pytest.mark.parametrize("repair", ["incremental"])
 def test_a_gap_is_repaired_from_its_report(
-    page: Any, services: Services, applied_connector: Acted, screenshot_folder: Path, axe_script: str, repair: str
+    page: Any,
+    services: Services,
+    applied_connector: AppliedConnector,
+    screenshot_folder: Path,
+    axe_script: str,
+    repair: str,
 ) -> None:
     lose_log(applied_connector.store, "acted")
     show(page, services, "/connectors/acted/offsets")

@@ -15,7 +15,7 @@ import pytest
 
 from dev.airflow import Services
 from dev.bootstrap import ui
-from tests.system.answers import END, Answers
+from tests.system.answers import END, RouteAnswers
 from tests.system.pages import findings, not_reached, show, sticks_out, too_long, turn_theme, wait_until_settled
 
 NAME = '<img src=x onerror="window.hacked=1">\'\u202eevil' + "x" * 200
@@ -73,16 +73,16 @@ def shown_by(place: str) -> str:
     return place.rpartition("/")[2]
 
 
-class Held(list[Any]):
+class HeldRequests(list[Any]):
     """Requests that were not answered, except that about the connector itself."""
 
     broken = False
 
     def route(self, route: Any) -> None:
         if unquote(route.request.url).endswith(f"/connectors/{NAME}"):
-            route.fulfill(json=Answers().to("GET", route.request.url))
+            route.fulfill(json=RouteAnswers().to("GET", route.request.url))
         elif self.broken:
-            route.fulfill(status=503, json=Answers().problem)
+            route.fulfill(status=503, json=RouteAnswers().problem)
         else:
             self.append(route)
 
@@ -94,8 +94,8 @@ class Held(list[Any]):
 
 
 @pytest.fixture
-def held_requests(page: Any) -> Iterator[Held]:
-    requests = Held()
+def held_requests(page: Any) -> Iterator[HeldRequests]:
+    requests = HeldRequests()
     page.route(API, requests.route)
     yield requests
     page.unroute_all(behavior="ignoreErrors")
@@ -104,7 +104,7 @@ def held_requests(page: Any) -> Iterator[Held]:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("place", places())
 def test_an_api_that_is_slow_and_then_broken_is_told(
-    page: Any, services: Services, axe_script: str, held_requests: Held, place: str
+    page: Any, services: Services, axe_script: str, held_requests: HeldRequests, place: str
 ) -> None:
     show(page, services, place)
     if shown_by(place) in ASKS_NOTHING:
@@ -136,7 +136,7 @@ def test_names_and_values_of_the_worst_kind_are_text_and_break_nothing(
     page: Any, services: Services, axe_script: str, screenshot_folder: Path, place: str
 ) -> None:
     def answer(route: Any) -> None:
-        found = Answers().to(route.request.method, route.request.url)
+        found = RouteAnswers().to(route.request.method, route.request.url)
         route.fulfill(json=found | {"total": 0} if place == "first use" and "total" in found else found)
 
     page.errors.clear()
@@ -169,7 +169,7 @@ def test_names_and_values_of_the_worst_kind_are_text_and_break_nothing(
 
 
 def test_the_tabs_are_gone_through_by_keyboard(page: Any, services: Services) -> None:
-    page.route(API, lambda route: route.fulfill(json=Answers().to(route.request.method, route.request.url)))
+    page.route(API, lambda route: route.fulfill(json=RouteAnswers().to(route.request.method, route.request.url)))
     show(page, services, f"{CONNECTOR}/{next(iter(TABS))}")
     page.get_by_role("tab", selected=True).focus()
     seen = []

@@ -30,7 +30,7 @@ POOR = '<b onclick="hack()">poor'
 
 
 @dataclass
-class Looked:
+class PageStates:
     """Connectors on the inventory: ``looked`` is well, ``lost`` has a position that the log does not have, ``poor`` may not read the log."""
 
     store: StateStore
@@ -38,7 +38,7 @@ class Looked:
 
 
 @pytest.fixture(scope="module")
-def page_states(inventory: Any, airflow: Airflow, services: Services) -> Iterator[Looked]:
+def page_states(inventory: Any, airflow: Airflow, services: Services) -> Iterator[PageStates]:
     url = f"sqlite:///{airflow.home}/airflow.db"
     inventory.sql(
         "DROP DATABASE IF EXISTS nasty",
@@ -54,7 +54,7 @@ def page_states(inventory: Any, airflow: Airflow, services: Services) -> Iterato
     for id_, login in (("poor", POOR), ("listed", "reader")):
         services.json("POST", "/api/v2/connections", connection | {"connection_id": id_, "login": login})
     secrets = {"database.hostname": inventory.host, "database.port": inventory.port, "database.user": "reader", "database.password": PASSWORD, **PLAIN}  # fmt: skip
-    found = Looked(StateStore(url), secrets)
+    found = PageStates(StateStore(url), secrets)
     had_an_hour(found.store)
     for number, name in enumerate(("looked", "lost", "poor")):
         definition = definition_of(airflow, name, number)
@@ -116,7 +116,7 @@ def by_keyboard(page: Any, name: str) -> None:
 
 
 def test_the_check_says_what_is_missing_with_the_statement_that_mends_it(
-    page: Any, services: Services, page_states: Looked, screenshot_folder: Path, axe_script: str
+    page: Any, services: Services, page_states: PageStates, screenshot_folder: Path, axe_script: str
 ) -> None:
     show(page, services, "/connectors/looked/check")
     by_keyboard(page, "Check now")
@@ -140,7 +140,7 @@ def test_the_check_says_what_is_missing_with_the_statement_that_mends_it(
 
 
 def test_a_lost_position_is_shown_with_the_ways_out(
-    page: Any, services: Services, page_states: Looked, screenshot_folder: Path, axe_script: str
+    page: Any, services: Services, page_states: PageStates, screenshot_folder: Path, axe_script: str
 ) -> None:
     show(page, services, "/connectors/lost/offsets")
     found = page.get_by_test_id("gap")  # its last run has failed for that: no one has to ask
@@ -161,7 +161,7 @@ def test_a_lost_position_is_shown_with_the_ways_out(
 def test_a_row_is_compared_with_its_source(
     page: Any,
     services: Services,
-    page_states: Looked,
+    page_states: PageStates,
     inventory: Any,
     airflow: Airflow,
     screenshot_folder: Path,
@@ -211,7 +211,7 @@ def test_a_row_is_compared_with_its_source(
 
 
 def test_charts_show_an_hour_a_day_and_a_week_and_what_has_happened(
-    page: Any, services: Services, page_states: Looked, screenshot_folder: Path, axe_script: str
+    page: Any, services: Services, page_states: PageStates, screenshot_folder: Path, axe_script: str
 ) -> None:
     show(page, services, "/connectors/looked/charts")
     for span in ("One day", "One week", "One hour"):
@@ -242,7 +242,7 @@ def test_charts_show_an_hour_a_day_and_a_week_and_what_has_happened(
 def test_the_wizard_goes_from_a_connection_to_a_definition_that_captures(
     page: Any,
     services: Services,
-    page_states: Looked,
+    page_states: PageStates,
     airflow: Airflow,
     screenshot_folder: Path,
     axe_script: str,
@@ -286,7 +286,7 @@ def test_the_wizard_goes_from_a_connection_to_a_definition_that_captures(
 
 
 def test_with_no_connector_the_page_says_how_to_get_one(
-    page: Any, services: Services, page_states: Looked, screenshot_folder: Path, axe_script: str
+    page: Any, services: Services, page_states: PageStates, screenshot_folder: Path, axe_script: str
 ) -> None:
     nothing = {"connectors": [], "states": {}, "sources": [], "total": 0, "at": "2026-01-01T00:00:00Z"}
     page.route("**/cdc/api/v1/connectors", lambda route: route.fulfill(json=nothing))
@@ -305,7 +305,7 @@ def test_with_no_connector_the_page_says_how_to_get_one(
 
 @pytest.mark.parametrize("tab", ["charts", "check", "offsets", "new"])
 def test_a_slow_and_a_broken_api_is_told_on_each_of_them(
-    page: Any, services: Services, page_states: Looked, axe_script: str, tab: str
+    page: Any, services: Services, page_states: PageStates, axe_script: str, tab: str
 ) -> None:
     asked = {"charts": "charts**", "check": "check", "offsets": "gap", "new": "wizard"}[tab]
     problem = {"detail": "x", "error": {"what": f"{NASTY} is away.", "repair": "airflow db migrate"}}

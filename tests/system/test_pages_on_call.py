@@ -21,7 +21,7 @@ from tests.system.conftest import PASSWORD, PLAIN
 from tests.system.pages import findings, lose_log, show
 
 
-class Broken(NamedTuple):
+class BrokenConnector(NamedTuple):
     """A connector that has failed.
 
     :param cause: what its page says, in part
@@ -35,10 +35,10 @@ class Broken(NamedTuple):
 
 
 EXPECTED = {
-    "position-lost": Broken("", "", "airflow cdc gap position-lost"),
-    "ddl-refused": Broken("Rows of oncall.orders were written with an unknown table definition", "", "airflow cdc snapshot ddl-refused oncall.orders --type blocking --replace"),
-    "disk-full": Broken("No space is left where the change log is written", "disk-full", "free space"),
-    "source-down": Broken("The database does not answer", "127.0.0.1:1", "check that the server is up"),
+    "position-lost": BrokenConnector("", "", "airflow cdc gap position-lost"),
+    "ddl-refused": BrokenConnector("Rows of oncall.orders were written with an unknown table definition", "", "airflow cdc snapshot ddl-refused oncall.orders --type blocking --replace"),
+    "disk-full": BrokenConnector("No space is left where the change log is written", "disk-full", "free space"),
+    "source-down": BrokenConnector("The database does not answer", "127.0.0.1:1", "check that the server is up"),
 }  # fmt: skip
 
 

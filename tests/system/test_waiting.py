@@ -9,7 +9,7 @@ import pytest
 
 from dev.airflow import Airflow, Services
 from dev.servers.mysql_family import CAPTURE_PRIVILEGES
-from tests.system.test_on_demand import Runs
+from tests.system.test_on_demand import DagRuns
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 
@@ -30,7 +30,7 @@ short = cdc_dag(
 
 
 @pytest.fixture
-def dag_runs(services: Services, airflow: Airflow, inventory: Any) -> Iterator[Runs]:
+def dag_runs(services: Services, airflow: Airflow, inventory: Any) -> Iterator[DagRuns]:
     """With a connector ``quiet`` that has captured everything, by an account that nothing else uses."""
     inventory.sql("CREATE USER quiet@'%' IDENTIFIED BY 'first'", f"GRANT {CAPTURE_PRIVILEGES} ON *.* TO quiet@'%'")
     connection = {"connection_id": "quiet_mariadb", "conn_type": "cdc_mariadb", "login": "quiet", "password": "first"}
@@ -46,14 +46,14 @@ def dag_runs(services: Services, airflow: Airflow, inventory: Any) -> Iterator[R
     services.until(is_parsed, 180, "the DAGs are parsed")
     for name in names:
         services.json("PATCH", f"/api/v2/dags/{name}", {"is_paused": False})
-    runs = Runs(services)
+    runs = DagRuns(services)
     runs.until("quiet", runs.begin("quiet"), "capture", "success")
     yield runs
     inventory.sql("DROP USER quiet@'%'")
 
 
 def test_a_run_in_which_nothing_changes_is_skipped_and_one_whose_password_is_wrong_fails(
-    dag_runs: Runs, inventory: Any
+    dag_runs: DagRuns, inventory: Any
 ) -> None:
     """AF24"""
 

@@ -27,7 +27,7 @@ from dev.servers import Postgres
 from tests.support.airflow.airflow_connector import SHOP, connect
 from tests.support.airflow.trigger_runs import await_first_event
 from tests.support.patience import wait_until
-from tests.support.servers.shut_ports import Doors
+from tests.support.servers.shut_ports import ForwardingPorts
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +47,7 @@ class Fleet:
     """
 
     server: Postgres
-    doors: Doors
+    doors: ForwardingPorts
     store: StateStore
     mariadb: Any
     fall_out: list[Any] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Fleet:
 @pytest.fixture
 def fleet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mariadb: Any) -> Iterator[Fleet]:
     # what PostgreSQL has when no one has said anything
-    with Postgres({"max_connections": None}) as server, Doors(mariadb.host, mariadb.port, FALL_OUT) as doors:
+    with Postgres({"max_connections": None}) as server, ForwardingPorts(mariadb.host, mariadb.port, FALL_OUT) as doors:
         assert server.sql("SHOW max_connections") == [("100",)]
         server.sql("CREATE DATABASE cdc")
         store = StateStore(server.url("cdc"))
@@ -124,7 +124,7 @@ def change(database: MemoryDatabase) -> None:
         t.insert("inventory.orders", {"id": 1, "note": ""})
 
 
-class Blocking:
+class BlockingCalls:
     """What the event loop's own thread does, that may block it: as Python's audit hooks report."""
 
     def __init__(self) -> None:
@@ -157,7 +157,7 @@ async def time_until(condition: Callable[[], bool], within_s: float) -> float:
 def test_200_sensors_share_one_connection_and_fire_in_time_while_50_sources_are_down_and_come_back(
     fleet: Fleet,
 ) -> None:
-    blocking, most = Blocking(), 0
+    blocking, most = BlockingCalls(), 0
 
     async def run_story() -> None:
         nonlocal most

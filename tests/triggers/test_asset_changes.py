@@ -21,7 +21,7 @@ from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers.asset_changes import CURSOR, CdcChangeTrigger
 from tests.support.airflow.airflow_connector import SHOP, ShopConnector, context, make_shop
 from tests.support.airflow.trigger_runs import await_first_event, deserialize_trigger
-from tests.support.counted import Counted
+from tests.support.counted import CallCounter
 from tests.support.patience import LONGEST_S
 
 ORDERS, LINES = "shop.inventory.orders", "shop.inventory.lines"
@@ -47,7 +47,7 @@ def change(shop: ShopConnector, key: int, table: str = "orders") -> None:
     capture(shop)
 
 
-class Kept(dict[str, Any]):
+class AssetState(dict[str, Any]):
     """The state store of one asset."""
 
     async def aget(self, key: str) -> Any:
@@ -60,7 +60,7 @@ class Kept(dict[str, Any]):
         return self if not isinstance(key, str) else super().__getitem__(key)
 
 
-class Slow(Kept):
+class SlowAssetState(AssetState):
     """A state store that does not answer."""
 
     async def aget(self, key: str) -> Any:
@@ -89,7 +89,7 @@ class Triggerer:
         self.looked: Counter[int] = Counter()
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
-    def start(self, number: int, kept: Kept, topics: list[str] | None = None) -> None:
+    def start(self, number: int, kept: AssetState, topics: list[str] | None = None) -> None:
         trigger = deserialize_trigger(CdcChangeTrigger("shop", topics or [], asset="a", poll_interval=0.05))
         trigger.asset_state_store = kept
         self._tasks[number] = asyncio.create_task(self._run(number, trigger))
@@ -153,9 +153,9 @@ async def triggerer() -> AsyncIterator[Triggerer]:
 def test_a_table_tells_of_its_own_changes_only(shop_connector: ShopConnector) -> None:
     async def run_story() -> None:
         async with triggerer() as t:
-            t.start(1, Kept(), [ORDERS])
-            t.start(2, Kept(), [LINES])
-            t.start(3, Kept())
+            t.start(1, AssetState(), [ORDERS])
+            t.start(2, AssetState(), [LINES])
+            t.start(3, AssetState())
             await t.looks(1, 2, 3, times=3)
             assert t.fired == []  # what was captured before is not reported
             await asyncio.to_thread(change, shop_connector, 1)
@@ -179,12 +179,15 @@ def test_a_table_tells_of_its_own_changes_only(shop_connector: ShopConnector) ->
 def test_all_tables_of_a_connector_share_one_poll(
     shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    polled, batches = Counted(monkeypatch, StateStore, "load_records"), Counted(monkeypatch, StateStore, "list_batches")
+    polled, batches = (
+        CallCounter(monkeypatch, StateStore, "load_records"),
+        CallCounter(monkeypatch, StateStore, "list_batches"),
+    )
 
     async def run_story() -> None:
         async with triggerer() as t:
             for number in range(40):
-                t.start(number, Kept(), [ORDERS])
+                t.start(number, AssetState(), [ORDERS])
             await t.looks(*range(40), times=5)
             # each of them is done with all of these, but for one that is being asked and one that is being passed on; 40 of each would have been 200
             assert polled.about <= max(t.looked.values()) + 2
@@ -195,7 +198,7 @@ def test_all_tables_of_a_connector_share_one_poll(
 
 def test_what_was_captured_while_no_triggerer_was_alive_is_told_of(shop_connector: ShopConnector) -> None:
     async def run_story() -> None:
-        kept = Kept()
+        kept = AssetState()
         async with triggerer() as t:
             t.start(1, kept, [ORDERS])
             await t.looks(1)
@@ -211,7 +214,7 @@ def test_what_was_captured_while_no_triggerer_was_alive_is_told_of(shop_connecto
 
 def test_an_event_that_was_not_kept_when_the_triggerer_died_is_told_again(shop_connector: ShopConnector) -> None:
     async def run_story() -> None:
-        kept = Kept()
+        kept = AssetState()
         async with triggerer() as t:
             t.start(1, kept, [ORDERS])
             await t.looks(1)
@@ -237,11 +240,11 @@ def test_an_event_that_was_not_kept_when_the_triggerer_died_is_told_again(shop_c
 def test_one_table_that_is_not_kept_does_not_hold_up_what_is_kept_of_others(shop_connector: ShopConnector) -> None:
     async def run_story() -> None:
         async with triggerer() as t:
-            t.start(1, Kept(), [ORDERS])
+            t.start(1, AssetState(), [ORDERS])
             await t.looks(1)
             await asyncio.to_thread(change, shop_connector, 1)
             await t.until(1)  # never kept
-            late = Kept()
+            late = AssetState()
             t.start(2, late, [LINES])
             await t.looks(2)
             await asyncio.to_thread(change, shop_connector, 1, "lines")
@@ -253,11 +256,11 @@ def test_one_table_that_is_not_kept_does_not_hold_up_what_is_kept_of_others(shop
 def test_a_watcher_that_leaves_does_not_disturb_the_others(shop_connector: ShopConnector) -> None:
     async def run_story() -> None:
         async with triggerer() as t:
-            kept = Kept()
+            kept = AssetState()
             t.start(1, kept, [ORDERS])
-            t.start(2, Kept(), [LINES])
+            t.start(2, AssetState(), [LINES])
             await t.looks(1, 2)
-            t.start(3, Slow(), [LINES])
+            t.start(3, SlowAssetState(), [LINES])
             await t.looks(1, times=4)  # they wait in the queue of the third, which will never see them
             await t.leave(3)
             await t.looks(1, times=4)
@@ -274,11 +277,11 @@ def test_who_was_given_up_on_is_told_again_though_others_go_on(shop_connector: S
     """Airflow gives up on a trigger whose event it could not store."""
 
     async def run_story() -> None:
-        kept = Kept()
+        kept = AssetState()
         async with triggerer() as t:
             t.manager, t.stall_s = SharedStreamManager(ack_timeout=2), 3600
             t.start(1, kept, [ORDERS])
-            t.start(2, Kept(), [LINES])
+            t.start(2, AssetState(), [LINES])
             await t.looks(1, 2)
             began = kept[CURSOR]
             await asyncio.to_thread(change, shop_connector, 1)
@@ -297,7 +300,7 @@ def test_a_connector_that_was_deleted_and_began_again_is_told_of_from_its_first_
     shop_connector: ShopConnector, tmp_path: Path
 ) -> None:
     async def run_story() -> None:
-        kept = Kept({CURSOR: 500})
+        kept = AssetState({CURSOR: 500})
         async with triggerer() as t:
             t.start(1, kept, [ORDERS])
             await asyncio.to_thread(change, shop_connector, 1)
@@ -307,7 +310,7 @@ def test_a_connector_that_was_deleted_and_began_again_is_told_of_from_its_first_
 
 
 def test_by_itself_it_fires_too(shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch) -> None:
-    polled = Counted(monkeypatch, StateStore, "load_records")
+    polled = CallCounter(monkeypatch, StateStore, "load_records")
 
     async def run_story() -> None:
         waiting = asyncio.create_task(await_first_event(CdcChangeTrigger("shop", [ORDERS], poll_interval=0.05)))

@@ -17,7 +17,7 @@ from tests.support.patience import LONGEST_S
 IN_TIME_S = 0.2
 
 
-class Hanging:
+class HangingCalls:
     """Calls that do not come back before the test releases them."""
 
     def __init__(self) -> None:
@@ -33,8 +33,8 @@ class Hanging:
 
 
 @contextlib.asynccontextmanager
-async def hanging_calls() -> AsyncIterator[Hanging]:
-    made = Hanging()
+async def hanging_calls() -> AsyncIterator[HangingCalls]:
+    made = HangingCalls()
     try:
         yield made
     finally:

@@ -22,7 +22,7 @@ from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrig
 from airflow_provider_cdc.triggers.shared_source import shared_source
 from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
 from tests.support.airflow.trigger_runs import await_first_event
-from tests.support.counted import Counted
+from tests.support.counted import CallCounter
 from tests.support.patience import LONGEST_S
 
 
@@ -126,7 +126,7 @@ def test_a_connection_that_is_changed_is_noticed_though_the_source_before_still_
 def test_after_an_error_the_connection_is_looked_up_again(
     shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked, asked = Counted(monkeypatch, ConnectorAccess, "resolve_properties"), list[int]()
+    looked, asked = CallCounter(monkeypatch, ConnectorAccess, "resolve_properties"), list[int]()
     access, answer = ConnectorAccess(shop_connector.definition, "shop"), MemorySource.current_position
 
     def fail_first(self: MemorySource) -> Any:

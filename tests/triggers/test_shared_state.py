@@ -31,7 +31,7 @@ from airflow_provider_cdc.triggers.shared_state import SharedState, shared_state
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
 from tests.support.airflow.trigger_runs import await_first_event, report, waiting
-from tests.support.counted import Counted
+from tests.support.counted import CallCounter
 from tests.support.patience import LONGEST_S
 
 
@@ -70,11 +70,11 @@ def test_40_connectors_that_wait_ask_the_state_by_one_query_and_nothing_else(
         for one in copy_connectors(shop_connector, 40)
     ]
     polled, ended = (
-        Counted(monkeypatch, StateStore, "load_records"),
-        Counted(monkeypatch, MemorySource, "current_position"),
+        CallCounter(monkeypatch, StateStore, "load_records"),
+        CallCounter(monkeypatch, MemorySource, "current_position"),
     )
     others = [
-        Counted(monkeypatch, StateStore, name)
+        CallCounter(monkeypatch, StateStore, name)
         for name in ("find_connector", "list_connectors", "load_control", "list_signals", "load_offset", "list_batches")
     ]
     asyncio.run(waiting(triggers, until=lambda: polled.about >= 4 * 40))
@@ -94,8 +94,8 @@ def test_all_kinds_of_triggers_share_the_query(shop_connector: ShopConnector, mo
         *(InitialSnapshotTrigger(f"other{n}", poll_interval=1.0) for n in range(7)),
     ]
     polled, connector = (
-        Counted(monkeypatch, StateStore, "load_records"),
-        Counted(monkeypatch, StateStore, "find_connector"),
+        CallCounter(monkeypatch, StateStore, "load_records"),
+        CallCounter(monkeypatch, StateStore, "find_connector"),
     )
     asyncio.run(waiting(triggers, until=lambda: polled.about >= 5 * 8))
     assert polled.calls <= polled.about / 8 * 2 + 2
@@ -221,7 +221,7 @@ def test_a_trigger_that_waits_for_a_signal_is_told_of_that_one(shop_connector: S
 def test_it_is_opened_once_and_closed_when_the_last_one_leaves(
     shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened, closed = Counted(monkeypatch, CdcStateHook, "get_conn"), Counted(monkeypatch, StateStore, "close")
+    opened, closed = CallCounter(monkeypatch, CdcStateHook, "get_conn"), CallCounter(monkeypatch, StateStore, "close")
 
     async def use_state(answered: asyncio.Event, leave: asyncio.Event) -> None:
         async with shared_state("cdc_state_default") as state:
@@ -248,7 +248,7 @@ def test_it_is_not_closed_while_a_question_of_one_that_has_left_is_being_asked(
     shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asking, go_on = threading.Event(), threading.Event()
-    closed, found = Counted(monkeypatch, StateStore, "close"), list[Any]()
+    closed, found = CallCounter(monkeypatch, StateStore, "close"), list[Any]()
 
     def answer_slowly(_: Any, store: StateStore) -> None:
         asking.set()
@@ -281,7 +281,7 @@ def test_it_is_not_closed_while_a_question_of_one_that_has_left_is_being_asked(
 def test_a_question_of_one_that_has_left_before_it_was_asked_opens_nothing(
     shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = Counted(monkeypatch, CdcStateHook, "get_conn")
+    opened = CallCounter(monkeypatch, CdcStateHook, "get_conn")
 
     async def ask_state() -> None:
         async with shared_state("cdc_state_default") as state:
@@ -310,7 +310,7 @@ def test_a_connection_that_is_changed_is_noticed_though_the_database_before_stil
     other.create_tables()
     other.set_control("shop", DesiredState.PAUSED, "ann")
     other.close()
-    opened, closed = Counted(monkeypatch, CdcStateHook, "get_conn"), Counted(monkeypatch, StateStore, "close")
+    opened, closed = CallCounter(monkeypatch, CdcStateHook, "get_conn"), CallCounter(monkeypatch, StateStore, "close")
 
     async def run_story() -> None:
         async with shared_state("cdc_state_default") as state:
@@ -327,7 +327,7 @@ def test_a_connection_that_is_changed_is_noticed_though_the_database_before_stil
 
 def test_one_that_is_lost_is_opened_again_once_for_all_that_ask(postgres: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A real server, which ends all sessions of the database and takes no new ones."""
-    opened, closed = Counted(monkeypatch, CdcStateHook, "get_conn"), Counted(monkeypatch, StateStore, "close")
+    opened, closed = CallCounter(monkeypatch, CdcStateHook, "get_conn"), CallCounter(monkeypatch, StateStore, "close")
 
     async def run_story(name: str) -> None:
         async with shared_state("cdc_state_default") as state:

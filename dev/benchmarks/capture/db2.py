@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dev import paths
-from dev.benchmarks.engines.ours import Ours
+from dev.benchmarks.engines.ours import OwnConnector
 from dev.benchmarks.engines.runs import measured_runs
 from dev.benchmarks.measure import figures, machine
 from dev.benchmarks.measure.figures import Bar
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], list
     print("Starting the Db2 test server …", flush=True)
     with Db2({"heap_mb": 1024}) as server:
         properties = {"database.dbname": server.database, "database.authentication": "server"}
-        ours = Ours(server, "db2", f"{SCHEMA}.{TABLE}", folder / "ours", **properties)
+        ours = OwnConnector(server, "db2", f"{SCHEMA}.{TABLE}", folder / "ours", **properties)
         with report.step("start at an empty table") as step:
             server.serve_changes(1000, TABLE, schema=SCHEMA)  # makes the table
             names = (f"{SCHEMA}.{TABLE}", f"ASNCDC.CDC_{SCHEMA}_{TABLE}")

@@ -17,9 +17,9 @@ import numpy as np
 
 from dev.benchmarks.engines import debezium
 from dev.benchmarks.engines.debezium import Debezium
-from dev.benchmarks.engines.ours import Ours
+from dev.benchmarks.engines.ours import OwnConnector
 from dev.benchmarks.engines.streaming import Streaming
-from dev.benchmarks.load.workload import DATABASE, Work
+from dev.benchmarks.load.workload import DATABASE, RowWriter
 from dev.benchmarks.load.writers import CHANGES_PER_S, Writers
 from dev.benchmarks.measure import figures, machine
 from dev.benchmarks.measure.figures import Bar
@@ -64,7 +64,7 @@ _LAGS = (
 )
 
 
-class Measured:
+class IncrementalMeasurement:
     """Measures one connector after the other on a server that is written to.
 
     :param before_s: seconds of streaming that the lag before the snapshot is taken from; before that it streams to warm up, half as
@@ -129,7 +129,7 @@ def run(options: argparse.Namespace, server: MySqlFamily, folder: Path) -> tuple
         with report.step("Debezium") as step:
             debezium.ensure(step)
     with server.connect(autocommit=False) as connection, report.step(f"a table of {options.rows:,} rows") as step:
-        work = Work(connection, step.progress)
+        work = RowWriter(connection, step.progress)
         for name, rows in ((SMALL, _SMALL_ROWS), (TABLE, options.rows)):
             work.prepare(name)
             work.fill(name, rows)
@@ -138,10 +138,10 @@ def run(options: argparse.Namespace, server: MySqlFamily, folder: Path) -> tuple
     measured: dict[str, dict[str, Any]] = {}
     with Writers(address, TABLE, options.rows, PROBE) as writers, machine.load_cores(1 if options.load else 0):
         with report.step("ours, of a small table (compiles the kernels if need be)") as step:
-            Measured(server, writers, _SMALL_ROWS, 0.5).run(
+            IncrementalMeasurement(server, writers, _SMALL_ROWS, 0.5).run(
                 _stream("ours", options, server, folder, SMALL), SMALL, step
             )
-        bench = Measured(server, writers, options.rows, min(max(options.rows / 50_000, 2.0), 15.0))
+        bench = IncrementalMeasurement(server, writers, options.rows, min(max(options.rows / 50_000, 2.0), 15.0))
         for name in sides:
             with report.step(name) as step:
                 times = options.repeat if name == "ours" else 1
@@ -160,7 +160,9 @@ def _stream(name: str, options: argparse.Namespace, server: MySqlFamily, folder:
     common = {"snapshot.mode": "no_data", "signal.data.collection": SIGNALS}
     topics = f"bench.{table}", f"bench.{PROBE}"
     if name in OURS:
-        ours = Ours.mysql(server, options.server, tables, place, **common, **{"batch.max.ms": BATCH_MS}, **OURS[name])
+        ours = OwnConnector.mysql(
+            server, options.server, tables, place, **common, **{"batch.max.ms": BATCH_MS}, **OURS[name]
+        )
         return ours.stream(*topics)
     told = {"notification.enabled.channels": "sink", "notification.sink.topic.name": "bench-notifications"}
     return Debezium(server, options.server, tables, place, **common, **told, **DEBEZIUM[name]).stream(*topics)

@@ -16,7 +16,7 @@ from typing import Any
 
 from dev import paths
 from dev.benchmarks.engines import debezium
-from dev.benchmarks.engines.ours import Ours
+from dev.benchmarks.engines.ours import OwnConnector
 from dev.benchmarks.engines.runs import measure_run, measured_runs
 from dev.benchmarks.load import mongodb_events
 from dev.benchmarks.load.mongodb_events import COLLECTION, DATABASE
@@ -62,7 +62,7 @@ def _measure_kind(options: argparse.Namespace, kind: str, copies: int, events: i
     with MongoDb({"replay": {"file": str(file), "copies": copies, "held": True}}) as server:
         collection = f"{DATABASE}.{COLLECTION}"
         wanted = {"collection.include.list": collection, "capture.mode": MODE, "snapshot.mode": "no_data"}
-        ours = Ours.of("mongodb", folder / "ours", wanted, {"mongodb.connection.string": server.url()})
+        ours = OwnConnector.of("mongodb", folder / "ours", wanted, {"mongodb.connection.string": server.url()})
         with report.step("start before the events") as step, server.connect() as client:
             ours.run(step.progress)
             client.admin.command(RELEASE)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dev.benchmarks.engines.ours import Ours
+from dev.benchmarks.engines.ours import OwnConnector
 from dev.benchmarks.engines.runs import measured_runs
 from dev.benchmarks.measure import figures, machine
 from dev.benchmarks.measure.figures import Bar
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], list
         properties = {"database.dbname": server.database, "log.mining.strategy": "online_catalog"}
         if server.pdb:
             properties["database.pdb.name"] = server.pdb
-        ours = Ours(server, "oracle", f"{server.owner}.{TABLE}", folder / "ours", **properties)
+        ours = OwnConnector(server, "oracle", f"{server.owner}.{TABLE}", folder / "ours", **properties)
         with report.step("start at an empty table") as step:
             server.serve_rows(1, TABLE)  # makes the table
             server.serve_rows(0)
@@ -88,7 +88,7 @@ def _measure_paced_capture(
 ) -> dict[str, Any]:
     """Measure a capture from a server that gives :data:`PACE` rows a second, beside the driver alone."""
     table = f"{TABLE}_PACED"
-    ours = Ours(server, "oracle", f"{server.owner}.{table}", folder / "paced", **properties)
+    ours = OwnConnector(server, "oracle", f"{server.owner}.{table}", folder / "paced", **properties)
     with report.step(f"ours captures where LogMiner gives {PACE:,} rows a second") as step:
         server.serve_rows(1, table)
         server.serve_rows(0)
@@ -114,7 +114,7 @@ def _open(
 ) -> dict[str, Any]:
     """Many runs while one transaction is open from the first row to the last: what is mined in all, by the rows that there are."""
     table = f"{TABLE}_OPEN"
-    ours = Ours(server, "oracle", f"{server.owner}.{table}", folder / "open", **properties)
+    ours = OwnConnector(server, "oracle", f"{server.owner}.{table}", folder / "open", **properties)
     with report.step(f"{OPEN_RUNS} runs while a transaction is open") as step:
         server.serve_rows(1, table)
         server.serve_rows(0)

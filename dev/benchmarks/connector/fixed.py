@@ -20,7 +20,7 @@ from typing import Any
 
 from airflow_provider_cdc.state.state_store import StateStore
 from dev import paths
-from dev.benchmarks.engines.ours import Ours, environment
+from dev.benchmarks.engines.ours import OwnConnector, environment
 from dev.benchmarks.measure import machine
 from dev.benchmarks.measure.figures import Bar
 from dev.bootstrap.report import Problem, Report, Step
@@ -75,7 +75,7 @@ def table(document: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _empty_runs(ours: Ours, repeat: int, step: Step) -> dict[str, Any]:
+def _empty_runs(ours: OwnConnector, repeat: int, step: Step) -> dict[str, Any]:
     command = ours.command("dev.benchmarks.programs.run_fixed")
     ours.folder.mkdir(parents=True, exist_ok=True)
     StateStore(f"sqlite:///{ours.folder}/state.db").create_tables()
@@ -126,46 +126,46 @@ def _run_once(command: list[str]) -> dict[str, Any]:
 
 
 @contextmanager
-def _memory(folder: Path) -> Iterator[Ours]:
-    yield Ours.of("memory", folder, {"table.include.list": "bench.quiet", "memory.database": "bench"}, {})
+def _memory(folder: Path) -> Iterator[OwnConnector]:
+    yield OwnConnector.of("memory", folder, {"table.include.list": "bench.quiet", "memory.database": "bench"}, {})
 
 
 @contextmanager
-def _mysql_family(kind: str, folder: Path) -> Iterator[Ours]:
+def _mysql_family(kind: str, folder: Path) -> Iterator[OwnConnector]:
     with MariaDb() if kind == "mariadb" else MySql(edition="9.7") as server:
         server.sql(
             "CREATE DATABASE bench",
             "CREATE TABLE bench.quiet (id INT PRIMARY KEY)",
             "INSERT INTO bench.quiet VALUES (1)",
         )
-        yield Ours.mysql(server, kind, "bench.quiet", folder)
+        yield OwnConnector.mysql(server, kind, "bench.quiet", folder)
 
 
 @contextmanager
-def _mariadb(folder: Path) -> Iterator[Ours]:
+def _mariadb(folder: Path) -> Iterator[OwnConnector]:
     with _mysql_family("mariadb", folder) as ours:
         yield ours
 
 
 @contextmanager
-def _mysql(folder: Path) -> Iterator[Ours]:
+def _mysql(folder: Path) -> Iterator[OwnConnector]:
     with _mysql_family("mysql", folder) as ours:
         yield ours
 
 
 @contextmanager
-def _oracle(folder: Path) -> Iterator[Ours]:
+def _oracle(folder: Path) -> Iterator[OwnConnector]:
     with Oracle() as server:
         properties = {"database.dbname": server.database, "log.mining.strategy": "online_catalog"}
         if server.pdb:
             properties["database.pdb.name"] = server.pdb
         server.serve_rows(1, "QUIET")  # makes the table
         server.serve_rows(0)
-        yield Ours(server, "oracle", f"{server.owner}.QUIET", folder, **properties)
+        yield OwnConnector(server, "oracle", f"{server.owner}.QUIET", folder, **properties)
 
 
 @contextmanager
-def _db2(folder: Path) -> Iterator[Ours]:
+def _db2(folder: Path) -> Iterator[OwnConnector]:
     with Db2() as server:
         properties = {"database.dbname": server.database, "database.authentication": "server"}
         server.serve_changes(1000, "QUIET", schema="BENCH")  # makes the table
@@ -173,9 +173,9 @@ def _db2(folder: Path) -> Iterator[Ours]:
         server.sql(*(f"GRANT SELECT ON TABLE {name} TO USER {server.user}" for name in names))
         server.prune()
         server.catch_up()
-        yield Ours(server, "db2", "BENCH.QUIET", folder, **properties)
+        yield OwnConnector(server, "db2", "BENCH.QUIET", folder, **properties)
 
 
-_CONNECTORS: dict[str, Callable[[Path], AbstractContextManager[Ours]]] = {
+_CONNECTORS: dict[str, Callable[[Path], AbstractContextManager[OwnConnector]]] = {
     "memory": _memory, "mariadb": _mariadb, "mysql": _mysql, "oracle": _oracle, "db2": _db2,
 }  # fmt: skip

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from dev.benchmarks.capture.incremental import summary
-from dev.benchmarks.engines.ours import Ours
+from dev.benchmarks.engines.ours import OwnConnector
 from dev.benchmarks.engines.warm_process import ApplyProcess
-from dev.benchmarks.load.workload import DATABASE, Work
+from dev.benchmarks.load.workload import DATABASE, RowWriter
 from dev.benchmarks.load.writers import Writers
 from dev.benchmarks.measure import machine
 from dev.benchmarks.measure.figures import Bar
@@ -39,9 +39,9 @@ def run(options: argparse.Namespace, server: MySqlFamily, folder: Path) -> tuple
     """A table of a tenth of ``--rows``, changed for ``--seconds`` in each form."""
     rows, target, profile = options.rows // 10, options.target or "delta", options.profile or "compatible"
     report = Report(4)
-    ours = Ours.mysql(server, options.server, f"{TABLE},{PROBE}", folder / "ours", **{"batch.max.ms": BATCH_MS})
+    ours = OwnConnector.mysql(server, options.server, f"{TABLE},{PROBE}", folder / "ours", **{"batch.max.ms": BATCH_MS})
     with server.connect(autocommit=False) as connection, report.step(f"a table of {rows:,} rows, captured") as step:
-        work = Work(connection, step.progress)
+        work = RowWriter(connection, step.progress)
         work.prepare("lake")
         work.fill("lake", rows)
         server.sql(f"CREATE TABLE {PROBE} (id BIGINT AUTO_INCREMENT PRIMARY KEY, at_us BIGINT NOT NULL)")
@@ -69,7 +69,14 @@ class Freshness:
     """Measures one form after the other, on the same tables."""
 
     def __init__(
-        self, ours: Ours, server: MySqlFamily, rows: int, folder: Path, target: str, profile: str, jars_: list[Path]
+        self,
+        ours: OwnConnector,
+        server: MySqlFamily,
+        rows: int,
+        folder: Path,
+        target: str,
+        profile: str,
+        jars_: list[Path],
     ) -> None:
         self._ours, self._rows, self._jars, self._folder = ours, rows, jars_, folder
         self._target, self._profile = target, profile

@@ -9,9 +9,9 @@ from typing import Any
 
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
-from dev.benchmarks.engines.ours import Ours
+from dev.benchmarks.engines.ours import OwnConnector
 from dev.benchmarks.engines.warm_process import ApplyProcess
-from dev.benchmarks.load.workload import DATABASE, Work
+from dev.benchmarks.load.workload import DATABASE, RowWriter
 from dev.benchmarks.measure import machine
 from dev.benchmarks.measure.figures import Bar
 from dev.bootstrap import jars
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace, server: MySqlFamily, folder: Path) -> tuple
     """``--tables`` of a thousand rows each, with a hundred changes each."""
     tables, target = options.tables or TABLES, options.target or "delta"
     report = Report(6)
-    ours = Ours.mysql(
+    ours = OwnConnector.mysql(
         server, options.server, rf"{DATABASE}\.t\d+", folder / "ours", **{"database.include.list": DATABASE}
     )
     document: dict[str, Any] = {"tables": tables, "rows": tables * ROWS, "changes": tables * CHANGES, "target": target}
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace, server: MySqlFamily, folder: Path) -> tuple
         found = jars.ensure(target, step=step)
     with server.connect(autocommit=False) as connection:
         with report.step(f"{tables:,} tables of {ROWS:,} rows") as step:
-            names = _make(Work(connection, step.progress), connection, tables, step)
+            names = _make(RowWriter(connection, step.progress), connection, tables, step)
         with report.step("snapshot") as step:
             document["snapshot"] = _measure_capture(ours, tables * ROWS, step)
         with report.step("apply of the snapshot") as step:
@@ -75,7 +75,7 @@ def table(document: dict[str, Any]) -> str:
 TITLES = {"snapshot": "snapshot", "load": "its apply", "stream": "changes", "apply": "their apply"}
 
 
-def _make(work: Work, connection: Any, tables: int, step: Step) -> list[str]:
+def _make(work: RowWriter, connection: Any, tables: int, step: Step) -> list[str]:
     """Equal tables; returns their names."""
     work.prepare("t0")
     work.fill("t0", ROWS)
@@ -109,7 +109,7 @@ def _change(connection: Any, names: list[str], step: Step) -> None:
         step.progress(f"round {number + 1} of {ROUNDS}")
 
 
-def _measure_capture(ours: Ours, events: int, step: Step) -> dict[str, Any]:
+def _measure_capture(ours: OwnConnector, events: int, step: Step) -> dict[str, Any]:
     found = ours.run(step.progress, files=OPEN_FILES)
     if found["events"] != events:
         raise Problem(f"{found['events']:,} events were captured instead of {events:,}: the figures mean nothing.")
@@ -117,7 +117,9 @@ def _measure_capture(ours: Ours, events: int, step: Step) -> dict[str, Any]:
     return {name: found[name] for name in ("seconds", "cpu_s", "peak_rss_mb", "open_files", "batches")}
 
 
-def _measure_apply(ours: Ours, folder: Path, target: str, jars_: list[Path], events: int, step: Step) -> dict[str, Any]:
+def _measure_apply(
+    ours: OwnConnector, folder: Path, target: str, jars_: list[Path], events: int, step: Step
+) -> dict[str, Any]:
     location = f"{folder}/lake/{{table}}"
     with ApplyProcess(ours.changelog, location, target, jars_, folder / "apply.log") as process:
         seconds = process.wait(longest_s=3600)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dev import paths
-from dev.benchmarks.engines.ours import Ours, environment
+from dev.benchmarks.engines.ours import OwnConnector, environment
 from dev.benchmarks.engines.warm_process import ApplyProcess
 from dev.benchmarks.load import history
 from dev.benchmarks.load.workload import DATABASE
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace, server: MySqlFamily, folder: Path) -> tuple
     report = Report(5)
     with report.step("Spark's jars") as step:
         found = jars.ensure("delta", step=step)
-    base = Ours.mysql(
+    base = OwnConnector.mysql(
         server, options.server, rf"{DATABASE}\.(t\d+|new_\w+)", folder / "base",
         **{"database.include.list": DATABASE, "changelog.retention.ms": 0},
     )  # fmt: skip
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace, server: MySqlFamily, folder: Path) -> tuple
         # years consist of batches of changes, whose offsets say nothing of a snapshot any more
         server.sql(f"INSERT INTO {DATABASE}.t0 VALUES (2, 2, 'two')")
         base.run(step.progress)
-        _Years(base, server, folder, found, step).apply()
+        _HistoryMeasurement(base, server, folder, found, step).apply()
         shutil.move(folder / "lake", folder / "lake of base")
     document: dict[str, Any] = {"topics": topics, "batches": batches, "schema_changes": changes}
     for name, made, changed in (("few", FEW, FEW), ("years", batches, changes)):
@@ -63,10 +63,10 @@ def run(options: argparse.Namespace, server: MySqlFamily, folder: Path) -> tuple
             shutil.rmtree(folder / "lake", ignore_errors=True)
             shutil.copytree(folder / "lake of base", folder / "lake")
             history.make(ours, made, changed, step)
-            document[name] = _Years(ours, server, folder, found, step).measured(name)
+            document[name] = _HistoryMeasurement(ours, server, folder, found, step).measured(name)
             step.done(", ".join(f"{key} {document[name][key]:.2f} s" for key in MEASURED[:3]))
     with report.step("retention") as step:
-        document["retention"] = _Years(ours, server, folder, found, step).retention()
+        document["retention"] = _HistoryMeasurement(ours, server, folder, found, step).retention()
         step.done("what nobody needs is gone")
     document["ratio"] = {
         key: round(document["years"][key] / document["few"][key], 2) for key in MEASURED if document["few"][key]
@@ -100,10 +100,10 @@ def _tables(server: MySqlFamily, topics: int, step: Step) -> None:
             step.progress(f"table {number} of {topics:,}")
 
 
-class _Years:
+class _HistoryMeasurement:
     """Measures one connector."""
 
-    def __init__(self, ours: Ours, server: MySqlFamily, folder: Path, jars_: list[Path], step: Step) -> None:
+    def __init__(self, ours: OwnConnector, server: MySqlFamily, folder: Path, jars_: list[Path], step: Step) -> None:
         self._ours, self._server, self._folder, self._jars, self._step = ours, server, folder, jars_, step
 
     def measured(self, name: str) -> dict[str, Any]:

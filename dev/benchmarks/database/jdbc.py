@@ -62,7 +62,9 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], list
     for name in chosen:
         print(f"Starting {name} …", flush=True)
         with _SERVERS[name]() as server:
-            document[name] = _database(_Measured(server, name, events, folder), options.repeat, report, rival=rival)
+            document[name] = _database(
+                _ServerMeasurement(server, name, events, folder), options.repeat, report, rival=rival
+            )
     document["load"] = machine.load()
     for name in chosen:
         print(f"\n{name}\n{figures.table(document[name], 'events')}\n{_server_cpu(document[name])}")
@@ -80,7 +82,7 @@ def _bars(chosen: list[str], *, at_once: bool) -> list[Bar]:
     ]
 
 
-def _database(one: _Measured, repeat: int, report: Report, *, rival: bool) -> dict[str, Any]:
+def _database(one: _ServerMeasurement, repeat: int, report: Report, *, rival: bool) -> dict[str, Any]:
     with report.step(f"{one.name}: ours") as step:
         runs = [measure_run(one.ours(), step) for _ in range(repeat)]
     found = {"ours": _summed_up(runs)}
@@ -160,7 +162,7 @@ def _write(file: Path, parts: list[Events]) -> None:
             )
 
 
-class _Measured:
+class _ServerMeasurement:
     """One database server, and what is run on it."""
 
     def __init__(self, server: Any, name: str, events: _Log, folder: Path) -> None:

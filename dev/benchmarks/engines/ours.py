@@ -18,7 +18,7 @@ from dev.servers import Server
 from dev.servers.mysql_family import MySqlFamily
 
 
-class Ours:
+class OwnConnector:
     """One connector of ours, with its state and change log in ``folder``.
 
     :param properties: of the source, besides the table and where the server is
@@ -36,13 +36,13 @@ class Ours:
         }
 
     @classmethod
-    def mysql(cls, server: MySqlFamily, kind: str, table: str, folder: Path, **more: Any) -> Ours:
+    def mysql(cls, server: MySqlFamily, kind: str, table: str, folder: Path, **more: Any) -> OwnConnector:
         """A connector of MySQL or MariaDB."""
         properties = {"database.include.list": table.split(".")[0], "database.server.id": 5402} | more
         return cls(server, kind, table, folder, **properties)
 
     @classmethod
-    def of(cls, kind: str, folder: Path, properties: dict[str, Any], secrets: dict[str, Any]) -> Ours:
+    def of(cls, kind: str, folder: Path, properties: dict[str, Any], secrets: dict[str, Any]) -> OwnConnector:
         """A connector of a source that is no server."""
         ours = cls.__new__(cls)
         ours.folder, ours._kind, ours._secrets = folder, kind, secrets
@@ -53,12 +53,12 @@ class Ours:
     def changelog(self) -> Path:
         return self.folder / "changelog"
 
-    def at(self, folder: Path) -> Ours:
+    def at(self, folder: Path) -> OwnConnector:
         """The same connector, as far as it has come, continued in another folder."""
         shutil.rmtree(folder, ignore_errors=True)
         if self.folder.exists():
             shutil.copytree(self.folder, folder)
-        other = Ours.__new__(Ours)
+        other = OwnConnector.__new__(OwnConnector)
         other.__dict__ |= self.__dict__ | {"folder": folder}
         return other
 

@@ -6,12 +6,14 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from dev.benchmarks.engines.ours import Ours
+from dev.benchmarks.engines.ours import OwnConnector
 from dev.benchmarks.measure import figures
 from dev.bootstrap.report import Problem, Report, Step
 
 
-def measured_runs(options: argparse.Namespace, report: Report, ours: Ours, folder: Path) -> list[dict[str, Any]]:
+def measured_runs(
+    options: argparse.Namespace, report: Report, ours: OwnConnector, folder: Path
+) -> list[dict[str, Any]]:
     """A first run that compiles what has to be compiled and watches the stages, then those that count."""
     with report.step("ours, with stopwatches (compiles the kernels if need be)") as step:
         ours.at(folder / "warm").run(step.progress)

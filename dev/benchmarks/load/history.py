@@ -14,7 +14,7 @@ from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.core.model.batch_manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.model.table_schema import Column, TableChange, TableSchema, as_document
 from airflow_provider_cdc.state.models import BatchRow, OffsetHistoryRow, OffsetRow, SchemaHistoryRow
-from dev.benchmarks.engines.ours import Ours
+from dev.benchmarks.engines.ours import OwnConnector
 from dev.bootstrap.report import Step
 
 CONNECTOR = "bench"
@@ -23,7 +23,7 @@ _ENDS = timedelta(days=60)
 _AT_ONCE = 10_000
 
 
-def make(ours: Ours, batches: int, changes: int, step: Step) -> None:
+def make(ours: OwnConnector, batches: int, changes: int, step: Step) -> None:
     """Go on from where a connector stands, at the same position of its source.
 
     :param changes: schema changes, an even number, spread over the batches; the first two concern one table, the next two another one

@@ -22,7 +22,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789 ABCDEFGHIJKLMNOPQRSTUVWXYZ äö
 Progress = Callable[[str], None]
 
 
-class Work:
+class RowWriter:
     """Makes rows over one connection.
 
     :param progress: called with a few words now and then

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 
-class Visible(abc.ABC):
+class CommitTimes(abc.ABC):
     """The rows of one table and when the first commit that has them was there.
 
     What was read once is not read again: ask as often as you like.
@@ -43,7 +43,7 @@ class Visible(abc.ABC):
         """The column's values in the files that a commit has added."""
 
 
-class VisibleInDelta(Visible):
+class VisibleInDelta(CommitTimes):
     """By the times of the log's files."""
 
     def __init__(self, table: Path, column: str) -> None:
@@ -64,7 +64,7 @@ class VisibleInDelta(Visible):
                 yield from pq.read_table(file, columns=[self._physical], partitioning=None)[self._physical].to_pylist()
 
 
-class VisibleInIceberg(Visible):
+class VisibleInIceberg(CommitTimes):
     """By the times of the snapshots, which are taken some milliseconds before the end of a commit."""
 
     def commits(self) -> list[tuple[Any, float]]:
@@ -90,5 +90,5 @@ class VisibleInIceberg(Visible):
                     yield from pq.read_table(file, columns=[self.column], partitioning=None)[self.column].to_pylist()
 
 
-KINDS: dict[str, type[Visible]] = {"delta": VisibleInDelta, "iceberg": VisibleInIceberg}
+KINDS: dict[str, type[CommitTimes]] = {"delta": VisibleInDelta, "iceberg": VisibleInIceberg}
 """Kind of target → the class that finds when its rows were there."""

@@ -25,7 +25,7 @@ from dev.servers.db2.log.positions import literal, quote_name
 from dev.servers.db2.settings import Settings
 from dev.servers.db2.statements.client_statements import Plan
 from dev.servers.db2.statements.declarations import declarations
-from dev.servers.db2.statements.dialect import Masked
+from dev.servers.db2.statements.dialect import MaskedStatement
 from dev.servers.db2.wire.shim import Connection as ShimConnection
 from dev.servers.db2.wire.shim import Shim
 
@@ -158,13 +158,13 @@ class Database:
         """Someone asks the catalogue. What was committed since the start was followed before the commit returned."""
         self._catalog.complete()
 
-    def authorize(self, user: str, schema: str, sql: Masked) -> None:
+    def authorize(self, user: str, schema: str, sql: MaskedStatement) -> None:
         """Refuse what a user may not."""
         self._agent.asked()
         if self.settings.authorize:
             self._privileges.check(user, schema, sql)
 
-    def grant(self, grantor: str, sql: Masked) -> None:
+    def grant(self, grantor: str, sql: MaskedStatement) -> None:
         """A GRANT or REVOKE."""
         self._privileges.change(grantor, sql)
 

@@ -34,7 +34,7 @@ _TIME = b"\x11clusterTime\0"
 HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 
 
-class Prepared:
+class PreparedEvents:
     """The events of a file, some times over.
 
     :param path: BSON documents one after another
@@ -148,7 +148,7 @@ class Replay(Server):
 
     def __init__(self, settings: Settings, path: Path, copies: int, *, held: bool = False) -> None:
         super().__init__(settings)
-        self.prepared = Prepared(path, copies)
+        self.prepared = PreparedEvents(path, copies)
         self._held = held
         self._streams: dict[int, int] = {}
         self._ready: dict[tuple[int, int], tuple[bytes, int]] = {}

@@ -44,7 +44,7 @@ from dev.servers.mongodb.query import joins, queries
 from dev.servers.mongodb.replica_set import members, set_status
 from dev.servers.mongodb.storage import transactions, ttl
 from dev.servers.mongodb.storage.node import Node, Settings
-from dev.servers.mongodb.storage.transactions import Blocked, Sessions
+from dev.servers.mongodb.storage.transactions import Sessions, WriteBlocked
 from dev.servers.mongodb.storage.versioned_collections import Collection
 from dev.servers.mongodb.values import errors
 from dev.servers.mongodb.values.documents import Document
@@ -193,7 +193,7 @@ class Server:
                     reply = await reply  # others write meanwhile
                     wrote = wrote or context.wrote
                 break
-            except Blocked:
+            except WriteBlocked:
                 await self.node.oplog.wait(0.1)
         if wrote:
             reply = await write_concern.wait_for_write_concern(self.replication, context, reply)

@@ -36,7 +36,7 @@ def logs(draw: st.DrawFn, most: int) -> tuple[set[int], int]:
     return there, draw(st.sampled_from([0, *sorted(there)]))
 
 
-class Counted(Storage):
+class CountedStorage(Storage):
     """Counts what is asked for."""
 
     def __init__(self, url: str, options: dict[str, Any] | None = None) -> None:
@@ -92,7 +92,7 @@ def _may_be_overlooked(there: set[int], end: int) -> bool:
     return all((gap := run[0] - end - 1) > 15 and len(run) < gap // 8 for run in runs)
 
 
-def _check(storage: Counted, there: set[int], after: int, *, exact: bool) -> None:
+def _check(storage: CountedStorage, there: set[int], after: int, *, exact: bool) -> None:
     numbers = _fill(storage, there)
     assert numbers.list_all() == sorted(there)
     assert numbers.find_first() == min(there, default=0)
@@ -125,13 +125,13 @@ def _check(storage: Counted, there: set[int], after: int, *, exact: bool) -> Non
 @given(logs(most=120))
 def test_on_a_disk_numbers_are_those_of_a_whole_listing_or_damage_is_reported(log: tuple[set[int], int]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        _check(Counted(folder), *log, exact=False)
+        _check(CountedStorage(folder), *log, exact=False)
 
 
 @settings(max_examples=15, deadline=None)
 @given(logs(most=9))
 def test_on_s3_numbers_are_those_of_a_whole_listing_or_damage_is_reported(s3: S3, log: tuple[set[int], int]) -> None:
-    storage = Counted(f"{s3.bucket(f'b{uuid4().hex[:12]}')}/log", s3.storage_options)
+    storage = CountedStorage(f"{s3.bucket(f'b{uuid4().hex[:12]}')}/log", s3.storage_options)
     _check(storage, *log, exact=True)
     assert not storage.asked["list"]
 
@@ -263,7 +263,7 @@ def test_a_look_costs_as_many_requests_after_a_long_history_as_after_a_short_one
 
 
 def test_a_look_at_a_long_history_on_disk_lists_and_reads_nothing_of_it(tmp_path: Path) -> None:
-    storage = Counted(str(tmp_path))
+    storage = CountedStorage(str(tmp_path))
     changelog = ChangeLog(str(tmp_path))
     changelog.storage = storage
     asked = []

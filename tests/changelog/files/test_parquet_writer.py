@@ -277,7 +277,7 @@ def test_what_is_packed_is_written_before_it_is_too_much_to_unpack(
 # errors of the thread that writes
 
 
-class _Full(OSError):
+class _StorageFull(OSError):
     pass
 
 

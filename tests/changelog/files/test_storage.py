@@ -198,7 +198,7 @@ def test_a_discarded_file_is_gone_and_takes_what_is_still_written(storage: Stora
         assert storage.read(path) is None
 
 
-class _Synced:
+class _SyncRecorder:
     """What has been synced, by kind: the folder's entry counts only after the file's content."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +216,7 @@ class _Synced:
 def test_a_closed_file_is_on_disk_with_all_its_bytes_and_then_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage, synced = Storage(str(tmp_path)), _Synced(monkeypatch)
+    storage, synced = Storage(str(tmp_path)), _SyncRecorder(monkeypatch)
     file = storage.open_output(storage.join_path("c", "f"))
     file.write(b"x" * 1000)
     assert synced.calls == []
@@ -225,7 +225,7 @@ def test_a_closed_file_is_on_disk_with_all_its_bytes_and_then_its_folder(
 
 
 def test_a_created_file_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    storage, synced = Storage(str(tmp_path)), _Synced(monkeypatch)
+    storage, synced = Storage(str(tmp_path)), _SyncRecorder(monkeypatch)
     link, at_link = os.link, []
 
     def record_call(source: str, target: str) -> None:

@@ -478,11 +478,11 @@ def test_a_new_connector_of_the_same_name_begins_at_batch_1(changelog: ChangeLog
 # kills
 
 
-class Killed(BaseException):
+class ProcessKilled(BaseException):
     """The end of a process."""
 
 
-class Mortal(Storage):
+class DyingStorage(Storage):
     """Dies before, within or after the n-th thing that it does."""
 
     def __init__(self, url: str, at: int, when: str) -> None:
@@ -494,27 +494,27 @@ class Mortal(Storage):
         if self.steps == self._at and self._when != "after":
             if self._when == "within":
                 half()
-            raise Killed
+            raise ProcessKilled
         result = act()
         if self.steps == self._at:
-            raise Killed
+            raise ProcessKilled
         return result
 
     def create(self, path: str, data: bytes, *, scratch: str | None = None) -> None:
-        self._do(lambda: super(Mortal, self).create(path, data, scratch=scratch))
+        self._do(lambda: super(DyingStorage, self).create(path, data, scratch=scratch))
 
     def replace(self, path: str, data: bytes) -> None:
-        self._do(lambda: super(Mortal, self).replace(path, data))
+        self._do(lambda: super(DyingStorage, self).replace(path, data))
 
     def delete(self, path: str) -> None:
-        self._do(lambda: super(Mortal, self).delete(path))
+        self._do(lambda: super(DyingStorage, self).delete(path))
 
     def delete_folder(self, path: str) -> None:
         def half() -> None:
             for file in sorted(Path(path).iterdir())[:1]:
                 file.unlink()
 
-        self._do(lambda: super(Mortal, self).delete_folder(path), half)
+        self._do(lambda: super(DyingStorage, self).delete_folder(path), half)
 
 
 def _kill_removal(template: Path, folder: Path, limits: RetentionLimits, at: int, when: str) -> ChangeLog | None:
@@ -522,10 +522,10 @@ def _kill_removal(template: Path, folder: Path, limits: RetentionLimits, at: int
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(template, folder)
     mortal = ChangeLog(str(folder))
-    mortal.storage = Mortal(str(folder), at, when)
+    mortal.storage = DyingStorage(str(folder), at, when)
     try:
         _run(mortal, limits)
-    except Killed:
+    except ProcessKilled:
         return ChangeLog(str(folder))
     return None
 

@@ -16,7 +16,7 @@ from airflow_provider_cdc.changelog.row_history import key_index, key_index_segm
 from airflow_provider_cdc.changelog.row_history.row_key import RowKey
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.support.change_log.row_stories import Doings, Done, complete_story, kept_places, order_story, stories
+from tests.support.change_log.row_stories import Done, RowStories, complete_story, kept_places, order_story, stories
 from tests.support.connectors import Connector, memory_connector
 from tests.support.workloads.memory_work import KEYLESS, Workload
 
@@ -35,7 +35,7 @@ def test_the_story_is_what_was_done(tmp_path: Path, seed: int) -> None:
     db = MemoryDatabase(f"story-{seed}")
     work = Workload(db, ddl=0.1, sparse=("note",) if seed % 2 else (), cross=False)
     connector = memory_connector(db, tmp_path, batch_max_rows=r.choice([1, 1, 5, 1000]))
-    doings = Doings(db)
+    doings = RowStories(db)
     connector.capture()
     doings.captured()
     for round_ in range(4):
@@ -66,7 +66,7 @@ def _retain(connector: Connector, r: Random) -> None:
         ).run()
 
 
-def _compare(connector: Connector, doings: Doings, work: Workload) -> None:
+def _compare(connector: Connector, doings: RowStories, work: Workload) -> None:
     kept, teller = kept_places(connector), stories(connector)
     looked = 0
     for table, schema in doings.database.read_consistent_view()[1].items():

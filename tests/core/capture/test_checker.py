@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_cdc.core.model.table_schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.change_log.incremental_checker import Checker, check
-from tests.support.change_log.replay import Illegal
+from tests.support.change_log.replay import IllegalEvent
 from tests.support.connectors import memory_connector
 from tests.support.workloads.memory_work import KEYLESS, Workload
 
@@ -136,14 +136,14 @@ ILLEGAL = {
 def test_what_cannot_happen_is_illegal_at_the_event_that_says_it(events: list[dict[str, Any]], why: str) -> None:
     if len(events) > 1:
         check_events(*events[:-1])
-    with pytest.raises(Illegal, match=why) as e:
+    with pytest.raises(IllegalEvent, match=why) as e:
         check_events(*events)
     assert f"seq {len(events)}" in str(e.value)
     assert TOPIC in str(e.value)
 
 
 def test_the_text_says_what_was_in_force_and_what_the_event_says() -> None:
-    with pytest.raises(Illegal) as e:
+    with pytest.raises(IllegalEvent) as e:
         check_events(read(A), update(A, B), read(A))
     text = str(e.value)
     assert "p.shop.t (1,): r at seq 3" in text
@@ -153,7 +153,7 @@ def test_the_text_says_what_was_in_force_and_what_the_event_says() -> None:
 
 @pytest.mark.parametrize("events", [[update(A, B)], [delete(A)], [read(A)]])
 def test_nothing_comes_unannounced_in_a_table_that_is_captured_from_its_beginning(events: list[dict[str, Any]]) -> None:
-    with pytest.raises(Illegal):
+    with pytest.raises(IllegalEvent):
         check_events(*events, whole=[TOPIC])
     check_events(read(A, "true"), update(A, B), read(B), whole=[TOPIC])
 
@@ -161,31 +161,31 @@ def test_nothing_comes_unannounced_in_a_table_that_is_captured_from_its_beginnin
 def test_rows_that_are_read_after_the_connector_has_emptied_the_table_are_news() -> None:
     events = [create(A), delete(A), truncate(), read(A), update(A, B)]
     check_events(*events, replaced=[TOPIC])
-    with pytest.raises(Illegal, match="brings back"):
+    with pytest.raises(IllegalEvent, match="brings back"):
         check_events(*events)
 
 
 def test_the_end_is_compared_with_the_table() -> None:
     checker = check_events(read(A), create(row(2, "x")), create(row(3, "y")), delete(row(3, "y")))
     checker.finish(TOPIC, [A, row(2, "x")])
-    with pytest.raises(Illegal, match=r"1 rows not in the log:\n.*\(3,\).*gone \(seq 4, d\)"):
+    with pytest.raises(IllegalEvent, match=r"1 rows not in the log:\n.*\(3,\).*gone \(seq 4, d\)"):
         checker.finish(TOPIC, [A, row(2, "x"), row(3, "y")])
-    with pytest.raises(Illegal, match=r"1 rows in the log only:\n.*\(2,\)"):
+    with pytest.raises(IllegalEvent, match=r"1 rows in the log only:\n.*\(2,\)"):
         checker.finish(TOPIC, [A])
-    with pytest.raises(Illegal, match=r"1 rows otherwise in the log:\n.*'z'.*'x'.*seq 2"):
+    with pytest.raises(IllegalEvent, match=r"1 rows otherwise in the log:\n.*'z'.*'x'.*seq 2"):
         checker.finish(TOPIC, [A, row(2, "z")])
-    with pytest.raises(Illegal, match="1 rows not in the log"):
+    with pytest.raises(IllegalEvent, match="1 rows not in the log"):
         checker.finish("p.shop.other", [A], key=("id",))
 
 
 def test_a_value_that_nobody_told_is_not_that_of_the_table() -> None:
     checker = check_events(update(None, row(1, "b"), unavailable=["w"]))
-    with pytest.raises(Illegal, match="otherwise in the log"):
+    with pytest.raises(IllegalEvent, match="otherwise in the log"):
         checker.finish(TOPIC, [row(1, "b", None)])
 
 
 def test_a_table_without_a_key_cannot_be_checked() -> None:
-    with pytest.raises(Illegal, match="no key"):
+    with pytest.raises(IllegalEvent, match="no key"):
         Checker().event(create(A) | {"seq": 1}, SHOP.model_copy(update={"key": ()}))
 
 
@@ -208,7 +208,7 @@ def test_a_change_log_is_walked_to_the_state_of_the_tables(tmp_path: Path, seed:
     found = check(connector.changelog, connector.name, {f"test.{t}": database.copy_rows(t) for t in tables})
     assert min(found.counts[op] for op in "curdt") > 0
     assert found.seq == connector.replay.advance().seq
-    with pytest.raises(Illegal, match="not as the table is"):
+    with pytest.raises(IllegalEvent, match="not as the table is"):
         check(connector.changelog, connector.name, {f"test.{tables[0]}": [{"id": 10_000}]})
 
 
@@ -221,5 +221,5 @@ def test_a_hole_in_the_numbers_of_a_change_log_is_found(tmp_path: Path) -> None:
             t.insert("shop.t", {"id": i, "v": "a"})
         connector.capture()
     assert check(connector.changelog, connector.name, {"test.shop.t": database.copy_rows("shop.t")}).seq > 3
-    with pytest.raises(Illegal, match=r"seq \d+ follows 0"):
+    with pytest.raises(IllegalEvent, match=r"seq \d+ follows 0"):
         Checker().walk(connector.changelog, connector.name, after=1)

@@ -19,7 +19,14 @@ from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.core.writing.row_block_transforms import beside_of
 from tests.support.change_log.rendered import capture_records, of_table, records
 from tests.support.connectors import Connector
-from tests.support.sources.document_store import Shelf, ShelfPosition, folder_id, read, register_document_source, text
+from tests.support.sources.document_store import (
+    DocumentDatabase,
+    ShelfPosition,
+    folder_id,
+    read,
+    register_document_source,
+    text,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -29,11 +36,11 @@ def _document_kind() -> Iterator[None]:
 
 
 @pytest.fixture
-def document_store(request: pytest.FixtureRequest) -> Shelf:
-    return Shelf(request.node.name)
+def document_store(request: pytest.FixtureRequest) -> DocumentDatabase:
+    return DocumentDatabase(request.node.name)
 
 
-def connector(shelf: Shelf, folder: Path, **properties: Any) -> Connector:
+def connector(shelf: DocumentDatabase, folder: Path, **properties: Any) -> Connector:
     named = {k.replace("_", "."): v for k, v in properties.items()}
     return Connector(folder, "shelf", {"shelf": shelf.name, "poll.interval.ms": 10, **named})
 
@@ -42,14 +49,14 @@ def captured_sheets(ours: Connector, folder: str) -> list[Any]:
     return sorted((json.loads(row["sheet"]) for row in ours.rows(folder)), key=repr)
 
 
-def source_sheets(shelf: Shelf, folder: str) -> list[Any]:
+def source_sheets(shelf: DocumentDatabase, folder: str) -> list[Any]:
     return sorted(shelf.sheets(folder, shelf.end), key=repr)
 
 
 LETTER = {"_id": 1, "to": {"name": "Ann", "ways": ["post", {"air": True}]}}
 
 
-def test_documents_are_their_texts_and_keys_their_ids(document_store: Shelf, tmp_path: Path) -> None:
+def test_documents_are_their_texts_and_keys_their_ids(document_store: DocumentDatabase, tmp_path: Path) -> None:
     ours = connector(document_store, tmp_path)
     document_store.commit(("c", "box.letters", LETTER))
     (read,) = capture_records(ours)
@@ -62,7 +69,7 @@ def test_documents_are_their_texts_and_keys_their_ids(document_store: Shelf, tmp
     assert "table" not in source
 
 
-def test_updates_say_what_they_changed_beside_the_images(document_store: Shelf, tmp_path: Path) -> None:
+def test_updates_say_what_they_changed_beside_the_images(document_store: DocumentDatabase, tmp_path: Path) -> None:
     ours = connector(document_store, tmp_path)
     document_store.commit(("c", "box.letters", LETTER))
     ours.capture()
@@ -79,7 +86,7 @@ def test_updates_say_what_they_changed_beside_the_images(document_store: Shelf, 
     assert captured_sheets(ours, "box.letters") == [{"_id": "1"}]
 
 
-def test_a_document_that_the_log_does_not_have_is_null(document_store: Shelf, tmp_path: Path) -> None:
+def test_a_document_that_the_log_does_not_have_is_null(document_store: DocumentDatabase, tmp_path: Path) -> None:
     ours = connector(document_store, tmp_path, whole_sheets=False)
     document_store.commit(("c", "box.letters", LETTER))
     ours.capture()
@@ -93,7 +100,7 @@ def test_a_document_that_the_log_does_not_have_is_null(document_store: Shelf, tm
     assert captured_sheets(ours, "box.letters") == []
 
 
-def test_schemas_are_those_that_the_source_declares(document_store: Shelf, tmp_path: Path) -> None:
+def test_schemas_are_those_that_the_source_declares(document_store: DocumentDatabase, tmp_path: Path) -> None:
     ours = connector(document_store, tmp_path)
     document_store.commit(("c", "box.letters", LETTER))
     (read,) = capture_records(ours, schemas=True)
@@ -107,7 +114,7 @@ def test_schemas_are_those_that_the_source_declares(document_store: Shelf, tmp_p
     assert [f["field"] for f in nodes["source"]["fields"]][-2:] == ["folder", "entry"]
 
 
-def test_what_is_beside_the_images_is_a_column_of_the_files(document_store: Shelf, tmp_path: Path) -> None:
+def test_what_is_beside_the_images_is_a_column_of_the_files(document_store: DocumentDatabase, tmp_path: Path) -> None:
     ours = connector(document_store, tmp_path, skipped_operations="c")
     ours.capture()
     changes = [("u", "box.letters", n, {"n": n}) for n in range(20)]
@@ -123,7 +130,7 @@ def test_what_is_beside_the_images_is_a_column_of_the_files(document_store: Shel
     assert told == [(n, {"n": n}) for n in range(20)]
 
 
-def test_tables_come_with_their_first_rows(document_store: Shelf, tmp_path: Path) -> None:
+def test_tables_come_with_their_first_rows(document_store: DocumentDatabase, tmp_path: Path) -> None:
     """An empty database is captured: nothing is read, and what comes is streamed."""
     ours = connector(document_store, tmp_path)
     assert ours.capture().events == 0
@@ -141,7 +148,7 @@ def test_tables_come_with_their_first_rows(document_store: Shelf, tmp_path: Path
     assert ours.capture().events == 0
 
 
-def test_no_history_is_needed(document_store: Shelf, tmp_path: Path) -> None:
+def test_no_history_is_needed(document_store: DocumentDatabase, tmp_path: Path) -> None:
     """Going back over what came and went is no question of structures, and snapshot.mode=recovery has nothing to recover."""
     ours = connector(document_store, tmp_path)
     document_store.commit(("c", "box.letters", {"_id": 1}))
@@ -168,7 +175,9 @@ def test_a_column_beside_the_images_that_the_schema_does_not_have_is_an_error() 
             beside_of(rows, rows.table)
 
 
-def test_a_table_that_was_dropped_and_has_rows_again_begins_empty(document_store: Shelf, tmp_path: Path) -> None:
+def test_a_table_that_was_dropped_and_has_rows_again_begins_empty(
+    document_store: DocumentDatabase, tmp_path: Path
+) -> None:
     ours = connector(document_store, tmp_path)
     document_store.commit(("c", "box.letters", {"_id": 1}), ("c", "box.notes", {"_id": 1}))
     ours.capture()
@@ -179,7 +188,7 @@ def test_a_table_that_was_dropped_and_has_rows_again_begins_empty(document_store
     assert all(r["topic"] != "test" for r in records(ours))  # there are no statements
 
 
-def test_lists_have_the_names_of_the_source(document_store: Shelf, tmp_path: Path) -> None:
+def test_lists_have_the_names_of_the_source(document_store: DocumentDatabase, tmp_path: Path) -> None:
     ours = connector(document_store, tmp_path, folder_include_list=r"box\..*")
     document_store.commit(("c", "box.letters", {"_id": 1}), ("c", "attic.old", {"_id": 2}))
     assert [r["topic"] for r in capture_records(ours)] == ["test.box.letters"]
@@ -194,7 +203,7 @@ def test_lists_have_the_names_of_the_source(document_store: Shelf, tmp_path: Pat
 
 
 @pytest.mark.parametrize("written", [False, True], ids=["read watermarks", "written watermarks"])
-def test_chunks_are_in_the_order_of_the_source(document_store: Shelf, tmp_path: Path, written: bool) -> None:
+def test_chunks_are_in_the_order_of_the_source(document_store: DocumentDatabase, tmp_path: Path, written: bool) -> None:
     """Keys of chunks are what only the source understands; numbers come before texts in this database, and 10 after 9."""
     ours = connector(
         document_store, tmp_path, snapshot_mode="no_data", incremental_snapshot_chunk_size=3, folder_include_list=r"box\.letters",
@@ -220,7 +229,7 @@ def test_chunks_are_in_the_order_of_the_source(document_store: Shelf, tmp_path: 
     assert captured_sheets(ours, "box.letters") == source_sheets(document_store, "box.letters")
 
 
-def test_ranges_of_keys_are_in_the_order_of_the_source(document_store: Shelf, tmp_path: Path) -> None:
+def test_ranges_of_keys_are_in_the_order_of_the_source(document_store: DocumentDatabase, tmp_path: Path) -> None:
     """Keys are given as events have them; a key that has no document becomes a delete."""
     ours = connector(document_store, tmp_path, snapshot_mode="no_data", incremental_snapshot_chunk_size=2)
     ours.replay.partial = True
@@ -238,7 +247,7 @@ def test_ranges_of_keys_are_in_the_order_of_the_source(document_store: Shelf, tm
 
 
 @pytest.mark.parametrize("kind", ["incremental", "blocking"])
-def test_conditions_are_documents(document_store: Shelf, tmp_path: Path, kind: str) -> None:
+def test_conditions_are_documents(document_store: DocumentDatabase, tmp_path: Path, kind: str) -> None:
     ours = connector(document_store, tmp_path, snapshot_mode="no_data")
     document_store.commit(*[("c", "box.letters", {"_id": n, "kind": "odd" if n % 2 else "even"}) for n in range(6)])
     ours.capture()
@@ -249,7 +258,9 @@ def test_conditions_are_documents(document_store: Shelf, tmp_path: Path, kind: s
     assert {json.dumps(json.loads(asked)) for asked in document_store.asked} == {'{"kind": "odd"}'}
 
 
-def test_events_that_come_meanwhile_supersede_the_rows_of_a_chunk(document_store: Shelf, tmp_path: Path) -> None:
+def test_events_that_come_meanwhile_supersede_the_rows_of_a_chunk(
+    document_store: DocumentDatabase, tmp_path: Path
+) -> None:
     ours = connector(document_store, tmp_path, snapshot_mode="no_data", incremental_snapshot_chunk_size=4)
     document_store.commit(*[("c", "box.letters", {"_id": n, "v": 0}) for n in range(12)])
     ours.capture()

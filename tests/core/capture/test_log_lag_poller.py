@@ -20,7 +20,7 @@ ANSWERS: list[LogWindow | Exception | None] = []
 ASKED: list[str] = []
 
 
-class Telling(MemorySource):
+class ReportingSource(MemorySource):
     """Reports positions of its log that a test sets."""
 
     def log_window(self, position: Position) -> LogWindow | None:
@@ -34,7 +34,7 @@ class Telling(MemorySource):
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     shop = make_shop(monkeypatch, tmp_path, "log_watch")
     ASKED.clear()
-    monkeypatch.setattr("airflow_provider_cdc.connector.load_source", lambda kind: Telling)
+    monkeypatch.setattr("airflow_provider_cdc.connector.load_source", lambda kind: ReportingSource)
     yield shop
     shop.store.close()
 
@@ -87,7 +87,7 @@ def test_what_is_not_told_is_absent_and_costs_no_run(shop_connector: ShopConnect
 
 
 def test_a_run_that_fails_does_not_ask(shop_connector: ShopConnector) -> None:
-    source = Telling.__new__(Telling)
+    source = ReportingSource.__new__(ReportingSource)
     watch = LogLagPoller(source, {"streaming": {"LogBytesBehindSource": 7, ASKED_AT: 0.0}})
     ANSWERS[:] = [SourceUnavailable("it is away")]
     assert watch.measure_lag(object(), ask=False) == {"LogBytesBehindSource": 7}  # type: ignore[arg-type]

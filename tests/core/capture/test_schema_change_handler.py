@@ -72,7 +72,7 @@ def test_filters_that_change_before_a_snapshot_is_complete_lose_no_table(
     equal(connector, db)
 
 
-class _Dies(BaseException):
+class _RunKilled(BaseException):
     pass
 
 
@@ -83,12 +83,12 @@ def _die_in_snapshot_of(monkeypatch: pytest.MonkeyPatch, connector: Connector, t
 
     def read_hooked(self: Any, chunk: Any) -> Any:
         if str(chunk.table) == table:
-            raise _Dies
+            raise _RunKilled
         yield from read(self, chunk)
 
     with monkeypatch.context() as patch:
         patch.setattr(memory._MemorySnapshot, "read", read_hooked)
-        with pytest.raises(_Dies):
+        with pytest.raises(_RunKilled):
             connector.capture()
 
 

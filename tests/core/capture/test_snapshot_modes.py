@@ -16,7 +16,7 @@ from tests.support.connectors import memory_connector
 from tests.support.workloads.small_tables import KEYED, equal, insert, operations
 
 
-class _Dies(BaseException):
+class _RunKilled(BaseException):
     pass
 
 
@@ -51,11 +51,11 @@ def test_initial_reads_until_the_snapshot_is_complete_and_never_again(
     connector = memory_connector(db, tmp_path)
 
     def die_at_once() -> None:
-        raise _Dies
+        raise _RunKilled
 
     with monkeypatch.context() as patch:
         _while_reading(patch, die_at_once)
-        with pytest.raises(_Dies):
+        with pytest.raises(_RunKilled):
             connector.capture()
     assert operations(connector, connector.capture()) == {"a": {"r": 2}, "b": {"r": 2}}
     assert connector.capture().events == 0

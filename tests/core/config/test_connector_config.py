@@ -28,7 +28,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.sources import SOURCES, config_class, load_source
 
 
-class Shop(TableConfig):
+class ShopConfig(TableConfig):
     """A source's configuration, with a secret and a required property."""
 
     database_hostname: str = Field(alias="database.hostname", description="Where the database is.")
@@ -88,7 +88,7 @@ def test_our_own_defaults_say_so_in_their_description() -> None:
 
 
 def test_texts_as_in_a_properties_file_are_understood() -> None:
-    config = Shop.parse(
+    config = ShopConfig.parse(
         {
             **SHOP,
             "database.port": "3307",
@@ -114,7 +114,7 @@ def test_texts_as_in_a_properties_file_are_understood() -> None:
 
 def test_all_mistakes_are_told_at_once() -> None:
     problems = _problems(
-        Shop,
+        ShopConfig,
         {
             "topic.prefix": "no spaces please",
             "tabel.include.list": "a",
@@ -228,7 +228,7 @@ def test_a_source_adds_pairs_that_exclude_each_other() -> None:
 
 def test_properties_without_a_meaning_here_are_accepted_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        Shop.parse({**SHOP, "tasks.max": 4, "database.jdbc.driver": "x"})
+        ShopConfig.parse({**SHOP, "tasks.max": 4, "database.jdbc.driver": "x"})
     assert [r.getMessage() for r in caplog.records] == [
         "Property tasks.max is accepted and has no effect: a connector always has one capture task.",
         "Property database.jdbc.driver is accepted and has no effect: there is no JDBC here.",
@@ -246,15 +246,15 @@ def test_properties_without_a_meaning_here_are_accepted_with_a_warning(caplog: p
     ],
 )
 def test_properties_that_would_be_silently_without_effect_are_refused(key: str) -> None:
-    (line,) = _problems(Shop, {**SHOP, key: "x"})
+    (line,) = _problems(ShopConfig, {**SHOP, key: "x"})
     assert line.startswith(f"{key}: not supported: ")
     assert line.endswith("Remove the property; it has no effect.")
 
 
 def test_a_source_keeps_the_tables_of_its_base() -> None:
     """``IGNORED`` and ``NOT_SUPPORTED`` of a subclass add to those of the base."""
-    _problems(Shop, {**SHOP, "topic.naming.strategy": "x"})
-    assert Shop.parse({**SHOP, "name": "x"})
+    _problems(ShopConfig, {**SHOP, "topic.naming.strategy": "x"})
+    assert ShopConfig.parse({**SHOP, "name": "x"})
 
 
 @pytest.mark.parametrize(("old", "new"), [("schema_only", "no_data"), ("schema_only_recovery", "recovery")])
@@ -348,8 +348,8 @@ def test_skipped_operations(text: Any, operations: set[str]) -> None:
 SECRET = "hunter2-äß"
 
 
-def _secret_config() -> Shop:
-    return Shop.parse({**SHOP, "database.password": SECRET, "skipped.operations": "t"})
+def _secret_config() -> ShopConfig:
+    return ShopConfig.parse({**SHOP, "database.password": SECRET, "skipped.operations": "t"})
 
 
 def test_a_secret_is_in_no_text_of_the_configuration() -> None:
@@ -376,20 +376,20 @@ def test_the_public_properties_are_json_and_mean_the_same_again() -> None:
 
 @pytest.mark.parametrize("value", [["hunter2"], {"hunter2": 1}, 5, object])
 def test_a_secret_of_a_wrong_kind_is_not_told(value: Any) -> None:
-    (line,) = _problems(Shop, {**SHOP, "database.password": value})
+    (line,) = _problems(ShopConfig, {**SHOP, "database.password": value})
     assert line.startswith("database.password: ******** cannot be used")
     assert "hunter2" not in line
 
 
 def test_a_secret_under_a_misspelt_name_is_not_told() -> None:
-    (line,) = _problems(Shop, {**SHOP, "database.pasword": SECRET})
+    (line,) = _problems(ShopConfig, {**SHOP, "database.pasword": SECRET})
     assert line == "database.pasword: unknown property; did you mean database.password?"
 
 
 def test_a_secret_is_not_told_when_another_property_is_wrong() -> None:
     for properties in ({"table.include.list": "a", "table.exclude.list": "b"}, {"database.port": -1}, {"x": 1}):
         with pytest.raises(ConfigError) as caught:
-            Shop.parse({**SHOP, "database.password": SECRET, **properties})
+            ShopConfig.parse({**SHOP, "database.password": SECRET, **properties})
         assert SECRET not in str(caught.value)
         assert SECRET not in repr(caught.value.__context__)
 

@@ -19,7 +19,7 @@ from airflow_provider_cdc.core.errors import (
 )
 from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.core.incremental.work import FORMS, Busy, fill, partial
+from tests.core.incremental.work import FORMS, BusyWriter, fill, partial
 from tests.support.connectors import memory_connector
 from tests.support.signals import scans, signal_ended, signal_state, snapshot
 from tests.support.workloads.small_tables import equal
@@ -29,7 +29,7 @@ def test_rows_that_change_while_they_are_read_are_never_out_of_date(
     db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any], at_read: Any
 ) -> None:
     connector = partial(db, tmp_path, incremental_snapshot_chunk_size=7, **watermark_form)
-    busy = Busy(db)
+    busy = BusyWriter(db)
     for n in range(1, 150):
         at_read(n, lambda: busy.more(6))
     number = snapshot(connector, "shop.a")
@@ -70,7 +70,7 @@ def test_a_table_that_is_captured_already_may_be_read_again(
     )
     connector.capture()
     snapshot(connector, r"shop\.[ab]")
-    with Busy(db, "shop.b"):
+    with BusyWriter(db, "shop.b"):
         connector.capture()
     connector.capture()
     equal(connector, db, "shop.a", "shop.b", "shop.c")

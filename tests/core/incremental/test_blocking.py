@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.errors import (
 )
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.source import MemorySource
-from tests.core.incremental.work import FORMS, Busy, fill, partial
+from tests.core.incremental.work import FORMS, BusyWriter, fill, partial
 from tests.support.connectors import memory_connector
 from tests.support.signals import list_notifications, signal_state, snapshot
 from tests.support.workloads.small_tables import equal
@@ -25,7 +25,7 @@ from tests.support.workloads.small_tables import equal
 def test_a_blocking_snapshot_reads_whole_tables_and_goes_on(db: MemoryDatabase, tmp_path: Path) -> None:
     connector = partial(db, tmp_path)
     number = snapshot(connector, "shop.a", "shop.b", type="blocking")
-    with Busy(db):
+    with BusyWriter(db):
         connector.capture()
     connector.capture()
     equal(connector, db, "shop.a", "shop.b")
@@ -149,7 +149,7 @@ def test_a_blocking_snapshot_cancels_chunks_that_are_older_than_it(
     connector.capture()
     at_read(3, lambda: snapshot(connector, "shop.a", type="blocking", id_="whole"))
     snapshot(connector, "shop.a")
-    with Busy(db):
+    with BusyWriter(db):
         connector.capture()
     connector.capture()
     equal(connector, db, "shop.a", "shop.b", "shop.c")

@@ -19,7 +19,7 @@ from airflow_provider_cdc.core.model.log_items import SchemaChange
 from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.core.incremental.work import COLUMNS, Busy, fill, partial, pause_snapshots
+from tests.core.incremental.work import COLUMNS, BusyWriter, fill, partial, pause_snapshots
 from tests.support.change_log.replay import Replay
 from tests.support.connectors import memory_connector
 from tests.support.patience import LONGEST_S, wait_until
@@ -50,7 +50,7 @@ def test_a_column_added_in_the_middle_is_read_with_the_rows_after_it(
     connector = partial(db, tmp_path, **watermark_form)
     at_read(3, lambda: db.add_column("shop.a", "late", "int32", 7))
     number = snapshot(connector, "shop.a")
-    with Busy(db):
+    with BusyWriter(db):
         connector.capture()
     connector.capture()
     equal(connector, db, "shop.a")

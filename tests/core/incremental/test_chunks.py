@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.core.incremental.work import COLUMNS, FORMS, Busy, fill, partial
+from tests.core.incremental.work import COLUMNS, FORMS, BusyWriter, fill, partial
 from tests.support.connectors import memory_connector
 from tests.support.signals import scans, send, signal_state, snapshot
 from tests.support.workloads.small_tables import equal
@@ -149,7 +149,7 @@ def test_rows_that_are_gone_disappear_when_a_table_is_replaced(
     ]  # the log knows nothing of it
     connector.replay.partial = True  # of rows that are not read again yet, there may be changes
     number = snapshot(connector, "shop.b", "shop.a", replace=True)
-    with Busy(db, "shop.b"):
+    with BusyWriter(db, "shop.b"):
         connector.capture()
     connector.capture()
     equal(connector, db, "shop.a", "shop.b", "shop.c")
@@ -193,7 +193,7 @@ def test_what_happens_before_a_table_is_emptied_to_be_replaced_is_read_afterward
     for n in range(1, 30):
         at_read(n, lambda: time.sleep(0.02))
     number = snapshot(connector, "shop.a", "shop.b", replace=True)
-    with Busy(db), Busy(db, "shop.b"):
+    with BusyWriter(db), BusyWriter(db, "shop.b"):
         connector.capture()
     connector.capture()
     equal(connector, db, "shop.a", "shop.b")

@@ -22,7 +22,7 @@ from airflow_provider_cdc.core.incremental import chunk_reader_thread as chunkin
 from airflow_provider_cdc.core.incremental import incremental_coordinator as incremental
 from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.core.incremental.work import Busy, fill, partial, pause_snapshots
+from tests.core.incremental.work import BusyWriter, fill, partial, pause_snapshots
 from tests.support.patience import LONGEST_S
 from tests.support.signals import send, signal_ended, signal_state, snapshot
 from tests.support.workloads.small_tables import equal
@@ -70,7 +70,7 @@ def test_a_lost_connection_is_made_again(
 
         monkeypatch.setattr(MemoryChunkReader, name, fail_every_fifth)
     number = snapshot(connector, "shop.a")
-    with Busy(db):
+    with BusyWriter(db):
         connector.capture()
     connector.capture()
     equal(connector, db, "shop.a")

@@ -22,7 +22,7 @@ from airflow_provider_cdc.core.incremental import chunk_reader_thread as chunkin
 from airflow_provider_cdc.core.incremental import chunks_per_window
 from airflow_provider_cdc.sources.memory.chunk_reader import MemoryChunkReader
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.core.incremental.work import Busy, fill, pause_snapshots
+from tests.core.incremental.work import BusyWriter, fill, pause_snapshots
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S
 from tests.support.signals import list_notifications, scans, send, signal_ended, signal_state, snapshot
@@ -90,7 +90,7 @@ def test_ranges_beside_a_writer_of_the_same_keys(
 ) -> None:
     connector = start_connector(db, tmp_path, incremental_snapshot_chunk_size=7, **watermark_form)
     connector.replay.plant("test.shop.a", *planted_rows(*range(0, 1200, 3)))
-    busy = Busy(db)
+    busy = BusyWriter(db)
     for n in range(1, 200):
         at_read(n, lambda: busy.more(6))
     absent = list(range(1200))
@@ -234,7 +234,7 @@ def test_lost_connections_while_keys_are_looked_up_and_rows_are_read(
 
         monkeypatch.setattr(MemoryChunkReader, name, fail_every_fifth)
     number = snapshot(connector, "shop.a", key_ranges=[key_range(0, 99), key_range(100, 1030, *range(1000, 1030))])
-    with Busy(db, pause_s=0.05):
+    with BusyWriter(db, pause_s=0.05):
         connector.capture()
     connector.capture()
     equal(connector, db, "shop.a")
@@ -327,7 +327,7 @@ def test_random_repairs_beside_random_writers(
     connector = start_connector(db, tmp_path, incremental_snapshot_chunk_size=17, **watermark_form)
     r = random.Random(12)
     for _ in range(4):
-        with Busy(db, pause_s=0.002):
+        with BusyWriter(db, pause_s=0.002):
             connector.capture(run_for_s=0.2)
             spoiled = r.sample(range(1100), 60)
             connector.replay.plant("test.shop.a", *planted_rows(*spoiled[:40]))

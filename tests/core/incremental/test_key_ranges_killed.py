@@ -12,8 +12,8 @@ from airflow_provider_cdc.core.incremental import chunk_reader_thread as chunkin
 from airflow_provider_cdc.core.incremental import chunks_per_window
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.test_key_ranges import key_range, planted_rows, start_connector
-from tests.core.incremental.work import Busy
-from tests.sources.suite.common import Dies, dies_at_commit
+from tests.core.incremental.work import BusyWriter
+from tests.sources.suite.common import RunKilled, dies_at_commit
 from tests.support.signals import signal_state, snapshot
 from tests.support.workloads.small_tables import equal
 
@@ -35,13 +35,13 @@ def test_runs_that_die_at_their_commits(
     ]
     number = snapshot(connector, "shop.a", key_ranges=ranges)
     deaths = 0
-    with Busy(db, keys=1100, pause_s=0.01):
+    with BusyWriter(db, keys=1100, pause_s=0.01):
         for _ in range(6):
             with monkeypatch.context() as patch:
                 dies_at_commit(patch, at)
                 try:
                     connector.capture(run_for_s=20)
-                except Dies:
+                except RunKilled:
                     deaths += 1
     connector.capture()
     connector.capture()

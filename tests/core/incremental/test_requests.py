@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_cdc.core.incremental.chunk_reader_thread import ChunkReaderThread
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.core.incremental.work import COLUMNS, Busy, fill, partial, pause_snapshots
+from tests.core.incremental.work import COLUMNS, BusyWriter, fill, partial, pause_snapshots
 from tests.support.patience import LONGEST_S
 from tests.support.signals import list_notifications, scans, send, signal_state, snapshot
 from tests.support.workloads.small_tables import equal
@@ -110,7 +110,7 @@ def test_two_requests_are_carried_out_one_after_the_other(
     connector = partial(db, tmp_path, **watermark_form)
     first = snapshot(connector, "shop.a", id_="one")
     second = snapshot(connector, "shop.b", "shop.a", id_="two")
-    with Busy(db):
+    with BusyWriter(db):
         connector.capture()
     connector.capture()
     equal(connector, db, "shop.a", "shop.b")

@@ -41,7 +41,7 @@ def partial(db: MemoryDatabase, folder: Path, **properties: Any) -> Connector:
     return connector
 
 
-class Busy:
+class BusyWriter:
     """A writer beside the capture: updates, deletes, insertions of the same keys, and key changes."""
 
     def __init__(self, db: MemoryDatabase, table: str = "shop.a", keys: int = 1000, pause_s: float = 0.01) -> None:
@@ -50,7 +50,7 @@ class Busy:
         self._thread = threading.Thread(target=self._write)
         self.changes = 0
 
-    def __enter__(self) -> Busy:
+    def __enter__(self) -> BusyWriter:
         self._thread.start()
         return self
 

@@ -122,7 +122,7 @@ def custom_connector_factory(
     )
 
 
-class _Dies(BaseException):
+class _RunKilled(BaseException):
     pass
 
 
@@ -133,12 +133,12 @@ def _dies_within_the_snapshot(connector: Connector, monkeypatch: pytest.MonkeyPa
     def reading(self: Any, chunk: Any) -> Any:
         seen.append(chunk.table)
         if len(set(seen)) > 1:
-            raise _Dies
+            raise _RunKilled
         yield from read(self, chunk)
 
     with monkeypatch.context() as patch:
         patch.setattr(memory._MemorySnapshot, "read", reading)
-        with pytest.raises(_Dies):
+        with pytest.raises(_RunKilled):
             connector.capture({"batch.max.rows": 1, "snapshot.max.threads": 1})
     offset = connector.store.load_offset("test").offset
     assert offset is not None

@@ -97,7 +97,7 @@ def test_an_empty_table_is_known_after_the_snapshot(db: MemoryDatabase, tmp_path
     assert connector.replay.operations == {"r": 60, "c": 1}
 
 
-class _Dies(BaseException):
+class _RunKilled(BaseException):
     pass
 
 
@@ -115,13 +115,13 @@ def test_a_snapshot_interrupted_at_any_block_goes_on_with_the_tables_that_are_mi
             nonlocal blocks
             blocks = number
             if number == n:
-                raise _Dies
+                raise _RunKilled
 
         with monkeypatch.context() as patch:
             _hook(patch, die_at_block)
             try:
                 connector.capture()
-            except _Dies:
+            except _RunKilled:
                 pass
             else:
                 break
@@ -167,12 +167,12 @@ def test_a_table_dropped_before_it_could_be_read_is_left_out(
 ) -> None:
     def die_at_table(number: int, chunk: SnapshotChunk) -> None:
         if str(chunk.table) == "shop.b":
-            raise _Dies
+            raise _RunKilled
 
     connector = memory_connector(db, tmp_path, batch_max_rows=1)
     with monkeypatch.context() as patch:
         _hook(patch, die_at_table)
-        with pytest.raises(_Dies):
+        with pytest.raises(_RunKilled):
             connector.capture()
     db.drop_table("shop.b")
     connector.capture()

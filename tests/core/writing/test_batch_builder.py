@@ -35,7 +35,7 @@ from airflow_provider_cdc.state.state_store import StateStore
 SCHEMA = TableSchema(id=TableId(namespace="shop", name="t"), columns=(Column(name="a", type="int64"),), key=("a",))
 
 
-class Bench:
+class BatchBench:
     """A state store and a change log in a folder, and batchers on them."""
 
     def __init__(self, folder: Path) -> None:
@@ -60,14 +60,14 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    bench = Bench(tmp_path)
+def bench(tmp_path: Path) -> Iterator[BatchBench]:
+    bench = BatchBench(tmp_path)
     yield bench
     bench.store.close()
 
 
 @pytest.fixture
-def lease(bench: Bench) -> Iterator[Lease]:
+def lease(bench: BatchBench) -> Iterator[Lease]:
     with bench.store.acquire_lease("c", "me", wait_s=0) as lease:
         yield lease
 
@@ -95,7 +95,7 @@ def _record(batcher: BatchBuilder) -> SchemaChangeRecord:
     )
 
 
-def test_a_batch_carries_offset_numbers_and_counts(bench: Bench, lease: Lease) -> None:
+def test_a_batch_carries_offset_numbers_and_counts(bench: BatchBench, lease: Lease) -> None:
     batcher = bench.batcher(lease)
     bench.add(batcher, 3)
     batcher.commit(_offset_at(5))
@@ -115,7 +115,7 @@ def test_a_batch_carries_offset_numbers_and_counts(bench: Bench, lease: Lease) -
     assert one.schemas == {"p.shop.t": {"1": SCHEMA}}
 
 
-def test_without_events_only_the_offset_moves(bench: Bench, lease: Lease) -> None:
+def test_without_events_only_the_offset_moves(bench: BatchBench, lease: Lease) -> None:
     batcher = bench.batcher(lease)
     batcher.commit(_offset_at(3))
     assert bench.changelog.list_batches("c") == []
@@ -125,7 +125,7 @@ def test_without_events_only_the_offset_moves(bench: Bench, lease: Lease) -> Non
     assert bench.store.load_offset("c").version == version  # nothing moved, nothing written
 
 
-def test_a_schema_change_alone_is_a_batch(bench: Bench, lease: Lease) -> None:
+def test_a_schema_change_alone_is_a_batch(bench: BatchBench, lease: Lease) -> None:
     batcher = bench.batcher(lease)
     batcher.add_change(_record(batcher), {"p.shop.t": SCHEMA})
     batcher.commit(_offset_at(1))
@@ -134,7 +134,7 @@ def test_a_schema_change_alone_is_a_batch(bench: Bench, lease: Lease) -> None:
     assert [r.ddl for r in bench.store.schema_history("c")] == ["CREATE"]
 
 
-def test_rolled_back_events_leave_neither_number_nor_file(bench: Bench, lease: Lease) -> None:
+def test_rolled_back_events_leave_neither_number_nor_file(bench: BatchBench, lease: Lease) -> None:
     batcher = bench.batcher(lease)
     bench.add(batcher, 2)
     batcher.set_savepoint()
@@ -148,7 +148,7 @@ def test_rolled_back_events_leave_neither_number_nor_file(bench: Bench, lease: L
     assert bench.files() == sorted(f"log/c/{f.path}" for f in manifest.files)
 
 
-def test_a_batch_of_nothing_but_rolled_back_events_does_not_exist(bench: Bench, lease: Lease) -> None:
+def test_a_batch_of_nothing_but_rolled_back_events_does_not_exist(bench: BatchBench, lease: Lease) -> None:
     batcher = bench.batcher(lease)
     batcher.set_savepoint()
     bench.add(batcher, 5)
@@ -163,7 +163,7 @@ def test_a_batch_of_nothing_but_rolled_back_events_does_not_exist(bench: Bench, 
     assert [m.first_seq for m in bench.changelog.read_manifests("c")] == [1]
 
 
-def test_a_mark_is_void_after_a_commit(bench: Bench, lease: Lease) -> None:
+def test_a_mark_is_void_after_a_commit(bench: BatchBench, lease: Lease) -> None:
     """A rollback after a commit must not go back behind what is committed."""
     batcher = bench.batcher(lease)
     batcher.set_savepoint()
@@ -174,7 +174,7 @@ def test_a_mark_is_void_after_a_commit(bench: Bench, lease: Lease) -> None:
     assert batcher.is_empty
 
 
-def test_an_abandoned_batch_leaves_nothing(bench: Bench, lease: Lease) -> None:
+def test_an_abandoned_batch_leaves_nothing(bench: BatchBench, lease: Lease) -> None:
     batcher = bench.batcher(lease)
     bench.add(batcher, 5)
     batcher.discard_batch()
@@ -185,14 +185,14 @@ def test_an_abandoned_batch_leaves_nothing(bench: Bench, lease: Lease) -> None:
     assert [(m.first_seq, m.last_seq) for m in bench.changelog.read_manifests("c")] == [(1, 1)]
 
 
-class _Refuses(ChangeLog):
+class _RefusingChangeLog(ChangeLog):
     """The manifest does not arrive."""
 
     def commit_manifest(self, manifest: Manifest) -> str:
         raise StorageUnavailable("There is no room.")
 
 
-def test_an_offset_is_recorded_for_what_is_handed_over_and_not_for_what_waits(bench: Bench, lease: Lease) -> None:
+def test_an_offset_is_recorded_for_what_is_handed_over_and_not_for_what_waits(bench: BatchBench, lease: Lease) -> None:
     batcher = bench.batcher(lease)
     bench.add(batcher, 3)
     assert bench.store.load_offset("c").offset is None
@@ -201,7 +201,7 @@ def test_an_offset_is_recorded_for_what_is_handed_over_and_not_for_what_waits(be
     bench.add(batcher, 2)
     assert _without_identity(bench.store.load_offset("c").offset) == handed_over
     batcher.discard_batch()
-    refused = bench.batcher(lease, "w2", changelog=_Refuses(bench.changelog.storage.url))
+    refused = bench.batcher(lease, "w2", changelog=_RefusingChangeLog(bench.changelog.storage.url))
     bench.add(refused, 2)
     with pytest.raises(StorageUnavailable):
         refused.commit(_offset_at(2))
@@ -212,7 +212,7 @@ def test_an_offset_is_recorded_for_what_is_handed_over_and_not_for_what_waits(be
 # what a run that died has left
 
 
-class _Dies(BaseException):
+class _RunKilled(BaseException):
     pass
 
 
@@ -220,21 +220,21 @@ class DyingStore(StateStore):
     """The run ends where the offset would be written."""
 
     def commit_batch(self, *_: Any) -> Any:
-        raise _Dies
+        raise _RunKilled
 
 
-def _die_before_the_offset(bench: Bench, lease: Lease, events: int = 2) -> None:
+def _die_before_the_offset(bench: BatchBench, lease: Lease, events: int = 2) -> None:
     store = DyingStore(bench.store.database.engine.url.render_as_string(hide_password=False))
     batcher = bench.batcher(lease, "dead", store=store)
     bench.add(batcher, events)
     batcher.add_change(_record(batcher), {"p.shop.t": SCHEMA})
-    with pytest.raises(_Dies):
+    with pytest.raises(_RunKilled):
         batcher.commit(_offset_at(9))
     store.close()
 
 
 def test_a_complete_batch_without_an_offset_is_adopted(
-    bench: Bench, lease: Lease, caplog: pytest.LogCaptureFixture
+    bench: BatchBench, lease: Lease, caplog: pytest.LogCaptureFixture
 ) -> None:
     _die_before_the_offset(bench, lease)
     with caplog.at_level(logging.WARNING):
@@ -252,7 +252,9 @@ def test_a_complete_batch_without_an_offset_is_adopted(
     assert [b.batch for b in bench.store.list_batches("c")] == [1]
 
 
-def test_files_of_a_run_that_died_before_its_manifest_are_deleted_by_the_next_batch(bench: Bench, lease: Lease) -> None:
+def test_files_of_a_run_that_died_before_its_manifest_are_deleted_by_the_next_batch(
+    bench: BatchBench, lease: Lease
+) -> None:
     dead = bench.batcher(lease, "dead")
     bench.add(dead, 2)
     dead._writer.finish_files()  # type: ignore[union-attr]  # the process ends here
@@ -264,7 +266,7 @@ def test_files_of_a_run_that_died_before_its_manifest_are_deleted_by_the_next_ba
 
 
 def test_files_that_a_run_had_no_time_to_delete_after_its_offset_are_deleted_by_the_next_run(
-    bench: Bench, lease: Lease
+    bench: BatchBench, lease: Lease
 ) -> None:
     dead = bench.batcher(lease, "dead")
     bench.add(dead)
@@ -280,7 +282,9 @@ def test_files_that_a_run_had_no_time_to_delete_after_its_offset_are_deleted_by_
     assert [("w2" in name) for name in bench.files()] == [True]
 
 
-def test_the_second_of_two_manifests_of_a_number_is_a_conflict_and_leaves_no_file(bench: Bench, lease: Lease) -> None:
+def test_the_second_of_two_manifests_of_a_number_is_a_conflict_and_leaves_no_file(
+    bench: BatchBench, lease: Lease
+) -> None:
     slow, fast = bench.batcher(lease, "slow"), bench.batcher(lease, "fast")
     bench.add(slow, 2)
     bench.add(fast, 1)
@@ -291,7 +295,7 @@ def test_the_second_of_two_manifests_of_a_number_is_a_conflict_and_leaves_no_fil
     assert _without_identity(bench.store.load_offset("c").offset) == Offset(position={"entry": 1}, seq=1, batch=1)
 
 
-def test_a_run_that_lost_its_lease_writes_no_manifest(bench: Bench, lease: Lease) -> None:
+def test_a_run_that_lost_its_lease_writes_no_manifest(bench: BatchBench, lease: Lease) -> None:
     batcher = bench.batcher(lease)
     bench.add(batcher)
     bench.store.leases.release(lease)
@@ -310,7 +314,7 @@ def test_a_run_that_lost_its_lease_writes_no_manifest(bench: Bench, lease: Lease
         (0, "The state tables do not contain the connector, but the change log is at a later batch"),
     ],
 )
-def test_state_from_before_the_beginning_of_the_log_writes_nothing(bench: Bench, batch: int, told: str) -> None:
+def test_state_from_before_the_beginning_of_the_log_writes_nothing(bench: BatchBench, batch: int, told: str) -> None:
     """The state tables are those of a backup, or gone, and the batches after it are removed: their numbers must not be given out again."""
     backup = bench.folder / "backup.db"
     for n in range(5):
@@ -337,7 +341,7 @@ def test_state_from_before_the_beginning_of_the_log_writes_nothing(bench: Bench,
     assert bench.changelog.list_batches("c") == [5, 6]
 
 
-def test_a_batch_that_goes_at_this_moment_is_not_the_end_of_the_log(bench: Bench) -> None:
+def test_a_batch_that_goes_at_this_moment_is_not_the_end_of_the_log(bench: BatchBench) -> None:
     """There is a mark already, and the state tables are at the last batch that is not deleted yet."""
     with bench.store.acquire_lease("c", "run 1", wait_s=0) as lease:
         batcher = bench.batcher(lease)
@@ -359,7 +363,7 @@ class _NoAnswer(ChangeLog):
         raise CommitStateUnknown("The connection was lost.")
 
 
-def test_a_manifest_whose_answer_was_lost_keeps_its_files(bench: Bench, lease: Lease) -> None:
+def test_a_manifest_whose_answer_was_lost_keeps_its_files(bench: BatchBench, lease: Lease) -> None:
     """Whether it was written is not known; deleting its files could make a batch that exists unreadable."""
     batcher = bench.batcher(lease, changelog=_NoAnswer(bench.changelog.storage.url))
     bench.add(batcher, 2)
@@ -375,7 +379,7 @@ def test_a_manifest_whose_answer_was_lost_keeps_its_files(bench: Bench, lease: L
 # change log and state tables of different connectors
 
 
-def test_a_state_that_is_ahead_of_the_change_log_is_refused(bench: Bench, lease: Lease, tmp_path: Path) -> None:
+def test_a_state_that_is_ahead_of_the_change_log_is_refused(bench: BatchBench, lease: Lease, tmp_path: Path) -> None:
     batcher = bench.batcher(lease)
     bench.add(batcher)
     batcher.commit(_offset_at(1))
@@ -384,8 +388,8 @@ def test_a_state_that_is_ahead_of_the_change_log_is_refused(bench: Bench, lease:
     assert "connect the connector to its original change log" in (caught.value.remedy or "")
 
 
-def test_a_change_log_that_numbers_otherwise_is_refused(bench: Bench, lease: Lease, tmp_path: Path) -> None:
-    other = Bench(tmp_path / "other")
+def test_a_change_log_that_numbers_otherwise_is_refused(bench: BatchBench, lease: Lease, tmp_path: Path) -> None:
+    other = BatchBench(tmp_path / "other")
     with other.store.acquire_lease("c", "me", wait_s=0) as theirs:
         batcher = other.batcher(theirs)
         bench.add(batcher, 7)
@@ -406,7 +410,7 @@ def test_a_change_log_that_numbers_otherwise_is_refused(bench: Bench, lease: Lea
     assert _without_identity(bench.store.load_offset("c").offset) == Offset(position={"entry": 1}, seq=1, batch=1)
 
 
-def test_a_batch_of_a_newer_release_is_not_adopted(bench: Bench, lease: Lease) -> None:
+def test_a_batch_of_a_newer_release_is_not_adopted(bench: BatchBench, lease: Lease) -> None:
     _die_before_the_offset(bench, lease)
     path = bench.folder / "log/c/manifests/000000000001.json"
     path.write_text(path.read_text().replace(f'"format":{FORMAT}', f'"format":{FORMAT + 1}'))
@@ -415,11 +419,11 @@ def test_a_batch_of_a_newer_release_is_not_adopted(bench: Bench, lease: Lease) -
 
 
 def test_a_change_log_that_is_put_in_the_place_of_ours_below_a_run_gets_nothing(
-    bench: Bench, lease: Lease, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bench: BatchBench, lease: Lease, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """# A4"""
     monkeypatch.setattr("airflow_provider_cdc.core.writing.batch_builder._LOOK_AGAIN_S", 0.0)
-    other = Bench(tmp_path / "other")
+    other = BatchBench(tmp_path / "other")
     with other.store.acquire_lease("c", "me", wait_s=0) as theirs:
         batcher = other.batcher(theirs)
         other.add(batcher)

@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.writing import carry_over_store as module
 from airflow_provider_cdc.core.writing.carry_over_store import StoredCarryOver
 
 
-class Bench:
+class CarryOverBench:
     """Runs of one connector, each with its own carrier."""
 
     def __init__(self, folder: Path) -> None:
@@ -32,11 +32,11 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def bench(tmp_path: Path) -> CarryOverBench:
+    return CarryOverBench(tmp_path)
 
 
-def test_a_state_and_its_files_come_back_in_the_next_run(bench: Bench) -> None:
+def test_a_state_and_its_files_come_back_in_the_next_run(bench: CarryOverBench) -> None:
     one = bench.carrier()
     assert (one.load_state(), one.has_state) == (None, False)
     rows = one.write_file([b"first ", b"second"])
@@ -63,7 +63,7 @@ def test_a_position_that_somebody_chooses_carries_nothing() -> None:
         assert moved.carried is None
 
 
-def test_what_the_offset_does_not_name_any_more_is_deleted_when_that_is_committed(bench: Bench) -> None:
+def test_what_the_offset_does_not_name_any_more_is_deleted_when_that_is_committed(bench: CarryOverBench) -> None:
     one = bench.carrier()
     kept, gone = one.write_file([b"kept"]), one.write_file([b"gone"])
     first = one.store_state({}, [kept, gone])
@@ -78,7 +78,7 @@ def test_what_the_offset_does_not_name_any_more_is_deleted_when_that_is_committe
     assert bench.names() == set()
 
 
-def test_what_no_offset_has_ever_named_is_deleted_with_the_next_commit(bench: Bench) -> None:
+def test_what_no_offset_has_ever_named_is_deleted_with_the_next_commit(bench: CarryOverBench) -> None:
     """A run may have several streams: what one of them has put may be of no use to the next, before anything is committed."""
     one = bench.carrier()
     rows = one.write_file([b"rows"])
@@ -92,7 +92,7 @@ def test_what_no_offset_has_ever_named_is_deleted_with_the_next_commit(bench: Be
     assert bench.names() == set()
 
 
-def test_files_of_a_state_that_cannot_be_read_stay_until_an_offset_does_without_it(bench: Bench) -> None:
+def test_files_of_a_state_that_cannot_be_read_stay_until_an_offset_does_without_it(bench: CarryOverBench) -> None:
     one = bench.carrier()
     rows = one.write_file([b"rows"])
     file = one.store_state({}, [rows])
@@ -107,7 +107,7 @@ def test_files_of_a_state_that_cannot_be_read_stay_until_an_offset_does_without_
     assert bench.names() == set()
 
 
-def test_files_of_a_killed_run_are_deleted_by_the_next_one(bench: Bench) -> None:
+def test_files_of_a_killed_run_are_deleted_by_the_next_one(bench: CarryOverBench) -> None:
     one = bench.carrier()
     rows = one.write_file([b"rows"])
     committed = one.store_state({}, [rows])
@@ -121,7 +121,7 @@ def test_files_of_a_killed_run_are_deleted_by_the_next_one(bench: Bench) -> None
     assert bench.names() == set()
 
 
-def test_a_run_that_was_taken_over_leaves_the_files_of_the_one_that_took_over(bench: Bench) -> None:
+def test_a_run_that_was_taken_over_leaves_the_files_of_the_one_that_took_over(bench: CarryOverBench) -> None:
     before = bench.carrier()
     rows = before.write_file([b"rows"])
     first = before.store_state({}, [rows])
@@ -138,7 +138,7 @@ def test_a_run_that_was_taken_over_leaves_the_files_of_the_one_that_took_over(be
     assert bench.carrier(second, epoch=3).load_state() == {}
 
 
-def _damages(bench: Bench, file: CarriedFile, rows: CarriedFile) -> Iterator[tuple[str, str]]:
+def _damages(bench: CarryOverBench, file: CarriedFile, rows: CarriedFile) -> Iterator[tuple[str, str]]:
     folder = Path(bench.changelog.storage.join_path("c", "carried"))
     for name in (file.name, rows.name):
         data = (folder / name).read_bytes()
@@ -149,7 +149,7 @@ def _damages(bench: Bench, file: CarriedFile, rows: CarriedFile) -> Iterator[tup
         (folder / name).write_bytes(data)
 
 
-def test_what_is_missing_or_damaged_is_not_given_back(bench: Bench) -> None:
+def test_what_is_missing_or_damaged_is_not_given_back(bench: CarryOverBench) -> None:
     one = bench.carrier()
     rows = one.write_file([b"rows"])
     file = one.store_state({"scn": 1}, [rows])
@@ -164,7 +164,7 @@ def test_what_is_missing_or_damaged_is_not_given_back(bench: Bench) -> None:
         bench.carrier(file, epoch=2).load_state()
 
 
-def test_a_file_that_goes_while_it_is_used_is_told(bench: Bench) -> None:
+def test_a_file_that_goes_while_it_is_used_is_told(bench: CarryOverBench) -> None:
     one = bench.carrier()
     rows = one.write_file([b"rows"])
     with pytest.raises(CarryOverLost, match="ends at byte 4 instead of 9"):
@@ -175,7 +175,7 @@ def test_a_file_that_goes_while_it_is_used_is_told(bench: Bench) -> None:
 
 
 def test_a_state_is_of_one_release_of_the_same_properties_and_of_the_same_tables(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: CarryOverBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = bench.carrier(a=1)
     file = one.store_state({}, [])
@@ -196,7 +196,7 @@ def test_a_state_is_of_one_release_of_the_same_properties_and_of_the_same_tables
         bench.carrier(file, a=1).load_state()
 
 
-def test_a_file_whose_parts_fail_is_none(bench: Bench) -> None:
+def test_a_file_whose_parts_fail_is_none(bench: CarryOverBench) -> None:
     def parts() -> Iterator[bytes]:
         yield b"first"
         raise ValueError("no more")
@@ -206,7 +206,7 @@ def test_a_file_whose_parts_fail_is_none(bench: Bench) -> None:
     assert bench.names() == set()
 
 
-def test_a_stream_that_goes_on_puts_a_state_now_and_then_and_when_its_end_is_near(bench: Bench) -> None:
+def test_a_stream_that_goes_on_puts_a_state_now_and_then_and_when_its_end_is_near(bench: CarryOverBench) -> None:
     left: list[float | None] = [None]
     carrier = StoredCarryOver(bench.files, None, 1, {}, lambda: left[0])
     carrier.start_stream(None, [])

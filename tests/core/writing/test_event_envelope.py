@@ -56,14 +56,14 @@ class Change:
 
 
 @dataclass
-class Piece:
+class BlockPiece:
     """What one block holds: changes of transactions, the last of which may go on in the next block."""
 
     transactions: list[tuple[str, list[Change]]]
     open: bool = False
 
 
-def _block(piece: Piece) -> LogBlock:
+def _block(piece: BlockPiece) -> LogBlock:
     rows = [(n, change) for n, (_, changes) in enumerate(piece.transactions) for change in changes]
     blocks = []
     for table in TABLES:
@@ -137,7 +137,7 @@ class Model:
         self.total = 0
         self.of_topic: Counter[str] = Counter()
 
-    def take(self, piece: Piece) -> list[Row]:
+    def take(self, piece: BlockPiece) -> list[Row]:
         events: list[Row] = []
         for name, changes in piece.transactions:
             if name != self.transaction:
@@ -217,18 +217,18 @@ _cut = st.lists(st.lists(_change, max_size=4), min_size=1, max_size=3)
 
 
 @st.composite
-def _logs(draw: st.DrawFn) -> list[Piece]:
+def _logs(draw: st.DrawFn) -> list[BlockPiece]:
     """Transactions in blocks as a source may cut them: whole ones together, large ones over several blocks."""
-    pieces: list[Piece] = []
+    pieces: list[BlockPiece] = []
     for number, parts in enumerate(draw(st.lists(_cut, max_size=6))):
         name = f"tx-{number}"
         *begun, last = parts
-        pieces += [Piece([(name, part)], open=True) for part in begun]
+        pieces += [BlockPiece([(name, part)], open=True) for part in begun]
         together = not begun and pieces and not pieces[-1].open and draw(st.booleans())
         if together:
             pieces[-1].transactions.append((name, last))
         else:
-            pieces.append(Piece([(name, last)]))
+            pieces.append(BlockPiece([(name, last)]))
     return pieces
 
 
@@ -248,7 +248,7 @@ _keys: dict[str, dict[str, tuple[str, ...]]] = {
     st.booleans(),
 )
 def test_events_are_those_of_the_model(
-    pieces: list[Piece], skipped: str, excluded: str, keys: str, transactions: bool
+    pieces: list[BlockPiece], skipped: str, excluded: str, keys: str, transactions: bool
 ) -> None:
     envelope = _envelope(
         skipped_operations=skipped,
@@ -269,7 +269,7 @@ def test_events_are_those_of_the_model(
 
 
 @given(_logs())
-def test_sequence_numbers_go_on_from_where_they_were(pieces: list[Piece]) -> None:
+def test_sequence_numbers_go_on_from_where_they_were(pieces: list[BlockPiece]) -> None:
     for piece in pieces:
         low, low_end = _envelope().encode_block(_block(piece), 0)
         high, high_end = _envelope().encode_block(_block(piece), 2**40)
@@ -281,7 +281,7 @@ def test_sequence_numbers_go_on_from_where_they_were(pieces: list[Piece]) -> Non
 
 
 def _encode_one(change: Change, envelope: Envelope | None = None, **options: Any) -> Row:
-    batches, _ = (envelope or _envelope()).encode_block(_block(Piece([("tx-1", [change])])), 0, **options)
+    batches, _ = (envelope or _envelope()).encode_block(_block(BlockPiece([("tx-1", [change])])), 0, **options)
     (event,) = _events(batches)
     return event
 
@@ -337,7 +337,7 @@ def test_an_excluded_key_column_is_in_the_key_and_not_in_the_images() -> None:
 
 @pytest.mark.parametrize(("old", "new"), [(None, 1), (1, None)])
 def test_a_key_that_was_or_becomes_null_is_a_key_change(old: int | None, new: int | None) -> None:
-    block = _block(Piece([("t", [Change(ORDERS, UPDATE, A | {"a": old}, A | {"a": new})])]))
+    block = _block(BlockPiece([("t", [Change(ORDERS, UPDATE, A | {"a": old}, A | {"a": new})])]))
     deleted, created = _events(_envelope().encode_block(block, 0)[0])
     assert (deleted["op"], deleted["key"], deleted["after"]) == ("d", {"a": old}, None)
     assert (created["op"], created["key"], created["before"]) == ("c", {"a": new}, None)
@@ -362,7 +362,7 @@ def test_read_rows_say_that_they_are_of_a_snapshot() -> None:
 
 
 def test_a_block_without_rows_gives_no_event_and_no_number() -> None:
-    assert _envelope(provide_transaction_metadata=True).encode_block(_block(Piece([])), 41) == ([], 41)
+    assert _envelope(provide_transaction_metadata=True).encode_block(_block(BlockPiece([])), 41) == ([], 41)
 
 
 def test_all_blocks_of_a_topic_have_one_arrow_schema() -> None:
@@ -376,7 +376,7 @@ def test_all_blocks_of_a_topic_have_one_arrow_schema() -> None:
         [Change(ORDERS, UPDATE, A, A, frozenset("cd"), frozenset("d"))],
         [Change(ORDERS, UPDATE, A, B, frozenset("d"), frozenset("d")), Change(ORDERS, DELETE, A, None, frozenset("c"))],
     ]
-    schemas = [b.events.schema for c in changes for b in envelope.encode_block(_block(Piece([("x", c)])), 0)[0]]
+    schemas = [b.events.schema for c in changes for b in envelope.encode_block(_block(BlockPiece([("x", c)])), 0)[0]]
     schemas.append(envelope.encode_truncate(ORDERS, 1, 0, {"entry": 1}).events.schema)
     assert all(s == schemas[0] for s in schemas)
 
@@ -410,16 +410,16 @@ def test_a_truncate_with_a_transaction_is_the_whole_of_it() -> None:
 def test_after_a_rollback_the_rest_of_a_transaction_is_counted_from_one() -> None:
     envelope = _envelope(provide_transaction_metadata=True)
     create = Change(ORDERS, CREATE, None, A)
-    envelope.encode_block(_block(Piece([("t", [create, create])], open=True)), 0)
+    envelope.encode_block(_block(BlockPiece([("t", [create, create])], open=True)), 0)
     envelope.rollback()
-    (event,) = _events(envelope.encode_block(_block(Piece([("t", [create])])), 0)[0])
+    (event,) = _events(envelope.encode_block(_block(BlockPiece([("t", [create])])), 0)[0])
     assert event["transaction"] == {"id": "t", "total_order": 1, "data_collection_order": 1}
 
 
 def test_rows_that_are_not_taken_are_not_counted_in_the_transaction() -> None:
     envelope = _envelope(provide_transaction_metadata=True, skipped_operations="d")
     changes = [Change(ORDERS, DELETE, A, None), Change(ORDERS, CREATE, None, A), Change(LINES, CREATE, None, A)]
-    events = _events(envelope.encode_block(_block(Piece([("t", changes)])), 0)[0])
+    events = _events(envelope.encode_block(_block(BlockPiece([("t", changes)])), 0)[0])
     assert [(e["seq"], e["transaction"]["total_order"]) for e in events] == [(1, 1), (2, 2)]
     assert [e["transaction"]["data_collection_order"] for e in events] == [1, 1]
 
@@ -429,7 +429,7 @@ def test_rows_that_are_not_taken_are_not_counted_in_the_transaction() -> None:
 
 def test_the_create_of_a_key_change_names_the_old_key_and_what_it_lacks() -> None:
     change = Change(ORDERS, UPDATE, A, B, frozenset({"c", "d"}), frozenset({"d"}))
-    deleted, created = _events(_envelope().encode_block(_block(Piece([("t", [change])])), 0)[0])
+    deleted, created = _events(_envelope().encode_block(_block(BlockPiece([("t", [change])])), 0)[0])
     assert (deleted["previous_key"], deleted["unavailable"], deleted["unavailable_before"]) == (None, ["c", "d"], None)
     assert (created["previous_key"], created["unavailable"], created["unavailable_before"]) == ({"a": 1}, ["d"], None)
     assert (deleted["before"]["c"], created["after"]["c"], created["after"]["d"]) == (None, 1, None)
@@ -441,7 +441,7 @@ def test_the_create_of_a_key_change_names_the_old_key_and_what_it_lacks() -> Non
 def test_a_key_that_the_log_does_not_have_is_an_error_with_its_place(op: int, before: str, after: str) -> None:
     images = (None if op == CREATE else A, None if op == DELETE else A)
     lacking = Change(ORDERS, op, *images, frozenset(before), frozenset(after))
-    block = _block(Piece([("t", [Change(ORDERS, CREATE, None, B), lacking])]))
+    block = _block(BlockPiece([("t", [Change(ORDERS, CREATE, None, B), lacking])]))
     with pytest.raises(SchemaConflict, match=r"key column a[\s\S]*shop\.orders, before entry 0: entry 1[\s\S]*Repair"):
         _envelope().encode_block(block, 0)
 

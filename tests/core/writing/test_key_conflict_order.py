@@ -15,13 +15,13 @@ from airflow_provider_cdc.core.writing import open_transaction_rows
 from airflow_provider_cdc.core.writing.key_handovers import KeyChanges, find_key_stays
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase, MemoryTransaction
 from tests.support.connectors import Connector, memory_connector
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 from tests.support.workloads.key_moves import KeyMoves
 
 _Row = tuple[int, str]
 
 
-def test_of_any_changes_of_keys_the_last_event_is_about_the_row_that_has_the_key(sampled: Sampled) -> None:
+def test_of_any_changes_of_keys_the_last_event_is_about_the_row_that_has_the_key(sampled: CaseSample) -> None:
     for seed in range(30_000 if sampled.all else 1000):
         for values in ("x", "xy", "xyzw"):
             for addressed in (False, True):
@@ -94,7 +94,7 @@ def test_random_moves_replay_to_the_tables(
     block: int,
     sparse: tuple[str, ...],
     spilled: bool,
-    sampled: Sampled,
+    sampled: CaseSample,
 ) -> None:
     if spilled:
         monkeypatch.setattr(open_transaction_rows, "WAITING_BYTES", 200)

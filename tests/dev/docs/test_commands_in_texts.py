@@ -59,7 +59,7 @@ def calls() -> list[Call]:
     return found
 
 
-class Lenient:
+class LenientParser:
     """Takes values that only a run knows, whatever type or choices an argument has."""
 
     def __init__(self, action: argparse.Action, unknown: set[str]) -> None:
@@ -96,7 +96,7 @@ def parse_words(words: list[str], unknown: set[str]) -> argparse.Namespace:
     assert command.get_default("func") is not None, f"there is no command {' '.join(words)}"
     for action in command._actions:
         if action.nargs != 0:
-            action.type, action.choices = Lenient(action, unknown), None
+            action.type, action.choices = LenientParser(action, unknown), None
     return command.parse_args(rest)
 
 

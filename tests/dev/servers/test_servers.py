@@ -16,7 +16,7 @@ from dev.servers import S3, Database, Kafka, MariaDb, MySql, Postgres, ServerErr
 from dev.servers.mysql_family import option_arguments
 from dev.servers.process import command_line
 from tests.support.patience import wait_until
-from tests.support.processes.listening import Listening
+from tests.support.processes.listening import ListeningWatch
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -252,7 +252,7 @@ def test_s3_keeps_objects(s3: S3) -> None:
 @pytest.mark.parametrize("name", ["mariadb", "mysql97", "postgres", "s3", "kafka"])
 def test_servers_listen_for_this_machine_alone(name: str, request: pytest.FixtureRequest) -> None:
     server = request.getfixturevalue(name)
-    with Listening([os.getpgid(server.pid)]) as listening:
+    with ListeningWatch([os.getpgid(server.pid)]) as listening:
         pass
     assert listening.seen
     assert listening.beyond() == []

@@ -84,7 +84,7 @@ def wait_until(condition: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-class Meanwhile(threading.Thread):
+class ActionThread(threading.Thread):
     """Does something as soon as the job works, or as soon as it was called."""
 
     def __init__(self, folder: Path, action: Callable[[], object], *, sign: str = "works") -> None:
@@ -121,7 +121,7 @@ def test_a_task_that_is_killed_ends_the_job_in_good_order_and_keeps_its_events_f
     set_outcome(tmp_path, report(table("shop.a", c=2)))
     remembered = TaskState()
     operator = apply(tmp_path, run_for=3600)
-    killer = Meanwhile(tmp_path, operator.on_kill)
+    killer = ActionThread(tmp_path, operator.on_kill)
     killer.start()
     # a success would leave the tables to no one until the next run
     with pytest.raises(AirflowException, match=r"stopped before run_for ended.*the next try continues") as caught:
@@ -149,7 +149,7 @@ def test_a_task_that_is_killed_when_another_one_has_taken_over_ends_well(tmp_pat
         )
         operator.on_kill()
 
-    killer = Meanwhile(tmp_path, end)
+    killer = ActionThread(tmp_path, end)
     killer.start()
     assert operator.execute(given)["events"] == 2
     killer.join()
@@ -159,7 +159,7 @@ def test_a_task_that_is_killed_while_a_table_fails_is_tried_again(tmp_path: Path
     """That it was ended itself is not that another one continues."""
     set_outcome(tmp_path, report(table("shop.a", c=2), **{"shop.b": "no space left"}), status=1)
     operator, remembered = apply(tmp_path, run_for=3600), TaskState()
-    killer = Meanwhile(tmp_path, operator.on_kill)
+    killer = ActionThread(tmp_path, operator.on_kill)
     killer.start()
     with pytest.raises(AirflowException, match=r"shop\.b: no space left") as caught:
         operator.execute(context(task_state_store=remembered))
@@ -217,7 +217,7 @@ def test_a_task_whose_time_is_over_ends_the_job_and_keeps_its_events(tmp_path: P
     remembered = TaskState()
     operator = apply(tmp_path, run_for=3600)
     # as soon as the job works, however long it has taken to begin
-    over = Meanwhile(tmp_path, lambda: os.kill(os.getpid(), signal.SIGALRM))
+    over = ActionThread(tmp_path, lambda: os.kill(os.getpid(), signal.SIGALRM))
     over.start()
     with pytest.raises(AirflowTaskTimeout), timeout(LONGEST_S):
         operator.execute(context(task_state_store=remembered))
@@ -231,7 +231,7 @@ def test_a_task_whose_time_is_over_ends_the_job_and_keeps_its_events(tmp_path: P
 def test_a_job_that_has_not_begun_is_killed(tmp_path: Path, spark: Spark) -> None:
     (tmp_path / "sleeps").touch()
     operator = apply(tmp_path, run_for=3600)
-    killer = Meanwhile(tmp_path, operator.on_kill, sign="call.json")
+    killer = ActionThread(tmp_path, operator.on_kill, sign="call.json")
     killer.start()
     with pytest.raises(AirflowException, match="-9"):
         operator.execute(context())
@@ -243,7 +243,7 @@ def test_a_job_that_does_not_end_is_killed(tmp_path: Path, spark: Spark, monkeyp
     set_outcome(tmp_path, report())
     monkeypatch.setattr(ApplyTurns, "stop_turn", lambda *_: True)  # the job does not hear of it
     operator = apply(tmp_path, run_for=3600)
-    killer = Meanwhile(tmp_path, operator.on_kill)
+    killer = ActionThread(tmp_path, operator.on_kill)
     killer.start()
     with pytest.raises(AirflowException, match="-9"):
         operator.execute(context())
@@ -257,7 +257,7 @@ def test_one_that_is_taken_over_ends_well(tmp_path: Path, spark: Spark) -> None:
         with turns(tmp_path).take_turn("the next one") as turn:
             assert turn.wait_for_earlier_turns(lambda: False)
 
-    successor = Meanwhile(tmp_path, take_over)
+    successor = ActionThread(tmp_path, take_over)
     successor.start()
     assert apply(tmp_path, run_for=3600).execute(context())["events"] == 2
     successor.join()
@@ -268,7 +268,7 @@ def test_tables_that_failed_are_named_and_tried_again_unless_another_one_goes_on
     tmp_path: Path, spark: Spark, taken_over: bool
 ) -> None:
     set_outcome(tmp_path, report(table("shop.a", c=2), **{"shop.b": "no space left"}), status=1)
-    successor = Meanwhile(tmp_path, lambda: take_turn(tmp_path, "the next one"))
+    successor = ActionThread(tmp_path, lambda: take_turn(tmp_path, "the next one"))
     if taken_over:
         successor.start()
     remembered = TaskState()
@@ -281,7 +281,7 @@ def test_tables_that_failed_are_named_and_tried_again_unless_another_one_goes_on
 def test_what_a_task_has_applied_that_does_not_come_back_is_announced_by_its_next_run_and_only_once(
     tmp_path: Path, spark: Spark
 ) -> None:
-    successor = Meanwhile(tmp_path, lambda: take_turn(tmp_path, "the next one"))
+    successor = ActionThread(tmp_path, lambda: take_turn(tmp_path, "the next one"))
     set_outcome(tmp_path, report(table("shop.a", c=2), **{"shop.b": "no space left"}), status=1)
     successor.start()
     with pytest.raises(AirflowFailException):
@@ -306,7 +306,7 @@ def test_a_job_that_died_is_an_error_and_what_it_had_written_is_remembered(tmp_p
         ApplyReports(Storage(f"{tmp_path}/changelog"), "shop").write(found)
         (tmp_path / "dies").touch()
 
-    Meanwhile(tmp_path, die_after_report).start()
+    ActionThread(tmp_path, die_after_report).start()
     with pytest.raises(AirflowException, match="137"):
         operator.execute(context(task_state_store=remembered))
     assert '"c": 5' in str(remembered)

@@ -8,13 +8,13 @@ from airflow_provider_cdc.sources.db2.change_table_bounds import first_commit, l
 from airflow_provider_cdc.sources.db2.connect import connect_database
 from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
 from dev.servers.db2 import Db2
-from tests.sources.db2.log.streamed import Streamed
+from tests.sources.db2.log.streamed import StreamedSchema
 
 KEY = "(ID INTEGER NOT NULL PRIMARY KEY)"
 
 
 def test_tables_with_changes_are_found_and_all_of_them_where_a_change_table_is_missing(db2: Db2) -> None:
-    on = Streamed(db2)
+    on = StreamedSchema(db2)
     on.create(f"T {KEY}", f"U {KEY}")
     start = on.begin().position.commit_lsn
     on.sql("INSERT INTO {s}.T VALUES (1)")

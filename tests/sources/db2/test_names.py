@@ -10,7 +10,7 @@ from airflow_provider_cdc.core.config.topic_names import sanitize_name
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
 from tests.sources.suite import INT, TEXT, start_connector
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 
 LETTERS = "aZ_ %.'éßıİΣςЖжא中한日Ⅷ😀𝔘\u0301"
 
@@ -23,7 +23,7 @@ def _name(random: Random, known: list[str]) -> str:
             return name
 
 
-def test_tables_and_columns_of_random_names_are_captured(db2: Db2, tmp_path: Path, sampled: Sampled) -> None:
+def test_tables_and_columns_of_random_names_are_captured(db2: Db2, tmp_path: Path, sampled: CaseSample) -> None:
     """Tables with rows before the snapshot and after it, and columns that come and are renamed."""
     random = sampled.random("names of Db2")
     with ExitStack() as stack:

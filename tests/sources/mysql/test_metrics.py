@@ -24,7 +24,7 @@ from airflow_provider_cdc.sources.mysql.snapshot.snapshot_session import MySqlSn
 from tests.support.change_log.rendered import records
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.signals import send, signal_state, snapshot
-from tests.support.sources.mysql.mysql_chunks import Fixed, read_log_rows, source_of
+from tests.support.sources.mysql.mysql_chunks import FixedTables, read_log_rows, source_of
 
 NO_QUEUE = {"QueueTotalCapacity", "QueueRemainingCapacity", "MaxQueueSizeInBytes", "CurrentQueueSizeInBytes"}
 
@@ -306,7 +306,7 @@ def test_a_lost_connection_is_counted(db: Any) -> None:
         assert source.discover_tables().keys() == tables.keys(), "the catalog is asked on a new connection"
         assert source.collect_stream_metrics()["NumberOfDisconnects"] == 1
         with pytest.raises(SourceUnavailable):  # noqa: PT012
-            for _ in source.stream_log(start, Fixed(tables), until=None):
+            for _ in source.stream_log(start, FixedTables(tables), until=None):
                 for process in db.server.sql("SHOW PROCESSLIST"):
                     if process[4].startswith("Binlog Dump"):
                         db.server.sql(f"KILL {process[0]}")

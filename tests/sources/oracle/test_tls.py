@@ -21,7 +21,7 @@ DN = "CN=db server"
 
 
 @dataclass
-class Secure:
+class TlsServer:
     """A server that listens with TLS too, under a certificate for ``localhost``.
 
     :param ca: PEM file of the authority that has signed it
@@ -33,15 +33,15 @@ class Secure:
 
 
 @pytest.fixture(scope="module")
-def tls_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
+def tls_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsServer]:
     folder = tmp_path_factory.mktemp("tls")
     ca = tls.authority(folder)
     certificate = tls.sign_certificate(folder, ca, "db server", "localhost")
     with Oracle({"tls": [str(certificate.file), str(certificate.key_file)]}) as server:
-        yield Secure(server, str(ca.file), folder)
+        yield TlsServer(server, str(ca.file), folder)
 
 
-def _ask_server(secure: Secure, **properties: Any) -> Any:
+def _ask_server(secure: TlsServer, **properties: Any) -> Any:
     """The answer to a question by a connection with TLS."""
     server = secure.server
     named = {k.replace("_", "."): v for k, v in properties.items()}
@@ -62,7 +62,7 @@ def _ask_server(secure: Secure, **properties: Any) -> Any:
         return cursor.fetchone()[0]
 
 
-def test_a_connector_captures_by_tcps(tls_server: Secure, tmp_path: Path) -> None:
+def test_a_connector_captures_by_tcps(tls_server: TlsServer, tmp_path: Path) -> None:
     server = tls_server.server
     server.sql("CREATE TABLE t (id NUMBER(9) PRIMARY KEY)", "ALTER TABLE t ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS")
     server.sql("INSERT INTO t VALUES (1)")
@@ -88,7 +88,7 @@ def test_a_connector_captures_by_tcps(tls_server: Secure, tmp_path: Path) -> Non
         {"database_ssl_ca": "{ca}", "database_url": "jdbc:oracle:thin:@tcps://localhost:{port}/{database}", "database_protocol": "tcp"},
     ],
 )  # fmt: skip
-def test_a_server_that_is_whom_it_should_be_is_let_in(tls_server: Secure, trusting: dict[str, Any]) -> None:
+def test_a_server_that_is_whom_it_should_be_is_let_in(tls_server: TlsServer, trusting: dict[str, Any]) -> None:
     assert _ask_server(tls_server, **_fill_placeholders(tls_server, trusting)) == 42
 
 
@@ -104,14 +104,14 @@ def test_a_server_that_is_whom_it_should_be_is_let_in(tls_server: Secure, trusti
         ({"database_ssl_ca": "{other}", "database_ssl_server_dn_match": False}, "certificate verify failed"),
     ],
 )
-def test_a_server_that_is_somebody_else_is_refused(tls_server: Secure, trusting: dict[str, Any], why: str) -> None:
+def test_a_server_that_is_somebody_else_is_refused(tls_server: TlsServer, trusting: dict[str, Any], why: str) -> None:
     with pytest.raises(PrerequisiteError, match=why) as caught:
         _ask_server(tls_server, **_fill_placeholders(tls_server, trusting))
     assert "database.ssl.ca" in str(caught.value.remedy)
     assert tls_server.server.password not in str(caught.value)
 
 
-def test_tcps_is_no_wish_that_a_url_may_pass_over(tls_server: Secure) -> None:
+def test_tcps_is_no_wish_that_a_url_may_pass_over(tls_server: TlsServer) -> None:
     url = f"localhost:{tls_server.server.port}/{tls_server.server.database}"
     with pytest.raises(ConfigError, match=r"is tcps, but database\.url uses tcp"):
         _ask_server(tls_server, database_url=url, database_ssl_ca=tls_server.ca)
@@ -120,7 +120,7 @@ def test_tcps_is_no_wish_that_a_url_may_pass_over(tls_server: Secure) -> None:
         _ask_server(tls_server, database_url=both)
 
 
-def test_a_node_of_a_cluster_is_spoken_to_as_the_url_says(tls_server: Secure) -> None:
+def test_a_node_of_a_cluster_is_spoken_to_as_the_url_says(tls_server: TlsServer) -> None:
     """A host in place of the address is of the same protocol: nothing continues in plain text."""
     server = tls_server.server
     url = f"tcps://localhost:{server.tls_port}/{server.database}"
@@ -137,7 +137,7 @@ def test_a_node_of_a_cluster_is_spoken_to_as_the_url_says(tls_server: Secure) ->
     connect(config, host=f"localhost:{server.tls_port}").close()
 
 
-def test_plain_text_to_a_listener_with_tls_is_an_error(tls_server: Secure) -> None:
+def test_plain_text_to_a_listener_with_tls_is_an_error(tls_server: TlsServer) -> None:
     with pytest.raises(SourceUnavailable):
         _ask_server(tls_server, database_protocol="tcp")
 
@@ -148,7 +148,7 @@ def test_a_client_shows_the_certificate_of_its_wallet(tmp_path: Path) -> None:
         tls.sign_certificate(tmp_path, ca, name, "localhost") for name in ("db server", "a connector")
     )
     with Oracle({"tls": [str(certificate.file), str(certificate.key_file), str(ca.file)]}) as server:
-        secure = Secure(server, str(ca.file), tmp_path)
+        secure = TlsServer(server, str(ca.file), tmp_path)
         (tmp_path / "ewallet.pem").write_bytes(
             b"".join(f.read_bytes() for f in (client.file, client.key_file, ca.file))
         )
@@ -157,7 +157,7 @@ def test_a_client_shows_the_certificate_of_its_wallet(tmp_path: Path) -> None:
             _ask_server(secure, database_ssl_ca=str(ca.file))
 
 
-def _fill_placeholders(secure: Secure, properties: dict[str, Any]) -> dict[str, Any]:
+def _fill_placeholders(secure: TlsServer, properties: dict[str, Any]) -> dict[str, Any]:
     other = tls.authority(secure.folder / "other", "other authority")
     for name, file in (("wallet", Path(secure.ca)), ("wallet of the other", other.file)):
         (folder := secure.folder / name).mkdir(exist_ok=True)

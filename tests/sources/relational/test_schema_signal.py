@@ -14,7 +14,7 @@ from airflow_provider_cdc.sources.relational.schema_signal import SignalColumn, 
 ORDERS = TableId(namespace="shop", name="orders")
 
 
-class _Plain:
+class _PlainDialect:
     """The dialect of a database whose types are those of the change log, and whose names may be in any case."""
 
     def resolve_tables(self, text: Any) -> tuple[TableId, TableId | None]:
@@ -40,7 +40,7 @@ class _Plain:
 
 def _change(**table: Any) -> TableChange:
     columns = [{"name": "b", "typeName": "string", "position": 2}, {"name": "a", "typeName": "int32", "position": 1}]
-    return read_change({"type": "ALTER", "id": "orders", "table": {"columns": columns} | table}, _Plain())
+    return read_change({"type": "ALTER", "id": "orders", "table": {"columns": columns} | table}, _PlainDialect())
 
 
 def _column(**given: Any) -> Column:
@@ -67,12 +67,12 @@ def test_columns_of_the_key_are_never_null() -> None:
 
 
 def test_a_table_that_is_dropped_needs_no_structure() -> None:
-    assert read_change({"type": "DROP", "id": "orders"}, _Plain()) == TableChange(type="DROP", id=ORDERS)
+    assert read_change({"type": "DROP", "id": "orders"}, _PlainDialect()) == TableChange(type="DROP", id=ORDERS)
 
 
 def test_a_table_may_have_had_another_name() -> None:
     columns = [{"name": "a", "typeName": "int32"}]
-    change = read_change({"type": "ALTER", "id": "old>orders", "table": {"columns": columns}}, _Plain())
+    change = read_change({"type": "ALTER", "id": "old>orders", "table": {"columns": columns}}, _PlainDialect())
     assert (change.previous_id, change.id) == (TableId(namespace="shop", name="old"), ORDERS)
 
 
@@ -115,9 +115,9 @@ def test_what_cannot_be_understood_is_refused_in_the_words_of_the_source(table: 
 @pytest.mark.parametrize("document", [{"type": "MODIFY", "id": "orders"}, {"id": "orders"}])
 def test_a_change_creates_alters_or_drops(document: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="valid values are CREATE, ALTER and DROP"):
-        read_change(document, _Plain())
+        read_change(document, _PlainDialect())
 
 
 def test_a_change_without_a_structure_is_refused() -> None:
     with pytest.raises(ConfigError, match='"columns"'):
-        read_change({"type": "CREATE", "id": "orders"}, _Plain())
+        read_change({"type": "CREATE", "id": "orders"}, _PlainDialect())

@@ -8,16 +8,16 @@ A new source gets these tests by an adapter, which says how its database is writ
             return MemoryAdapter()
 """
 
-from tests.sources.suite.adapter import INT, LONG, TEXT, Adapter, Changes, Row, Undo
-from tests.sources.suite.common import Dies, dies_at_commit, equal, start_connector
+from tests.sources.suite.adapter import INT, LONG, TEXT, Adapter, Changes, Row, UndoTransaction
+from tests.sources.suite.common import RunKilled, dies_at_commit, equal, start_connector
 from tests.sources.suite.filters import Lists
 from tests.sources.suite.restarts import Restarts
 from tests.sources.suite.rows import Rows
-from tests.sources.suite.source import Seam
+from tests.sources.suite.source import SourceContract
 from tests.sources.suite.structure import Structure
 
 
-class SourceSuite(Rows, Structure, Lists, Restarts, Seam):
+class SourceSuite(Rows, Structure, Lists, Restarts, SourceContract):
     """All that every source must do. Subclasses give the fixture ``db``."""
 
 
@@ -27,10 +27,10 @@ __all__ = [
     "TEXT",
     "Adapter",
     "Changes",
-    "Dies",
     "Row",
+    "RunKilled",
     "SourceSuite",
-    "Undo",
+    "UndoTransaction",
     "dies_at_commit",
     "equal",
     "start_connector",

@@ -34,7 +34,7 @@ class Changes(abc.ABC):
     def delete(self, table: str, where: Row) -> None: ...
 
 
-class Undo(Exception):
+class UndoTransaction(Exception):
     """Raised inside a transaction, it rolls the transaction back and goes no further."""
 
 
@@ -64,7 +64,7 @@ class Adapter(abc.ABC):
 
     @abc.abstractmethod
     def transaction(self) -> AbstractContextManager[Changes]:
-        """Changes that are committed together; :class:`Undo` rolls them back."""
+        """Changes that are committed together; :class:`UndoTransaction` rolls them back."""
 
     def moves_keys(self, table: str, by: int) -> bool:
         """Add a number to the key ``id`` of all rows by one statement; ``False``: the database makes sure of the key of each row by itself."""

@@ -47,7 +47,7 @@ class Suite:
         return db
 
 
-class Dies(BaseException):
+class RunKilled(BaseException):
     """The end of a run that is killed."""
 
 
@@ -58,10 +58,10 @@ def dies_at_commit(patch: pytest.MonkeyPatch, at: int) -> None:
     def die_at_commit(self: StateStore, *args: Any, **options: Any) -> Any:
         n = next(left)
         if n >= at and at % 2:
-            raise Dies
+            raise RunKilled
         result = commit(self, *args, **options)
         if n >= at:
-            raise Dies
+            raise RunKilled
         return result
 
     patch.setattr(StateStore, "commit_batch", die_at_commit)
@@ -102,7 +102,7 @@ def die_after(patch: pytest.MonkeyPatch, cls: type[Source], n: int) -> None:
         for count, item in enumerate(stream(self, *args, **options), 1):
             yield item
             if count == n:
-                raise Dies
+                raise RunKilled
 
     patch.setattr(cls, "stream_log", stream_and_die)
 

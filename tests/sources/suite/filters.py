@@ -16,7 +16,7 @@ from tests.sources.suite.common import (
     start_connector,
 )
 from tests.support.connectors import Connector
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 from tests.support.signals import signal_state, snapshot
 from tests.support.workloads.small_tables import operations
 
@@ -75,7 +75,7 @@ class Lists(Suite):
         equal(connector, filled_adapter, "a", "b")
 
     def test_whatever_list_is_widened_nothing_is_missing_without_a_word(
-        self, filled_adapter: Adapter, tmp_path: Path, caplog: pytest.LogCaptureFixture, sampled: Sampled
+        self, filled_adapter: Adapter, tmp_path: Path, caplog: pytest.LogCaptureFixture, sampled: CaseSample
     ) -> None:
         """Every list and switch of the source's configuration, one by one: set, widened, set again and widened again."""
         other = _create_other_namespace(filled_adapter)

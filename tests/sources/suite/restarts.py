@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_cdc.sources import load_source
 from tests.sources.suite.adapter import INT, TEXT, Adapter
 from tests.sources.suite.common import (
-    Dies,
+    RunKilled,
     Suite,
     die_after,
     equal,
@@ -37,7 +37,7 @@ class Restarts(Suite):
                     try:
                         connector.capture()
                         break
-                    except Dies:
+                    except RunKilled:
                         pass
                 connector.capture()
                 equal(connector, filled_adapter)

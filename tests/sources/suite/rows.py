@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources.suite.adapter import INT, TEXT, Adapter, Undo
+from tests.sources.suite.adapter import INT, TEXT, Adapter, UndoTransaction
 from tests.sources.suite.common import (
     Suite,
     equal,
@@ -113,7 +113,7 @@ class Rows(Suite):
         with filled_adapter.transaction() as t:
             t.insert("a", {"id": 70})
             t.delete("b", {"id": 1})
-            raise Undo
+            raise UndoTransaction
         with filled_adapter.transaction() as t:
             t.insert("a", {"id": 71})
         assert operations(connector, connector.capture()) == {"a": {"c": 1}}

@@ -28,7 +28,7 @@ from tests.sources.suite.common import (
 from tests.support.connectors import Connector
 
 
-class Seam(Suite):
+class SourceContract(Suite):
     """What a source promises, without a capture around it."""
 
     def test_positions_grow_with_every_transaction(self, filled_adapter: Adapter, tmp_path: Path) -> None:

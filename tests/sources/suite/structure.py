@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.model.position import Position
 from tests.sources.suite.adapter import INT, LONG, TEXT, Adapter
 from tests.sources.suite.common import (
     CHUNKS,
-    Dies,
+    RunKilled,
     Suite,
     dies_at_commit,
     equal,
@@ -25,11 +25,11 @@ from tests.sources.suite.common import (
 from tests.support.change_log.log_consistency import consistent
 from tests.support.connectors import Connector
 from tests.support.signals import send, signal_state, snapshot
-from tests.support.sources.rewrite_journal import Journal, Story, cases, compare
+from tests.support.sources.rewrite_journal import RewriteStory, RowJournal, cases, compare
 from tests.support.workloads.small_tables import operations
 
 
-def _ask_for(story: Story, connector: Connector, db: Adapter, random: Random, number: int) -> None:
+def _ask_for(story: RewriteStory, connector: Connector, db: Adapter, random: Random, number: int) -> None:
     """Ask for a snapshot of a table of a story, by a row of the log or beside it."""
     table = random.choice(sorted(t for t in story.tables if not t.startswith("out_")) or [f"{story.prefix}a"])
     data = {"data-collections": [f"{db.namespace}.{table}"], "type": random.choice(("blocking", "incremental"))}
@@ -124,9 +124,9 @@ class Structure(Suite):
     ) -> None:
         """Row events and statements, each once and under the structure of its place; the read follows where it was made. Snapshots of
         the tables of every other story are asked for meanwhile, and some of the runs in between die."""
-        random, journal = Random(7), Journal()
+        random, journal = Random(7), RowJournal()
         told = cases([*(["kind"] if db.changes_kinds else []), *db.rewrites()], random, each=2, longer=self.STORIES)
-        stories = [Story(db, journal, f"s{n}_", random) for n in range(len(told))]
+        stories = [RewriteStory(db, journal, f"s{n}_", random) for n in range(len(told))]
         listed = {"table_include_list": rf"{re.escape(db.namespace)}\.s\d+_.*", "batch_max_rows": 50}
         connector = db.connector(tmp_path, **listed, signal_data_collection=db.signals(), **CHUNKS)
         first = connector.capture().batches[-1]
@@ -142,7 +142,7 @@ class Structure(Suite):
                     asked += 1
             with monkeypatch.context() as patch:
                 dies_at_commit(patch, random.randint(1, 12))
-                with contextlib.suppress(Dies):
+                with contextlib.suppress(RunKilled):
                     connector.capture()
         connector.capture()
         compare(connector, journal, first)

@@ -37,7 +37,7 @@ class ShopConnector:
 
 
 def make_shop(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, **properties: Any) -> ShopConnector:
-    """See :class:`Shop`; properties with underscores for dots."""
+    """See :class:`ShopConnector`; properties with underscores for dots."""
     database = MemoryDatabase(name)
     database.create_table("inventory.orders", SHOP, key=("id",))
     state_url = f"sqlite:///{folder}/state.db"

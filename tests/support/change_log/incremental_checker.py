@@ -25,7 +25,7 @@ from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.core.capture.unlogged_rewrite_check import rewrite_reason
 from airflow_provider_cdc.core.model.batch_manifest import Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableSchema
-from tests.support.change_log.replay import Illegal, _alter, _items
+from tests.support.change_log.replay import IllegalEvent, _alter, _items
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]
@@ -74,7 +74,7 @@ class Keys:
 
 
 class Checker:
-    """Takes events in the order of the log; raises :class:`Illegal` at the first one that cannot be.
+    """Takes events in the order of the log; raises :class:`IllegalEvent` at the first one that cannot be.
 
     :param whole: topics of tables whose changes are all in the log, from when they had no row: nothing of them can be read
         before it was streamed or read by the initial snapshot
@@ -112,12 +112,12 @@ class Checker:
                     else:
                         self.counts["without key"] += 1
             if self.seq != manifest.last_seq:
-                raise Illegal(f"batch {manifest.batch} ends at {self.seq}, its manifest says {manifest.last_seq}")
+                raise IllegalEvent(f"batch {manifest.batch} ends at {self.seq}, its manifest says {manifest.last_seq}")
         return self
 
     def _number(self, seq: int, where: str = "") -> None:
         if seq != self.seq + 1:
-            raise Illegal(f"seq {seq} follows {self.seq} {where}".rstrip())
+            raise IllegalEvent(f"seq {seq} follows {self.seq} {where}".rstrip())
         self.seq = seq
 
     # -- one step -----------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class Checker:
         keys.schema = schema
         self.counts[op] += 1
         if not schema.key:
-            raise Illegal(f"{topic} has no key: it cannot be checked")
+            raise IllegalEvent(f"{topic} has no key: it cannot be checked")
         if op == "t":
             self._emptied(topic, keys, int(event["seq"]))
             return
@@ -139,7 +139,7 @@ class Checker:
             known = Known(None, keys.emptied or 0, "t" if keys.emptied is not None else "never inserted", streamed=True)
         step = {"c": self._create, "r": self._read, "u": self._update, "d": self._delete}.get(op)
         if step is None:
-            raise Illegal(f"{topic} {key}: {op!r} at seq {event['seq']} is no operation")
+            raise IllegalEvent(f"{topic} {key}: {op!r} at seq {event['seq']} is no operation")
         row = step(event, key, known)
         streamed = op != "r" or (known is not None and known.streamed)
         keys.known[key] = Known(row, int(event["seq"]), op, streamed)
@@ -200,9 +200,11 @@ class Checker:
         """The row after an event, with what it leaves out taken from the row before."""
         after, lacking = event["after"], event.get("unavailable") or []
         if after is None:
-            raise Illegal(f"{event['topic']}: {event['op']} at seq {event['seq']} has no after")
+            raise IllegalEvent(f"{event['topic']}: {event['op']} at seq {event['seq']} has no after")
         if told := [name for name in lacking if after.get(name) is not None]:
-            raise Illegal(f"{event['topic']}: seq {event['seq']} has values of {told}, which it says it leaves out")
+            raise IllegalEvent(
+                f"{event['topic']}: seq {event['seq']} has values of {told}, which it says it leaves out"
+            )
         earlier = known.row if known is not None else None
         if earlier is None and event.get("previous_key") is not None:
             seq, row = self._moved.get(str(event["topic"]), (0, {}))
@@ -266,7 +268,7 @@ class Checker:
             ),
         ]  # fmt: skip
         if problems:
-            raise Illegal(f"{topic} is not as the table is:\n  " + "\n  ".join(problems))
+            raise IllegalEvent(f"{topic} is not as the table is:\n  " + "\n  ".join(problems))
 
 
 def check(
@@ -299,10 +301,10 @@ def _value(value: Any) -> Any:
     return repr(value) if isinstance(value, float | bool) else value
 
 
-def _illegal_event(event: Mapping[str, Any], key: Key, known: Known, why: str) -> Illegal:
+def _illegal_event(event: Mapping[str, Any], key: Key, known: Known, why: str) -> IllegalEvent:
     told = {"before": event["before"], "after": event["after"]}
     shown = ", ".join(f"{name} {row}" for name, row in told.items() if row is not None)
-    return Illegal(
+    return IllegalEvent(
         f"{event['topic']} {key}: {event['op']} at seq {event['seq']}: {why}.\n  in force: {known}\n  event:    {shown}"
     )
 

@@ -29,7 +29,7 @@ from airflow_provider_cdc.core.model.table_schema import TableChange, TableSchem
 Row = dict[str, Any]
 
 
-class Illegal(AssertionError):
+class IllegalEvent(AssertionError):
     """The change log says something that cannot have happened."""
 
 
@@ -87,10 +87,10 @@ class Replay:
         for manifest in self._changelog.read_manifests(self._connector, after=self.batch):
             self._prefix = manifest.config.get("topic.prefix", self._connector)
             if manifest.first_seq != self.seq + 1:
-                raise Illegal(f"batch {manifest.batch} begins at seq {manifest.first_seq} after {self.seq}")
+                raise IllegalEvent(f"batch {manifest.batch} begins at seq {manifest.first_seq} after {self.seq}")
             for seq, item in _items(self._changelog, manifest):
                 if seq != self.seq + 1:
-                    raise Illegal(f"seq {seq} follows {self.seq} in batch {manifest.batch}")
+                    raise IllegalEvent(f"seq {seq} follows {self.seq} in batch {manifest.batch}")
                 self._next(item)
                 self.seq = seq
                 if isinstance(item, SchemaChangeRecord):
@@ -100,7 +100,7 @@ class Replay:
                 else:
                     self._event(item, manifest)
             if self.seq != manifest.last_seq:
-                raise Illegal(f"batch {manifest.batch} ends at {self.seq}, its manifest says {manifest.last_seq}")
+                raise IllegalEvent(f"batch {manifest.batch} ends at {self.seq}, its manifest says {manifest.last_seq}")
             self.batch = manifest.batch
         return self
 
@@ -174,7 +174,9 @@ class Replay:
                 (row for row in rows if _equal(_mask_columns(row, not_told), _mask_columns(before, not_told))), None
             )
             if there is None:
-                raise Illegal(f"{event['op']} of {key} in {event['topic']}, which did not come there: {event['seq']}")
+                raise IllegalEvent(
+                    f"{event['op']} of {key} in {event['topic']}, which did not come there: {event['seq']}"
+                )
             rows.remove(there)
         if after is not None:
             rows.append(after | {c: self._before(event, table, there)[c] for c in lacking})
@@ -198,21 +200,23 @@ class Replay:
         if (op == "c" and there is not None) or (
             op == "r" and there is not None and event["source"]["snapshot"] != "incremental"
         ):
-            raise Illegal(f"{op} of {key} in {event['topic']}, which is there already: {event['seq']}")
+            raise IllegalEvent(f"{op} of {key} in {event['topic']}, which is there already: {event['seq']}")
         if op in ("u", "d") and there is None:
-            raise Illegal(f"{op} of {key} in {event['topic']}, which is not there: {event['seq']}")
+            raise IllegalEvent(f"{op} of {key} in {event['topic']}, which is not there: {event['seq']}")
         lacking = event["unavailable"] or []
         not_told = lacking if op == "d" else event["unavailable_before"] or []
         if op in ("u", "d") and not _equal(
             _mask_columns(before, {*not_told} | untold), _mask_columns(there, {*not_told} | untold)
         ):
-            raise Illegal(f"{op} of {key} in {event['topic']} at {event['seq']}: before is {before}, there is {there}")
+            raise IllegalEvent(
+                f"{op} of {key} in {event['topic']} at {event['seq']}: before is {before}, there is {there}"
+            )
         if any(
             image is not None and image[c] is not None
             for image, names in ((before, not_told), (after, lacking if after else []))
             for c in names
         ):
-            raise Illegal(
+            raise IllegalEvent(
                 f"{op} of {key} in {event['topic']} at {event['seq']} has a value that is said to be unavailable"
             )
         if op == "d":
@@ -230,14 +234,18 @@ class Replay:
         """A row of an incremental snapshot is never out of date: it says what is there, or is of a key that was never seen."""
         lacking = {*(event["unavailable"] or [])} | untold
         if there is not None and not _equal(_mask_columns(after, lacking), _mask_columns(there, lacking)):
-            raise Illegal(f"stale r of {key} in {event['topic']} at {event['seq']}: it says {after}, there is {there}")
+            raise IllegalEvent(
+                f"stale r of {key} in {event['topic']} at {event['seq']}: it says {after}, there is {there}"
+            )
         if there is None and key in table.seen:
-            raise Illegal(f"r of {key} in {event['topic']} at {event['seq']} brings back a row that is gone: {after}")
+            raise IllegalEvent(
+                f"r of {key} in {event['topic']} at {event['seq']} brings back a row that is gone: {after}"
+            )
 
     def _looked_up(self, table: Table, event: Row, key: tuple[Any, ...], there: Row | None) -> None:
         """A key that was looked up and had no row never had one since the last event of it."""
         if there is not None:
-            raise Illegal(
+            raise IllegalEvent(
                 f"d of {key} in {event['topic']} at {event['seq']}, which was looked up and is there: {there}"
             )
         known, lacking = (
@@ -248,7 +256,7 @@ class Replay:
             event["before"] != dict.fromkeys(table.schema.column_names) | known
             or {*(event["unavailable"] or [])} != lacking
         ):
-            raise Illegal(f"d of {key} in {event['topic']} at {event['seq']} tells more than its key: {event}")
+            raise IllegalEvent(f"d of {key} in {event['topic']} at {event['seq']} tells more than its key: {event}")
         table.rows.pop(key, None)
         table.seen.add(key)
 
@@ -262,14 +270,16 @@ class Replay:
             return self._gone[event["topic"]][1]
         row = self._left.get((event["topic"], tuple(event["previous_key"].values())))
         if row is None:
-            raise Illegal(f"the row of {event['previous_key']} in {event['topic']} did not end before {event['seq']}")
+            raise IllegalEvent(
+                f"the row of {event['previous_key']} in {event['topic']} did not end before {event['seq']}"
+            )
         return row
 
     def _bag(self, table: Table, event: Row, before: Row | None, after: Row | None) -> None:
         if before is not None:
             image = tuple(_plain_value(before[n]) for n in table.schema.column_names)
             if table.bag[image] <= 0 and not table.rewritten:
-                raise Illegal(f"{event['op']} of a row that is not in {event['topic']}: {before}")
+                raise IllegalEvent(f"{event['op']} of a row that is not in {event['topic']}: {before}")
             table.bag[image] = max(table.bag[image] - 1, 0)
         if after is not None:
             table.bag[tuple(_plain_value(after[n]) for n in table.schema.column_names)] += 1
@@ -279,7 +289,7 @@ class Replay:
         expected = {"r": (False, True), "c": (False, True), "u": (True, True), "d": (True, False), "t": (False, False)}
         images = (event["before"] is not None, event["after"] is not None)
         if images != expected[event["op"]]:
-            raise Illegal(f"{event['op']} with images {images} at {event['seq']}")
+            raise IllegalEvent(f"{event['op']} with images {images} at {event['seq']}")
 
     def _rename(self, record: SchemaChangeRecord, manifest: Manifest) -> None:
         """Rows go with their tables, all at once: names may be swapped. What is not captured under its new name is out of sight."""
@@ -378,7 +388,7 @@ def _items(changelog: ChangeLog, manifest: Manifest) -> Iterator[tuple[int, Row 
         with changelog.open_file(manifest.connector, file) as f:
             table = pq.ParquetFile(f, pre_buffer=False).read(use_threads=False)
         if table.num_rows != file.rows:
-            raise Illegal(f"{file.path} has {table.num_rows} rows, its manifest says {file.rows}")
+            raise IllegalEvent(f"{file.path} has {table.num_rows} rows, its manifest says {file.rows}")
         for row in table.to_pylist():
             row["topic"], row["passing"] = file.topic, file.passing
             items.append((row["seq"], row))

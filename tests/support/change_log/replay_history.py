@@ -12,21 +12,21 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.core.model.batch_manifest import SchemaChangeRecord
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from tests.support.change_log.replay import Illegal, Replay, Row
-from tests.support.sources.oracle.oracle_workload import Truth
+from tests.support.change_log.replay import IllegalEvent, Replay, Row
+from tests.support.sources.oracle.oracle_workload import TableTruth
 
 
-class Remembered(Protocol):
+class SourceTruth(Protocol):
     """A table's committed rows at a position, out of the database itself."""
 
     @property
     def table(self) -> str: ...
 
 
-TruthT = TypeVar("TruthT", bound=Remembered)
+TruthT = TypeVar("TruthT", bound=SourceTruth)
 
 
-class Past(Replay, ABC, Generic[TruthT]):
+class TruthReplay(Replay, ABC, Generic[TruthT]):
     """Compares each truth when all that was committed up to its position has been replayed, and nothing after it. What was before a
     table's snapshot is not in the change log, nor what a statement has made of its rows until they are read again.
 
@@ -82,7 +82,7 @@ class Past(Replay, ABC, Generic[TruthT]):
             return  # tables may be read at positions of their own; what follows them in the log comes after all of them
         at = self.position(item)
         if at < self._at:
-            raise Illegal(f"position {at} at seq {self.seq + 1} comes after {self._at}")
+            raise IllegalEvent(f"position {at} at seq {self.seq + 1} comes after {self._at}")
         self._compare(at)
         self._at = at
         if not isinstance(item, SchemaChangeRecord):
@@ -106,12 +106,12 @@ class Past(Replay, ABC, Generic[TruthT]):
             return
         if block["id"] != self._transaction:
             if block["id"] in self._seen:
-                raise Illegal(f"transaction {block['id']} goes on at seq {self.seq + 1}, after another one")
+                raise IllegalEvent(f"transaction {block['id']} goes on at seq {self.seq + 1}, after another one")
             self._seen.add(block["id"])
             self._transaction, self._order = block["id"], 0
         self._order += 1
         if block["total_order"] != self._order:
-            raise Illegal(f"event {block['total_order']} of transaction {block['id']} follows {self._order - 1}")
+            raise IllegalEvent(f"event {block['total_order']} of transaction {block['id']} follows {self._order - 1}")
 
     def _compare(self, before: int | None) -> None:
         while self._waiting and (before is None or self.at(self._waiting[-1]) < before):
@@ -121,7 +121,7 @@ class Past(Replay, ABC, Generic[TruthT]):
                 continue
             there, replayed = self.said(truth, table.all() if table else [])
             if replayed != there:
-                raise Illegal(
+                raise IllegalEvent(
                     f"{truth.table} at {at}: only in the database {_shorten_rows(there - replayed)}, only in the change log "
                     f"{_shorten_rows(replayed - there)}; {self.seq} events replayed"
                 )
@@ -129,10 +129,10 @@ class Past(Replay, ABC, Generic[TruthT]):
             self._compared_at.add(at)
 
 
-class History(Past[Truth]):
+class History(TruthReplay[TableTruth]):
     """At SCNs of Oracle."""
 
-    def at(self, truth: Truth) -> int:
+    def at(self, truth: TableTruth) -> int:
         return truth.scn
 
     def position(self, item: Row | SchemaChangeRecord) -> int:
@@ -141,7 +141,7 @@ class History(Past[Truth]):
             return max([c.scn for c in position.commits.values()], default=position.read_scn)
         return int(item["source"]["commit_scn"] or item["source"]["scn"])
 
-    def said(self, truth: Truth, rows: list[Row]) -> tuple[Counter[Any], Counter[Any]]:
+    def said(self, truth: TableTruth, rows: list[Row]) -> tuple[Counter[Any], Counter[Any]]:
         types = truth.columns
         there = (tuple(_known_value(v, t) for v, t in zip(row, types.values(), strict=True)) for row in truth.rows)
         return Counter(there), Counter(tuple(_plain_value(row[n], t) for n, t in types.items()) for row in rows)

@@ -24,7 +24,7 @@ Done = tuple[str, Row | None, Row | None, tuple[int, int]]
 CHANGES = ("create", "update", "delete", "key change", "truncate")
 
 
-class Doings:
+class RowStories:
     """What was done to each row, oldest change first: table → key → all of it, oldest first. Its tables have the key ``id``.
 
     A row takes what was done to it along to another key, and a table to another name. A row that gets a key after a row was deleted continues with what was done to that.
@@ -38,7 +38,7 @@ class Doings:
         """The rows that are there now are read, and nothing before is known."""
         self._at = len(self.database.log)
 
-    def advance(self) -> Doings:
+    def advance(self) -> RowStories:
         """Take in what was done since."""
         for at in range(self._at, len(self.database.log)):
             self._entry(self.database.log[at], at)

@@ -34,7 +34,7 @@ LEASE_S = 0.1
 """How long a dead run keeps its connector; short, because someone waits for it after every death."""
 
 
-class Steps:
+class StepCounter:
     """Counts the steps of this process towards something durable; at step ``at`` it gets a signal.
 
     :param at: number of the step, 0 = none
@@ -110,7 +110,7 @@ class Steps:
         StateDatabase.open_transaction = step_and_call  # type: ignore[method-assign, assignment]
 
 
-current = Steps(0)
+current = StepCounter(0)
 """Those of this process."""
 
 
@@ -139,7 +139,7 @@ def capture(
         source(seed, steps)
     random.seed(os.getpid())
     global current
-    current = watched = Steps(at, signal_, only)
+    current = watched = StepCounter(at, signal_, only)
     watched.note = lambda name: Path(folder, "died").write_text(name)
     watched.watch()
     chosen = properties() if kind == "memory" else {}
@@ -154,7 +154,7 @@ def verification(folder: str, *, seed: int, steps: int, at: int = 0) -> dict[str
     """Reads the source for a comparison with the tables of the connector ``test``, and ends without one."""
     source(seed, steps)
     tempfile.tempdir = f"{folder}/tmp"
-    watched = Steps(at)
+    watched = StepCounter(at)
     watched.note = lambda name: Path(folder, "died").write_text(name)
     watched.watch()
     for name in ("replace", "delete_folder"):

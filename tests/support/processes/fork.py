@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @dataclass(frozen=True)
-class Ended:
+class RunEnd:
     """How a run ended.
 
     :param signal: the signal that killed it, or 0
@@ -49,7 +49,7 @@ class Run:
     def __init__(self, forks: Forks, pid: int, answer: Path) -> None:
         self._forks, self.pid, self._answer = forks, pid, answer
 
-    def wait(self) -> Ended:
+    def wait(self) -> RunEnd:
         """Until it has ended."""
         status = self._forks._ask({"wait": self.pid})
         killed = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
@@ -57,7 +57,7 @@ class Run:
         self._answer.unlink(missing_ok=True)
         if not killed and not answer:
             raise AssertionError(f"process {self.pid} ended with status {status} and said nothing")
-        return Ended(killed, answer.get("result"), answer.get("error", ""), answer.get("text", ""))
+        return RunEnd(killed, answer.get("result"), answer.get("error", ""), answer.get("text", ""))
 
     def wait_until_stopped(self, seconds: float = LONGEST_S) -> bool:
         """Until the process has stopped itself; ``False`` when it has ended instead."""
@@ -103,7 +103,7 @@ class Forks:
         pid = self._ask({"start": function, "arguments": arguments, "answer": str(answer)})
         return Run(self, pid, answer)
 
-    def run(self, function: str, **arguments: Any) -> Ended:
+    def run(self, function: str, **arguments: Any) -> RunEnd:
         return self.start(function, **arguments).wait()
 
     def _ask(self, question: dict[str, Any]) -> int:

@@ -14,7 +14,7 @@ import psutil
 _EVERY_S = 0.2
 
 
-class Listening:
+class ListeningWatch:
     """Watches the processes of some groups, and everything that they start, for as long as it is entered.
 
     :param groups: ids of process groups

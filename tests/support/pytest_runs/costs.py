@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 
 FILE = Path(__file__).parents[2] / "costs.txt"
 COSTLY = 1
@@ -38,7 +38,7 @@ def costly(file: Path = FILE) -> list[str]:
     return [line.split(None, 1)[1] for line in file.read_text().splitlines() if line]
 
 
-def left_out(names: Iterable[str], chosen: Sampled, turns: int = TURNS, file: Path = FILE) -> set[str]:
+def left_out(names: Iterable[str], chosen: CaseSample, turns: int = TURNS, file: Path = FILE) -> set[str]:
     """Of some tests, those that this run does not try.
 
     Turns go by cost: of those that cost about the same one is tried, so that all runs take about as long.
@@ -49,7 +49,7 @@ def left_out(names: Iterable[str], chosen: Sampled, turns: int = TURNS, file: Pa
     return {name for number, name in enumerate(known) if not chosen.of(number, turns)}
 
 
-class Measured:
+class CostMeasurement:
     """Measures the calls of tests, with all processes that they have started, and writes the costly ones down. Setups count for no one: what they
     make is shared. With several workers each writes a part, and the last one to end puts the parts together."""
 

@@ -29,7 +29,7 @@ def group_of(nodeid: str) -> str:
     return f"{folder}, {'first' if file < f'{HALVED}k' else 'second'} half"
 
 
-class Grouped(LoadFileScheduling):  # type: ignore[misc]
+class GroupScheduling(LoadFileScheduling):  # type: ignore[misc]
     """Hands out groups in the order that the workers have put them in.
 
     xdist 3.8 waits for ever after a worker has died, as one does whose test hangs: it hands out again what the worker had done already, which no one

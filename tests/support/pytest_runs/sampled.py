@@ -10,7 +10,7 @@ import zlib
 from random import Random
 
 
-class Sampled:
+class CaseSample:
     """Says of each case, by its number, whether it is tried; the fixture ``sampled`` of all tests.
 
     :param long: whether all cases are
@@ -23,7 +23,7 @@ class Sampled:
     def random(self, name: str) -> Random:
         """Draws for a test, others in each run.
 
-        >>> Sampled(long=False, seed=7).random("a").random() == Sampled(long=False, seed=8).random("a").random()
+        >>> CaseSample(long=False, seed=7).random("a").random() == CaseSample(long=False, seed=8).random("a").random()
         False
         """
         return Random(f"{name} {self._seed}")
@@ -31,7 +31,7 @@ class Sampled:
     def of(self, number: int, every: int) -> bool:
         """Whether the case is tried.
 
-        >>> [n for n in range(6) if Sampled(long=False, seed=7).of(n, every=3)]
+        >>> [n for n in range(6) if CaseSample(long=False, seed=7).of(n, every=3)]
         [1, 4]
         """
         return self.all or (number - self._seed) % every == 0
@@ -39,7 +39,7 @@ class Sampled:
     def cases(self, name: str, number: int, every: int) -> set[int]:
         """Which of a test's cases are tried, one at least; tests with the same cases try different ones.
 
-        >>> [Sampled(long=False, seed=7).cases(name, 3, every=3) for name in ("a", "b", "c")]
+        >>> [CaseSample(long=False, seed=7).cases(name, 3, every=3) for name in ("a", "b", "c")]
         [{1}, {2}, {1}]
         """
         every = min(every, number)

@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from dev.servers.db2.statements.dialect import CLAUSES, Masked
+from dev.servers.db2.statements.dialect import CLAUSES, MaskedStatement
 
 _MERGE = re.compile(r"(MERGE INTO .*?) t USING \(VALUES \((.*)\)\) AS s \(([^)]*)\) (ON .*)", re.DOTALL)
 
@@ -123,7 +123,7 @@ def _of_derby(statement: str) -> tuple[str, list[int] | None]:
     >>> _of_derby('MERGE INTO "T" t USING (VALUES (CAST(? AS INTEGER))) AS s ("A") ON (t."A" = s."A") WHEN NOT MATCHED THEN INSERT ("A") VALUES (s."A")')[1]
     [0, 0]
     """
-    masked = Masked(statement)
+    masked = MaskedStatement(statement)
     found = _MERGE.fullmatch(masked.text)
     if found is None:
         return statement, None

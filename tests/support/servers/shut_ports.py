@@ -20,7 +20,7 @@ How = Literal["silent", "refused"]
 """``silent``: connections are taken, and no one answers; ``refused``: no one listens."""
 
 
-class Doors:
+class ForwardingPorts:
     """Each port leads to the same server.
 
     :ivar ports: one for each door

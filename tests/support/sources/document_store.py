@@ -4,7 +4,7 @@ It is for tests of what core does with sources whose rows are documents (``Sourc
 committed transactions in this process; its folders hold sheets, and each sheet is a JSON object with a ``_id``: a number, or a text. Numbers come
 before texts, an order that the texts of the keys do not have.
 
->>> shelf = Shelf("s")
+>>> shelf = DocumentDatabase("s")
 >>> shelf.commit(("c", "box.letters", {"_id": 1, "to": {"name": "Ann"}}))
 >>> shelf.sheets("box.letters", shelf.end)
 [{'_id': 1, 'to': {'name': 'Ann'}}]
@@ -67,7 +67,7 @@ Sheet = dict[str, Any]
 Change = tuple[Any, ...]
 """``("c", folder, sheet)``, ``("u", folder, id, changed)``, ``("d", folder, id)``, ``("drop", folder)``."""
 
-SHELVES: dict[str, Shelf] = {}
+SHELVES: dict[str, DocumentDatabase] = {}
 _JSON = {"type": "string", "optional": True, "name": "io.debezium.data.Json", "version": 1}
 CHANGED = EventColumn(
     name="whatChanged",
@@ -127,7 +127,7 @@ def _place_of(id_: Any) -> tuple[bool, Any]:
     return isinstance(id_, str), id_
 
 
-class Shelf:
+class DocumentDatabase:
     """The database: its log, and what that adds up to.
 
     :ivar asked: conditions of snapshots and chunks, as they came
@@ -215,7 +215,7 @@ class ShelfConfig(ConnectorConfig):
 
 
 class ShelfSource(Source):
-    """Captures from a :class:`Shelf`."""
+    """Captures from a :class:`DocumentDatabase`."""
 
     Config: ClassVar[type[ConnectorConfig]] = ShelfConfig
     STRUCTURED: ClassVar[bool] = False
@@ -344,7 +344,7 @@ def read(id_: TableId, sheets: Sequence[Sheet], entry: int) -> RowBlock:
     )
 
 
-def _make_condition(condition: str | None, shelf: Shelf) -> Callable[[Sheet], bool]:
+def _make_condition(condition: str | None, shelf: DocumentDatabase) -> Callable[[Sheet], bool]:
     """A condition is a sheet with the values that are wanted."""
     if condition is None:
         return lambda sheet: True
@@ -357,7 +357,7 @@ def _make_condition(condition: str | None, shelf: Shelf) -> Callable[[Sheet], bo
 
 
 class _Session(SnapshotSession):
-    def __init__(self, shelf: Shelf, tables: Sequence[TableId], selects: Mapping[TableId, str]) -> None:
+    def __init__(self, shelf: DocumentDatabase, tables: Sequence[TableId], selects: Mapping[TableId, str]) -> None:
         self.position = ShelfPosition(shelf.end)
         self._shelf, self._selects, there = shelf, selects, shelf.folders(shelf.end)
         self.schemas = {t: schema(t) for t in tables if str(t) in there}
@@ -379,7 +379,7 @@ class _Session(SnapshotSession):
 class _Chunks(ChunkReader):
     """Chunks in the shelf's own order. Their keys are what only it understands: a text with the kind of the ``_id`` before it."""
 
-    def __init__(self, shelf: Shelf, signals: TableId | None) -> None:
+    def __init__(self, shelf: DocumentDatabase, signals: TableId | None) -> None:
         self._shelf, self._signals = shelf, signals
 
     def read_table_schema(self, table: TableId) -> TableSchema | None:

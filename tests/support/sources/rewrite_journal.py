@@ -1,6 +1,6 @@
 """What happens to tables between a statement that rewrites rows and the moment at which they are read again, with a journal of it.
 
-Each :class:`Story` has its own two tables and one that is not captured. It journals every row event and every statement that the
+Each :class:`RewriteStory` has its own two tables and one that is not captured. It journals every row event and every statement that the
 log gets for captured tables; :func:`compare` holds the change log to that.
 """
 
@@ -37,7 +37,7 @@ class Table:
 
 
 @dataclass
-class Journal:
+class RowJournal:
     """What the log holds.
 
     :ivar events: table → (operation, image before, image after), in order; an update may change the key
@@ -52,14 +52,14 @@ class Journal:
     unreadable: Counter[str] = field(default_factory=Counter)
 
 
-class Story:
+class RewriteStory:
     """One case.
 
     :param db: an adapter of the shared suite
     :param prefix: of the names of its tables; ``out_`` is put before those that are not captured
     """
 
-    def __init__(self, db: Any, journal: Journal, prefix: str, random: Random) -> None:
+    def __init__(self, db: Any, journal: RowJournal, prefix: str, random: Random) -> None:
         self.db, self.journal, self.prefix, self.random = db, journal, prefix, random
         self.tables: dict[str, Table] = {}
         self._names = 0
@@ -335,7 +335,7 @@ def cases(rewrites: list[str], random: Random, *, each: int, longer: int) -> lis
     return pairs + [(random.choice(rewrites), random.choices(BETWEEN, k=random.randint(2, 5))) for _ in range(longer)]
 
 
-def compare(connector: Connector, journal: Journal, after: int) -> None:
+def compare(connector: Connector, journal: RowJournal, after: int) -> None:
     """Every event and every statement of the journal is in the change log once, in its order, and nothing else is. Events that
     cannot be read are identified by their number.
 

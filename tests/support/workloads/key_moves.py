@@ -44,14 +44,14 @@ class KeyMoves:
                             self._check()
                     self._check()
                 return
-            except _Twice:
+            except _DuplicateKey:
                 continue
 
     def _check(self) -> None:
         for table in self.tables:
             keys = [self._key(row) for row in self.db.copy_rows(table)]
             if len(set(keys)) != len(keys):
-                raise _Twice
+                raise _DuplicateKey
 
     def _statement(self, t: MemoryTransaction, table: str) -> None:
         rows, r = self.db.copy_rows(table), self.r
@@ -114,5 +114,5 @@ class KeyMoves:
         return row["id"], row.get("part", 0)
 
 
-class _Twice(Exception):
+class _DuplicateKey(Exception):
     """Two rows have one key at the end of the transaction, which databases refuse."""

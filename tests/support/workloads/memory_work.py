@@ -13,7 +13,7 @@ KEYLESS = "events"
 COLUMNS = {"id": "int64!", "n": "int32", "note": "string"}
 
 
-class _Undo(Exception):
+class _UndoTransaction(Exception):
     """Rolls a transaction back."""
 
 
@@ -65,8 +65,8 @@ class Workload:
                 for _ in range(r.randrange(1, 7)):
                     self._change(r, t, r.choice(tables))
                 if undo:
-                    raise _Undo
-        except _Undo:
+                    raise _UndoTransaction
+        except _UndoTransaction:
             pass
 
     def _change(self, r: Random, t: MemoryTransaction, table: str) -> None:

@@ -33,7 +33,7 @@ def kill() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-class Dying:
+class KilledWrite:
     """Kills the process at a write."""
 
     def __init__(self, point: str, number: int) -> None:
@@ -70,7 +70,7 @@ def main() -> None:
             job = ApplyChanges(spark, ChangeLog(changelog), connector, threads=2, tables=rules, **where)
             run = job.run
         if point:
-            job._format = hook_format(load_format(kind), Dying(*point))
+            job._format = hook_format(load_format(kind), KilledWrite(*point))
         try:
             run()
         except Exception:

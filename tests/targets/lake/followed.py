@@ -24,7 +24,7 @@ RULES = [
 ]
 
 
-class Followed:
+class FollowedConnector:
     """A connector and its Delta tables, by :data:`RULES`.
 
     The database has the tables :data:`ODD` (ID, DOC …), CODES (CODE …), DAYS (a moment, N), BIG (ID, N) and BAG, which has no key.

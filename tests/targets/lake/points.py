@@ -15,7 +15,7 @@ Hook = Callable[[str, str, Callable[[], Any]], Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class Hooked(TableFormat):
+class HookedFormat(TableFormat):
     """A format whose targets call ``hook(location, name, write)`` instead of each write."""
 
     hook: Hook | None = None
@@ -33,7 +33,7 @@ class Hooked(TableFormat):
         return lambda *args: hook(location, name, lambda: method(*args))
 
 
-def hook_format(format_: TableFormat, hook: Hook) -> Hooked:
+def hook_format(format_: TableFormat, hook: Hook) -> HookedFormat:
     """The format with a hook."""
     given = {f.name: getattr(format_, f.name) for f in dataclasses.fields(TableFormat)}
-    return Hooked(**given, hook=hook)
+    return HookedFormat(**given, hook=hook)

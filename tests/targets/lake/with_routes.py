@@ -11,7 +11,7 @@ from pathlib import Path
 from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 from tests.targets.lake.lake import Lake, Row, new_lake
-from tests.targets.lake.placement.test_routes import COLUMNS, ODD, PLAIN, Work
+from tests.targets.lake.placement.test_routes import COLUMNS, ODD, PLAIN, RouteWork
 from tests.targets.lake.with_catalog import apply, begin
 
 ROUNDS, STEPS = 5, 8
@@ -49,7 +49,7 @@ def check(lake: Lake, namespace: str) -> int:
 def main(folder: Path, settings: dict[str, str], seed: int) -> None:
     lake = new_lake(begin(settings), folder, "iceberg")
     lake.tables = rules("lake.routed")
-    work = Work(lake, seed, regions=(*PLAIN, *ODD, None))
+    work = RouteWork(lake, seed, regions=(*PLAIN, *ODD, None))
     number = 0
     for _ in range(ROUNDS):
         work.go(STEPS)

@@ -29,7 +29,7 @@ from dev.servers.db2.capture import registrations
 from dev.servers.db2.capture.registrations import Registration
 from dev.servers.db2.engine.driver import Connection, retry_transaction, run_atomically
 from dev.servers.db2.log import positions
-from dev.servers.db2.log.log import Changes, Log, Look, Table
+from dev.servers.db2.log.log import Changes, Log, LogView, Table
 from dev.servers.db2.log.positions import literal
 from dev.servers.db2.settings import Settings
 
@@ -66,7 +66,7 @@ class Agent(threading.Thread):
         self.running, self.paused = False, False
         self.pace = Pace(settings.agent_interval, settings.idle_interval, settings.delay)
         self._known: dict[Table, Registration] = {}
-        self._looks: deque[Look] = deque()
+        self._looks: deque[LogView] = deque()
         self._at = 0
         self._last = 0.0
         self._took = 0.0
@@ -198,7 +198,7 @@ class Agent(threading.Thread):
 
     # one cycle
 
-    def _cycle(self, look: Look) -> None:
+    def _cycle(self, look: LogView) -> None:
         if self.pace.delay:
             self._looks.append(look)
             limit, found = datetime.timedelta(seconds=self.pace.delay), None
@@ -210,7 +210,7 @@ class Agent(threading.Thread):
         if look.end > self._at:
             self._publish(look)
 
-    def _publish(self, look: Look) -> None:
+    def _publish(self, look: LogView) -> None:
         at, known = self._at, dict(self._known)
         try:
             self._write(look, (at, look.end))
@@ -220,7 +220,7 @@ class Agent(threading.Thread):
             self._at, self._known = at, known
             raise
 
-    def _write(self, look: Look, between: tuple[int, int]) -> None:
+    def _write(self, look: LogView, between: tuple[int, int]) -> None:
         run = self._connection
         moment = f"TIMESTAMP('{look.at}')"
         if newest := run.rows(

@@ -9,7 +9,7 @@ from typing import Any
 from dev.servers.db2.engine.driver import Connection, Row, run_atomically
 from dev.servers.db2.log.log import Log, Table, columns_of
 from dev.servers.db2.log.positions import text
-from dev.servers.db2.statements.declarations import BITS, UNICODE, Declared
+from dev.servers.db2.statements.declarations import BITS, UNICODE, ColumnDeclaration
 
 HIDDEN_SCHEMAS = (
     "DB2LOG",
@@ -97,7 +97,7 @@ class Catalog:
                 self._write(table, *rows[table][:2])
             self._connection.commit()
 
-    def declare(self, table: Table, columns: dict[str, Declared]) -> None:
+    def declare(self, table: Table, columns: dict[str, ColumnDeclaration]) -> None:
         """Remember what columns were declared as."""
         with self._lock, run_atomically(self._connection):
             for name, declared in columns.items():
@@ -277,7 +277,7 @@ class Catalog:
     def _columns(self, table: Table) -> list[dict[str, Any]]:
         rows = columns_of(self._connection, table)
         declared = {
-            row[0]: Declared(row[1], row[2], row[3], row[4], row[5], row[6] == "I", row[7])
+            row[0]: ColumnDeclaration(row[1], row[2], row[3], row[4], row[5], row[6] == "I", row[7])
             for row in self._connection.rows(
                 "SELECT COLNAME, TYPENAME, LENGTH, SCALE, STRINGUNITS, CODEPAGE, HIDDEN, TYPESCHEMA FROM DB2CAT.DECLARED WHERE TABSCHEMA = ? AND TABNAME = ?",
                 table,
@@ -308,7 +308,7 @@ def _literal(value: Any) -> str:
     return text(str(value))
 
 
-def _column(row: Row, declared: Declared | None) -> dict[str, Any]:
+def _column(row: Row, declared: ColumnDeclaration | None) -> dict[str, Any]:
     kind, size, scale, default = row[5], row[6] or 0, row[8] or 0, row[12]
     units, page, length = None, BITS, LENGTHS.get(kind, size)
     name = kind

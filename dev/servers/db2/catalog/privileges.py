@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dev.servers.db2.engine.driver import Connection, Row, run_atomically
 from dev.servers.db2.errors import Db2Error, not_authorized, unsupported_statement_error
 from dev.servers.db2.log.log import Table
-from dev.servers.db2.statements.dialect import NAME, Masked
+from dev.servers.db2.statements.dialect import NAME, MaskedStatement
 
 OWNER = "DB2INST1"
 ON_TABLES = ("SELECT", "INSERT", "UPDATE", "DELETE", "ALTER", "INDEX", "REFERENCES", "CONTROL")
@@ -44,7 +44,7 @@ class Privileges:
     def __init__(self, connection: Connection, groups: Mapping[str, Sequence[str]]) -> None:
         self._connection, self._groups, self._lock = connection, groups, threading.RLock()
 
-    def change(self, grantor: str, sql: Masked) -> None:
+    def change(self, grantor: str, sql: MaskedStatement) -> None:
         """A GRANT or REVOKE."""
         if role := _ROLE.match(sql.text):
             verb, name, kind, grantee = role.groups()
@@ -111,7 +111,7 @@ class Privileges:
                 f"UPDATE DB2CAT.{name} SET {column} = '{given}' WHERE {condition}", tuple(where.values())
             )
 
-    def check(self, user: str, schema: str, sql: Masked) -> None:
+    def check(self, user: str, schema: str, sql: MaskedStatement) -> None:
         """Refuse a statement on a table that the user has no privilege for."""
         operation = _OPERATION.match(sql.text)
         verb = operation.group(1).upper() if operation else ""
@@ -166,7 +166,7 @@ def _columns(words: list[str], known: dict[str, str]) -> list[str]:
     return [known[word] for word in words]
 
 
-def _tables(sql: Masked, schema: str, verb: str) -> list[tuple[Table, str]]:
+def _tables(sql: MaskedStatement, schema: str, verb: str) -> list[tuple[Table, str]]:
     found = []
     for match in _NAMED.finditer(sql.text):
         word, owner, name, owner_2, name_2 = match.groups()

@@ -61,7 +61,7 @@ class Changes:
 
 
 @dataclass
-class Look:
+class LogView:
     """The log as it was at a moment."""
 
     at: datetime.datetime
@@ -244,7 +244,7 @@ class Log:
             self._connection.commit()
             self._look(first=True)
 
-    def look(self) -> Look:
+    def look(self) -> LogView:
         """Give the transactions that have ended their places."""
         with self.lock:
             try:
@@ -253,7 +253,7 @@ class Log:
                 self._connection.rollback()
                 raise
 
-    def _look(self, *, first: bool) -> Look:
+    def _look(self, *, first: bool) -> LogView:
         at, mark = self._connection.rows("VALUES (CURRENT_TIMESTAMP, NEXT VALUE FOR DB2LOG.LSN)")[0]
         open_ = set() if first else {row[0] for row in self._connection.rows(OPEN)}
         for xid in open_:
@@ -274,7 +274,7 @@ class Log:
         self._taken = {xid: last for xid, last in self._taken.items() if last > self._low}
         self._last_mark = mark
         self._connection.commit()
-        return Look(at, end, len(new), list(self.changes))
+        return LogView(at, end, len(new), list(self.changes))
 
     def _found(self) -> dict[str, tuple[int, int, str]]:
         """First and last change, and user, of each transaction with changes above the low mark."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from dev.servers.db2.errors import Db2Error, undefined_object_error, unsupported_statement_error
-from dev.servers.db2.statements.dialect import CATALOGS, NAME, Masked, translate_statement
+from dev.servers.db2.statements.dialect import CATALOGS, NAME, MaskedStatement, translate_statement
 
 Table = tuple[str, str]
 QUALIFIED = rf"(?:({NAME})\s*\.\s*)?({NAME})"
@@ -57,8 +57,8 @@ class Server(Protocol):
     def is_captured(self, schema: str, table: str) -> bool: ...
     def ensure_schema(self, user: str) -> None: ...
     def before_query(self) -> None: ...
-    def grant(self, grantor: str, sql: Masked) -> None: ...
-    def authorize(self, user: str, schema: str, sql: Masked) -> None: ...
+    def grant(self, grantor: str, sql: MaskedStatement) -> None: ...
+    def authorize(self, user: str, schema: str, sql: MaskedStatement) -> None: ...
 
 
 class Session(Protocol):
@@ -133,7 +133,7 @@ _FIRST = re.compile(
 
 def plan_statement(text: str, session: Session, server: Server) -> Plan:
     """Decide what a statement is, and do at once what the server itself is to do."""
-    sql = Masked(text)
+    sql = MaskedStatement(text)
     if found := _PRIVATE.search(sql.text):
         raise (
             undefined_object_error(sql.shown(found.group()).upper())
@@ -168,7 +168,7 @@ def _seconds(word: str, session: Session) -> float | None:
     return float(word)
 
 
-def _of_asn(sql: Masked, session: Session, server: Server) -> Plan | None:
+def _of_asn(sql: MaskedStatement, session: Session, server: Server) -> Plan | None:
     """Stored procedures and functions of the capture agent, and DATA CAPTURE: the server does them at once, in a separate transaction."""
     found = _SERVICES.match(sql.text)
     if found and sql.name(found.group(1)) == _ASN:
@@ -176,7 +176,7 @@ def _of_asn(sql: Masked, session: Session, server: Server) -> Plan | None:
         quoted = answer.replace("'", "''")
         return Plan(f"VALUES CAST('{quoted}' AS VARCHAR(1024))")
     if found := _ADMIN.match(sql.text):
-        command = Masked(sql.literal(found.group(1)))
+        command = MaskedStatement(sql.literal(found.group(1)))
         if not (stats := _RUNSTATS.match(command.text)):
             raise unsupported_statement_error(f"ADMIN_CMD: {command.shown(command.text)[:40]}")
         server.run_stats(*_table(command, session, stats.group(1), stats.group(2)))
@@ -204,7 +204,7 @@ def _of_asn(sql: Masked, session: Session, server: Server) -> Plan | None:
     return Plan(NOTHING)
 
 
-def _of_types(sql: Masked, session: Session, server: Server) -> Plan | None:
+def _of_types(sql: MaskedStatement, session: Session, server: Server) -> Plan | None:
     """Distinct types: the server remembers them, at once."""
     if found := _TYPE.match(sql.text):
         server.create_type(*_table(sql, session, found.group(1), found.group(2)), sql.shown(found.group(3)))
@@ -215,7 +215,7 @@ def _of_types(sql: Masked, session: Session, server: Server) -> Plan | None:
     return None
 
 
-def _of_structure(sql: Masked, session: Session, server: Server) -> Plan | None:
+def _of_structure(sql: MaskedStatement, session: Session, server: Server) -> Plan | None:
     if found := _TRUNCATE.match(sql.text):
         return _plan_truncate(sql, session, server, found)
     if not _STRUCTURE.match(sql.text):
@@ -255,7 +255,7 @@ def _of_structure(sql: Masked, session: Session, server: Server) -> Plan | None:
     return plan
 
 
-def _refuse_what_captured_tables_refuse(sql: Masked, server: Server, table: Table) -> None:
+def _refuse_what_captured_tables_refuse(sql: MaskedStatement, server: Server, table: Table) -> None:
     """Db2 does not drop columns of tables with DATA CAPTURE CHANGES, nor change their types, but for longer strings; nor renames such tables' columns here."""
     text = sql.text
     if not re.match(r"^(ALTER|RENAME)\b", text, re.IGNORECASE) or not server.is_captured(*table):
@@ -264,7 +264,7 @@ def _refuse_what_captured_tables_refuse(sql: Masked, server: Server, table: Tabl
         raise Db2Error(-270, "42997", "100", f"{table[0]}.{table[1]} has DATA CAPTURE CHANGES")
 
 
-def _plan_truncate(sql: Masked, session: Session, server: Server, found: re.Match[str]) -> Plan:
+def _plan_truncate(sql: MaskedStatement, session: Session, server: Server, found: re.Match[str]) -> Plan:
     table = _table(sql, session, found.group(1), found.group(2))
     if not re.search(r"\bIMMEDIATE\b", found.group(3), re.IGNORECASE):
         raise Db2Error(-104, "42601", "END-OF-STATEMENT", found.group(2), "IMMEDIATE")
@@ -276,7 +276,7 @@ def _plan_truncate(sql: Masked, session: Session, server: Server, found: re.Matc
     return Plan(f'TRUNCATE TABLE "{schema}"."{name}"')
 
 
-def _of_rows(sql: Masked, session: Session, server: Server) -> Plan:
+def _of_rows(sql: MaskedStatement, session: Session, server: Server) -> Plan:
     if found := _SCHEMA.match(sql.text):
         name = sql.literal(found.group(1)) if sql.shown(found.group(1)).startswith("'") else sql.name(found.group(1))
         server.ensure_schema(name)
@@ -287,5 +287,5 @@ def _of_rows(sql: Masked, session: Session, server: Server) -> Plan:
     return Plan(translate_statement(sql, session.user, structure=False, lsn_bytes=server.lsn_bytes))
 
 
-def _table(sql: Masked, session: Session, schema: str | None, table: str) -> Table:
+def _table(sql: MaskedStatement, session: Session, schema: str | None, table: str) -> Table:
     return (sql.name(schema) if schema else session.schema), sql.name(table)

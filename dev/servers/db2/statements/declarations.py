@@ -13,7 +13,7 @@ UNICODE, BITS = 1208, 0
 
 
 @dataclass
-class Declared:
+class ColumnDeclaration:
     """What a column was declared as, where Derby has another word for it."""
 
     type: str
@@ -34,7 +34,7 @@ _DECLARATION = re.compile(
 )
 
 
-def declarations(sql: str, types: Iterable[tuple[str, str]] = (), schema: str = "") -> dict[str, Declared]:
+def declarations(sql: str, types: Iterable[tuple[str, str]] = (), schema: str = "") -> dict[str, ColumnDeclaration]:
     """Columns of a CREATE TABLE or ALTER TABLE whose types Derby does not have.
 
     :param types: distinct types
@@ -50,7 +50,7 @@ def declarations(sql: str, types: Iterable[tuple[str, str]] = (), schema: str = 
         if (distinct := _DISTINCT.match(piece)) and (
             type_ := ((distinct.group(2) or schema).upper(), distinct.group(3).upper())
         ) in types:
-            found[_name(distinct.group(1))] = Declared(type_[1], 0, schema=type_[0])
+            found[_name(distinct.group(1))] = ColumnDeclaration(type_[1], 0, schema=type_[0])
             continue
         match = _DECLARATION.match(piece)
         if match and (declared := _parse_declaration(match)) is not None:
@@ -78,7 +78,7 @@ def _split(inside: str) -> list[str]:
     return pieces
 
 
-def _parse_declaration(match: re.Match[str]) -> Declared | None:
+def _parse_declaration(match: re.Match[str]) -> ColumnDeclaration | None:
     kind, number, power, units, rest = (
         match.group(2).upper(),
         match.group(3),
@@ -90,24 +90,24 @@ def _parse_declaration(match: re.Match[str]) -> Declared | None:
     hidden = bool(re.search(r"\bIMPLICITLY\s+HIDDEN\b", rest, re.IGNORECASE))
     if kind == "TIMESTAMP":
         scale = length if number else 6
-        return Declared(kind, 7 + (scale + 1) // 2, scale, None, BITS, hidden) if number or hidden else None
+        return ColumnDeclaration(kind, 7 + (scale + 1) // 2, scale, None, BITS, hidden) if number or hidden else None
     if kind == "DECFLOAT":
-        return Declared(kind, 16 if length in (0, 34) else 8, 0, None, BITS, hidden)
+        return ColumnDeclaration(kind, 16 if length in (0, 34) else 8, 0, None, BITS, hidden)
     if kind in ("GRAPHIC", "VARGRAPHIC", "DBCLOB"):
-        return Declared(kind, length or 1, 0, (units or "CODEUNITS16").upper(), 1200, hidden)
+        return ColumnDeclaration(kind, length or 1, 0, (units or "CODEUNITS16").upper(), 1200, hidden)
     if kind in ("BINARY", "VARBINARY"):
-        return Declared(kind, length or 1, 0, None, BITS, hidden)
+        return ColumnDeclaration(kind, length or 1, 0, None, BITS, hidden)
     if kind == "XML":
-        return Declared(kind, 0, 0, None, BITS, hidden)
+        return ColumnDeclaration(kind, 0, 0, None, BITS, hidden)
     if kind == "BLOB" and (length > LONGEST_LOB or hidden):
-        return Declared(kind, length, 0, None, BITS, hidden)
+        return ColumnDeclaration(kind, length, 0, None, BITS, hidden)
     if kind == "BLOB":
         return None
     if units or hidden or length > LONGEST_LOB:
         width = {"CODEUNITS32": 4, "CODEUNITS16": 2}.get((units or "").upper(), 1)
         bits = bool(re.search(r"\bFOR\s+BIT\s+DATA\b", rest, re.IGNORECASE))
         name = {"CHAR": "CHARACTER"}.get(kind, kind)
-        return Declared(
+        return ColumnDeclaration(
             name, length * width, 0, None if bits else (units or "OCTETS").upper(), BITS if bits else UNICODE, hidden
         )
     return None

@@ -24,7 +24,7 @@ NAME = r"(?:\x01\d+\x01|(?:[^\W\d]|[#@$])[\w#@$]*)"
 """A name in a masked text: an ordinary one, or the mark of a delimited one."""
 
 
-class Masked:
+class MaskedStatement:
     """A statement whose literals, delimited names and comments are out of the way of regular expressions."""
 
     def __init__(self, sql: str) -> None:
@@ -173,7 +173,7 @@ _RESERVED = re.compile(r"\b(IDENTITY|DEFAULT|GENERATED|NULLS|VIRTUAL|DEFINER|VAL
 """Columns of the catalogue that are reserved words of Derby, and not of Db2."""
 
 
-def translate_statement(sql: Masked, user: str, *, structure: bool, lsn_bytes: int = LONGEST_LSN) -> str:
+def translate_statement(sql: MaskedStatement, user: str, *, structure: bool, lsn_bytes: int = LONGEST_LSN) -> str:
     """The statement in Derby's words.
 
     :param user: who is logged on; Derby knows a name for each connection instead

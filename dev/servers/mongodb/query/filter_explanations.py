@@ -3,7 +3,7 @@
 The form is that of MongoDB's manual ("Specify Validation With Query Operators"), the reasons are the texts of the server's source. No recording has it.
 Operators under ``$not``, ``$ne``, ``$nin`` and ``$nor`` are explained the other way round: why they are met.
 
->>> explained({"a": {"$gt": 5}}, {"a": 1})
+>>> explain_filter({"a": {"$gt": 5}}, {"a": 1})
 {'operatorName': '$gt', 'specifiedAs': {'a': {'$gt': 5}}, 'reason': 'comparison failed', 'consideredValue': 1}
 """
 

@@ -11,7 +11,7 @@ from typing import Any
 from dev.servers.mongodb.commands.crud import WOULD_MOVE
 from dev.servers.mongodb.operation.context import Context
 from dev.servers.mongodb.query import projections
-from dev.servers.mongodb.sharding.router import TRANSACTION, Router, Shard, Spread
+from dev.servers.mongodb.sharding.router import TRANSACTION, Router, Shard, ShardedTransaction
 from dev.servers.mongodb.storage.versioned_collections import new_uuid
 from dev.servers.mongodb.values.documents import Document
 from dev.servers.mongodb.values.errors import MongoError
@@ -82,7 +82,7 @@ async def _bring(router: Router, db: str, name: str, shard: Shard, target: Shard
 
 
 async def _in_a_transaction(router: Router, db: str, name: str, shard: Shard, target: Shard, found: Document) -> None:
-    own = TRANSACTION.set(Spread({"id": new_uuid()}, 1))
+    own = TRANSACTION.set(ShardedTransaction({"id": new_uuid()}, 1))
     try:
         try:
             await _bring(router, db, name, shard, target, found)

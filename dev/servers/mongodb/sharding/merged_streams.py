@@ -10,7 +10,7 @@ from dev.servers.mongodb.sharding.router import Router, Shard
 from dev.servers.mongodb.values.documents import Document
 
 
-class Merged:
+class MergedStream:
     """The streams of all shards as one: an event goes out when no shard can have an earlier one."""
 
     def __init__(self, router: Router, db: str, body: Document) -> None:

@@ -38,7 +38,7 @@ STALE = frozenset({10107, 13435, 13436, 189, 11602})
 
 
 @dataclass
-class Spread:
+class ShardedTransaction:
     """A transaction, and the shards that it has come to."""
 
     lsid: Document
@@ -46,7 +46,7 @@ class Spread:
     shards: list[str] = field(default_factory=list)
 
 
-TRANSACTION: ContextVar[Spread | None] = ContextVar("transaction", default=None)
+TRANSACTION: ContextVar[ShardedTransaction | None] = ContextVar("transaction", default=None)
 """The transaction of the command that is being run."""
 
 
@@ -96,7 +96,7 @@ class Router(Server):
         self.router = True
         self.shards = {name: self.shard(name, addresses) for name, addresses in shards.items()}
         self.time = Timestamp(int(time.time()), 0)
-        self._transactions: dict[bytes, Spread] = {}
+        self._transactions: dict[bytes, ShardedTransaction] = {}
         self.draining: dict[str, asyncio.Task[None]] = {}
         """The shards that are to be removed, with the balancer's work on each."""
         self.balancing = True
@@ -167,7 +167,7 @@ class Router(Server):
             return
         key, number = bytes(body["lsid"]["id"]), int(body["txnNumber"])
         if body.get("startTransaction"):
-            self._transactions[key] = Spread(body["lsid"], number)
+            self._transactions[key] = ShardedTransaction(body["lsid"], number)
         known = self._transactions.get(key)
         if known is None or known.number != number:
             raise MongoError(

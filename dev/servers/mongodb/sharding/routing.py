@@ -16,7 +16,7 @@ from dev.servers.mongodb.operation.context import Context
 from dev.servers.mongodb.operation.cursors import Cursor
 from dev.servers.mongodb.query import joins, projections, queries, stages
 from dev.servers.mongodb.sharding import chunks, draining, key_changes, resharding
-from dev.servers.mongodb.sharding.merged_streams import Merged
+from dev.servers.mongodb.sharding.merged_streams import MergedStream
 from dev.servers.mongodb.sharding.router import TRANSACTION, Handler, Router, Shard
 from dev.servers.mongodb.values.documents import Document
 from dev.servers.mongodb.values.errors import MongoError
@@ -275,7 +275,7 @@ async def _list_shards(router: Router, context: Context, body: Document) -> Docu
 async def _open_stream(router: Router, context: Context, body: Document) -> Document:
     collection = body["aggregate"] if isinstance(body["aggregate"], str) else None
     streams.check_options(body["pipeline"][0]["$changeStream"], context.db, collection)
-    merged = Merged(router, context.db, body)
+    merged = MergedStream(router, context.db, body)
     await merged.open()
     size = body["cursor"].get("batchSize")
     batch = await merged.batch(int(size) if size is not None else reads.FIRST_BATCH) if size != 0 else []
@@ -295,7 +295,7 @@ async def _get_more(router: Router, context: Context, body: Document) -> Documen
     if router.node.settings.load_balanced and cursor.service not in (None, context.service()):
         raise MongoError(43, f"cursor id {number} not found")
     merged = cursor.user
-    if not isinstance(merged, Merged):
+    if not isinstance(merged, MergedStream):
         return await aggregation.get_more(context, body)
     end = time.monotonic() + (int(body["maxTimeMS"]) / 1000 if "maxTimeMS" in body else 1.0)
     try:
@@ -326,7 +326,7 @@ async def _kill_cursors(router: Router, context: Context, body: Document) -> Doc
             merged = router.cursors.get(int(number)).user
         except MongoError:
             continue
-        if isinstance(merged, Merged):
+        if isinstance(merged, MergedStream):
             await merged.close()
     return aggregation.kill_cursors(context, body)
 

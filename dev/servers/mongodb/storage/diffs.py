@@ -1,7 +1,7 @@
 """Differences between two versions of a document in the oplog's form, ``{$v: 2, diff: …}``.
 
 A difference is ``{d: {name: false}, u: {name: value}, i: {name: value}, sNAME: difference}`` for a document, and
-``{a: true, l: new length, uN: value, sN: difference}`` for an array. ``between`` computes it as the server does for updates by pipeline; updates
+``{a: true, l: new length, uN: value, sN: difference}`` for an array. ``compute_diff`` computes it as the server does for updates by pipeline; updates
 by operators build theirs from what they changed (:mod:`dev.servers.mongodb.updates.updates`), through :class:`Node`.
 """
 

@@ -70,7 +70,7 @@ class Sessions:
             del self.writing[place]
 
 
-class Blocked(Exception):
+class WriteBlocked(Exception):
     """An open transaction has written the document; the writer waits for its end."""
 
 
@@ -137,7 +137,7 @@ class Writer:
         owner = self._sessions.writing.get((bytes(collection.uuid), key))
         if owner is not None and owner is not self.transaction:
             if self.transaction is None:
-                raise Blocked
+                raise WriteBlocked
             raise MongoError(
                 112, "Caused by :: Write conflict during plan execution and yielding is disabled.", TRANSIENT
             )
@@ -283,4 +283,4 @@ def abort(node: Node, sessions: Sessions, transaction: Transaction) -> None:
         node.catalog.remove(collection)
 
 
-__all__ = ["Blocked", "Session", "Sessions", "Transaction", "View", "Writer", "abort", "commit", "order"]
+__all__ = ["Session", "Sessions", "Transaction", "View", "WriteBlocked", "Writer", "abort", "commit", "order"]

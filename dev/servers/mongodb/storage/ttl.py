@@ -12,7 +12,7 @@ from bson.datetime_ms import DatetimeMS
 
 from dev.servers.mongodb.query import queries
 from dev.servers.mongodb.storage.node import Node, now_ms
-from dev.servers.mongodb.storage.transactions import DELETE_GROUP, Blocked, Sessions, Writer
+from dev.servers.mongodb.storage.transactions import DELETE_GROUP, Sessions, WriteBlocked, Writer
 from dev.servers.mongodb.storage.versioned_collections import Collection, key_of
 from dev.servers.mongodb.values.documents import Document
 
@@ -72,6 +72,6 @@ def _is_free(writer: Writer, collection: Collection, document: Document) -> bool
     """Whether no open transaction has written the document; else it is looked at the next time."""
     try:
         writer.check(collection, key_of(document))
-    except Blocked:
+    except WriteBlocked:
         return False
     return True

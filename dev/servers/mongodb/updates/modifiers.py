@@ -16,11 +16,11 @@ from dev.servers.mongodb.values.documents import INT32, Document, copy
 from dev.servers.mongodb.values.errors import MongoError, type_name
 
 
-class Nothing:
+class NoValue:
     """No value: the field stays as it is, or is not made."""
 
 
-NOTHING = Nothing()
+NOTHING = NoValue()
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Unset(Modifier):
     name, creates = "$unset", False
 
 
-class Placeholder(Modifier):
+class RenamePlaceholder(Modifier):
     """Holds the place of the source of a ``$rename``, so that no other operator is there."""
 
     name, creates = "$placeholder", False
@@ -331,7 +331,7 @@ MODIFIERS: dict[str, type[Modifier]] = {
         Set,
         SetOnInsert,
         Unset,
-        Placeholder,
+        RenamePlaceholder,
         Rename,
         Inc,
         Mul,

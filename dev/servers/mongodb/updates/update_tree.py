@@ -19,7 +19,7 @@ PADDING_LIMIT = 1_500_000
 
 
 @dataclass
-class Updated:
+class UpdateResult:
     """What an update made of a document; ``diff`` is None for a replacement, and empty when nothing changed."""
 
     document: Document
@@ -42,7 +42,7 @@ class Tree:
 
 
 @dataclass
-class Work:
+class TreeApplication:
     """One application of a tree."""
 
     root: Document
@@ -111,10 +111,10 @@ class Operators:
             raise MongoError(40, f"Updating the path '{path}' would create a conflict at '{path}'")
         tree.children[parts[-1]] = modifier
 
-    def applied(self, document: Document, *, inserting: bool = False, query: Document | None = None) -> Updated:
+    def applied(self, document: Document, *, inserting: bool = False, query: Document | None = None) -> UpdateResult:
         """The document after the update; the one given stays as it is."""
         after: Document = copy(document)
-        work = Work(after, Node(), self._filters, _positional(document, query or {}), inserting, self._clock)
+        work = TreeApplication(after, Node(), self._filters, _positional(document, query or {}), inserting, self._clock)
         _object(self._tree, after, work.diff, [], work)
         if (
             not inserting
@@ -123,7 +123,7 @@ class Operators:
         ):
             raise MongoError(66, "Performing an update on the path '_id' would modify the immutable field '_id'")
         diff = work.diff.document()
-        return Updated(after, diff, bool(diff))
+        return UpdateResult(after, diff, bool(diff))
 
 
 def _parts(path: str) -> list[str]:
@@ -190,7 +190,7 @@ def _meets_condition(rest: str, condition: Any, item: Any) -> bool:
     return queries.compile_filter({path: condition})({"x": [item]})
 
 
-def _object(tree: Tree, target: Any, diff: Node, path: list[str], work: Work) -> None:
+def _object(tree: Tree, target: Any, diff: Node, path: list[str], work: TreeApplication) -> None:
     """Apply a tree to a document or an array, in place, and note in ``diff`` what it did."""
     special = [name for name in tree.children if name == "$[]" or name.startswith("$[")]
     if special and isinstance(target, list):
@@ -204,7 +204,7 @@ def _object(tree: Tree, target: Any, diff: Node, path: list[str], work: Work) ->
         _step(name, child, target, diff, path, work)
 
 
-def _step(name: str, child: Tree | Modifier, target: Any, diff: Node, path: list[str], work: Work) -> None:
+def _step(name: str, child: Tree | Modifier, target: Any, diff: Node, path: list[str], work: TreeApplication) -> None:
     here = [*path, name]
     exists = _field_exists(target, name, here)
     if isinstance(child, Modifier):
@@ -243,13 +243,13 @@ def _field_exists(target: Any, name: str, here: list[str]) -> bool:
     return name in target
 
 
-def _creates_field(tree: Tree | Modifier, work: Work) -> bool:
+def _creates_field(tree: Tree | Modifier, work: TreeApplication) -> bool:
     if isinstance(tree, Modifier):
         return tree.creates and (work.inserting or tree.name != "$setOnInsert")
     return any(_creates_field(child, work) for child in tree.children.values())
 
 
-def _build_document(tree: Tree, work: Work, path: list[str]) -> Any:
+def _build_document(tree: Tree, work: TreeApplication, path: list[str]) -> Any:
     """The new document for a path that does not exist yet; NOTHING when no operator below it creates anything."""
     out: Document = {}
     for name, child in tree.ordered():
@@ -281,7 +281,9 @@ def _create(target: Any, name: str, value: Any, diff: Node) -> None:
         diff.inserts[name] = value
 
 
-def _modify(name: str, modifier: Modifier, target: Any, diff: Node, path: list[str], work: Work, exists: bool) -> None:
+def _modify(
+    name: str, modifier: Modifier, target: Any, diff: Node, path: list[str], work: TreeApplication, exists: bool
+) -> None:
     if modifier.name == "$placeholder" or (modifier.name == "$setOnInsert" and not work.inserting):
         return
     if modifier.name == "$rename":
@@ -320,7 +322,7 @@ def _log(name: str, before: Any, result: Result, diff: Node) -> None:
         diff.updates[name] = result.value
 
 
-def _take_rename_source(modifier: Modifier, work: Work) -> Any:
+def _take_rename_source(modifier: Modifier, work: TreeApplication) -> Any:
     """Take the source of a ``$rename`` out of the document."""
     holder: Any = work.root
     node, parts = work.diff, modifier.argument.split(".")
@@ -346,7 +348,7 @@ def _take_rename_source(modifier: Modifier, work: Work) -> Any:
     return holder.pop(parts[-1])
 
 
-def _rename(name: str, modifier: Modifier, target: Any, diff: Node, work: Work, exists: bool) -> None:
+def _rename(name: str, modifier: Modifier, target: Any, diff: Node, work: TreeApplication, exists: bool) -> None:
     if isinstance(target, list):
         raise MongoError(2, "The destination field cannot be an array element")
     value = _take_rename_source(modifier, work)
@@ -359,7 +361,7 @@ def _rename(name: str, modifier: Modifier, target: Any, diff: Node, work: Work, 
         _create(target, name, value, diff)
 
 
-def _elements(tree: Tree, target: list[Any], diff: Node, path: list[str], work: Work) -> None:
+def _elements(tree: Tree, target: list[Any], diff: Node, path: list[str], work: TreeApplication) -> None:
     """``$[]`` and ``$[name]``: the array is logged as a whole when more than one element changed."""
     changed: dict[int, Node] = {}
     for index, item in enumerate(target):
@@ -378,7 +380,7 @@ def _elements(tree: Tree, target: list[Any], diff: Node, path: list[str], work: 
             diff.children |= below.children
 
 
-def _merge_trees(tree: Tree, index: int, item: Any, work: Work) -> Tree | Modifier | None:
+def _merge_trees(tree: Tree, index: int, item: Any, work: TreeApplication) -> Tree | Modifier | None:
     found: list[Tree | Modifier] = []
     for name, child in tree.children.items():
         if name == "$[]" or name == str(index) or (name.startswith("$[") and work.filters[name[2:-1]](item)):

@@ -4,7 +4,7 @@ The server builds a tree of the paths and applies it in the order of names (nume
 grew at its end by its new elements, one that changed otherwise as a whole, an operator that changed nothing not at all. Libraries that change
 documents (mongomock, montydb) say neither what they changed nor keep the widths of numbers, so this is written here.
 
->>> updated = parsed({"$inc": {"a": 1}}).applied({"_id": 1, "a": 1})
+>>> updated = parse_update({"$inc": {"a": 1}}).applied({"_id": 1, "a": 1})
 >>> updated.document, updated.diff
 ({'_id': 1, 'a': 2}, {'u': {'a': 2}})
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dev.servers.mongodb.updates.update_tree import Operators, Updated, flatten_conditions
+from dev.servers.mongodb.updates.update_tree import Operators, UpdateResult, flatten_conditions
 from dev.servers.mongodb.values.documents import Document, are_identical, copy
 from dev.servers.mongodb.values.errors import MongoError, type_name
 
@@ -31,7 +31,7 @@ class Replacement:
                 )
         self._document = document
 
-    def applied(self, document: Document, *, inserting: bool = False, query: Document | None = None) -> Updated:
+    def applied(self, document: Document, *, inserting: bool = False, query: Document | None = None) -> UpdateResult:
         """The replacement with the ``_id`` of what it replaces."""
         if "_id" in self._document and "_id" in document and not inserting:
             from dev.servers.mongodb.values import order
@@ -42,7 +42,7 @@ class Replacement:
                     f"After applying the update, the (immutable) field '_id' was found to have been altered to _id: {self._document['_id']}",
                 )
         head = {"_id": document["_id"]} if "_id" in document else {}
-        return Updated(
+        return UpdateResult(
             {**head, **copy({name: value for name, value in self._document.items() if name != "_id" or not head})},
             None,
             True,
@@ -64,7 +64,7 @@ class Pipeline:
         self._run = known.compile_pipeline(stages, constants or {})
         self._whole_bytes = whole_bytes
 
-    def applied(self, document: Document, *, inserting: bool = False, query: Document | None = None) -> Updated:
+    def applied(self, document: Document, *, inserting: bool = False, query: Document | None = None) -> UpdateResult:
         """The document that the pipeline makes, with the shorter of difference and whole document."""
         from dev.servers.mongodb.storage import diffs
 
@@ -79,10 +79,10 @@ class Pipeline:
             )
         check_storable(after)
         if "_id" in after and next(iter(after)) != "_id":  # the event has it as it was written, and the collection not
-            return Updated(after, None, True)
+            return UpdateResult(after, None, True)
         if are_identical(document, after):
-            return Updated(after, {}, False)
-        return Updated(after, diffs.compute_diff(document, after, self._whole_bytes), True)
+            return UpdateResult(after, {}, False)
+        return UpdateResult(after, diffs.compute_diff(document, after, self._whole_bytes), True)
 
 
 def check_storable(document: Document) -> None:
@@ -126,4 +126,4 @@ def parse_update(
     return Replacement(update)
 
 
-__all__ = ["Operators", "Pipeline", "Replacement", "Updated", "check_id", "flatten_conditions", "parse_update"]
+__all__ = ["Operators", "Pipeline", "Replacement", "UpdateResult", "check_id", "flatten_conditions", "parse_update"]

@@ -176,14 +176,14 @@ _READERS: dict[int, Any] = {
 
 
 def encode(document: Document) -> bytes:
-    """The bytes of a document. A value that is :class:`Raw` is taken as it is."""
-    if isinstance(document, Raw):
+    """The bytes of a document. A value that is :class:`RawDocument` is taken as it is."""
+    if isinstance(document, RawDocument):
         return document.data
     body = b"".join([_element(name, value) for name, value in document.items()])
     return b"%b%b\0" % (_INT.pack(len(body) + 5), body)
 
 
-class Raw(dict[str, Any]):
+class RawDocument(dict[str, Any]):
     """A document of which only the bytes matter, such as a prepared event."""
 
     def __init__(self, data: bytes) -> None:
@@ -224,7 +224,7 @@ _WRITERS: dict[type, Any] = {
     float: lambda v: (0x01, _DOUBLE.pack(v)),
     str: lambda v: (0x02, _string(v)),
     dict: lambda v: (0x03, encode(v)),
-    Raw: lambda v: (0x03, v.data),
+    RawDocument: lambda v: (0x03, v.data),
     list: lambda v: (0x04, _list(v)),
     Binary: lambda v: (0x05, _INT.pack(len(v)) + bytes([v.subtype]) + bytes(v)),
     bytes: lambda v: (0x05, _INT.pack(len(v)) + b"\0" + v),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dev.servers.oracle.engine.catalog import Catalog, Key, Table
-from dev.servers.oracle.engine.transactions import COMPATIBLE, NOBODY, Blocked, Transaction, Undo
+from dev.servers.oracle.engine.transactions import COMPATIBLE, NOBODY, LockBlocked, Transaction, UndoStep
 from dev.servers.oracle.errors import OraError
 from dev.servers.oracle.redo import redo as log
 from dev.servers.oracle.redo.redo import Redo, Xid
@@ -138,7 +138,7 @@ class Engine:
         transaction.table_locks.clear()
         self.changed.notify_all()
 
-    def _release(self, transaction: Transaction, steps: list[Undo]) -> None:
+    def _release(self, transaction: Transaction, steps: list[UndoStep]) -> None:
         for step in steps:
             if step.kind != "I" and self.row_locks.get((step.table.id, step.row)) is transaction:
                 del self.row_locks[step.table.id, step.row]
@@ -158,7 +158,7 @@ class Engine:
                     self.row_locks[step.table.id, step.row] = transaction
             self.changed.notify_all()
 
-    def _take_back(self, transaction: Transaction, step: Undo, index: int) -> None:
+    def _take_back(self, transaction: Transaction, step: UndoStep, index: int) -> None:
         storage = step.table.storage
         if step.kind != "D":
             self.db.execute(f"DELETE FROM {storage} WHERE _v = ?", (step.new + index,))
@@ -217,7 +217,7 @@ class Engine:
         self._next_rows[table.id] = row + 1
         version = self._put(transaction, table, row, values)
         record = self._record(transaction, log.INSERT, table=table, row=row, body=[{}, values])
-        self._did(transaction, Undo("I", table, row, 0, version, record))
+        self._did(transaction, UndoStep("I", table, row, 0, version, record))
         transaction.unchecked.append((table, row, None))
         return row
 
@@ -229,16 +229,16 @@ class Engine:
         logged = self._logged(table, before, changed)
         after = {column: new[column] for column in changed}
         record = self._record(transaction, log.UPDATE, table=table, row=row, body=[logged, after])
-        self._did(transaction, Undo("U", table, row, version, fresh, record))
+        self._did(transaction, UndoStep("U", table, row, version, fresh, record))
         transaction.unchecked.append((table, row, set(changed)))
 
     def delete(self, transaction: Transaction, table: Table, row: int) -> None:
         version, before = self.newest(table, row)
         self.db.execute(f"UPDATE {table.storage} SET _ex = ? WHERE _v = ?", (transaction.id, version))
         record = self._record(transaction, log.DELETE, table=table, row=row, body=[before, {}])
-        self._did(transaction, Undo("D", table, row, version, 0, record))
+        self._did(transaction, UndoStep("D", table, row, version, 0, record))
 
-    def _did(self, transaction: Transaction, step: Undo) -> None:
+    def _did(self, transaction: Transaction, step: UndoStep) -> None:
         undo = transaction.undo
         if step.kind == "I" and len(undo) > transaction.statement and step.continues(undo[-1]):
             undo[-1].count += 1
@@ -323,21 +323,21 @@ class Engine:
         return self.db.execute(query, (*key, row)).fetchall()
 
     def wait_for_keys(self, transaction: Transaction, table: Table, values: dict[int, Any], row: int = NOBODY) -> None:
-        """Raises :class:`Blocked` when another transaction is making or ending a row with one of these keys."""
+        """Raises :class:`LockBlocked` when another transaction is making or ending a row with one of these keys."""
         for _, columns in self._keys(table):
             for maker, ender in self._rivals(table, columns, row, values):
                 for holder in (maker, ender):
                     if holder not in (None, transaction.id) and holder in self.transactions:
-                        raise Blocked(self.transactions[holder])
+                        raise LockBlocked(self.transactions[holder])
 
     def check_row(self, transaction: Transaction, table: Table, row: int, scn: int | None = None) -> None:
-        """Raises :class:`Blocked` when another transaction has the row.
+        """Raises :class:`LockBlocked` when another transaction has the row.
 
         :param scn: what this one sees: another one that has changed the row since then is ORA-08177
         """
         holder = self.row_locks.get((table.id, row))
         if holder is not None and holder is not transaction:
-            raise Blocked(holder)
+            raise LockBlocked(holder)
         if scn is not None:
             newest = f"SELECT _bs FROM {table.storage} WHERE _r = ? AND _es IS NULL ORDER BY _v DESC LIMIT 1"
             found = self.db.execute(newest, (row,)).fetchone()
@@ -348,14 +348,14 @@ class Engine:
         """Take a row without changing it."""
         if (table.id, row) not in self.row_locks:
             self.row_locks[table.id, row] = transaction
-            transaction.undo.append(Undo("L", table, row))
+            transaction.undo.append(UndoStep("L", table, row))
 
     def lock_table(self, transaction: Transaction, table: Table, mode: int) -> None:
-        """Take a table lock; raises :class:`Blocked` when another one forbids it."""
+        """Take a table lock; raises :class:`LockBlocked` when another one forbids it."""
         for other in self.transactions.values():
             held = other.table_locks.get(table.id)
             if other is not transaction and held is not None and mode not in COMPATIBLE[held]:
-                raise Blocked(other)
+                raise LockBlocked(other)
         mine = transaction.table_locks.get(table.id, 0)
         transaction.table_locks[table.id] = max(mine, mode)
 

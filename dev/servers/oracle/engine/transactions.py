@@ -16,7 +16,7 @@ COMPATIBLE = {
 NOBODY = -1
 
 
-class Blocked(Exception):
+class LockBlocked(Exception):
     """A row or table belongs to another transaction: wait for it and start the statement again."""
 
     def __init__(self, holder: "Transaction") -> None:
@@ -24,7 +24,7 @@ class Blocked(Exception):
 
 
 @dataclass(slots=True)
-class Undo:
+class UndoStep:
     """How to take back one step of a transaction. Kinds: I, U, D for rows, L for a lock alone.
 
     Inserts that follow each other are one entry of several rows: their numbers, versions and records follow each other.
@@ -38,7 +38,7 @@ class Undo:
     record: int = 0
     count: int = 1
 
-    def continues(self, earlier: "Undo") -> bool:
+    def continues(self, earlier: "UndoStep") -> bool:
         """Whether these inserts begin where the earlier ones end."""
         return (
             self.kind == earlier.kind == "I"
@@ -59,7 +59,7 @@ class Transaction:
     started_scn: int
     started_at: str
     client: str | None = None
-    undo: list[Undo] = field(default_factory=list)
+    undo: list[UndoStep] = field(default_factory=list)
     savepoints: dict[str, int] = field(default_factory=dict)
     sealed: int = 0
     """The length of ``undo`` at the newest savepoint: entries before it stay as they are."""

@@ -58,10 +58,10 @@ class Plan:
     at_once: int = 1
     open_rows: int = 0
     pace: int = 0
-    file: "Prepared | None" = None
+    file: "PreparedRows | None" = None
 
 
-class Prepared:
+class PreparedRows:
     """The file of encoded rows for one list of columns."""
 
     def __init__(self, plan: Plan, names: list[str]) -> None:
@@ -171,7 +171,7 @@ def last_scn(plan: Plan) -> int:
 class Rows:
     """A range of the prepared rows."""
 
-    def __init__(self, prepared: Prepared, start: int, end: int, pace: int, check: Callable[[], None]) -> None:
+    def __init__(self, prepared: PreparedRows, start: int, end: int, pace: int, check: Callable[[], None]) -> None:
         self._prepared, self._pace, self._check = prepared, pace, check
         self._at, self._end = start, end
 
@@ -198,7 +198,7 @@ def outcome(plan: Plan, sql: str, start: int, end: int, check: Callable[[], None
     reader.expect("SELECT")
     names = [part[-1].text for part in split(reader.until("FROM"))]
     if plan.file is None or plan.file.names != names:
-        plan.file = Prepared(plan, names)
+        plan.file = PreparedRows(plan, names)
     prepared = plan.file
     first = bisect_left(prepared.scns, start or 0)
     last = bisect_right(prepared.scns, end or 2**63)

@@ -7,7 +7,7 @@ from typing import Any
 
 from dev.servers.oracle.engine import lobs, transactions
 from dev.servers.oracle.engine.catalog import Column, Table
-from dev.servers.oracle.engine.transactions import Blocked
+from dev.servers.oracle.engine.transactions import LockBlocked
 from dev.servers.oracle.errors import OraError, unknown
 from dev.servers.oracle.session_protocol import Session
 from dev.servers.oracle.sql.expressions import Expressions
@@ -38,13 +38,13 @@ class Change:
     where: list[Token] | None = None
     returning: list[list[Token]] = field(default_factory=list)
 
-    def apply(self, session: Session, statement: Statement, binds: list[Any]) -> "Changed":
+    def apply(self, session: Session, statement: Statement, binds: list[Any]) -> "ChangedRows":
         """Run it with one row of binds."""
         return (_insert if self.kind == "INSERT" else _modify)(session, statement, self, binds)
 
 
 @dataclass
-class Changed:
+class ChangedRows:
     """What one execution did."""
 
     count: int = 0
@@ -110,10 +110,10 @@ def _parse_returning(change: Change, reader: Tokens) -> Change:
     return change
 
 
-def execute(session: Session, statement: Statement, change: Change, rows: list[list[Any]]) -> list[Changed]:
+def execute(session: Session, statement: Statement, change: Change, rows: list[list[Any]]) -> list[ChangedRows]:
     """Run it once per row of binds: wait for what other transactions hold, then change all rows, or none if one fails."""
     transaction = session.transaction()
-    results: list[Changed] = []
+    results: list[ChangedRows] = []
     together = len(rows) if change.kind == "INSERT" and change.query is None else 1
     try:
         while len(results) < len(rows):
@@ -122,20 +122,20 @@ def execute(session: Session, statement: Statement, change: Change, rows: list[l
                     session.engine.lock_table(transaction, change.table, transactions.ROW_EXCLUSIVE)
                     for binds in rows[len(results) :][:together]:
                         results.append(_attempt(session, statement, change, binds))
-            except Blocked as blocked:
+            except LockBlocked as blocked:
                 session.engine.wait(transaction, blocked.holder, session.check)
     finally:
         transaction.waits_for = None
     return results
 
 
-def _attempt(session: Session, statement: Statement, change: Change, binds: list[Any]) -> Changed:
+def _attempt(session: Session, statement: Statement, change: Change, binds: list[Any]) -> ChangedRows:
     transaction = session.transaction()
     mark = transaction.statement = len(transaction.undo)
     try:
         done = change.apply(session, statement, binds)
         session.engine.check_keys(transaction)
-    except (OraError, Blocked):
+    except (OraError, LockBlocked):
         transaction.unchecked.clear()
         session.engine.rollback_to(transaction, mark)
         raise
@@ -146,8 +146,8 @@ def _attempt(session: Session, statement: Statement, change: Change, binds: list
 # INSERT
 
 
-def _insert(session: Session, statement: Statement, change: Change, binds: list[Any]) -> Changed:
-    done = Changed()
+def _insert(session: Session, statement: Statement, change: Change, binds: list[Any]) -> ChangedRows:
+    done = ChangedRows()
     for given in _inserted_rows(session, statement, change, binds):
         row, values = insert_row(session, change, given)
         done.count += 1
@@ -233,7 +233,7 @@ def _default(column: Column, session: Session) -> Any:
 # UPDATE and DELETE
 
 
-def _modify(session: Session, statement: Statement, change: Change, binds: list[Any]) -> Changed:
+def _modify(session: Session, statement: Statement, change: Change, binds: list[Any]) -> ChangedRows:
     table, transaction = change.table, session.transaction()
     compiler = session.compile(statement)
     scope = Scope({change.alias: session.names.columns(table)})
@@ -245,7 +245,7 @@ def _modify(session: Session, statement: Statement, change: Change, binds: list[
     found = session.evaluate(f"SELECT {chosen} FROM {session.names.rows(table)} AS `{change.alias}`{where}", binds)
     for row in found:
         session.engine.check_row(transaction, table, row[0], session.fixed_scn)
-    done = Changed(len(found))
+    done = ChangedRows(len(found))
     if change.kind == "DELETE":
         for row in found:
             if change.returning:
@@ -342,7 +342,7 @@ def with_deadline(session: Session, wait: str, attempt: Any) -> Any:
             try:
                 with session.engine.writing():
                     return attempt()
-            except Blocked as blocked:
+            except LockBlocked as blocked:
                 if deadline and datetime.datetime.now() >= deadline:
                     raise OraError(54 if wait == "0" else 30006) from None
                 session.engine.wait(transaction, blocked.holder, session.check)
@@ -367,7 +367,7 @@ def lock_rows(session: Session, compiled: Compiled, binds: list[Any]) -> list[tu
         for row in session.evaluate(text, binds):
             try:
                 session.engine.check_row(transaction, table, row[0], session.fixed_scn)
-            except Blocked:
+            except LockBlocked:
                 if skip:
                     continue
                 raise

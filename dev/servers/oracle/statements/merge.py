@@ -9,7 +9,7 @@ from dev.servers.oracle.session_protocol import Session
 from dev.servers.oracle.sql.inference import Scope
 from dev.servers.oracle.sql.lexer import Token, Tokens, split
 from dev.servers.oracle.sql.statements import Statement
-from dev.servers.oracle.statements.dml import Change, Changed, insert_row, update_rows
+from dev.servers.oracle.statements.dml import Change, ChangedRows, insert_row, update_rows
 from dev.servers.oracle.values import rowids
 
 
@@ -23,13 +23,13 @@ class Merge(Change):
     matched: Change | None = None
     unmatched: Change | None = None
 
-    def apply(self, session: Session, statement: Statement, binds: list[Any]) -> Changed:
+    def apply(self, session: Session, statement: Statement, binds: list[Any]) -> ChangedRows:
         queries, rows = session.compile(statement), session.names.rows(self.table)
         source = queries.query(self.source)
         scope = Scope({self.alias: session.names.columns(self.table), self.source_alias: source.columns})
         condition = queries.expressions.translate(self.condition, scope)
         ours, theirs = f"{rows} AS `{self.alias}`", f"({source.sql}) AS `{self.source_alias}`"
-        done = Changed()
+        done = ChangedRows()
 
         def evaluate_all(change: Change, first: str, rest: str) -> list[Any]:
             values = [queries.expressions.translate(tokens, scope) for tokens in change.values]

@@ -15,11 +15,11 @@ SHORT_LENGTH_LIMIT = 252
 CHUNK = 32767
 
 
-class Closed(Exception):
+class ClientClosed(Exception):
     """The client has gone."""
 
 
-class Interrupted(Exception):
+class ClientInterrupt(Exception):
     """The client has sent a break."""
 
 
@@ -49,7 +49,7 @@ def encode_counted(data: bytes | str) -> bytes:
     return ub(len(raw)) + (encode_sized(raw) if raw else b"")
 
 
-class Incomplete(Exception):
+class IncompleteMessage(Exception):
     """The message continues in the next packet."""
 
 
@@ -62,14 +62,14 @@ class Reader:
 
     def u8(self) -> int:
         if self.at >= len(self.data):
-            raise Incomplete
+            raise IncompleteMessage
         self.at += 1
         return self.data[self.at - 1]
 
     def raw(self, size: int) -> bytes:
         end = self.at + size
         if end > len(self.data):
-            raise Incomplete
+            raise IncompleteMessage
         part, self.at = self.data[self.at : end], end
         return part
 
@@ -108,9 +108,9 @@ class Connection:
             try:
                 more = self._socket.recv(262144)
             except OSError:
-                raise Closed from None
+                raise ClientClosed from None
             if not more:
-                raise Closed
+                raise ClientClosed
             self._buffer += more
         part, self._buffer = self._buffer[:size], self._buffer[size:]
         return part
@@ -130,7 +130,7 @@ class Connection:
         try:
             self._socket.sendall(data)
         except OSError:
-            raise Closed from None
+            raise ClientClosed from None
 
     def send_data(self, message: bytes) -> None:
         """Send one answer, cut into packets of the agreed size."""
@@ -173,5 +173,5 @@ class Connection:
         while self._buffer or select.select([self._socket], [], [], 0)[0]:
             kind, _ = self.receive()
             if kind == MARKER:
-                raise Interrupted
-            raise Closed
+                raise ClientInterrupt
+            raise ClientClosed

@@ -11,7 +11,14 @@ from dev.servers.oracle.errors import OraError
 from dev.servers.oracle.wire import codecs, packets
 from dev.servers.oracle.wire.auth import SERVER_VERSION, Logon, read_logon
 from dev.servers.oracle.wire.lobs import Lobs
-from dev.servers.oracle.wire.packets import Closed, Connection, Incomplete, Interrupted, Reader, encode_sized
+from dev.servers.oracle.wire.packets import (
+    ClientClosed,
+    ClientInterrupt,
+    Connection,
+    IncompleteMessage,
+    Reader,
+    encode_sized,
+)
 from dev.servers.oracle.wire.statements import Backend, Statements, end_of_call
 
 LOG = logging.getLogger("oracle.wire")
@@ -47,7 +54,7 @@ class Session:
             if self._open():
                 while self._one_call():
                     pass
-        except Closed:
+        except ClientClosed:
             pass
         except Exception:
             LOG.exception("a session ended with an unexpected error")
@@ -87,9 +94,9 @@ class Session:
             try:
                 answer = self._message(Reader(message))
                 break
-            except Incomplete:
+            except IncompleteMessage:
                 message += self._connection.receive()[1][2:]
-            except Interrupted:
+            except ClientInterrupt:
                 self._connection.answer_break()
                 answer = self._error(OraError(1013))
                 break
@@ -118,7 +125,7 @@ class Session:
             return handler(reader)
         except OraError as error:
             return self._error(error)
-        except (Closed, Interrupted, Incomplete):
+        except (ClientClosed, ClientInterrupt, IncompleteMessage):
             raise
         except Exception as error:
             LOG.exception("call %d failed", function)

@@ -21,7 +21,7 @@ RETURNING = re.compile(r"\bRETURN(?:ING)?\b.*?\bINTO\b(.*)$", re.IGNORECASE | re
 IS_DML = re.compile(r"\s*(?:INSERT|UPDATE|DELETE|MERGE)\b", re.IGNORECASE)
 
 
-class Encoded(Protocol):
+class EncodedRows(Protocol):
     """Rows that are already in the form of the wire."""
 
     def take(self, count: int) -> tuple[bytes, int, bool]:
@@ -34,7 +34,7 @@ class Outcome:
 
     columns: list[Column] | None = None
     rows: Iterator[Any] | None = None
-    encoded: Encoded | None = None
+    encoded: EncodedRows | None = None
     count: int = 0
     outs: dict[int, Any] = field(default_factory=dict)
     """By the number of the bind: a value, or for RETURNING a list of values for each execution."""

@@ -22,26 +22,26 @@ from airflow_provider_cdc.sources.db2.asn.table_registrations import later_start
 from airflow_provider_cdc.sources.db2.connect import Db2Connection, connect_database
 from airflow_provider_cdc.sources.db2.position import previous_lsn
 from dev.servers.db2 import Db2
-from tests.sources.db2.log.streamed import Streamed
+from tests.sources.db2.log.streamed import StreamedSchema
 
 ASN = '"ASNCDC"'
 
 
 @pytest.fixture
-def streamed_schema(db2: Db2) -> Streamed:
-    streamed = Streamed(db2)
+def streamed_schema(db2: Db2) -> StreamedSchema:
+    streamed = StreamedSchema(db2)
     streamed.create("T (ID INTEGER NOT NULL PRIMARY KEY)")
     return streamed
 
 
 @pytest.fixture
-def connection(streamed_schema: Streamed) -> Iterator[Db2Connection]:
+def connection(streamed_schema: StreamedSchema) -> Iterator[Db2Connection]:
     with closing(connect_database(streamed_schema.config)) as found:
         yield found
 
 
 def test_the_published_lsn_is_that_of_the_agent_and_moves_with_commits(
-    streamed_schema: Streamed, connection: Db2Connection
+    streamed_schema: StreamedSchema, connection: Db2Connection
 ) -> None:
     streamed_schema.server.catch_up()
     before = read_agent_progress(connection, ASN)
@@ -59,7 +59,7 @@ def test_the_published_lsn_is_that_of_the_agent_and_moves_with_commits(
 
 
 def test_tables_that_come_and_go_and_rest_are_seen_in_the_cheap_question(
-    streamed_schema: Streamed, connection: Db2Connection
+    streamed_schema: StreamedSchema, connection: Db2Connection
 ) -> None:
     def tables() -> tuple[int, int, bytes]:
         found = read_agent_progress(connection, ASN).registrations_fingerprint
@@ -94,7 +94,7 @@ def test_the_databases_clock_is_utc(connection: Db2Connection) -> None:
 
 
 def test_a_registration_says_which_change_table_there_is_and_how_it_is_filled(
-    streamed_schema: Streamed, connection: Db2Connection
+    streamed_schema: StreamedSchema, connection: Db2Connection
 ) -> None:
     streamed_schema.create("B (ID INTEGER NOT NULL PRIMARY KEY)", upd_to_del_ins=False, before_prefix="X")
     found = read_registrations(connection, ASN, "TESTDB")
@@ -109,7 +109,7 @@ def test_a_registration_says_which_change_table_there_is_and_how_it_is_filled(
 
 
 def test_change_tables_that_begin_after_an_lsn_are_found(db2_factory: Callable[..., Db2]) -> None:
-    on = Streamed(db2_factory(synchpoints="both"))
+    on = StreamedSchema(db2_factory(synchpoints="both"))
     on.create("T (ID INTEGER NOT NULL PRIMARY KEY)")
     with closing(connect_database(on.config)) as connection:
         start = read_registrations(connection, ASN, "TESTDB")[on.id("T")].old

@@ -71,7 +71,7 @@ class Known(CapturedTableSchemas):
 
 
 @dataclass
-class Streamed:
+class StreamedSchema:
     """A schema of a server, and a reader of its changes.
 
     :ivar changes: schema changes so far
@@ -103,7 +103,7 @@ class Streamed:
             self.server.add_table(self.namespace, name, reinit=False, **options)
         self.server.reinit()
 
-    def begin(self) -> Streamed:
+    def begin(self) -> StreamedSchema:
         """Know all tables, and begin at what is published now."""
         self.position = Db2Position(self.server.catch_up())
         self.know()

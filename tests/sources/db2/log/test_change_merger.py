@@ -34,7 +34,7 @@ def changes(schema: TableSchema, rows: list[tuple[Lsn, int]]) -> ChangeArrays:
 
 
 @dataclass
-class Listed:
+class ListedChanges:
     """A run whose changes are a list, given in pieces of some sizes."""
 
     schema: TableSchema
@@ -116,7 +116,7 @@ def test_changes_of_all_tables_come_in_the_order_of_commit_and_change(
     expected, listed = [], []
     for number, (lsns, sizes) in enumerate(runs):
         rows = [(lsn, i) for i, lsn in enumerate(sorted(lsns, key=key))]
-        listed.append(Listed(table(number), rows, sizes))
+        listed.append(ListedChanges(table(number), rows, sizes))
         expected += [(key(lsn), number, lsn[0], f"T{number}", i) for lsn, i in rows]
     blocks = list(ChangeMerger(listed, block_rows).iterate_blocks())
     assert shorten_blocks(blocks) == [one[2:] for one in sorted(expected)]
@@ -125,7 +125,7 @@ def test_changes_of_all_tables_come_in_the_order_of_commit_and_change(
 
 def test_a_transaction_larger_than_a_block_goes_out_in_open_blocks() -> None:
     rows = [((b"\1", bytes([i])), i) for i in range(95)] + [((b"\2", b"\1"), 95)]
-    blocks = list(ChangeMerger([Listed(table(0), rows, [10])], 20).iterate_blocks())
+    blocks = list(ChangeMerger([ListedChanges(table(0), rows, [10])], 20).iterate_blocks())
     assert [(len(block), block.open) for block in blocks] == [(20, True)] * 4 + [(16, False)]
     assert [len(block.commits) for block in blocks] == [1, 1, 1, 1, 2]
     assert [value for _, _, value in shorten_blocks(blocks)] == list(range(96))
@@ -133,7 +133,7 @@ def test_a_transaction_larger_than_a_block_goes_out_in_open_blocks() -> None:
 
 def test_an_open_transaction_whose_changes_have_all_gone_out_is_ended_by_a_block_without_rows() -> None:
     first, second = [((b"\1", bytes([i])), i) for i in range(10)], [((b"\2", bytes([i])), i) for i in range(25)]
-    blocks = list(ChangeMerger([Listed(table(0), first + second, [10])], 10).iterate_blocks())
+    blocks = list(ChangeMerger([ListedChanges(table(0), first + second, [10])], 10).iterate_blocks())
     whole_transactions(blocks)
     assert [(len(block), block.open) for block in blocks] == [
         (10, True),
@@ -146,8 +146,8 @@ def test_an_open_transaction_whose_changes_have_all_gone_out_is_ended_by_a_block
 
 def test_only_so_much_of_each_run_is_in_memory_as_the_order_needs() -> None:
     """A thousand tables, of which one has a large backlog: the others are fetched once."""
-    quiet = [Listed(table(i), [((b"\5", bytes([i // 256, i % 256, 1])), 0)], [50]) for i in range(1, 1000)]
-    busy = Listed(table(0), [((b"\1", i.to_bytes(3, "big")), i) for i in range(5000)], [50])
+    quiet = [ListedChanges(table(i), [((b"\5", bytes([i // 256, i % 256, 1])), 0)], [50]) for i in range(1, 1000)]
+    busy = ListedChanges(table(0), [((b"\1", i.to_bytes(3, "big")), i) for i in range(5000)], [50])
     merge, rows = ChangeMerger([busy, *quiet], 500), 0
     for block in merge.iterate_blocks():
         rows += len(block)

@@ -26,7 +26,7 @@ SCHEMA = schema_of(column("INTEGER", "ID", nullable=False), column("VARCHAR(20)"
 
 
 @dataclass
-class Given:
+class GivenRows:
     """Rows, in the place of a database."""
 
     rows: list[Raw]
@@ -49,7 +49,7 @@ def reader(rows: list[Raw], how: ChangeTableLayout, size: int = 10_000) -> Chang
     def fill(changes: ChangeArrays, _: ChangeTableLayout, changed: Mask) -> ChangeArrays:
         return changes
 
-    return ChangeTableReader(how, b"", b"\xff", Given(rows), fill, size, connector="c")  # type: ignore[arg-type]
+    return ChangeTableReader(how, b"", b"\xff", GivenRows(rows), fill, size, connector="c")  # type: ignore[arg-type]
 
 
 def read(made: ChangeTableReader) -> list[tuple[Any, ...]]:
@@ -181,7 +181,7 @@ def test_indicators_tell_which_lobs_were_changed() -> None:
         (b"\1", b"\3", "I", 2, "b", None),
         (b"\1", b"\4", "I", 2, "b", " "),
     ]
-    ChangeTableReader(how, b"", b"\xff", Given(rows), fill, connector="c").fetch_changes()  # type: ignore[arg-type]
+    ChangeTableReader(how, b"", b"\xff", GivenRows(rows), fill, connector="c").fetch_changes()  # type: ignore[arg-type]
     assert changed == [[True, True, True], [True, False, False]]
 
 

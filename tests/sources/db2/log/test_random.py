@@ -19,7 +19,7 @@ from airflow_provider_cdc.sources.db2.log.change_merger import ChangeMerger
 from airflow_provider_cdc.sources.db2.position import lsn_bytes
 from dev.servers.db2 import Db2
 from dev.servers.db2.engine.driver import Connection
-from tests.sources.db2.log.streamed import Row, Streamed, replay_events
+from tests.sources.db2.log.streamed import Row, StreamedSchema, replay_events
 from tests.support.sources.db2.db2_manners import draw_server_options
 
 TABLES = ("A", "B", "C")
@@ -31,7 +31,7 @@ COLUMNS = "(ID INTEGER NOT NULL PRIMARY KEY, V VARCHAR(40), N BIGINT)"
 class Writer(threading.Thread):
     """Changes rows of all tables at random; each writer has its own keys, so that none waits for another."""
 
-    def __init__(self, on: Streamed, number: int, seed: int) -> None:
+    def __init__(self, on: StreamedSchema, number: int, seed: int) -> None:
         super().__init__(name=f"writer {number}")
         self._on, self._number, self._random = on, number, random.Random(seed * 10 + number)
         self._next = 0
@@ -85,7 +85,7 @@ class Writer(threading.Thread):
         return self._next * WRITERS + self._number
 
 
-def tables_at(on: Streamed, table: str, lsn: bytes) -> list[Row]:
+def tables_at(on: StreamedSchema, table: str, lsn: bytes) -> list[Row]:
     """The rows of a table at a position, as the server's log has them."""
     rows = [dict(zip(("ID", "V", "N"), row, strict=True)) for row in on.server.table_at(on.namespace, table, lsn)]
     return sorted(rows, key=lambda row: row["ID"])
@@ -98,7 +98,7 @@ def test_changes_add_up_to_the_tables_at_every_position(db2_factory: Callable[..
     print(f"seed {seed}")
     rng = random.Random(seed)
     db2 = db2_factory(**draw_server_options(rng))
-    on = Streamed(db2)
+    on = StreamedSchema(db2)
     on.create(*(f"{table} {COLUMNS}" for table in TABLES), upd_to_del_ins=pairs, before_prefix=None if pairs else "X")
     on.begin()
     reached = [on.position]

@@ -28,7 +28,7 @@ from airflow_provider_cdc.sources.db2.log.change_merger import ChangeMerger
 from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_bytes, lsn_text, previous_lsn
 from airflow_provider_cdc.sources.db2.schema.catalog import Db2CatalogReader
 from dev.servers.db2 import Db2
-from tests.sources.db2.log.streamed import Event, Streamed, replay_events, shorten_events
+from tests.sources.db2.log.streamed import Event, StreamedSchema, replay_events, shorten_events
 from tests.support.patience import LONGEST_S, wait_until
 from tests.support.sources.db2.db2_settings import config
 
@@ -37,9 +37,9 @@ U = "U (ID INTEGER NOT NULL PRIMARY KEY, V VARCHAR(40))"
 
 
 @pytest.fixture
-def streamed_schema(db2: Db2) -> Iterator[Streamed]:
+def streamed_schema(db2: Db2) -> Iterator[StreamedSchema]:
     """A schema of the shared server with the tables T and U."""
-    streamed = Streamed(db2)
+    streamed = StreamedSchema(db2)
     streamed.create(T, U)
     yield streamed.begin()
     db2.agent("start")
@@ -50,7 +50,7 @@ def streamed_schema(db2: Db2) -> Iterator[Streamed]:
 # what comes
 
 
-def test_changes_come_with_their_images_lsns_and_times(streamed_schema: Streamed) -> None:
+def test_changes_come_with_their_images_lsns_and_times(streamed_schema: StreamedSchema) -> None:
     before = int(time.time() * 1e6)
     streamed_schema.sql("INSERT INTO {s}.T VALUES (1, 'a'), (2, 'b')", "UPDATE {s}.T SET V = 'c' WHERE ID = 2")
     streamed_schema.sql("DELETE FROM {s}.T WHERE ID = 1")
@@ -70,7 +70,7 @@ def test_changes_come_with_their_images_lsns_and_times(streamed_schema: Streamed
     assert sum(len(block.transactions) for block in streamed_schema.blocks) == 2
 
 
-def test_a_rollback_leaves_nothing(streamed_schema: Streamed) -> None:
+def test_a_rollback_leaves_nothing(streamed_schema: StreamedSchema) -> None:
     with streamed_schema.server.connect("W1") as writer:
         writer.execute(f"INSERT INTO {streamed_schema.namespace}.T VALUES (1, 'a')")
         writer.rollback()
@@ -80,7 +80,7 @@ def test_a_rollback_leaves_nothing(streamed_schema: Streamed) -> None:
 
 
 def test_changes_of_one_transaction_over_several_tables_come_in_the_order_in_which_they_were_made(
-    streamed_schema: Streamed,
+    streamed_schema: StreamedSchema,
 ) -> None:
     streamed_schema.sql(
         "INSERT INTO {s}.T VALUES (1, 'a')", "INSERT INTO {s}.U VALUES (1, 'a')", "UPDATE {s}.T SET V = 'b'",
@@ -94,7 +94,7 @@ def test_changes_of_one_transaction_over_several_tables_come_in_the_order_in_whi
 
 
 def test_transactions_of_several_writers_come_whole_and_in_the_order_of_their_commits(
-    streamed_schema: Streamed,
+    streamed_schema: StreamedSchema,
 ) -> None:
     rng = random.Random(7)
     committed: list[list[tuple[str, int]]] = []
@@ -125,7 +125,7 @@ def test_transactions_of_several_writers_come_whole_and_in_the_order_of_their_co
     assert len(streamed_schema.events) == sum(map(len, committed))
 
 
-def test_a_key_change_is_an_update_of_both_keys(streamed_schema: Streamed) -> None:
+def test_a_key_change_is_an_update_of_both_keys(streamed_schema: StreamedSchema) -> None:
     streamed_schema.sql("INSERT INTO {s}.T VALUES (1, 'a')", "UPDATE {s}.T SET ID = 9")
     assert [(e.op, e.before, e.after) for e in streamed_schema.read()][1] == (
         "u",
@@ -135,7 +135,7 @@ def test_a_key_change_is_an_update_of_both_keys(streamed_schema: Streamed) -> No
 
 
 def test_lsns_of_ten_bytes_are_read_as_those_of_sixteen(db2_factory: Callable[..., Db2]) -> None:
-    on = Streamed(db2_factory(lsn_bytes=10))
+    on = StreamedSchema(db2_factory(lsn_bytes=10))
     on.create(T, U)
     on.begin()
     for i in range(5):
@@ -146,7 +146,7 @@ def test_lsns_of_ten_bytes_are_read_as_those_of_sixteen(db2_factory: Callable[..
     assert on.read() == []
 
 
-def test_the_beginning_is_before_all_rows_of_change_tables(streamed_schema: Streamed) -> None:
+def test_the_beginning_is_before_all_rows_of_change_tables(streamed_schema: StreamedSchema) -> None:
     streamed_schema.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     streamed_schema.sql("INSERT INTO {s}.T VALUES (2, 'a')")
     streamed_schema.position = Db2Position(b"")
@@ -157,7 +157,7 @@ def test_the_beginning_is_before_all_rows_of_change_tables(streamed_schema: Stre
 def test_a_position_with_an_lsn_of_another_length_loses_and_repeats_nothing(
     db2_factory: Callable[..., Db2], lsn_bytes: int
 ) -> None:
-    on = Streamed(db2_factory(lsn_bytes=lsn_bytes))
+    on = StreamedSchema(db2_factory(lsn_bytes=lsn_bytes))
     on.create(T)
     on.begin()
     on.sql("INSERT INTO {s}.T VALUES (1, 'a')")
@@ -170,7 +170,7 @@ def test_a_position_with_an_lsn_of_another_length_loses_and_repeats_nothing(
         assert shorten_events(on.read()) == [("c", "T", 2), ("d", "T", 2)]
 
 
-def test_updates_that_come_as_one_row_have_no_image_before(streamed_schema: Streamed) -> None:
+def test_updates_that_come_as_one_row_have_no_image_before(streamed_schema: StreamedSchema) -> None:
     streamed_schema.create("ONE (ID INTEGER NOT NULL PRIMARY KEY, V VARCHAR(9))", upd_to_del_ins=False)
     streamed_schema.begin()
     streamed_schema.sql("INSERT INTO {s}.ONE VALUES (1, 'a')", "UPDATE {s}.ONE SET V = 'b'", "DELETE FROM {s}.ONE")
@@ -186,7 +186,9 @@ def test_updates_that_come_as_one_row_have_no_image_before(streamed_schema: Stre
     ]
 
 
-def test_updates_that_come_as_one_row_have_the_image_before_from_its_own_columns(streamed_schema: Streamed) -> None:
+def test_updates_that_come_as_one_row_have_the_image_before_from_its_own_columns(
+    streamed_schema: StreamedSchema,
+) -> None:
     streamed_schema.create("B (ID INTEGER NOT NULL PRIMARY KEY, V VARCHAR(9))", upd_to_del_ins=False, before_prefix="X")
     streamed_schema.begin()
     streamed_schema.sql("INSERT INTO {s}.B VALUES (1, 'a')", "UPDATE {s}.B SET ID = 2, V = 'b'", "DELETE FROM {s}.B")
@@ -197,7 +199,7 @@ def test_updates_that_come_as_one_row_have_the_image_before_from_its_own_columns
     ]
 
 
-def test_an_unknown_operation_is_an_error_that_names_table_and_lsn(streamed_schema: Streamed) -> None:
+def test_an_unknown_operation_is_an_error_that_names_table_and_lsn(streamed_schema: StreamedSchema) -> None:
     streamed_schema.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     streamed_schema.server.catch_up()
     streamed_schema.server.sql(f"UPDATE {streamed_schema.change_table('T')} SET IBMSNAP_OPERATION = 'X'")
@@ -211,7 +213,7 @@ def test_an_unknown_operation_is_an_error_that_names_table_and_lsn(streamed_sche
 
 @pytest.mark.parametrize("block_rows", [1, 7, 64])
 def test_a_restart_inside_a_large_commit_gives_the_whole_transaction_again(
-    streamed_schema: Streamed, block_rows: int
+    streamed_schema: StreamedSchema, block_rows: int
 ) -> None:
     streamed_schema.sql("INSERT INTO {s}.U VALUES (0, 'before')")
     with streamed_schema.server.connect("W1") as writer:
@@ -234,7 +236,9 @@ def test_a_restart_inside_a_large_commit_gives_the_whole_transaction_again(
     assert len(replay_events(streamed_schema.events, "T")) == 75
 
 
-def test_a_backlog_is_read_in_windows_and_every_position_within_is_one_to_go_on_from(streamed_schema: Streamed) -> None:
+def test_a_backlog_is_read_in_windows_and_every_position_within_is_one_to_go_on_from(
+    streamed_schema: StreamedSchema,
+) -> None:
     for i in range(30):
         streamed_schema.sql(f"INSERT INTO {{s}}.T VALUES ({i}, 'a')", f"INSERT INTO {{s}}.U VALUES ({i}, 'a')")
     end = Db2Position(streamed_schema.server.catch_up())
@@ -250,7 +254,7 @@ def test_a_backlog_is_read_in_windows_and_every_position_within_is_one_to_go_on_
         assert whole == [("c", table, i) for i in range(30) for table in "TU"]
         positions = [start, *(block.position for block in streamed_schema.blocks)]
         for position in positions:
-            again = Streamed.__new__(Streamed)
+            again = StreamedSchema.__new__(StreamedSchema)
             again.__dict__ |= streamed_schema.__dict__ | {"position": position, "events": [], "blocks": []}
             again.read(end)
             assert shorten_events(again.events) == whole[len(whole) - len(again.events) :]
@@ -258,7 +262,7 @@ def test_a_backlog_is_read_in_windows_and_every_position_within_is_one_to_go_on_
 
 
 def test_transactions_that_uow_does_not_have_have_the_time_up_to_which_the_agent_has_published(
-    streamed_schema: Streamed,
+    streamed_schema: StreamedSchema,
 ) -> None:
     streamed_schema.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     streamed_schema.server.catch_up()
@@ -267,7 +271,7 @@ def test_transactions_that_uow_does_not_have_have_the_time_up_to_which_the_agent
     assert abs(event.ts_us - time.time() * 1e6) < 60e6
 
 
-def test_many_tables_are_read_with_few_open_results(streamed_schema: Streamed) -> None:
+def test_many_tables_are_read_with_few_open_results(streamed_schema: StreamedSchema) -> None:
     names = [f"M{i}" for i in range(24)]
     streamed_schema.create(*(f"{name} (ID INTEGER NOT NULL PRIMARY KEY)" for name in names))
     streamed_schema.begin()
@@ -291,7 +295,7 @@ def test_many_tables_are_read_with_few_open_results(streamed_schema: Streamed) -
     assert shorten_events(events) == [("c", name, i) for i in range(60) for name in names]
 
 
-def test_a_quiet_table_beside_a_busy_one_costs_no_query(streamed_schema: Streamed) -> None:
+def test_a_quiet_table_beside_a_busy_one_costs_no_query(streamed_schema: StreamedSchema) -> None:
     streamed_schema.sql("INSERT INTO {s}.U VALUES (0, 'a')")
     streamed_schema.read()
     for i in range(5):
@@ -306,7 +310,7 @@ def test_a_quiet_table_beside_a_busy_one_costs_no_query(streamed_schema: Streame
 # positions to read up to
 
 
-def test_nothing_from_after_the_position_to_read_up_to_comes(streamed_schema: Streamed) -> None:
+def test_nothing_from_after_the_position_to_read_up_to_comes(streamed_schema: StreamedSchema) -> None:
     streamed_schema.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     until = Db2Position(streamed_schema.server.catch_up())
     streamed_schema.sql("INSERT INTO {s}.T VALUES (2, 'a')")
@@ -317,7 +321,7 @@ def test_nothing_from_after_the_position_to_read_up_to_comes(streamed_schema: St
 
 
 def test_the_end_of_the_log_is_reached_when_the_agent_has_published_what_had_committed_by_then(
-    streamed_schema: Streamed,
+    streamed_schema: StreamedSchema,
 ) -> None:
     streamed_schema.server.agent("pause")
     streamed_schema.sql("INSERT INTO {s}.T VALUES (1, 'a')")
@@ -338,7 +342,7 @@ def test_the_end_of_the_log_is_reached_when_the_agent_has_published_what_had_com
 
 
 def test_marks_are_numbered_in_the_order_in_which_they_were_written_whatever_the_clock_does(
-    streamed_schema: Streamed,
+    streamed_schema: StreamedSchema,
 ) -> None:
     with closing(connect_database(streamed_schema.config)) as connection:
         first = write_mark(connection, streamed_schema.config)
@@ -355,7 +359,7 @@ def test_marks_are_numbered_in_the_order_in_which_they_were_written_whatever_the
             streamed_schema.server.sql("DELETE FROM ASNCDC.IBMSNAP_SIGNAL")
 
 
-def test_a_quiet_log_gives_heartbeats_as_often_as_the_caller_is_patient(streamed_schema: Streamed) -> None:
+def test_a_quiet_log_gives_heartbeats_as_often_as_the_caller_is_patient(streamed_schema: StreamedSchema) -> None:
     streamed_schema.properties = {"poll.interval.ms": 10_000}
     asked = 0
 
@@ -374,7 +378,9 @@ def test_a_quiet_log_gives_heartbeats_as_often_as_the_caller_is_patient(streamed
     assert streamed_schema.metrics.counters.polls > 3
 
 
-def test_a_look_at_a_quiet_log_is_one_question(streamed_schema: Streamed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_at_a_quiet_log_is_one_question(
+    streamed_schema: StreamedSchema, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stream, "LOOK_SECONDS", 1_000)
     streamed_schema.read()
     made = stream.AsnStream(
@@ -393,7 +399,7 @@ def test_a_look_at_a_quiet_log_is_one_question(streamed_schema: Streamed, monkey
 # the agent and the server
 
 
-def test_what_was_committed_while_the_agent_was_stopped_comes_when_it_goes_on(streamed_schema: Streamed) -> None:
+def test_what_was_committed_while_the_agent_was_stopped_comes_when_it_goes_on(streamed_schema: StreamedSchema) -> None:
     streamed_schema.server.agent("stop")
     for i in range(10):
         streamed_schema.sql(f"INSERT INTO {{s}}.T VALUES ({i}, 'a')")
@@ -408,7 +414,7 @@ def test_what_was_committed_while_the_agent_was_stopped_comes_when_it_goes_on(st
     assert shorten_events(streamed_schema.events) == [("c", "T", i) for i in range(10)]
 
 
-def test_the_agent_may_be_slow_and_be_restarted_while_others_write(streamed_schema: Streamed) -> None:
+def test_the_agent_may_be_slow_and_be_restarted_while_others_write(streamed_schema: StreamedSchema) -> None:
     streamed_schema.server.configure(delay=0.3)
     stop = threading.Event()
     written = 0
@@ -443,7 +449,7 @@ def test_the_agent_may_be_slow_and_be_restarted_while_others_write(streamed_sche
 
 
 def test_the_agent_is_looked_at_once_in_each_poll_interval(
-    streamed_schema: Streamed, monkeypatch: pytest.MonkeyPatch
+    streamed_schema: StreamedSchema, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While there is nothing new. The clock continues only where the stream sleeps."""
     assert config().poll_interval_ms == 500
@@ -467,7 +473,7 @@ def test_the_agent_is_looked_at_once_in_each_poll_interval(
         assert pauses == pytest.approx([poll_interval_ms / 1000] * 3)
 
 
-def test_an_agent_that_is_behind_is_told_in_the_metrics(streamed_schema: Streamed) -> None:
+def test_an_agent_that_is_behind_is_told_in_the_metrics(streamed_schema: StreamedSchema) -> None:
     streamed_schema.server.agent("pause")
     time.sleep(1.2)
     items = streamed_schema.stream()
@@ -480,7 +486,7 @@ def test_an_agent_that_is_behind_is_told_in_the_metrics(streamed_schema: Streame
 
 @pytest.mark.crash
 def test_a_killed_server_is_an_error_and_the_stream_goes_on_where_it_was(db2_factory: Callable[..., Db2]) -> None:
-    on = Streamed(db2_factory())
+    on = StreamedSchema(db2_factory())
     on.create(T, U)
     on.begin()
     for i in range(40):
@@ -510,13 +516,13 @@ def with_apply() -> Iterator[Db2]:
 
 
 @pytest.fixture
-def streamed_with_apply(with_apply: Db2) -> Streamed:
-    streamed = Streamed(with_apply)
+def streamed_with_apply(with_apply: Db2) -> StreamedSchema:
+    streamed = StreamedSchema(with_apply)
     streamed.create(T, U)
     return streamed.begin()
 
 
-def test_a_table_pruned_past_the_position_is_an_error(streamed_with_apply: Streamed) -> None:
+def test_a_table_pruned_past_the_position_is_an_error(streamed_with_apply: StreamedSchema) -> None:
     on = streamed_with_apply
     on.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     on.sql("INSERT INTO {s}.U VALUES (1, 'a')")
@@ -528,7 +534,7 @@ def test_a_table_pruned_past_the_position_is_an_error(streamed_with_apply: Strea
     assert on.events == []
 
 
-def test_a_table_pruned_up_to_the_position_is_no_error(streamed_with_apply: Streamed) -> None:
+def test_a_table_pruned_up_to_the_position_is_no_error(streamed_with_apply: StreamedSchema) -> None:
     on = streamed_with_apply
     on.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     on.read()
@@ -538,7 +544,7 @@ def test_a_table_pruned_up_to_the_position_is_no_error(streamed_with_apply: Stre
 
 
 @contextmanager
-def kept_for(on: Streamed, minutes: int) -> Iterator[None]:
+def kept_for(on: StreamedSchema, minutes: int) -> Iterator[None]:
     """Let the agent keep changes for a number of minutes."""
     on.server.sql(f"UPDATE ASNCDC.IBMSNAP_CAPPARMS SET RETENTION_LIMIT = {minutes}")
     try:
@@ -547,7 +553,9 @@ def kept_for(on: Streamed, minutes: int) -> Iterator[None]:
         on.server.sql("UPDATE ASNCDC.IBMSNAP_CAPPARMS SET RETENTION_LIMIT = 10080")
 
 
-def test_changes_pruned_for_their_age_are_an_error_though_no_synchpoint_shows_it(streamed_schema: Streamed) -> None:
+def test_changes_pruned_for_their_age_are_an_error_though_no_synchpoint_shows_it(
+    streamed_schema: StreamedSchema,
+) -> None:
     streamed_schema.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     assert shorten_events(streamed_schema.read()) == [("c", "T", 1)]
     streamed_schema.sql("INSERT INTO {s}.T VALUES (2, 'lost')")
@@ -562,7 +570,7 @@ def test_changes_pruned_for_their_age_are_an_error_though_no_synchpoint_shows_it
 
 @pytest.mark.parametrize("evidence", ["unit of work", "change table"])
 def test_a_row_from_before_the_position_proves_that_nothing_after_it_was_pruned(
-    streamed_schema: Streamed, evidence: str
+    streamed_schema: StreamedSchema, evidence: str
 ) -> None:
     streamed_schema.sql("INSERT INTO {s}.U VALUES (1, 'a')")
     streamed_schema.read()
@@ -574,7 +582,9 @@ def test_a_row_from_before_the_position_proves_that_nothing_after_it_was_pruned(
         assert shorten_events(streamed_schema.read()) == [("c", "T", 2)]
 
 
-def test_a_log_that_stood_still_for_longer_than_changes_are_kept_has_lost_nothing(streamed_schema: Streamed) -> None:
+def test_a_log_that_stood_still_for_longer_than_changes_are_kept_has_lost_nothing(
+    streamed_schema: StreamedSchema,
+) -> None:
     streamed_schema.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     streamed_schema.read()
     long_ago = 30 * 86_400_000_000
@@ -597,7 +607,7 @@ def test_a_log_that_stood_still_for_longer_than_changes_are_kept_has_lost_nothin
         streamed_schema.read()
 
 
-def test_a_quiet_log_was_not_pruned(streamed_schema: Streamed) -> None:
+def test_a_quiet_log_was_not_pruned(streamed_schema: StreamedSchema) -> None:
     streamed_schema.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     streamed_schema.read()
     with kept_for(streamed_schema, 0):
@@ -605,7 +615,7 @@ def test_a_quiet_log_was_not_pruned(streamed_schema: Streamed) -> None:
         assert streamed_schema.read() == []
 
 
-def test_rows_pruned_while_they_are_read_are_an_error(streamed_with_apply: Streamed) -> None:
+def test_rows_pruned_while_they_are_read_are_an_error(streamed_with_apply: StreamedSchema) -> None:
     on = streamed_with_apply
     for i in range(60):
         on.sql(f"INSERT INTO {{s}}.T VALUES ({i}, 'a')")
@@ -621,7 +631,7 @@ def test_rows_pruned_while_they_are_read_are_an_error(streamed_with_apply: Strea
     assert len(on.events) < 60
 
 
-def test_a_table_that_was_registered_anew_is_an_error(streamed_schema: Streamed) -> None:
+def test_a_table_that_was_registered_anew_is_an_error(streamed_schema: StreamedSchema) -> None:
     streamed_schema.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     streamed_schema.read()
     streamed_schema.server.remove_table(streamed_schema.namespace, "T")
@@ -638,7 +648,9 @@ def test_a_table_that_was_registered_anew_is_an_error(streamed_schema: Streamed)
     assert shorten_events(streamed_schema.events) == [("c", "T", 1)]
 
 
-def test_a_table_that_was_registered_anew_on_purpose_is_read_from_its_beginning(streamed_schema: Streamed) -> None:
+def test_a_table_that_was_registered_anew_on_purpose_is_read_from_its_beginning(
+    streamed_schema: StreamedSchema,
+) -> None:
     streamed_schema.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     streamed_schema.read()
     streamed_schema.server.remove_table(streamed_schema.namespace, "T")
@@ -658,7 +670,7 @@ def test_a_table_that_was_registered_anew_on_purpose_is_read_from_its_beginning(
 
 
 def test_a_change_table_that_begins_later_on_purpose_is_acknowledged_until_the_position_reaches_it(
-    streamed_with_apply: Streamed,
+    streamed_with_apply: StreamedSchema,
 ) -> None:
     on = streamed_with_apply
     on.read()
@@ -676,7 +688,7 @@ def test_a_change_table_that_begins_later_on_purpose_is_acknowledged_until_the_p
     assert not on.position.acknowledged
 
 
-def test_a_registration_that_is_gone_is_an_error_while_the_table_exists(streamed_schema: Streamed) -> None:
+def test_a_registration_that_is_gone_is_an_error_while_the_table_exists(streamed_schema: StreamedSchema) -> None:
     streamed_schema.read()
     streamed_schema.server.remove_table(streamed_schema.namespace, "T")
     streamed_schema.sql("INSERT INTO {s}.U VALUES (1, 'a')")
@@ -689,7 +701,7 @@ def test_a_registration_that_is_gone_is_an_error_while_the_table_exists(streamed
     )
 
 
-def test_a_registration_that_is_gone_is_noticed_on_a_quiet_log(streamed_schema: Streamed) -> None:
+def test_a_registration_that_is_gone_is_noticed_on_a_quiet_log(streamed_schema: StreamedSchema) -> None:
     items = streamed_schema.stream()
     for _ in range(5):
         next(items)
@@ -698,7 +710,7 @@ def test_a_registration_that_is_gone_is_noticed_on_a_quiet_log(streamed_schema: 
         collections.deque(items)
 
 
-def test_a_dropped_table_is_dropped(streamed_schema: Streamed) -> None:
+def test_a_dropped_table_is_dropped(streamed_schema: StreamedSchema) -> None:
     streamed_schema.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     streamed_schema.read()
     streamed_schema.server.remove_table(streamed_schema.namespace, "T")
@@ -709,7 +721,7 @@ def test_a_dropped_table_is_dropped(streamed_schema: Streamed) -> None:
     assert streamed_schema.id("T") not in streamed_schema.tables.schemas
 
 
-def test_a_table_that_is_dropped_while_the_stream_reads_is_dropped(streamed_schema: Streamed) -> None:
+def test_a_table_that_is_dropped_while_the_stream_reads_is_dropped(streamed_schema: StreamedSchema) -> None:
     streamed_schema.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     items = streamed_schema.stream()
     while not streamed_schema.events:
@@ -724,7 +736,7 @@ def test_a_table_that_is_dropped_while_the_stream_reads_is_dropped(streamed_sche
     assert [(c.type, c.id.name) for item in streamed_schema.changes for c in item.changes] == [("DROP", "T")]
 
 
-def test_a_change_table_that_is_dropped_while_the_stream_reads_is_an_error(streamed_schema: Streamed) -> None:
+def test_a_change_table_that_is_dropped_while_the_stream_reads_is_an_error(streamed_schema: StreamedSchema) -> None:
     streamed_schema.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     items = streamed_schema.stream()
     while not streamed_schema.events:
@@ -737,7 +749,7 @@ def test_a_change_table_that_is_dropped_while_the_stream_reads_is_an_error(strea
         collections.deque(items)
 
 
-def test_a_change_table_that_is_gone_is_an_error(streamed_schema: Streamed) -> None:
+def test_a_change_table_that_is_gone_is_an_error(streamed_schema: StreamedSchema) -> None:
     streamed_schema.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     streamed_schema.server.catch_up()
     streamed_schema.drop_change_table("T")
@@ -748,7 +760,7 @@ def test_a_change_table_that_is_gone_is_an_error(streamed_schema: Streamed) -> N
 
 @pytest.mark.parametrize(("state", "what"), [("I", "inactive"), ("S", "stopped after error ASN0057E")])
 def test_a_registration_that_is_not_active_is_an_error_that_says_how_to_activate_it(
-    streamed_schema: Streamed, state: str, what: str
+    streamed_schema: StreamedSchema, state: str, what: str
 ) -> None:
     streamed_schema.read()
     info = "'ASN0057E'" if state == "S" else "NULL"
@@ -760,7 +772,7 @@ def test_a_registration_that_is_not_active_is_an_error_that_says_how_to_activate
     assert "SET STATE = 'A'" in str(e.value)
 
 
-def test_a_database_that_was_set_back_is_an_error(streamed_schema: Streamed) -> None:
+def test_a_database_that_was_set_back_is_an_error(streamed_schema: StreamedSchema) -> None:
     streamed_schema.position = Db2Position(b"\xff" * 16)
     with pytest.raises(PositionLost, match="before the position"):
         streamed_schema.read_until(lambda: False)
@@ -769,7 +781,9 @@ def test_a_database_that_was_set_back_is_an_error(streamed_schema: Streamed) -> 
 # tables and columns that come
 
 
-def test_a_table_that_is_added_while_the_stream_reads_is_new_and_its_changes_come(streamed_schema: Streamed) -> None:
+def test_a_table_that_is_added_while_the_stream_reads_is_new_and_its_changes_come(
+    streamed_schema: StreamedSchema,
+) -> None:
     items = streamed_schema.stream()
     for _ in range(3):
         next(items)
@@ -793,7 +807,7 @@ def test_a_table_that_is_added_while_the_stream_reads_is_new_and_its_changes_com
     assert shorten_events(streamed_schema.read()) == [("c", "N", 3)]
 
 
-def test_a_table_that_the_filters_leave_out_is_no_concern(streamed_schema: Streamed) -> None:
+def test_a_table_that_the_filters_leave_out_is_no_concern(streamed_schema: StreamedSchema) -> None:
     streamed_schema.tables.left_out.add("U")
     streamed_schema.tables.schemas.pop(streamed_schema.id("U"))
     streamed_schema.sql("INSERT INTO {s}.U VALUES (1, 'a')", "INSERT INTO {s}.T VALUES (1, 'a')")
@@ -804,7 +818,7 @@ def test_a_table_that_the_filters_leave_out_is_no_concern(streamed_schema: Strea
     assert streamed_schema.changes == []
 
 
-def test_a_column_that_table_and_change_table_have_got_comes_with_its_default(streamed_schema: Streamed) -> None:
+def test_a_column_that_table_and_change_table_have_got_comes_with_its_default(streamed_schema: StreamedSchema) -> None:
     streamed_schema.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     streamed_schema.server.catch_up()
     for table in (f"{streamed_schema.namespace}.T", streamed_schema.change_table("T")):
@@ -823,7 +837,9 @@ def test_a_column_that_table_and_change_table_have_got_comes_with_its_default(st
     assert len(streamed_schema.changes) == 1
 
 
-def test_a_column_that_the_change_table_does_not_have_is_not_captured_until_it_has(streamed_schema: Streamed) -> None:
+def test_a_column_that_the_change_table_does_not_have_is_not_captured_until_it_has(
+    streamed_schema: StreamedSchema,
+) -> None:
     streamed_schema.server.sql(f"ALTER TABLE {streamed_schema.namespace}.T ADD COLUMN W INTEGER")
     streamed_schema.sql("INSERT INTO {s}.T VALUES (1, 'a', 6)")
     assert [e.after for e in streamed_schema.read()] == [{"ID": 1, "V": "a"}]
@@ -840,7 +856,7 @@ def test_a_column_that_the_change_table_does_not_have_is_not_captured_until_it_h
 DOCS = "DOCS (ID INTEGER NOT NULL PRIMARY KEY, NAME VARCHAR(20), TEXT CLOB(1M), DATA BLOB(1M))"
 
 
-def _docs(on: Streamed, **options: Any) -> None:
+def _docs(on: StreamedSchema, **options: Any) -> None:
     on.create(DOCS, **options)
     on.begin()
 
@@ -850,7 +866,7 @@ def _last_event(events: list[Event]) -> Event:
     return events[-1]
 
 
-def test_lobs_that_were_changed_are_read_from_the_table_by_key(streamed_schema: Streamed) -> None:
+def test_lobs_that_were_changed_are_read_from_the_table_by_key(streamed_schema: StreamedSchema) -> None:
     _docs(streamed_schema)
     streamed_schema.sql(
         "INSERT INTO {s}.DOCS VALUES (1, 'a', CAST('some text' AS CLOB(1M)), CAST(X'00FF' AS BLOB(1M)))",
@@ -866,7 +882,7 @@ def test_lobs_that_were_changed_are_read_from_the_table_by_key(streamed_schema: 
     assert update.lacking_before == ("TEXT", "DATA")
 
 
-def test_lobs_of_updates_that_come_as_one_row_are_read_where_they_were_changed(streamed_schema: Streamed) -> None:
+def test_lobs_of_updates_that_come_as_one_row_are_read_where_they_were_changed(streamed_schema: StreamedSchema) -> None:
     _docs(streamed_schema, upd_to_del_ins=False, before_prefix="X", lob_columns="letter")
     streamed_schema.sql(
         "INSERT INTO {s}.DOCS VALUES (1, 'a', CAST('some text' AS CLOB(1M)), CAST(X'00FF' AS BLOB(1M)))"
@@ -885,7 +901,7 @@ def test_lobs_of_updates_that_come_as_one_row_are_read_where_they_were_changed(s
 def test_lob_values_come_from_the_table_whatever_the_agent_writes_into_change_tables(
     db2_factory: Callable[..., Db2], lob_writes: str, pairs: bool
 ) -> None:
-    on = Streamed(db2_factory(lob_writes=lob_writes))
+    on = StreamedSchema(db2_factory(lob_writes=lob_writes))
     _docs(on, upd_to_del_ins=pairs)
     on.sql("INSERT INTO {s}.DOCS VALUES (1, 'a', CAST('U' AS CLOB(1M)), CAST(X'00FF' AS BLOB(1M)))")
     on.sql("INSERT INTO {s}.DOCS VALUES (2, 'b', CAST('text' AS CLOB(1M)), NULL)")
@@ -897,7 +913,7 @@ def test_lob_values_come_from_the_table_whatever_the_agent_writes_into_change_ta
     assert (update.after, update.lacking) == ({"ID": 2, "NAME": "c", "TEXT": "text", "DATA": b"\x01"}, ())
 
 
-def test_lobs_of_a_row_that_is_inserted_again_without_them_are_null(streamed_schema: Streamed) -> None:
+def test_lobs_of_a_row_that_is_inserted_again_without_them_are_null(streamed_schema: StreamedSchema) -> None:
     """Nothing in the change table distinguishes it from a row whose LOBs stay as they are."""
     _docs(streamed_schema)
     streamed_schema.sql(
@@ -910,7 +926,7 @@ def test_lobs_of_a_row_that_is_inserted_again_without_them_are_null(streamed_sch
     assert update.after == {"ID": 1, "NAME": "a", "TEXT": None, "DATA": None}
 
 
-def test_lobs_come_along_when_the_key_changes(streamed_schema: Streamed) -> None:
+def test_lobs_come_along_when_the_key_changes(streamed_schema: StreamedSchema) -> None:
     _docs(streamed_schema)
     streamed_schema.sql("INSERT INTO {s}.DOCS VALUES (1, 'a', CAST('some text' AS CLOB(1M)), NULL)")
     streamed_schema.read()
@@ -919,7 +935,7 @@ def test_lobs_come_along_when_the_key_changes(streamed_schema: Streamed) -> None
     assert (update.after, update.lacking) == ({"ID": 7, "NAME": "a", "TEXT": "some text", "DATA": None}, ())
 
 
-def test_lobs_of_a_row_that_is_gone_are_unavailable_and_not_null(streamed_schema: Streamed) -> None:
+def test_lobs_of_a_row_that_is_gone_are_unavailable_and_not_null(streamed_schema: StreamedSchema) -> None:
     _docs(streamed_schema)
     streamed_schema.sql("INSERT INTO {s}.DOCS VALUES (1, 'a', CAST('some text' AS CLOB(1M)), NULL)")
     streamed_schema.sql("DELETE FROM {s}.DOCS")
@@ -928,7 +944,7 @@ def test_lobs_of_a_row_that_is_gone_are_unavailable_and_not_null(streamed_schema
     assert (delete.op, delete.lacking_before) == ("d", ("TEXT", "DATA"))
 
 
-def test_lobs_are_left_out_where_that_is_wanted(streamed_schema: Streamed) -> None:
+def test_lobs_are_left_out_where_that_is_wanted(streamed_schema: StreamedSchema) -> None:
     streamed_schema.properties = {"lob.handling.mode": "unavailable"}
     _docs(streamed_schema)
     streamed_schema.sql("INSERT INTO {s}.DOCS VALUES (1, 'a', CAST('some text' AS CLOB(1M)), NULL)")
@@ -936,7 +952,7 @@ def test_lobs_are_left_out_where_that_is_wanted(streamed_schema: Streamed) -> No
 
 
 def test_lobs_of_a_table_without_a_key_are_unavailable_with_a_warning(
-    streamed_schema: Streamed, caplog: pytest.LogCaptureFixture
+    streamed_schema: StreamedSchema, caplog: pytest.LogCaptureFixture
 ) -> None:
     streamed_schema.create("BAG (N INTEGER, TEXT CLOB(1M))")
     streamed_schema.begin()
@@ -945,14 +961,14 @@ def test_lobs_of_a_table_without_a_key_are_unavailable_with_a_warning(
     assert "has no key" in caplog.text
 
 
-def test_items_of_a_stream_are_blocks_changes_and_heartbeats_only(streamed_schema: Streamed) -> None:
+def test_items_of_a_stream_are_blocks_changes_and_heartbeats_only(streamed_schema: StreamedSchema) -> None:
     streamed_schema.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     until = Db2Position(streamed_schema.server.catch_up())
     assert [type(item) for item in streamed_schema.stream(until)] == [LogBlock, Heartbeat]
 
 
 def test_whatever_is_asked_and_read_ends_its_transaction(
-    streamed_schema: Streamed, monkeypatch: pytest.MonkeyPatch
+    streamed_schema: StreamedSchema, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise tables could not be put into and out of capture mode."""
     began: dict[int, set[str]] = {}

@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.errors import CdcError, TargetError
 from airflow_provider_cdc.targets.lake.write.table_write import TableWrite
 from tests.support.signals import send
 from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
-from tests.support.sources.mongodb.mongodb_work import Work, assert_same_documents
+from tests.support.sources.mongodb.mongodb_work import CollectionWork, assert_same_documents
 from tests.targets.lake.lake import Lake, start_spark
 from tests.targets.lake.verify.test_verify_beside import _verify as verify
 
@@ -30,7 +30,7 @@ def spark() -> Any:
 def test_tables_are_equal_where_events_say_only_what_has_changed(
     spark: Any, uri: str, client: Any, database: Any, tmp_path: Path, kind: str, mode: str
 ) -> None:
-    work = Work(client, database.name, 200, images=mode.endswith("pre_image"))
+    work = CollectionWork(client, database.name, 200, images=mode.endswith("pre_image"))
     work.write(30)
     ours = mongodb_connector(
         uri, tmp_path / "connector", database_include_list=database.name, batch_max_rows=40, capture_mode=mode

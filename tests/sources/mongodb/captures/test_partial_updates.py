@@ -20,7 +20,7 @@ from tests.support.change_log.row_stories import stories
 from tests.support.patience import LONGEST_S
 from tests.support.signals import send, snapshot
 from tests.support.sources.mongodb.mongodb_connectors import MongoConnector, mongodb_connector
-from tests.support.sources.mongodb.mongodb_work import Work, assert_same_documents
+from tests.support.sources.mongodb.mongodb_work import CollectionWork, assert_same_documents
 from tests.targets.database.apply.test_database_apply import rows, sink
 from tests.targets.database.killed import start
 from tests.targets.database.verify.test_verify_database import only, verified
@@ -176,7 +176,7 @@ def test_fields_that_are_left_out_or_called_otherwise_are_so_in_updates(
 def test_a_table_is_compared_with_its_collection(
     uri: str, client: Any, database: Any, engine: sa.Engine, tmp_path: Path
 ) -> None:
-    work = Work(client, database.name, 9)
+    work = CollectionWork(client, database.name, 9)
     work.write(40)
     ours = connector(uri, database, tmp_path)
     ours.capture()
@@ -235,7 +235,7 @@ def test_a_run_that_is_killed_at_any_statement_applies_no_update_twice(
     uri: str, client: Any, database: Any, engine: sa.Engine, tmp_path: Path
 ) -> None:
     """Updates that would not fit the document that they have made: a field that goes, an array that is cut."""
-    letters, work = database.letters, Work(client, database.name, 7)
+    letters, work = database.letters, CollectionWork(client, database.name, 7)
     letters.insert_one({"_id": "cut", "list": [*range(100)], "there": {"a": 1}})
     ours = connector(uri, database, tmp_path)
     work.write(10)

@@ -18,7 +18,7 @@ from dev.servers.mongodb import MongoDb
 from tests.support.signals import snapshot
 from tests.support.sources.mongodb import mongodb_columns
 from tests.support.sources.mongodb.mongodb_connectors import MongoConnector, mongodb_connector
-from tests.support.sources.mongodb.mongodb_work import Work, assert_same_documents, draw_deployment_options
+from tests.support.sources.mongodb.mongodb_work import CollectionWork, assert_same_documents, draw_deployment_options
 from tests.targets.database.apply.test_database_apply import rows, sink
 from tests.targets.database.verify.test_verify_database import compare, only, opened, verified
 
@@ -27,7 +27,7 @@ from tests.targets.database.verify.test_verify_database import compare, only, op
 def test_random_work_ends_equal_in_change_log_and_target(
     uri: str, client: Any, database: Any, tmp_path: Path, seed: int
 ) -> None:
-    work = Work(client, database.name, seed)
+    work = CollectionWork(client, database.name, seed)
     work.write(30)
     ours = mongodb_connector(
         uri, tmp_path, database_include_list=database.name, batch_max_rows=40, snapshot_max_threads=2
@@ -49,7 +49,7 @@ def test_random_work_ends_equal_in_change_log_and_target(
 def test_a_target_is_equal_where_events_say_only_what_has_changed(
     uri: str, client: Any, database: Any, tmp_path: Path, seed: int, mode: str
 ) -> None:
-    work = Work(client, database.name, 100 + seed, images=mode.endswith("pre_image"))
+    work = CollectionWork(client, database.name, 100 + seed, images=mode.endswith("pre_image"))
     work.write(30)
     ours = mongodb_connector(uri, tmp_path, database_include_list=database.name, batch_max_rows=40, capture_mode=mode)
     engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
@@ -73,7 +73,7 @@ def test_random_work_ends_equal_on_deployments_of_all_manners(tmp_path: Path, se
     mode = "change_streams_update_full" if old else mode
     with MongoDb(options) as server, server.connect() as client:
         images = mode.endswith("pre_image")
-        work = Work(client, "shop", seed, images=images)
+        work = CollectionWork(client, "shop", seed, images=images)
         client.shop.create_collection("log", capped=True, size=10**6)
         given = {"collection_exclude_list": r"shop\.log"} if images else {}
         signals = {"signal_data_collection": "cdc.signals"} if random.random() < 0.5 else {}
@@ -102,7 +102,7 @@ def test_random_work_ends_equal_on_deployments_of_all_manners(tmp_path: Path, se
                 )
 
 
-class Finite(Work):
+class FiniteWork(CollectionWork):
     """Without numbers that JSON does not have."""
 
     def _value(self, depth: int = 0) -> Any:
@@ -114,7 +114,7 @@ class Finite(Work):
 def test_a_table_of_postgresql_is_equal_where_events_say_only_what_has_changed(
     uri: str, client: Any, database: Any, tmp_path: Path, postgres: Any
 ) -> None:
-    work = Finite(client, database.name, 11)
+    work = FiniteWork(client, database.name, 11)
     work.write(20)
     ours = mongodb_connector(uri, tmp_path, database_include_list=database.name, capture_mode="change_streams")
     with postgres.database("sink") as name:
@@ -132,7 +132,7 @@ def test_a_table_of_postgresql_is_equal_where_events_say_only_what_has_changed(
 def test_a_table_of_a_relational_target_is_compared_with_its_collection_and_repaired(
     uri: str, client: Any, database: Any, tmp_path: Path
 ) -> None:
-    work = Work(client, database.name, 9)
+    work = CollectionWork(client, database.name, 9)
     work.write(60)
     ours = mongodb_connector(uri, tmp_path, database_include_list=database.name)
     engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
@@ -181,7 +181,7 @@ def test_random_work_ends_equal_in_tables_of_columns(
     uri: str, client: Any, database: Any, tmp_path: Path, mode: dict[str, Any]
 ) -> None:
     database.create_collection("letters", changeStreamPreAndPostImages={"enabled": True})
-    work = Work(client, database.name, len(mode), drops=mode is MODES[0])
+    work = CollectionWork(client, database.name, len(mode), drops=mode is MODES[0])
     work.write(60)
     given = {**COLUMNS, **mode, "batch_max_rows": 40, "snapshot_max_threads": 2}
     ours = mongodb_connector(uri, tmp_path, database_include_list=database.name, **given)
@@ -207,7 +207,7 @@ def test_a_table_of_columns_is_compared_with_its_collection_and_repaired(
     uri: str, client: Any, database: Any, tmp_path: Path
 ) -> None:
     """The comparison gives the same columns to the same fields, though it meets the documents in another order."""
-    work = Work(client, database.name, 9)
+    work = CollectionWork(client, database.name, 9)
     ours = mongodb_connector(uri, tmp_path, database_include_list=database.name, **COLUMNS)
     work.write(1)
     ours.capture()
@@ -236,7 +236,7 @@ def test_a_table_keeps_its_form_until_it_is_read_again_as_the_warning_says(
     uri: str, client: Any, database: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Equal at any time: events, chunks and comparisons have the form of the table, whatever the property says meanwhile."""
-    work, quiet = Work(client, database.name, 12), database.quiet
+    work, quiet = CollectionWork(client, database.name, 12), database.quiet
     work.write(40)
     quiet.insert_many([{"_id": n, "v": n} for n in range(3)])
     ours = mongodb_connector(uri, tmp_path, database_include_list=database.name)

@@ -9,7 +9,7 @@ import pytest
 
 from dev.servers.mongodb import ReplicaSet, ShardedCluster
 from tests.support.sources.mongodb.mongodb_connectors import MongoConnector, mongodb_connector
-from tests.support.sources.mongodb.mongodb_work import Work, assert_same_documents
+from tests.support.sources.mongodb.mongodb_work import CollectionWork, assert_same_documents
 
 pytestmark = pytest.mark.slow
 DATABASE = "moves"
@@ -26,7 +26,7 @@ def test_a_cluster_that_is_spread_anew_is_captured_without_a_gap(tmp_path: Path)
     with ShardedCluster({"noop_seconds": 1}) as cluster, cluster.connect() as client:
         client.admin.command({"enableSharding": DATABASE, "primaryShard": "s1"})
         client.admin.command({"shardCollection": f"{DATABASE}.letters", "key": {"_id": "hashed"}})
-        work = Work(client, DATABASE, 3)
+        work = CollectionWork(client, DATABASE, 3)
         work._drop = lambda: None  # type: ignore[method-assign] - a collection that is made again is not spread
         work.write(20)
         client[DATABASE].alone.insert_many([{"_id": number} for number in range(5)])
@@ -56,7 +56,7 @@ def test_a_cluster_that_is_spread_anew_is_captured_without_a_gap(tmp_path: Path)
 def test_a_set_whose_members_are_others_in_the_end_is_captured_by_the_old_connection(tmp_path: Path) -> None:
     """One of the members that the connection string names is left."""
     with ReplicaSet({"noop_seconds": 1}) as members, members.connect() as client:
-        url, work = members.url(), Work(client, DATABASE, 4)
+        url, work = members.url(), CollectionWork(client, DATABASE, 4)
         connector = mongodb_connector(url, tmp_path, database_include_list=DATABASE, batch_max_rows=20)
         work.write(20)
         _equal(connector, client, "letters")

@@ -13,7 +13,7 @@ from bson import Int64, Timestamp
 from airflow_provider_cdc.sources.mongodb.documents.bson_spans import BsonDocuments
 from airflow_provider_cdc.sources.mongodb.documents.change_event_arrays import DELETE, read_events
 from airflow_provider_cdc.sources.mongodb.log.document_shard_moves import ShardMoves
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 
 DRAWN, LONG = 300, 20_000
 BORDER = 500
@@ -79,7 +79,7 @@ def _merge_shards(random: Random, shards: list[list[Step]]) -> list[tuple[int, S
     return found
 
 
-def test_what_a_transaction_leaves_is_what_its_events_say(sampled: Sampled) -> None:
+def test_what_a_transaction_leaves_is_what_its_events_say(sampled: CaseSample) -> None:
     """The events come in one batch, or in several."""
     random, behind = sampled.random("moves"), 0
     for case in range(LONG if sampled.all else DRAWN):

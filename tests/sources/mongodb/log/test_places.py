@@ -114,7 +114,7 @@ EVENT = {
 }  # fmt: skip
 
 
-class Replies:
+class ScriptedMember:
     """A member, and its cursor, that answer as a server does that has these replies."""
 
     address = primary = ("127.0.0.1", 1)
@@ -136,7 +136,7 @@ def test_a_member_that_does_not_know_the_event_of_the_position_says_nothing_of_w
     """One that has just become primary gets to know later what a majority has, and answers with the token that it was given: other events of that moment's transaction come yet."""
     nothing = CursorReply(None, {"_data": TOKEN})
     event = CursorReply(BsonDocuments.of_list([bson.encode(EVENT | {"_id": {"_data": OTHER}})]), {"_data": OTHER})
-    replies = Replies(nothing, nothing, event, CursorReply(None, {"_data": OTHER}))
+    replies = ScriptedMember(nothing, nothing, event, CursorReply(None, {"_data": OTHER}))
     monkeypatch.setattr(reconnecting_cursor, "DeploymentMember", lambda *_: replies)
     monkeypatch.setattr(reconnecting_cursor, "RawCursor", lambda *_, **__: replies)
     config = MongoDbConfig.parse({"topic.prefix": "t", "mongodb.connection.string": "mongodb://a/"})

@@ -33,7 +33,7 @@ def server() -> Iterator[MongoDb]:
         yield started
 
 
-class _All:
+class _AllCollections:
     """Every collection is captured."""
 
     def is_captured(self, table: TableId) -> bool:
@@ -58,7 +58,7 @@ def test_the_server_waits_for_an_event_as_long_as_told(
     connector = mongodb_connector(uri, tmp_path, collection_include_list="nobody.writes_this", **properties)
     with open_source(connector.definition(), connector.secrets) as source:
         asks = None if patience is None else lambda: patience
-        stream = source.stream_log(source.current_position(), _All(), until=None, patience=asks)
+        stream = source.stream_log(source.current_position(), _AllCollections(), until=None, patience=asks)
         next(stream)  # what was there when the cursor was opened
         began = time.monotonic()
         next(stream)

@@ -43,7 +43,7 @@ OWN = {
 ROWS = 120
 
 
-class Hostile:
+class HostileServer:
     """A server with settings for all sessions, and sessions of one's own without them."""
 
     def __init__(self, server: Any, kind: str) -> None:
@@ -59,7 +59,7 @@ class Hostile:
                 cursor.execute(statement)
             return tuple(cursor.fetchall())
 
-    def __enter__(self) -> Hostile:
+    def __enter__(self) -> HostileServer:
         try:
             for name, value in self._settings.items():
                 self.sql(f"SET GLOBAL {name} = {value}")
@@ -76,8 +76,8 @@ class Hostile:
 
 
 @pytest.fixture(params=OWN)
-def hostile_session(request: pytest.FixtureRequest) -> Iterator[Hostile]:
-    found = Hostile(request.getfixturevalue(request.param), request.param)
+def hostile_session(request: pytest.FixtureRequest) -> Iterator[HostileServer]:
+    found = HostileServer(request.getfixturevalue(request.param), request.param)
     found.sql("CREATE DATABASE hostile", "USE hostile")
     try:
         yield found
@@ -86,7 +86,7 @@ def hostile_session(request: pytest.FixtureRequest) -> Iterator[Hostile]:
         found.connection.close()
 
 
-def _create_filled(hostile: Hostile, table: str = "t") -> None:
+def _create_filled(hostile: HostileServer, table: str = "t") -> None:
     hostile.sql(
         f"CREATE TABLE {table} (id INT AUTO_INCREMENT PRIMARY KEY, c CHAR(20), s VARCHAR(3000) CHARACTER SET latin1 NOT NULL, "
         "e VARCHAR(9))"
@@ -96,11 +96,11 @@ def _create_filled(hostile: Hostile, table: str = "t") -> None:
     hostile.sql(f"INSERT INTO {table} VALUES {rows}")
 
 
-def _connector(hostile: Hostile, folder: Path, **properties: Any) -> Connector:
+def _connector(hostile: HostileServer, folder: Path, **properties: Any) -> Connector:
     return mysql_connector(hostile.server, folder, hostile.server.kind, database_include_list="hostile", **properties)
 
 
-def test_a_snapshot_and_the_stream_after_it_have_everything(hostile_session: Hostile, tmp_path: Path) -> None:
+def test_a_snapshot_and_the_stream_after_it_have_everything(hostile_session: HostileServer, tmp_path: Path) -> None:
     for table in ("t", "u", "v", "w"):
         _create_filled(hostile_session, table)
     expected = source_rows(hostile_session.server, "hostile", "t")
@@ -114,7 +114,7 @@ def test_a_snapshot_and_the_stream_after_it_have_everything(hostile_session: Hos
 
 
 @pytest.mark.parametrize("surrogate", [None, "s"])
-def test_chunks_have_everything(hostile_session: Hostile, tmp_path: Path, surrogate: str | None) -> None:
+def test_chunks_have_everything(hostile_session: HostileServer, tmp_path: Path, surrogate: str | None) -> None:
     _create_filled(hostile_session)
     connector = _connector(hostile_session, tmp_path, snapshot_mode="no_data", incremental_snapshot_chunk_size=10)
     connector.replay.partial = True
@@ -127,7 +127,7 @@ def test_chunks_have_everything(hostile_session: Hostile, tmp_path: Path, surrog
     assert connector.rows("hostile.t") == source_rows(hostile_session.server, "hostile", "t")
 
 
-def test_windows_by_deletion_need_no_key_of_the_signal_table(hostile_session: Hostile, tmp_path: Path) -> None:
+def test_windows_by_deletion_need_no_key_of_the_signal_table(hostile_session: HostileServer, tmp_path: Path) -> None:
     _create_filled(hostile_session)
     hostile_session.sql("CREATE TABLE asks (id VARCHAR(42), type VARCHAR(32), data VARCHAR(2048))")
     account = f"'{hostile_session.server.user}'@'%'"
@@ -148,7 +148,7 @@ def test_windows_by_deletion_need_no_key_of_the_signal_table(hostile_session: Ho
     assert connector.rows("hostile.t") == source_rows(hostile_session.server, "hostile", "t")
 
 
-def test_the_catalog_is_whole(hostile_session: Hostile) -> None:
+def test_the_catalog_is_whole(hostile_session: HostileServer) -> None:
     for i in range(12):
         hostile_session.sql(
             f"CREATE TABLE `odd name {i}` (a INT, b DECIMAL(9,2) DEFAULT 1.5, c VARCHAR(9) DEFAULT '', PRIMARY KEY (a, b))"
@@ -162,7 +162,7 @@ def test_the_catalog_is_whole(hostile_session: Hostile) -> None:
 
 
 def test_a_key_that_the_server_has_made_is_known(mysql97: Any) -> None:
-    hostile = Hostile(mysql97, "mysql97")
+    hostile = HostileServer(mysql97, "mysql97")
     hostile.sql("CREATE DATABASE hostile", "USE hostile", "SET sql_generate_invisible_primary_key = ON")
     try:
         hostile.sql("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (7)")

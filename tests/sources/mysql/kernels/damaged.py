@@ -23,7 +23,7 @@ from airflow_provider_cdc.sources.mysql.log import binlog_connection
 from airflow_provider_cdc.sources.mysql.log.events.event_table import EventSet
 
 
-class Present(CapturedTableSchemas):
+class PresentSchemas(CapturedTableSchemas):
     """Structures as they are now, and as the log has them."""
 
     def __init__(self, schemas: dict[Any, Any], filters: Filters) -> None:
@@ -73,7 +73,7 @@ def main() -> None:
                 break
             randomly.seed(seed)
             try:
-                rows, tables = 0, Present(present, filters)
+                rows, tables = 0, PresentSchemas(present, filters)
                 for item in source.stream_log(start, tables, until=end):
                     for change in getattr(item, "changes", []):
                         tables.apply(change)

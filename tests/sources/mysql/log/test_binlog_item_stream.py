@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_cdc.core.model.log_items import LogBlock, SchemaChange
 from airflow_provider_cdc.sources.mysql.gtid_sets import parse_gtids
-from tests.support.sources.mysql.mysql_chunks import Fixed, source_of
+from tests.support.sources.mysql.mysql_chunks import FixedTables, source_of
 
 
 @pytest.fixture(params=["mariadb", "mysql97"])
@@ -38,7 +38,7 @@ def test_nothing_after_a_position_of_another_server_is_read(db: Any, later: list
         end = source.current_position()
         db.sql(*later)
         items = list(
-            source.stream_log(start, Fixed(tables), until=replace(end, server="another", file="other-bin.000001"))
+            source.stream_log(start, FixedTables(tables), until=replace(end, server="another", file="other-bin.000001"))
         )
         rows = [r["id"] for i in items if isinstance(i, LogBlock) for b in i.rows for r in b.after.to_pylist()]
         assert rows == [0, 1]

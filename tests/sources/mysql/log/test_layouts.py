@@ -14,7 +14,7 @@ from airflow_provider_cdc.sources.mysql.log import binlog_item_stream as streams
 from airflow_provider_cdc.sources.mysql.log.binlog_item_stream import BinlogStream
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from tests.support.sources.mysql import binlog as made
-from tests.support.sources.mysql.binlog import Applied, Dump, MadeLog, MadeServer
+from tests.support.sources.mysql.binlog import Dump, MadeLog, MadeServer, StreamedTransactions
 
 PACKET = 400
 """Length of a packet whose event continues in the next one, in these tests."""
@@ -26,10 +26,10 @@ def read(
     until: MySqlPosition | None,
     monkeypatch: pytest.MonkeyPatch,
     **options: Any,
-) -> Applied:
+) -> StreamedTransactions:
     monkeypatch.setattr(streams, "BinlogConnection", server.connection)
     stream = BinlogStream(made.CONFIG, server.server, start, until, made.tables(), made.CATALOG, **options)
-    return Applied().take(stream.read_items())
+    return StreamedTransactions().take(stream.read_items())
 
 
 Statement = Callable[[MadeLog], list[tuple[int, int]]]

@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.core.model.log_items import Heartbeat, LogBlock
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mysql.log import binlog_connection
-from tests.support.sources.mysql.mysql_chunks import Fixed, source_of
+from tests.support.sources.mysql.mysql_chunks import FixedTables, source_of
 from tests.support.sources.mysql.mysql_server import new_log_file
 
 
@@ -38,7 +38,7 @@ def _beats(
     with source_of(db.server, **properties) as source:
         start, beats = source.current_position(), list[float]()
         patience = None if patience_s is None else (lambda: patience_s)
-        items = source.stream_log(start, Fixed({}), until=None, patience=patience)
+        items = source.stream_log(start, FixedTables({}), until=None, patience=patience)
         next(items)
         began, cpu = time.monotonic(), time.thread_time()
         for item in items:
@@ -90,7 +90,7 @@ def test_impatience_neither_delays_nor_splits_what_comes(db: Any) -> None:
         writer.start()
         ids: list[int] = []
         late = 0.0
-        for item in source.stream_log(start, Fixed(tables), until=None, patience=lambda: 0.003):
+        for item in source.stream_log(start, FixedTables(tables), until=None, patience=lambda: 0.003):
             if isinstance(item, LogBlock):
                 assert not item.open
                 ids += [i for block in item.rows if block.after for i in block.after.field(0).to_pylist()]
@@ -118,7 +118,7 @@ def test_the_head_of_a_new_file_is_behind_an_idle_stream(db: Any) -> None:
         new_log_file(db)
         end = source.current_position()
         assert end.file != start.file
-        for item in source.stream_log(start, Fixed({}), until=None, patience=lambda: 0.01):
+        for item in source.stream_log(start, FixedTables({}), until=None, patience=lambda: 0.01):
             if not item.position.is_earlier(end):  # type: ignore[union-attr]
                 break
         position = item.position  # type: ignore[union-attr]
@@ -126,5 +126,5 @@ def test_the_head_of_a_new_file_is_behind_an_idle_stream(db: Any) -> None:
         source.verify_position(position)
         db.sql("INSERT INTO t VALUES (1)")
         tables = {t: s for t, s in source.discover_tables().items() if t == TableId(namespace=db.name, name="t")}
-        items = source.stream_log(position, Fixed(tables), until=source.current_position())
+        items = source.stream_log(position, FixedTables(tables), until=source.current_position())
         assert sum(item.row_count for item in items if isinstance(item, LogBlock)) == 1

@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.model.log_items import LogBlock
 from airflow_provider_cdc.sources.mysql.gtid_sets import parse_gtids
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
-from tests.support.sources.mysql.mysql_chunks import Fixed, Logged, read_log_rows, source_of
+from tests.support.sources.mysql.mysql_chunks import FixedTables, LoggedRow, read_log_rows, source_of
 from tests.support.sources.mysql.mysql_server import new_log_file, purge_log
 
 
@@ -38,7 +38,7 @@ def _ids(source: MySqlSource, db: Any, start: Any) -> list[int]:
     return [e.row["id"] for e in _events(source, db, start)]
 
 
-def _events(source: MySqlSource, db: Any, start: Any) -> list[Logged]:
+def _events(source: MySqlSource, db: Any, start: Any) -> list[LoggedRow]:
     tables = {t: s for t, s in source.discover_tables().items() if t.namespace == db.name}
     return read_log_rows(source, start, tables)
 
@@ -63,7 +63,7 @@ def test_a_file_and_an_offset_are_where_the_stream_goes_on(db: Any, source: MySq
     assert end.has_reached(found)
     assert _ids(source, db, found) == [3, 1]
     # what a run writes down after it is whole as well
-    last = list(source.stream_log(found, Fixed({}), until=source.current_position()))[-1]
+    last = list(source.stream_log(found, FixedTables({}), until=source.current_position()))[-1]
     assert parse_gtids(last.position.gtids) == parse_gtids(source.current_position().gtids)  # type: ignore[union-attr]
 
 
@@ -118,12 +118,12 @@ def test_gtids_are_where_the_stream_goes_on(db: Any, source: MySqlSource) -> Non
     again = source.parse_position(found.to_json())
     assert again == found
     until = source.current_position()  # MariaDB writes a checkpoint after it whenever it likes
-    last = list(source.stream_log(found, Fixed({}), until=until))[-1]
+    last = list(source.stream_log(found, FixedTables({}), until=until))[-1]
     assert isinstance(last.position, MySqlPosition)  # type: ignore[union-attr]
     assert last.position.has_reached(until)  # type: ignore[union-attr]
     # at the end of the log there is nothing, and a stream is there at once
     here = source.position_of({"gtid_set": source.current_position().gtids})
-    items = list(source.stream_log(here, Fixed({}), until=source.current_position()))
+    items = list(source.stream_log(here, FixedTables({}), until=source.current_position()))
     assert not any(isinstance(i, LogBlock) for i in items)
 
 
@@ -131,7 +131,7 @@ def test_a_stream_that_began_at_the_head_of_the_log_knows_all_gtids(db: Any, sou
     db.sql("FLUSH BINARY LOGS", "INSERT INTO t VALUES (1, 1)")
     file = source.current_position().file
     start = MySqlPosition(file, 4, server=source.server_info.identity)
-    last = list(source.stream_log(start, Fixed({}), until=source.current_position()))[-1]
+    last = list(source.stream_log(start, FixedTables({}), until=source.current_position()))[-1]
     assert parse_gtids(last.position.gtids) == parse_gtids(source.current_position().gtids)  # type: ignore[union-attr]
 
 

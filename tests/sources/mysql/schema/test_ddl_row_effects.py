@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.sources.mysql.schema.column_types import MAX_DECIMAL_DIGITS
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 from tests.support.sources.mysql.mysql_alters import (
     KINDS,
     STRICT,
@@ -37,14 +37,16 @@ def alterations(request: pytest.FixtureRequest) -> Iterator[Alterations]:
         made.close()
 
 
-def _draw_alterations(sampled: Sampled, found: Callable[..., Iterator[Any]], alterations: Alterations) -> Iterator[Any]:
+def _draw_alterations(
+    sampled: CaseSample, found: Callable[..., Iterator[Any]], alterations: Alterations
+) -> Iterator[Any]:
     cases = found(sampled.random(str(alterations.facts)), mariadb=alterations.facts.mariadb)
     for _ in range(LONG if sampled.all else DRAWN):
         yield next(cases)
 
 
 def test_rows_that_an_alter_changes_are_read_again_and_others_are_not(
-    alterations: Alterations, sampled: Sampled
+    alterations: Alterations, sampled: CaseSample
 ) -> None:
     lost, needless = [], []
     for one, values in _draw_alterations(sampled, generate_alterations, alterations):
@@ -76,7 +78,7 @@ def _is_text(declared: str) -> bool:
     return digits is not None and int(digits[1]) > MAX_DECIMAL_DIGITS
 
 
-def test_the_value_that_rows_get_in_a_new_column_is_the_servers(alterations: Alterations, sampled: Sampled) -> None:
+def test_the_value_that_rows_get_in_a_new_column_is_the_servers(alterations: Alterations, sampled: CaseSample) -> None:
     lost = []
     for one in _draw_alterations(sampled, generate_new_columns, alterations):
         outcome = alterations.attempt(one, ("1", "2"))

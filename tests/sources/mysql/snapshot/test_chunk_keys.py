@@ -145,14 +145,14 @@ class Place:
 def key_places(request: pytest.FixtureRequest) -> Iterator[dict[str, Place]]:
     found: dict[str, Place] = {}
     databases = []
-    yield _Places(request, found, databases)
+    yield _KeyPlaces(request, found, databases)
     for place in found.values():
         place.close()
     for database in databases:
         database.__exit__(None, None, None)
 
 
-class _Places(dict[str, Place]):
+class _KeyPlaces(dict[str, Place]):
     """Opened when the first test asks."""
 
     def __init__(self, request: pytest.FixtureRequest, found: dict[str, Place], databases: list[Any]) -> None:

@@ -140,7 +140,7 @@ def test_where_mysql_has_no_moment_of_rest_the_snapshot_says_what_to_do(
     assert_rows_once(connector, db)
 
 
-class Slow:
+class SlowServer:
     """A MySQL whose commits wait, once they are in the log, for a replica that never acknowledges them."""
 
     def __init__(self, server: Any) -> None:
@@ -178,7 +178,7 @@ class Slow:
 def test_what_is_in_the_log_and_not_to_be_seen_yet_is_not_lost(
     mysql_factory: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gtids: bool
 ) -> None:
-    slow = Slow(mysql_factory(gtid_mode=gtids, enforce_gtid_consistency=gtids))
+    slow = SlowServer(mysql_factory(gtid_mode=gtids, enforce_gtid_consistency=gtids))
     look, looked = consistent_views._at_work, []
 
     def look_and_wait(connection: Any) -> bool:

@@ -19,7 +19,7 @@ from airflow_provider_cdc.core.spi.chunk_reader import KeyRange
 from airflow_provider_cdc.sources.mysql.gtid_sets import MySqlGtids, missing_gtids
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition, file_number
 from tests.support.sources.mysql.mysql_chunks import (
-    Logged,
+    LoggedRow,
     read_log_rows,
     read_whole_table,
     reader_of,
@@ -70,7 +70,7 @@ class Writers:
                 connection.rollback() if randomly.random() < 0.05 else connection.commit()
 
 
-def _counts(events: list[Logged]) -> dict[int, list[int]]:
+def _counts(events: list[LoggedRow]) -> dict[int, list[int]]:
     """Row → places, in the log's order, at which it was counted up."""
     counts: dict[int, list[int]] = {i: [] for i in range(ROWS)}
     for n, event in enumerate(events):
@@ -80,7 +80,7 @@ def _counts(events: list[Logged]) -> dict[int, list[int]]:
     return counts
 
 
-def _count_events_before(events: list[Logged], place: Any) -> int:
+def _count_events_before(events: list[LoggedRow], place: Any) -> int:
     """Number of events before a place of the log."""
     return bisect_left([(file_number(e.file), e.pos) for e in events], (file_number(place.file), place.pos))
 
@@ -164,7 +164,7 @@ def test_positions_of_chunks_and_of_the_stream_can_be_compared(db: Any) -> None:
         assert not start.has_reached(chunk.high)
         seen = []
         for _ in range(3):
-            for item in source.stream_log(start, _Nothing(), until=None, patience=lambda: 0.005):
+            for item in source.stream_log(start, _NoTables(), until=None, patience=lambda: 0.005):
                 seen.append(item.position)  # type: ignore[union-attr]
                 if item.position.has_reached(chunk.high):  # type: ignore[union-attr]
                     break
@@ -215,7 +215,7 @@ def test_transactions_that_a_server_lacks_have_names(there: str, wanted: str, mi
     assert missing_gtids(there, wanted) == missing
 
 
-class _Nothing:
+class _NoTables:
     """No table is captured."""
 
     def find_schema(self, table: TableId) -> None:

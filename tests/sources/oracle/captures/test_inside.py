@@ -22,7 +22,7 @@ from tests.sources.oracle_adapter import oracle_connector
 from tests.support.change_log.rendered import Record, capture_records, of_table
 from tests.support.connectors import Connector
 from tests.support.signals import signal_ended
-from tests.support.sources.oracle.oracle_neighbour import Neighbour
+from tests.support.sources.oracle.oracle_neighbour import NeighbourWriter
 from tests.support.sources.oracle.oracle_workload import OracleWriter
 
 LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
@@ -80,7 +80,7 @@ def test_events_are_those_that_are_mined_in_the_root(server: Oracle, tmp_path: P
     two = inside_connector(server, tmp_path / "inside"), through_the_root(inside_connector(server, tmp_path / "root"))
     for connector in two:
         capture_records(connector)
-    with Neighbour(server, seed):
+    with NeighbourWriter(server, seed):
         for steps in (150, 250):
             writer.write(steps)
             writer.release_archiving()

@@ -319,14 +319,14 @@ def test_fetch_sizes_are_those_of_the_round_trips(db: Oracle) -> None:
                 return fetch(*args, size=size, **more)  # noqa: B023
 
             start = db.scn() - 5
-            with patch.object(type(session), "connection", _Fetching(session.connection, fetching)):
+            with patch.object(type(session), "connection", _WatchedConnection(session.connection, fetching)):
                 session.open_window(start, db.scn())
                 sizes = [batch.num_rows for batch in session.read_rows(start, db.scn())]
             assert asked == [largest]
             assert max(sizes, default=0) <= largest
 
 
-class _Fetching:
+class _WatchedConnection:
     """A connection whose fetches are watched."""
 
     def __init__(self, connection: Any, fetch: Any) -> None:

@@ -28,7 +28,7 @@ from tests.support.sources.oracle.oracle_server import run
 XID = bytes.fromhex("0100020003000000")
 
 
-class Meddling(MiningSession):
+class MeddlingSession(MiningSession):
     """Something happens just after the logs were collected."""
 
     def __init__(self, server: Oracle, *deeds: Callable[[], object], **properties: Any) -> None:
@@ -72,7 +72,7 @@ def test_logs_that_are_switched_after_they_were_collected(server: Oracle, count:
     start = server.scn()
     insert(server, 1, 2, 3)
     end = flushed_scn(server)
-    with Meddling(server, switches(server, count), switches(server, count)) as session:
+    with MeddlingSession(server, switches(server, count), switches(server, count)) as session:
         assert ids(mine_rows(session, start, end)) == [1, 2, 3]
         assert (session.counters.retries > 0) == (count >= 3), "three switches use the online file again"
 
@@ -81,7 +81,7 @@ def test_an_archived_log_that_is_deleted_after_it_was_collected_is_read_online(s
     start = server.scn()
     insert(server, 1)
     server.switch_log()
-    with Meddling(server, server.purge) as session:
+    with MeddlingSession(server, server.purge) as session:
         assert ids(mine_rows(session, start, flushed_scn(server))) == [1]
         assert session.counters.retries == 1
 
@@ -90,7 +90,7 @@ def test_logs_that_are_deleted_for_good_are_an_error(server: Oracle) -> None:
     start = server.scn()
     insert(server, 1)
     switches(server, 5)()
-    with Meddling(server, server.purge) as session, pytest.raises(PositionLost, match="RESTORE ARCHIVELOG"):
+    with MeddlingSession(server, server.purge) as session, pytest.raises(PositionLost, match="RESTORE ARCHIVELOG"):
         session.open_window(start, flushed_scn(server))
 
 
@@ -99,7 +99,7 @@ def test_logs_that_go_on_changing_are_an_error_that_a_retry_may_mend(server: Ora
     insert(server, 1)
     end = flushed_scn(server)
     server.hold_archiving()
-    with Meddling(server, *[switches(server, 3)] * 50) as session, pytest.raises(SourceUnavailable):
+    with MeddlingSession(server, *[switches(server, 3)] * 50) as session, pytest.raises(SourceUnavailable):
         session.open_window(start, end)
 
 
@@ -151,7 +151,7 @@ class Writer(threading.Thread):
                 run(connection, "COMMIT" if chance.random() < 0.8 else "ROLLBACK")
 
 
-class Trouble(threading.Thread):
+class LogTrouble(threading.Thread):
     """Switches logs, holds archiving back, and deletes logs that were mined, at random moments."""
 
     def __init__(self, server: Oracle, stop: threading.Event) -> None:
@@ -184,7 +184,7 @@ def test_many_switches_at_random_moments_lose_no_row_and_give_none_twice(inside:
         with closing(server.capture()) as connection:
             facts = database_of(connection)
         stop = threading.Event()
-        writers, trouble = [Writer(server, instance, stop) for instance in (1, 2)], Trouble(server, stop)
+        writers, trouble = [Writer(server, instance, stop) for instance in (1, 2)], LogTrouble(server, stop)
         found: list[tuple[int, str]] = []
         with MiningSession(config, Filters(config)) as session, LogWriterFlush(config, facts, dict) as flush:
             windows = WindowPlanner(config)

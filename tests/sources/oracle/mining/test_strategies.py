@@ -102,7 +102,7 @@ def test_changes_of_some_users_are_captured_or_left_out(schema: Oracle, tmp_path
 # windows
 
 
-class Enough(BaseException):
+class TestFinished(BaseException):
     """All that a test waits for has happened."""
 
 
@@ -127,12 +127,12 @@ def test_a_jump_of_the_scn_is_mined_in_one_step(
         if len(seen) == 2 and not seen[-1].counters.gaps:
             schema.jump_scn(5_000_000)
         elif len(seen) == 2:
-            raise Enough
+            raise TestFinished
         return written
 
     monkeypatch.setattr(LogWriterFlush, "flush", jumping)
     schema.sql("INSERT INTO T VALUES (1)")
-    with pytest.raises(Enough):
+    with pytest.raises(TestFinished):
         connector.capture(run_for_s=LONGEST_S)
     assert seen[-1].counters.gaps == 1
     assert seen[-1].counters.steps < 100

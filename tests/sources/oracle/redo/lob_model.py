@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.sources.oracle.redo.lob_texts import (
     NOTHING,
-    Line,
+    MinedLine,
     delete,
     erase,
     insert,
@@ -25,7 +25,7 @@ class Model:
     def __init__(self, seed: int) -> None:
         self.r = random.Random(seed)
         self.rows: dict[int, dict[str, Any]] = {}
-        self.lines: list[Line] = []
+        self.lines: list[MinedLine] = []
 
     def data(self, column: str, most: int = 12) -> Any:
         n = self.r.randint(0, most)

@@ -21,7 +21,7 @@ NAMES = {"CLOB": "c", "NCLOB": "nc", "BLOB": "b"}
 DECLARE = "DECLARE \n loc_c CLOB; \n buf_c VARCHAR2(6174); \n loc_b BLOB; \n buf_b RAW(6174); \n loc_nc NCLOB; \n e NUMBER; \nBEGIN\n"
 
 
-class Line(NamedTuple):
+class MinedLine(NamedTuple):
     """A LogMiner row."""
 
     code: int
@@ -55,51 +55,51 @@ def _where_clause(named: dict[str, Any]) -> str:
     return " and ".join(f'"{n}" IS NULL' if v is None else f'"{n}" = {value(n, v)}' for n, v in named.items())
 
 
-def insert(transaction: int = 1, row_id: str = NO_ROW_ID, **row: Any) -> Line:
+def insert(transaction: int = 1, row_id: str = NO_ROW_ID, **row: Any) -> MinedLine:
     names = ",".join(f'"{n}"' for n in row)
     values = ",".join(value(n, v) for n, v in row.items())
-    return Line(1, f'insert into "SHOP"."PARTS"({names}) values ({values});', row_id, transaction)
+    return MinedLine(1, f'insert into "SHOP"."PARTS"({names}) values ({values});', row_id, transaction)
 
 
-def update(named: dict[str, Any], transaction: int = 1, row_id: str = NO_ROW_ID, **changed: Any) -> Line:
+def update(named: dict[str, Any], transaction: int = 1, row_id: str = NO_ROW_ID, **changed: Any) -> MinedLine:
     sets = ", ".join(f'"{n}" = {value(n, v)}' for n, v in changed.items())
-    return Line(3, f'update "SHOP"."PARTS" set {sets} where {_where_clause(named)};', row_id, transaction)
+    return MinedLine(3, f'update "SHOP"."PARTS" set {sets} where {_where_clause(named)};', row_id, transaction)
 
 
-def delete(named: dict[str, Any], transaction: int = 1, row_id: str = NO_ROW_ID) -> Line:
-    return Line(2, f'delete from "SHOP"."PARTS" where {_where_clause(named)};', row_id, transaction)
+def delete(named: dict[str, Any], transaction: int = 1, row_id: str = NO_ROW_ID) -> MinedLine:
+    return MinedLine(2, f'delete from "SHOP"."PARTS" where {_where_clause(named)};', row_id, transaction)
 
 
-def locator(column: str, named: dict[str, Any], row_id: str = NO_ROW_ID, transaction: int = 1) -> Line:
+def locator(column: str, named: dict[str, Any], row_id: str = NO_ROW_ID, transaction: int = 1) -> MinedLine:
     name = NAMES[TYPES[column]]
     condition = f" where {_where_clause(named)}" if named else ""
     text = f'{DECLARE} select "{column}" into loc_{name} from "SHOP"."PARTS"{condition} for update;\n'
-    return Line(9, text, row_id, transaction)
+    return MinedLine(9, text, row_id, transaction)
 
 
-def write(column: str, data: str | bytes, offset: int, transaction: int = 1, length: int | None = None) -> Line:
+def write(column: str, data: str | bytes, offset: int, transaction: int = 1, length: int | None = None) -> MinedLine:
     name = NAMES[TYPES[column]]
     text = f" buf_{name} := {value('', data)}; \n  dbms_lob.write(loc_{name}, {length or len(data)}, {offset}, buf_{name});\n"
-    return Line(10, text, NO_ROW_ID, transaction)
+    return MinedLine(10, text, NO_ROW_ID, transaction)
 
 
-def trim(column: str, length: int, transaction: int = 1) -> Line:
-    return Line(11, f" dbms_lob.trim(loc_{NAMES[TYPES[column]]}, {length});\n", NO_ROW_ID, transaction)
+def trim(column: str, length: int, transaction: int = 1) -> MinedLine:
+    return MinedLine(11, f" dbms_lob.trim(loc_{NAMES[TYPES[column]]}, {length});\n", NO_ROW_ID, transaction)
 
 
-def erase(column: str, offset: int, length: int, transaction: int = 1) -> Line:
-    return Line(
+def erase(column: str, offset: int, length: int, transaction: int = 1) -> MinedLine:
+    return MinedLine(
         29, f" e := {length}; \n dbms_lob.erase(loc_{NAMES[TYPES[column]]}, e, {offset});\n", NO_ROW_ID, transaction
     )
 
 
-def as_blocks(lines: Sequence[Line]) -> list[Line]:
+def as_blocks(lines: Sequence[MinedLine]) -> list[MinedLine]:
     """The same lines as 23ai has them: a locator without a text, and blocks that select it again.
 
     Each change in place has its locator; only its writes have the ROWID as well.
     """
-    found: list[Line] = []
-    begins: dict[int, tuple[Line, bool]] = {}
+    found: list[MinedLine] = []
+    begins: dict[int, tuple[MinedLine, bool]] = {}
     for line in lines:
         begin, located = begins.get(line.transaction, (None, False))
         if line.code == 9:
@@ -118,22 +118,22 @@ def as_blocks(lines: Sequence[Line]) -> list[Line]:
     return found
 
 
-def xml(named: dict[str, Any], *parts: str | bytes | None, transaction: int = 1) -> list[Line]:
+def xml(named: dict[str, Any], *parts: str | bytes | None, transaction: int = 1) -> list[MinedLine]:
     begin = f'XML DOC BEGIN:  select "X" from "SHOP"."PARTS" where {_where_clause(named)}'
     writes = [f"XML_REDO := {value('', p)}" + ("" if p is None else f":{len(p)}") for p in parts]
     texts = [(68, begin), *((70, w) for w in writes), (71, None)]
-    return [Line(code, text, NO_ROW_ID, transaction) for code, text in texts]
+    return [MinedLine(code, text, NO_ROW_ID, transaction) for code, text in texts]
 
 
-def string(named: dict[str, Any], *parts: str, transaction: int = 1, column: str = "S") -> list[Line]:
+def string(named: dict[str, Any], *parts: str, transaction: int = 1, column: str = "S") -> list[MinedLine]:
     statement = f'update "SHOP"."PARTS" set "{column}" = :DATA where {_where_clause(named)};'
     begin = f"DECLARE\n TempLob CLOB;\n Stmt    CLOB;\nBEGIN\n Stmt := {quote_text(statement)};"
     writes = [f"  buf_c := {quote_text(p)};\n DBMS_LOB.WriteAppend(TempLob, {len(p)}, buf_c);\n" for p in parts]
     texts = [(91, begin), *((92, w) for w in writes), (93, None)]
-    return [Line(code, text, NO_ROW_ID, transaction) for code, text in texts]
+    return [MinedLine(code, text, NO_ROW_ID, transaction) for code, text in texts]
 
 
-def assemble(reader: RedoReader, lines: Sequence[Line], undone: int = -1) -> AssembledRows:
+def assemble(reader: RedoReader, lines: Sequence[MinedLine], undone: int = -1) -> AssembledRows:
     return read_with_lobs(
         reader,
         [line.text for line in lines],  # type: ignore[arg-type,misc]

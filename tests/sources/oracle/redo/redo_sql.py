@@ -1,6 +1,6 @@
 """SQL_REDO texts of random rows, written from the table of shapes alone, by no one who looks at the reader.
 
-A value is plain Python; :func:`literal` is how LogMiner spells it, :func:`meaning` how a reader of the change log sees it.
+A value is plain Python; :func:`literal` is how LogMiner spells it, :func:`recorded_value` how a reader of the change log sees it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A small, slow reader of row statements, written from the table of shapes, to judge the real one by.
 
 It shares no code with the reader: a statement becomes a list of tokens, the tokens become columns, and a column's text becomes what
-the recorded cases show of it. :class:`Nonsense` is its one answer to everything else.
+the recorded cases show of it. :class:`InvalidStatement` is its one answer to everything else.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DATE = re.compile(
 _REGIONS = {name.lower(): name for name in zoneinfo.available_timezones()}
 
 
-class Nonsense(Exception):
+class InvalidStatement(Exception):
     """Not a statement, or not a value of its column."""
 
 
@@ -40,7 +40,7 @@ class Statement:
         self.types = types
         verb = self.take("word").lower()
         if {"insert": 1, "delete": 2, "update": 3}.get(verb) != code:
-            raise Nonsense(verb)
+            raise InvalidStatement(verb)
         new: dict[str, Any] = {}
         where: dict[str, Any] = {}
         if code == 1:
@@ -60,7 +60,7 @@ class Statement:
                 where = self.pairs("and", condition=True)
         self.optional(";")
         if self.tokens:
-            raise Nonsense(f"more: {self.tokens[:3]}")
+            raise InvalidStatement(f"more: {self.tokens[:3]}")
         self.before = None if code == 1 else self.shown(where)
         self.after = None if code == 2 else self.shown({**where, **new})
 
@@ -73,7 +73,7 @@ class Statement:
 
     def take(self, *kinds: str) -> str:
         if not self.tokens or self.tokens[0][0] not in kinds:
-            raise Nonsense(f"{kinds} expected: {self.tokens[:3]}")
+            raise InvalidStatement(f"{kinds} expected: {self.tokens[:3]}")
         return self.tokens.pop(0)[1]
 
     def optional(self, wanted: str) -> bool:
@@ -84,7 +84,7 @@ class Statement:
 
     def expect(self, wanted: str) -> None:
         if not self.optional(wanted):
-            raise Nonsense(f"{wanted} expected: {self.tokens[:3]}")
+            raise InvalidStatement(f"{wanted} expected: {self.tokens[:3]}")
 
     def name(self) -> str:
         token = self.take("word", "name")
@@ -98,7 +98,7 @@ class Statement:
 
     def table(self) -> None:
         if self.dotted() not in (["SHOP", "PARTS"], ["PARTS"]):
-            raise Nonsense("another table")
+            raise InvalidStatement("another table")
 
     # columns
 
@@ -114,7 +114,7 @@ class Statement:
             values.append(self.value())
         self.expect(")")
         if len(values) != len(names) or len(set(names)) != len(names):
-            raise Nonsense("columns and values")
+            raise InvalidStatement("columns and values")
         return dict(zip(names, values, strict=True))
 
     def pairs(self, separator: str, *, condition: bool) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class Statement:
         while True:
             name = self.dotted()[-1]
             if name in found:
-                raise Nonsense("twice")
+                raise InvalidStatement("twice")
             if condition and self.optional("is"):
                 self.expect("null")
                 found[name] = ("null",)
@@ -163,12 +163,12 @@ class Statement:
         if word == "XMLTYPE" and len(arguments) == 1:
             return arguments[0]
         if len(arguments) > 2 or any(a[0] != "text" for a in arguments):
-            raise Nonsense("arguments")
+            raise InvalidStatement("arguments")
         return ("call", word, *(a[1] for a in arguments))
 
     def shown(self, values: dict[str, Any]) -> dict[str, Any]:
         if unknown := values.keys() - self.types.keys():
-            raise Nonsense(f"unknown {unknown}")
+            raise InvalidStatement(f"unknown {unknown}")
         made = {name: recorded_value(name, self.types[name], value) for name, value in values.items()}
         return {name: value for name, value in made.items() if value is not ABSENT}
 
@@ -178,7 +178,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     while at < len(text):
         m = _TOKEN.match(text, at)
         if m is None or not m.lastgroup:
-            raise Nonsense(f"no token at {at}")
+            raise InvalidStatement(f"no token at {at}")
         if m.lastgroup != "skip":
             found.append((m.lastgroup, m[0]))
         at = m.end()
@@ -192,7 +192,7 @@ def _join_value(value: tuple[Any, ...]) -> str:
         return str(value[1])
     if value[:2] == ("call", "UNISTR") and len(value) > 2:
         return _unistr(value[2])
-    raise Nonsense("cannot be joined")
+    raise InvalidStatement("cannot be joined")
 
 
 def _unistr(text: str) -> str:
@@ -208,13 +208,13 @@ def _unistr(text: str) -> str:
         else:
             digits = text[at + 1 : at + 5]
             if not re.fullmatch("[0-9A-Fa-f]{4}", digits):
-                raise Nonsense("UNISTR")
+                raise InvalidStatement("UNISTR")
             units.append(bytes.fromhex(digits))
             at += 5
     try:
         return b"".join(units).decode("utf-16-be")
     except UnicodeDecodeError as e:
-        raise Nonsense("half of a character") from e
+        raise InvalidStatement("half of a character") from e
 
 
 # -- values -----------------------------------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def recorded_value(name: str, type_: str, value: tuple[Any, ...]) -> Any:
         if value[:2] == ("call", "EMPTY_CLOB") and lob:
             return ""
         if value[0] == "number":
-            raise Nonsense("a number")
+            raise InvalidStatement("a number")
         text = _join_value(value)
         return text if text or lob else None
     if base in ("NUMBER", "FLOAT", "BINARY_FLOAT", "BINARY_DOUBLE"):
@@ -250,20 +250,20 @@ def _binary(value: tuple[Any, ...], *, lob: bool) -> str | None:
     if value[:2] == ("call", "EMPTY_BLOB") and lob:
         return ""
     if value[:2] != ("call", "HEXTORAW"):
-        raise Nonsense("no bytes")
+        raise InvalidStatement("no bytes")
     digits = value[2].lower() if len(value) > 2 else ""
     if re.search("[^0-9a-f]", digits):
-        raise Nonsense("no hexadecimal digits")
+        raise InvalidStatement("no hexadecimal digits")
     return ("0" * (len(digits) % 2) + digits) or ("" if lob else None)
 
 
 def _number(type_: str, value: tuple[Any, ...]) -> Any:
     if value[0] not in ("text", "number"):
-        raise Nonsense("no number")
+        raise InvalidStatement("no number")
     text = value[1]
     if type_.startswith("BINARY"):
         if not re.fullmatch(r"(?i)[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?inf(inity)?|nan", text):
-            raise Nonsense("no float")
+            raise InvalidStatement("no float")
         number = float(text)
         if type_ == "BINARY_FLOAT":
             try:
@@ -274,7 +274,7 @@ def _number(type_: str, value: tuple[Any, ...]) -> Any:
             number if abs(number) < float("inf") else {"inf": "Infinity", "-inf": "-Infinity"}.get(str(number), "NaN")
         )
     if not re.fullmatch(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", text):
-        raise Nonsense("no number")
+        raise InvalidStatement("no number")
     with localcontext() as context:
         context.prec = 2_000
         exact = Decimal(text)
@@ -285,7 +285,7 @@ def _number(type_: str, value: tuple[Any, ...]) -> Any:
             return "0" if plain in ("-0", "") else plain
         digits, scale = int(found[1]), int(found[2] or 0)
         if abs(exact) >= Decimal(10) ** (digits - scale) or exact != round(exact, scale):
-            raise Nonsense("digits")
+            raise InvalidStatement("digits")
         rounded = round(exact, scale)
         return int(exact) if scale == 0 and digits <= 18 else str(rounded if rounded else abs(rounded))
 
@@ -293,7 +293,7 @@ def _number(type_: str, value: tuple[Any, ...]) -> Any:
 def _interval(type_: str, value: tuple[Any, ...]) -> int:
     months = "YEAR" in type_
     if value[:2] != ("call", "TO_YMINTERVAL" if months else "TO_DSINTERVAL") or len(value) < 3:
-        raise Nonsense("no interval")
+        raise InvalidStatement("no interval")
     pattern = (
         "([+-]?)([0-9]{1,9})-([0-9]{1,9})"
         if months
@@ -301,41 +301,41 @@ def _interval(type_: str, value: tuple[Any, ...]) -> int:
     )
     m = re.fullmatch(pattern, value[2])
     if m is None:
-        raise Nonsense("no interval")
+        raise InvalidStatement("no interval")
     if months:
         if int(m[3]) > 11:
-            raise Nonsense("months")
+            raise InvalidStatement("months")
         micros = (int(m[2]) * 12 + int(m[3])) * 2_629_800_000_000
     else:
         if int(m[3]) > 23 or int(m[4]) > 59 or int(m[5]) > 59:
-            raise Nonsense("clock")
+            raise InvalidStatement("clock")
         seconds = ((int(m[2]) * 24 + int(m[3])) * 60 + int(m[4])) * 60 + int(m[5])
         micros = seconds * 1_000_000 + int((m[6] or "").ljust(9, "0")) // 1000
     if micros >= 1 << 63:
-        raise Nonsense("too long")
+        raise InvalidStatement("too long")
     return -micros if m[1] == "-" else micros
 
 
 def _time(name: str, type_: str, value: tuple[Any, ...]) -> str:
     if value[0] != "call" or value[1] not in ("TO_DATE", "TO_TIMESTAMP", "TO_TIMESTAMP_TZ") or len(value) < 3:
-        raise Nonsense("no time")
+        raise InvalidStatement("no time")
     if len(value) > 3 and not re.fullmatch(
         r"S?YYYY-MM-DD( HH24:MI:SS([.X]?FF[0-9]?|\.)?)?( ?(TZH:TZM|TZR))?", value[3].upper()
     ):
-        raise Nonsense("another format")
+        raise InvalidStatement("another format")
     m = _DATE.fullmatch(value[2])
     if m is None:
-        raise Nonsense("no time")
+        raise InvalidStatement("no time")
     try:
         at = dt.datetime.fromisoformat(f"{m[1]}-{m[2]}-{m[3]}T{m[4] or '00:00:00'}")
     except ValueError as e:
-        raise Nonsense("not in the calendar") from e
+        raise InvalidStatement("not in the calendar") from e
     nanos = int((m[5] or "").ljust(9, "0"))
     zoned = "WITH" in type_
     if (m[6] and not zoned) or ("WITH TIME" in type_ and not m[6]) or (nanos and type_ == "DATE"):
-        raise Nonsense("zone or decimals")
+        raise InvalidStatement("zone or decimals")
     if type_ != "TIMESTAMP(9)" and nanos % 1000:
-        raise Nonsense("decimals")
+        raise InvalidStatement("decimals")
     minutes = _offset(m[6], at) if m[6] else 0
     fraction = f"{nanos:09d}" if type_ == "TIMESTAMP(9)" else f"{nanos // 1000:06d}"
     if "WITH TIME" in type_:
@@ -345,7 +345,7 @@ def _time(name: str, type_: str, value: tuple[Any, ...]) -> str:
         type_ == "TIMESTAMP(9)"
         and not -9_223_372_036 <= (at - dt.datetime(1970, 1, 1)).total_seconds() <= 9_223_372_035
     ):
-        raise Nonsense("nanoseconds")
+        raise InvalidStatement("nanoseconds")
     if zoned:
         try:
             at -= dt.timedelta(minutes=minutes)
@@ -358,12 +358,12 @@ def _offset(zone: str, at: dt.datetime) -> int:
     if m := re.fullmatch("([+-])([0-9]{1,2}):([0-9]{2})", zone):
         value = int(m[2]) * 60 + int(m[3])
         if int(m[3]) > 59 or value >= 960:
-            raise Nonsense("offset")
+            raise InvalidStatement("offset")
         return -value if m[1] == "-" else value
     if not re.fullmatch(r"[A-Za-z][\w/+-]*", zone) or zone.lower() not in _REGIONS:
-        raise Nonsense("zone")
+        raise InvalidStatement("zone")
     region = zoneinfo.ZoneInfo(_REGIONS[zone.lower()])
     found = {at.replace(tzinfo=region, fold=fold).utcoffset() for fold in (0, 1)}
     if len(found) != 1:
-        raise Nonsense("two moments")
+        raise InvalidStatement("two moments")
     return int((found.pop() or dt.timedelta()).total_seconds()) // 60

@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_cdc.core.errors import SchemaConflict, UnreadableValue
 from tests.sources.oracle.redo.lob_texts import (
     NOTHING,
-    Line,
+    MinedLine,
     as_blocks,
     assemble,
     delete,
@@ -30,7 +30,7 @@ ONE = {"ID": 1, "V": "x"}
 EMPTY = {"C": "", "D": "", "B": b"", "S": None, "X": None}
 
 
-def rows(lines: list[Line], **options: Any) -> list[Any]:
+def rows(lines: list[MinedLine], **options: Any) -> list[Any]:
     reader = lob_reader(**options)
     return shown_rows(assemble(reader, lines), reader.schema)
 
@@ -43,7 +43,7 @@ def u(at: int = 0, **after: Any) -> tuple[int, str, Any]:
     return at, "u", {"before": {"ID": 1, "V": "x"}, "after": {"ID": 1, "V": "x", **after}}
 
 
-CASES: dict[str, tuple[list[Line], list[Any]]] = {
+CASES: dict[str, tuple[list[MinedLine], list[Any]]] = {
     "a LOB that lies in the row is part of the insert": (
         [insert(**ONE, **NOTHING | {"C": ""}), update(ONE, row_id=R1, C="short")],
         [c(C="short")],
@@ -81,10 +81,10 @@ CASES: dict[str, tuple[list[Line], list[Any]]] = {
     "written, then cut to the length that it has": ([locator("C", ONE), write("C", "ab", 1), trim("C", 2)], [u(C="ab")]),
     "cleared, then written": ([locator("B", ONE), trim("B", 0), write("B", b"\1\2", 1)], [u(B="0102")]),
     "a trim that has the locator": (
-        [Line(11, (locator("C", ONE).text or "") + " dbms_lob.trim(loc_c, 0);\n"), write("C", "ab", 1)], [u(C="ab")],
+        [MinedLine(11, (locator("C", ONE).text or "") + " dbms_lob.trim(loc_c, 0);\n"), write("C", "ab", 1)], [u(C="ab")],
     ),
     "locator, writes and end in one text": (
-        [Line(10, (locator("C", ONE).text or "") + (write("C", "ab", 1).text or "") + (write("C", "c", 3).text or "")
+        [MinedLine(10, (locator("C", ONE).text or "") + (write("C", "ab", 1).text or "") + (write("C", "c", 3).text or "")
               + "END;\n")],
         [u(C="abc")],
     ),
@@ -149,7 +149,7 @@ CASES: dict[str, tuple[list[Line], list[Any]]] = {
     "an XML document that is NULL": (xml(ONE, None), [u(X=None)]),
     "an XML document in bytes, cut within a character": (xml(ONE, b"<a>\xc3", b"\xa9</a>"), [u(X="<a>é</a>")]),
     "an XML document as older versions write it": (
-        [xml(ONE, "")[0], Line(70, "XML_REDO := '<a/>'\n amount: 4"), Line(71, "")], [u(X="<a/>")],
+        [xml(ONE, "")[0], MinedLine(70, "XML_REDO := '<a/>'\n amount: 4"), MinedLine(71, "")], [u(X="<a/>")],
     ),
     "characters beyond the basic plane, counted as two": (
         [locator("C", ONE), write("C", "😀a", 1, length=3), write("C", "b", 4)], [u(C="😀ab")],
@@ -158,7 +158,7 @@ CASES: dict[str, tuple[list[Line], list[Any]]] = {
         [locator("C", ONE), write("C", "b", 3), write("C", "😀a", 1)], [u(C="😀ab")],
     ),
     "a piece of a column that is not captured": (
-        [insert(**ONE, **NOTHING), Line(9, (locator("C", ONE).text or "").replace('"C"', '"SHAPE"')), write("C", "x", 1)], [c()],
+        [insert(**ONE, **NOTHING), MinedLine(9, (locator("C", ONE).text or "").replace('"C"', '"SHAPE"')), write("C", "x", 1)], [c()],
     ),
     "a condition without the LOB's row": (
         [insert(**ONE, **NOTHING | {"C": ""}), locator("C", {}), write("C", "abc", 1)], [c(C="abc")],
@@ -178,7 +178,7 @@ def test_a_recorded_sequence_in_blocks_of_23ai_is_the_same_rows(name: str) -> No
     assert [row[1:] for row in rows(as_blocks(lines))] == [row[1:] for row in wanted]
 
 
-BLOCKS: dict[str, tuple[list[Line], list[Any]]] = {
+BLOCKS: dict[str, tuple[list[MinedLine], list[Any]]] = {
     "a value set twice": (
         as_blocks([locator("C", ONE), write("C", "first", 1), trim("C", 5), locator("C", ONE), write("C", "2nd", 1), trim("C", 3)]),
         [u(0, C="first"), u(3, C="2nd")],
@@ -199,7 +199,7 @@ BLOCKS: dict[str, tuple[list[Line], list[Any]]] = {
         [insert(**ONE, C="", D="", B=b"", S=None), update(ONE, row_id=R1, C=None, D=None, B=None)], [c()],
     ),
     "a document, ended by an update without a text": (
-        [insert(**ONE, C="", D="", B=b"", S=None), *xml(ONE, "<a/>"), Line(3, None, R1)],
+        [insert(**ONE, C="", D="", B=b"", S=None), *xml(ONE, "<a/>"), MinedLine(3, None, R1)],
         [c(C="", D="", B="", X="<a/>")],
     ),
     "a cut in place": (as_blocks([locator("C", ONE, R1), trim("C", 0)]), [u(C="")]),
@@ -225,7 +225,7 @@ def test_a_value_that_may_have_been_undone_is_not_known() -> None:
     lines = [
         insert(row_id=R1, **ONE, **EMPTY),
         *as_blocks([locator("C", ONE, R1), write("C", "a", 1)]),
-        Line(3, "", R1),
+        MinedLine(3, "", R1),
     ]
     found = assemble(lob_reader(), lines, undone=3)
     ((_, op, row),) = shown_rows(found, lob_reader().schema)
@@ -244,7 +244,7 @@ def test_sequences_of_several_transactions_do_not_touch_each_other(name: str) ->
     assert [row[1:] for row in found if row[0] % 2 == 1] == [row[1:] for row in wanted]
 
 
-WITHOUT_KEY: dict[str, tuple[list[Line], list[Any]]] = {
+WITHOUT_KEY: dict[str, tuple[list[MinedLine], list[Any]]] = {
     "the row before": (CASES["several long values of one row"]),
     "the row id": (CASES["in place, over a value that lies in the row"]),
     "the only row that it can be": (CASES["in place, twice the same place"]),
@@ -265,7 +265,7 @@ def test_a_table_without_a_key_goes_by(name: str) -> None:
     assert rows(lines, key=()) == wanted
 
 
-WRONG: dict[str, list[Line]] = {
+WRONG: dict[str, list[MinedLine]] = {
     "a piece without a begin": [write("C", "a", 1)],
     "a begin without a piece": [locator("C", ONE)],
     "the first piece is missing": [insert(**ONE, **EMPTY), locator("C", ONE), write("C", "b", 2)],
@@ -278,12 +278,12 @@ WRONG: dict[str, list[Line]] = {
     "bytes for a text": [locator("C", ONE), write("B", b"a", 1)],
     "a document that does not end": xml(ONE, "<a/>")[:-1],
     "a document that does not begin": xml(ONE, "<a/>")[1:],
-    "an end alone": [Line(71, None)],
+    "an end alone": [MinedLine(71, None)],
     "a document of nothing": xml(ONE),
     "a document in Oracle's own binary form": xml(ONE, b"\x9f\x01\x63\x00"),
     "a document that is no XML": xml(ONE, "HEXTORAW"),
     "a string that does not end": string(ONE, "abc")[:-1],
-    "a string's end for a document": [*xml(ONE, "<a/>")[:-1], Line(93, None)],
+    "a string's end for a document": [*xml(ONE, "<a/>")[:-1], MinedLine(93, None)],
     "a piece of another kind": [*xml(ONE, "<a/>")[:1], write("C", "a", 1)],
     "a value for a row that is gone": [delete(ONE, row_id=R1), locator("C", ONE, R1), write("C", "a", 1)],
     "NULL is written to": [insert(row_id=R1, **ONE, **NOTHING), locator("C", ONE, R1), write("C", "a", 1)],
@@ -291,19 +291,19 @@ WRONG: dict[str, list[Line]] = {
     "half of a character": [
         insert(row_id=R1, **ONE, **EMPTY), locator("C", ONE, R1), write("C", "😀", 1, length=2), trim("C", 1),
     ],
-    "a number": [Line(9, (locator("C", ONE).text or "").replace('select "C"', 'select "ID"')), write("C", "1", 1)],
+    "a number": [MinedLine(9, (locator("C", ONE).text or "").replace('select "C"', 'select "ID"')), write("C", "1", 1)],
     "more than can be held": [insert(row_id=R1, **ONE, **EMPTY), locator("B", ONE, R1), write("B", b"x", 10**12)],
     "a condition without the key": [insert(**ONE, **EMPTY), locator("C", {"V": "x"}), write("C", "a", 1)],
     "a row id of another row": [
         insert(row_id=R1, **ONE, **EMPTY), insert(row_id=R2, **ONE | {"ID": 2}, **EMPTY), locator("C", ONE, R2), write("C", "a", 1),
     ],
-    "an odd number of digits": [locator("B", ONE), Line(10, " buf_b := HEXTORAW('abc'); dbms_lob.write(loc_b, 2, 1, buf_b);")],
+    "an odd number of digits": [locator("B", ONE), MinedLine(10, " buf_b := HEXTORAW('abc'); dbms_lob.write(loc_b, 2, 1, buf_b);")],
     "a buffer that nothing is done with": [
-        locator("C", ONE), Line(10, " buf_c := 'a'; buf_nc := 'b'; dbms_lob.write(loc_c, 1, 1, buf_c);"),
+        locator("C", ONE), MinedLine(10, " buf_c := 'a'; buf_nc := 'b'; dbms_lob.write(loc_c, 1, 1, buf_c);"),
     ],
     "a trim of another value": [locator("C", ONE), write("C", "a", 1), trim("B", 1)],
-    "an unknown operation": [Line(255, "Unsupported")],
-    "a change without a text": [Line(1, None)],
+    "an unknown operation": [MinedLine(255, "Unsupported")],
+    "a change without a text": [MinedLine(1, None)],
 }  # fmt: skip
 
 
@@ -319,7 +319,7 @@ def test_another_table_or_column_is_a_conflict() -> None:
     text = locator("C", ONE).text or ""
     for changed in (text.replace("PARTS", "OTHER"), text.replace('"C"', '"GONE"'), text.replace('"V"', '"COL 2"')):
         with pytest.raises(SchemaConflict):
-            rows([Line(9, changed), write("C", "a", 1)])
+            rows([MinedLine(9, changed), write("C", "a", 1)])
 
 
 def test_lobs_that_are_not_captured_stay_unavailable() -> None:

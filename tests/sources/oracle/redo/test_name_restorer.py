@@ -28,7 +28,7 @@ from airflow_provider_cdc.sources.oracle.transactions.row_processor import RowPr
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import settings
 from tests.sources.oracle.redo.redo_tables import config
-from tests.sources.oracle.transactions.test_row_processor import Meaning, batches, row, schema_of
+from tests.sources.oracle.transactions.test_row_processor import ScriptedDdl, batches, row, schema_of
 
 NAMED = {"hybrid", "redo_log_catalog"}
 ALL_LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
@@ -58,7 +58,7 @@ class Known:
             self.tables[change.id] = change.table
 
 
-class Reading:
+class StreamReading:
     """A stream that begins now, and is read later.
 
     :param noted: the dictionary is asked for the objects now; otherwise only when the stream is read
@@ -120,8 +120,10 @@ class Reading:
         return found
 
 
-def read_both_strategies(server: Oracle, *, noted: bool = True, **properties: Any) -> tuple[Reading, Reading]:
-    return tuple(Reading(server, s, noted=noted, **properties) for s in ("hybrid", "redo_log_catalog"))  # type: ignore[return-value]
+def read_both_strategies(
+    server: Oracle, *, noted: bool = True, **properties: Any
+) -> tuple[StreamReading, StreamReading]:
+    return tuple(StreamReading(server, s, noted=noted, **properties) for s in ("hybrid", "redo_log_catalog"))  # type: ignore[return-value]
 
 
 def rows_of(events: list[Any]) -> list[Any]:
@@ -226,7 +228,7 @@ def test_changes_of_a_table_that_has_gone_since_the_stream_began(table_t: Oracle
 def test_changes_that_may_be_of_a_table_that_had_gone_when_the_stream_began_are_an_error(
     table_t: Oracle, strategy: str, statement: str
 ) -> None:
-    reading = Reading(table_t, strategy, noted=False)
+    reading = StreamReading(table_t, strategy, noted=False)
     table_t.sql(*CHANGES)
     table_t.sql(statement)
     with pytest.raises(SchemaConflict, match=r"may belong to") as e:
@@ -236,7 +238,7 @@ def test_changes_that_may_be_of_a_table_that_had_gone_when_the_stream_began_are_
 
 @pytest.mark.parametrize("name", list(ALTERS))
 def test_the_online_catalog_alone_is_an_error(table_t: Oracle, name: str) -> None:
-    reading = Reading(table_t, "online_catalog")
+    reading = StreamReading(table_t, "online_catalog")
     table_t.sql(*CHANGES)
     table_t.sql(ALTERS[name][0])
     with pytest.raises(SchemaConflict, match=r"APP\.T is older than") as e:
@@ -266,7 +268,7 @@ def test_tables_that_are_not_captured_and_changes_that_were_rolled_back_do_no_ha
     table_t: Oracle, strategy: str
 ) -> None:
     table_t.sql("CREATE TABLE x (id NUMBER(9), note VARCHAR2(9))")
-    reading = Reading(table_t, strategy, table__include__list=r"APP\.T")
+    reading = StreamReading(table_t, strategy, table__include__list=r"APP\.T")
     table_t.sql("INSERT INTO t VALUES (1, 'a', 1)", "ROLLBACK")
     table_t.sql("INSERT INTO x VALUES (1, 'a')")
     table_t.sql("ALTER TABLE x ADD (more NUMBER(1))", "INSERT INTO x VALUES (2, 'b', 1)")
@@ -278,7 +280,7 @@ def test_tables_that_are_not_captured_and_changes_that_were_rolled_back_do_no_ha
 
 def test_a_table_with_an_unused_column_is_an_error(table_t: Oracle) -> None:
     table_t.sql("ALTER TABLE t SET UNUSED (note)")
-    reading = Reading(table_t, "hybrid")
+    reading = StreamReading(table_t, "hybrid")
     table_t.sql("INSERT INTO t VALUES (1, 2.5)")
     table_t.sql("ALTER TABLE t ADD (more NUMBER(1))")
     with pytest.raises(SchemaConflict, match="hidden, unused or invisible"):
@@ -288,7 +290,7 @@ def test_a_table_with_an_unused_column_is_an_error(table_t: Oracle) -> None:
 # rows made by hand: what no test server can be brought to do
 
 
-class Asked(NoLookups):
+class CountedLookups(NoLookups):
     """A dictionary of now, and of then where it can be asked."""
 
     def __init__(self, objects: dict[int, TableId], then: dict[int, TableId] | None = None) -> None:
@@ -321,7 +323,7 @@ def process_items(
 ) -> list[LogItem]:
     settings_ = config(**{"log.mining.strategy": "hybrid", "database.pdb.name": "PDB"})
     tables = Known({s.id: s for s in (schema_of("T1", settings_), schema_of("T2", settings_))})
-    schemas = Meaning(settings_, tables, lookups, ddl)
+    schemas = ScriptedDdl(settings_, tables, lookups, ddl)
     t = RowProcessor(settings_, start or OraclePosition(0, 0), tables, lookups, schemas, RowCounters())
     items: list[LogItem] = []
     for batch in batches(list(rows), iter([99])):
@@ -357,14 +359,14 @@ def first_row(items: list[LogItem]) -> tuple[str, Any]:
 def test_a_row_is_of_the_table_that_its_object_was_then() -> None:
     """T1 and T2 have changed places since."""
     now, then = {71: id_("T2"), 72: id_("T1")}, {71: id_("T1"), 72: id_("T2")}
-    assert first_row(process_items(Asked(now, then), insert(10, name="T2"), commit(11))) == (
+    assert first_row(process_items(CountedLookups(now, then), insert(10, name="T2"), commit(11))) == (
         "T1",
         {"ID": 1, "V": 2, "NOTE": "a"},
     )
     unnamed = insert(10, name="OBJ# 71", owner="UNKNOWN")
-    assert first_row(process_items(Asked({}, then), unnamed, commit(11)))[0] == "T1"
+    assert first_row(process_items(CountedLookups({}, then), unnamed, commit(11)))[0] == "T1"
     in_bin = insert(10, name="BIN$abc==$0")
-    assert first_row(process_items(Asked({}, then), in_bin, commit(11)))[0] == "T1"
+    assert first_row(process_items(CountedLookups({}, then), in_bin, commit(11)))[0] == "T1"
 
 
 RENAMED = TableChange(type="ALTER", id=id_("T2"), previous_id=id_("T1"), table=schema_of("T2", config()), exact=False)
@@ -374,7 +376,9 @@ RENAMED = TableChange(type="ALTER", id=id_("T2"), previous_id=id_("T1"), table=s
 def test_a_name_that_turns_out_to_be_of_later_is_an_error(number: int | None) -> None:
     rename = row(12, 5, 6, "ALTER TABLE t1 RENAME TO t2", "T1", object=number)
     with pytest.raises(SchemaConflict, match=r"T1 was renamed, and earlier changes"):
-        process_items(Asked({71: id_("T2")}), insert(10, name="T2"), commit(11), rename, ddl=lambda *_: ([RENAMED], []))
+        process_items(
+            CountedLookups({71: id_("T2")}), insert(10, name="T2"), commit(11), rename, ddl=lambda *_: ([RENAMED], [])
+        )
 
 
 def test_changes_that_were_passed_over_and_turn_out_to_be_of_a_captured_table_are_an_error() -> None:
@@ -383,7 +387,7 @@ def test_changes_that_were_passed_over_and_turn_out_to_be_of_a_captured_table_ar
     rename = row(12, 5, 6, "ALTER TABLE t1 RENAME TO old", "T1", object=71)
     gone = TableChange(type="DROP", id=id_("T1"))
     with pytest.raises(SchemaConflict, match=r"object 71 were treated as changes of APP\.OLD") as e:
-        process_items(Asked(now), insert(10, name="OLD"), commit(11), rename, ddl=lambda *_: ([gone], []))
+        process_items(CountedLookups(now), insert(10, name="OLD"), commit(11), rename, ddl=lambda *_: ([gone], []))
     assert "snapshot APP.T1 and APP.OLD again" in str(e.value)
 
 
@@ -393,14 +397,16 @@ def test_changes_taken_for_those_of_a_table_that_has_the_name_now_are_an_error()
     rename = row(12, 5, 6, "ALTER TABLE t1 RENAME TO old", "T1", object=71)
     gone = TableChange(type="DROP", id=id_("T1"))
     with pytest.raises(SchemaConflict, match=r"object 73 were treated as changes of APP\.T1"):
-        process_items(Asked(now), insert(10, name="T1", object=73), commit(11), rename, ddl=lambda *_: ([gone], []))
+        process_items(
+            CountedLookups(now), insert(10, name="T1", object=73), commit(11), rename, ddl=lambda *_: ([gone], [])
+        )
 
 
 def test_partitions_are_objects_of_their_own() -> None:
     now = {71: id_("T1"), 81: id_("T1"), 72: id_("T2")}
     altered = TableChange(type="ALTER", id=id_("T1"), table=schema_of("T1", config()))
     alter = row(12, 5, 6, "ALTER TABLE t1 ADD (more NUMBER)", "T1", object=71)
-    items = process_items(Asked(now), insert(10, object=81), commit(11), alter, ddl=lambda *_: ([altered], []))
+    items = process_items(CountedLookups(now), insert(10, object=81), commit(11), alter, ddl=lambda *_: ([altered], []))
     assert first_row(items)[0] == "T1"
 
 
@@ -412,7 +418,9 @@ def test_an_object_that_is_no_captured_table_any_more_is_not_another_one_of_its_
     rename = row(11, 5, 6, "ALTER TABLE t1 RENAME TO old", "T1", object=71)
     rows = [named, commit(10), rename, insert(12, name="T1"), commit(13)]
     now = {71: id_("T1"), 72: id_("T2")}
-    blocks = [i for i in process_items(Asked(now), *rows, ddl=lambda *_: ([gone], [])) if isinstance(i, LogBlock)]
+    blocks = [
+        i for i in process_items(CountedLookups(now), *rows, ddl=lambda *_: ([gone], [])) if isinstance(i, LogBlock)
+    ]
     assert sum(b.row_count for b in blocks) == 1
 
 
@@ -420,7 +428,7 @@ def test_names_that_the_log_told_go_before_those_of_now() -> None:
     named = row(
         9, 1, 5, """insert into "APP"."T1"("ID","V","NOTE") values ('7','2','x');""", "T1", row_id="B", object=71
     )
-    items = process_items(Asked({71: id_("T2"), 72: id_("T1")}), named, insert(10, name="T2"), commit(11))
+    items = process_items(CountedLookups({71: id_("T2"), 72: id_("T1")}), named, insert(10, name="T2"), commit(11))
     (block,) = (i for i in items if isinstance(i, LogBlock))
     assert [r.table.id.name for r in block.rows] == ["T1"]
     assert block.rows[0].after is not None
@@ -433,12 +441,12 @@ def test_an_unknown_object_is_passed_over_only_where_no_captured_table_is_missin
     unknown = insert(10, name="OBJ# 71", owner="UNKNOWN")
     here = {1: id_("T1"), 2: id_("T2")}
     again = insert(10, name="OBJ# 71", owner="UNKNOWN") | {"ssn": 1}
-    items = process_items(Asked(here), unknown, again, commit(11))
+    items = process_items(CountedLookups(here), unknown, again, commit(11))
     assert not any(isinstance(i, LogBlock) and i.rows for i in items)
     assert caplog.text.count("are skipped") == 1
     with pytest.raises(SchemaConflict, match=r"may belong to APP\.T2"):
-        process_items(Asked({1: id_("T1")}), unknown, commit(11))
-    process_items(Asked({1: id_("T1")}), unknown, row(11, 36, 5))  # it was rolled back
+        process_items(CountedLookups({1: id_("T1")}), unknown, commit(11))
+    process_items(CountedLookups({1: id_("T1")}), unknown, row(11, 36, 5))  # it was rolled back
 
 
 @pytest.mark.parametrize(
@@ -455,30 +463,35 @@ def test_an_unknown_object_is_passed_over_only_where_no_captured_table_is_missin
 )
 def test_a_row_that_does_not_fit_the_structure_is_an_error(columns: str, values: str, why: str) -> None:
     with pytest.raises(SchemaConflict, match=why) as e:
-        process_items(Asked({71: id_("T1")}), insert(10, columns, values), commit(11))
+        process_items(CountedLookups({71: id_("T1")}), insert(10, columns, values), commit(11))
     assert "SCN 10" in str(e.value)
     assert "redo_log_catalog" in str(e.value)
 
 
 def test_nulls_at_the_end_of_a_new_row_may_be_missing() -> None:
     made = insert(10, '"COL 1","COL 2"', "c102,c103")
-    assert first_row(process_items(Asked({71: id_("T1")}), made, commit(11)))[1] == {"ID": 1, "V": 2, "NOTE": None}
+    assert first_row(process_items(CountedLookups({71: id_("T1")}), made, commit(11)))[1] == {
+        "ID": 1,
+        "V": 2,
+        "NOTE": None,
+    }
 
 
 def test_hidden_columns_and_pieces_of_long_values_are_errors() -> None:
-    lookups = Asked({71: id_("T1")})
+    lookups = CountedLookups({71: id_("T1")})
     lookups.plain = False
     with pytest.raises(SchemaConflict, match="hidden, unused or invisible"):
         process_items(lookups, insert(10), commit(11))
     piece = 'DECLARE \n loc_c CLOB; \nBEGIN\n select "COL 3" into loc_c from "APP"."T1" where "COL 1" = HEXTORAW(\'c102\') for update;\n'
     with pytest.raises(SchemaConflict):
-        process_items(Asked({71: id_("T1")}), row(10, 9, 5, piece, "T1", object=71, **MISMATCH), commit(11))
+        process_items(CountedLookups({71: id_("T1")}), row(10, 9, 5, piece, "T1", object=71, **MISMATCH), commit(11))
 
 
 def test_what_was_captured_before_may_be_unreadable_now() -> None:
     made = insert(10, name="OBJ# 71", owner="UNKNOWN")
     assert not any(
-        isinstance(i, LogBlock) for i in process_items(Asked({}), made, commit(11), start=OraclePosition(10, 50))
+        isinstance(i, LogBlock)
+        for i in process_items(CountedLookups({}), made, commit(11), start=OraclePosition(10, 50))
     )
 
 

@@ -20,9 +20,9 @@ from airflow_provider_cdc.core.errors import SchemaConflict, UnreadableValue
 from airflow_provider_cdc.sources.oracle.kernels.operation_codes import NO_ROW_ID
 from airflow_provider_cdc.sources.oracle.redo.redo_statement_reader import RedoReader, RedoRows
 from tests.sources.oracle.redo.lob_model import Model
-from tests.sources.oracle.redo.lob_texts import Line, assemble, lob_reader, shown_rows
+from tests.sources.oracle.redo.lob_texts import MinedLine, assemble, lob_reader, shown_rows
 from tests.sources.oracle.redo.redo_tables import images, read
-from tests.sources.oracle.redo.strict_redo import Nonsense, Statement
+from tests.sources.oracle.redo.strict_redo import InvalidStatement, Statement
 from tests.sources.oracle.redo.test_redo_random import generate_statements, reader
 from tests.support.patience import LONGEST_S
 
@@ -122,7 +122,7 @@ def find_wrong_image(rows: RedoRows, at: int, one: RedoReader, text: str, code: 
     found = images(rows, at, one.schema)
     try:
         seen = Statement(text, code)
-    except Nonsense as e:
+    except InvalidStatement as e:
         return f"not a statement ({e}), read as {found}: {text}"
     wanted = {n: image for n, image in (("before", seen.before), ("after", seen.after)) if image is not None}
     return None if repr(found) == repr(_order_images(wanted, one)) else f"{found} instead of {wanted}: {text}"
@@ -267,13 +267,13 @@ _LOCATOR = re.compile(
 UNKNOWN = "?"
 
 
-class Judge:
+class LobModel:
     """What a sequence of lines leaves in the table, cell by cell and one operation after the other; slow, and written apart.
 
     ``rows`` has, for each row that is mentioned, what is known of it; ``"?"`` for a value that has changed and cannot be known.
     """
 
-    def __init__(self, lines: list[Line]) -> None:
+    def __init__(self, lines: list[MinedLine]) -> None:
         self.rows: dict[int | None, dict[str, Any]] = {}
         self.partial: dict[tuple[int | None, str], tuple[dict[int, Any], int | None]] = {}
         self.place: tuple[int | None, str] = (None, "")
@@ -296,7 +296,7 @@ class Judge:
             self.place = named.get("ID"), column
             row[column] = self.value(row.get(column, UNKNOWN), steps, column == "B", in_place)
 
-    def begin(self, line: Line, at: int) -> tuple[str, dict[str, Any], bool, int]:
+    def begin(self, line: MinedLine, at: int) -> tuple[str, dict[str, Any], bool, int]:
         """Column, condition, whether the value is changed in place, and where its steps begin."""
         id_, announced = self.open
         if line.code == 10 and (w := _WRITE.fullmatch(line.text or "")) and w[1].upper() in announced:
@@ -304,7 +304,7 @@ class Judge:
             return w[1].upper(), {"ID": id_}, False, at - 1
         m = _LOCATOR.fullmatch(line.text or "") if line.code in (9, 11) else None
         if m is None or m[1].lower() != m[2]:
-            raise Nonsense("no locator")
+            raise InvalidStatement("no locator")
         named = Statement(f'delete from "SHOP"."PARTS" {m[3]};', 2, LOB_TYPES).before or {}
         announced.discard(m[1])
         in_place = line.row_id != NO_ROW_ID
@@ -312,7 +312,7 @@ class Judge:
             self.open = (-1, set())
         return m[1], named, in_place, at
 
-    def change(self, line: Line) -> None:
+    def change(self, line: MinedLine) -> None:
         seen = Statement(line.text or "", line.code, LOB_TYPES)
         if seen.after is None:
             self.rows.pop((seen.before or {}).get("ID"), None)
@@ -325,20 +325,20 @@ class Judge:
         shown_ = {n for n in "CB" if seen.after.get(n) == ""} if line.row_id == NO_ROW_ID else set()
         self.open = (seen.after.get("ID"), shown_)
 
-    def step(self, line: Line, variable: str) -> tuple[str, int, Any]:
+    def step(self, line: MinedLine, variable: str) -> tuple[str, int, Any]:
         text = line.text or ""
         if m := _WRITE.fullmatch(text):
             data = (m[2] or "").replace("''", "'") if m[1] == "c" else bytes.fromhex(m[3] or "")
             if m[1] != variable or line.code != 10 or int(m[4]) != len(data) or int(m[5]) < 1:
-                raise Nonsense("write")
+                raise InvalidStatement("write")
             return "write", int(m[5]) - 1, data if m[1] == "b" else list(data)
         if m := _TRIM.fullmatch(text):
             if m[1] != variable or line.code != 11:
-                raise Nonsense("trim")
+                raise InvalidStatement("trim")
             return "trim", int(m[2]), None
         m = _ERASE.fullmatch(text)
         if m is None or m[2] != variable or line.code != 29 or int(m[3]) < 1:
-            raise Nonsense("no step")
+            raise InvalidStatement("no step")
         return "erase", int(m[3]) - 1, int(m[1])
 
     def value(self, before: Any, steps: list[tuple[str, int, Any]], binary: bool, in_place: bool) -> Any:
@@ -350,7 +350,7 @@ class Judge:
         for name, at, what in steps:
             if name == "write":
                 if not in_place and any(at + i in cells for i in range(len(what))):
-                    raise Nonsense("twice")
+                    raise InvalidStatement("twice")
                 if length is not None:
                     if in_place:
                         cells |= dict.fromkeys(range(length, at), blank)
@@ -358,10 +358,10 @@ class Judge:
                 cells |= {at + i: c for i, c in enumerate(what)}
             elif name == "trim":
                 if length is not None and length < at:
-                    raise Nonsense("trimmed to more")
+                    raise InvalidStatement("trimmed to more")
                 length, cells = at, {i: c for i, c in cells.items() if i < at}
             elif not in_place:
-                raise Nonsense("erased")
+                raise InvalidStatement("erased")
             else:
                 end = at + what if length is None else min(at + what, length)
                 cells |= dict.fromkeys(range(at, end), blank)
@@ -374,7 +374,7 @@ class Judge:
 
     def start(self, before: Any, binary: bool) -> tuple[dict[int, Any], int | None]:
         if before is None:
-            raise Nonsense("NULL")
+            raise InvalidStatement("NULL")
         if before == UNKNOWN:
             return self.partial.pop(self.place, ({}, None))
         cells = dict(enumerate(bytes.fromhex(before) if binary else before))
@@ -383,19 +383,19 @@ class Judge:
     def stated(self, before: Any, cells: dict[int, Any], length: int | None, binary: bool) -> Any:
         """A value that a statement sets, from its first unit on; or the rest of one."""
         if not cells and length != 0:
-            raise Nonsense("nothing")
+            raise InvalidStatement("nothing")
         reach = len(cells)
         if sorted(cells) == list(range(reach)):
             if length not in (None, reach):
-                raise Nonsense("pieces missing")
+                raise InvalidStatement("pieces missing")
             return _join_cells(cells, binary)
         if 0 in cells:
-            raise Nonsense("a hole")
+            raise InvalidStatement("a hole")
         if before == UNKNOWN:
             return UNKNOWN
         size = len(before or "") // (2 if binary else 1)
         if before is None or length is not None or sorted(cells) != list(range(size, size + reach)):
-            raise Nonsense("the first pieces are missing")
+            raise InvalidStatement("the first pieces are missing")
         return before + _join_cells(cells, binary)
 
 
@@ -404,7 +404,7 @@ def _join_cells(cells: dict[int, Any], binary: bool) -> str:
     return bytes(parts).hex() if binary else "".join(parts)
 
 
-def shuffle_lines(r: random.Random, lines: list[Line]) -> list[Line]:
+def shuffle_lines(r: random.Random, lines: list[MinedLine]) -> list[MinedLine]:
     """Lines that are missing, there twice, or in another place; some texts are damaged, too."""
     lines = list(lines)
     for _ in range(r.choice((1, 1, 2, 3))):
@@ -427,7 +427,7 @@ def shuffle_lines(r: random.Random, lines: list[Line]) -> list[Line]:
     return lines
 
 
-def replay_lines(one: RedoReader, lines: list[Line]) -> dict[int | None, dict[str, Any]]:
+def replay_lines(one: RedoReader, lines: list[MinedLine]) -> dict[int | None, dict[str, Any]]:
     """The table that the rows of the real one make."""
     table: dict[int | None, dict[str, Any]] = {}
     for _, op, row in shown_rows(assemble(one, lines), one.schema):
@@ -453,7 +453,7 @@ def test_lines_of_long_values_that_are_shuffled_missing_or_there_twice_are_never
         except (UnreadableValue, SchemaConflict):
             outcomes["error"] += 1
             continue
-        wanted = Judge(lines).rows
+        wanted = LobModel(lines).rows
         assert _long_values(found) == _long_values(wanted), lines
         outcomes["unknown" if "'?'" in repr(wanted) else "read"] += 1
     assert outcomes["read"] > SEQUENCES // 8
@@ -467,7 +467,7 @@ def test_whole_sequences_are_what_the_judge_says() -> None:
         model = Model(number)
         for _ in range(20):
             model.step()
-        assert _long_values(replay_lines(one, model.lines)) == _long_values(Judge(model.lines).rows)
+        assert _long_values(replay_lines(one, model.lines)) == _long_values(LobModel(model.lines).rows)
 
 
 def _long_values(table: dict[int | None, dict[str, Any]]) -> dict[int | None, dict[str, Any]]:

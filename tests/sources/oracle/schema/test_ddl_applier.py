@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.model.table_schema import TableSchema
-from tests.sources.oracle.schema.ddl.world import World, table_id
+from tests.sources.oracle.schema.ddl.world import SchemaModel, table_id
 
 T = table_id("T")
 CREATE = "CREATE TABLE t (id NUMBER(9) PRIMARY KEY, v VARCHAR2(20), n NUMBER(5,2) NOT NULL)"
 
 
 @pytest.fixture
-def world() -> World:
-    made = World()
+def world() -> SchemaModel:
+    made = SchemaModel()
     made.run(CREATE)
     assert made.asked == []
     return made
 
 
-def test_create_table_needs_no_dictionary(world: World) -> None:
+def test_create_table_needs_no_dictionary(world: SchemaModel) -> None:
     assert world.shape() == ["ID NUMBER(9,0)!", "V VARCHAR2(20)", "N NUMBER(5,2)!", "(ID)"]
     assert [c.type for c in world.table().columns] == ["int32", "string", "decimal128(5, 2)"]
     assert world.table().id.catalog == "PDB1"
@@ -35,7 +35,7 @@ def test_create_table_needs_no_dictionary(world: World) -> None:
 
 
 def test_statements_on_tables_that_are_not_captured_mean_nothing() -> None:
-    world = World({"table.include.list": r"APP\.T"})
+    world = SchemaModel({"table.include.list": r"APP\.T"})
     for sql in (
         "CREATE TABLE u (a NUMBER)",
         "CREATE TABLE u AS SELECT * FROM t",
@@ -56,7 +56,7 @@ def test_statements_on_tables_that_are_not_captured_mean_nothing() -> None:
 
 
 def test_tables_without_redo_are_not_captured_and_that_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
+    world = SchemaModel()
     external = "CREATE TABLE t (a NUMBER PRIMARY KEY) ORGANIZATION EXTERNAL (LOCATION ('a.csv'))"
     assert world.run(external).changes == []
     assert "APP.T, created at SCN 5, is not captured" in caplog.text
@@ -65,7 +65,7 @@ def test_tables_without_redo_are_not_captured_and_that_is_said(caplog: pytest.Lo
 
 
 def test_a_table_created_from_a_query_is_that_of_the_dictionary_and_is_read(caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
+    world = SchemaModel()
     assert world.run("CREATE TABLE t AS SELECT * FROM u").changes == []
     assert "the catalog does not contain it" in caplog.text
     world.other(CREATE)
@@ -76,7 +76,7 @@ def test_a_table_created_from_a_query_is_that_of_the_dictionary_and_is_read(capl
 
 
 def test_the_key_is_the_primary_key_else_a_unique_key_that_is_never_null() -> None:
-    world = World()
+    world = SchemaModel()
     for columns, key in (
         ("a NUMBER, b NUMBER, CONSTRAINT k PRIMARY KEY (b, a), UNIQUE (a)", ("B", "A")),
         ("a NUMBER NOT NULL UNIQUE, b NUMBER", ("A",)),
@@ -92,19 +92,19 @@ def test_the_key_is_the_primary_key_else_a_unique_key_that_is_never_null() -> No
 
 def test_where_several_keys_could_be_the_key_the_dictionary_decides(caplog: pytest.LogCaptureFixture) -> None:
     several = "CREATE TABLE t (a NUMBER NOT NULL UNIQUE, b NUMBER NOT NULL CONSTRAINT z UNIQUE)"
-    world = World()
+    world = SchemaModel()
     world.run(several)
     assert "The key of APP.T is not certain" in caplog.text
     world.dictionary[T] = world.table().model_copy(update={"key": ("B",)})
     world.run(several)
     assert world.table().key == ("B",)
-    disabled = World()
+    disabled = SchemaModel()
     disabled.run("CREATE TABLE t (a NUMBER NOT NULL, PRIMARY KEY (a) DISABLE)")
     assert (disabled.table().key, disabled.asked) == ((), [T])
 
 
 def test_columns_that_cannot_be_captured_stay_in_the_structure() -> None:
-    world = World()
+    world = SchemaModel()
     world.run(
         "CREATE TABLE t (id NUMBER(9) PRIMARY KEY, f BFILE, l LONG, g NUMBER AS (id * 2), h AS (id + 1), o addr_t, i NUMBER INVISIBLE, z DATE)"
     )
@@ -115,7 +115,7 @@ def test_columns_that_cannot_be_captured_stay_in_the_structure() -> None:
     assert world.asked == [T]  # for addr_t, which might be a domain
 
 
-def test_a_type_that_the_text_does_not_tell_is_that_of_the_dictionary(world: World) -> None:
+def test_a_type_that_the_text_does_not_tell_is_that_of_the_dictionary(world: SchemaModel) -> None:
     world.other(CREATE, "ALTER TABLE t ADD (email VARCHAR2(99), dept NUMBER(4))")
     world.run("ALTER TABLE t ADD (email email_domain, dept REFERENCES depts)")
     assert world.shape()[3:5] == ["EMAIL VARCHAR2(99)", "DEPT NUMBER(4,0)"]
@@ -147,7 +147,9 @@ ADDED: list[tuple[str, dict[str, str | None]]] = [
 
 
 @pytest.mark.parametrize(("columns", "added"), ADDED)
-def test_a_new_column_has_its_default_in_rows_that_are_there(world: World, columns: str, added: dict[str, Any]) -> None:
+def test_a_new_column_has_its_default_in_rows_that_are_there(
+    world: SchemaModel, columns: str, added: dict[str, Any]
+) -> None:
     (change,) = world.run(f"ALTER TABLE t ADD {columns}").changes
     assert (change.added, change.exact, world.reasons) == (added, True, [None])
     assert world.asked == []
@@ -162,7 +164,7 @@ def test_a_new_column_has_its_default_in_rows_that_are_there(world: World, colum
         "a TIMESTAMP WITH TIME ZONE DEFAULT TIMESTAMP '2024-02-29 01:02:03'", "a VARCHAR2(9) DEFAULT 1.50",
     ],
 )  # fmt: skip
-def test_a_default_whose_value_is_not_certain_makes_the_table_be_read_again(world: World, column: str) -> None:
+def test_a_default_whose_value_is_not_certain_makes_the_table_be_read_again(world: SchemaModel, column: str) -> None:
     (change,) = world.run(f"ALTER TABLE t ADD {column}").changes
     assert change.added == {}
     assert world.reasons[0] is not None
@@ -171,7 +173,7 @@ def test_a_default_whose_value_is_not_certain_makes_the_table_be_read_again(worl
 
 def test_converted_numbers_have_converted_defaults() -> None:
     converter = "io.debezium.connector.oracle.converters.NumberOneToBooleanConverter"
-    world = World({"converters": "b", "b.type": converter, "decimal.handling.mode": "string"})
+    world = SchemaModel({"converters": "b", "b.type": converter, "decimal.handling.mode": "string"})
     world.run(CREATE)
     (change,) = world.run(
         "ALTER TABLE t ADD (yes NUMBER(1) DEFAULT 1, no NUMBER(1) DEFAULT 0, p NUMBER(9,2) DEFAULT 1.5)"
@@ -195,7 +197,7 @@ MODIFIED: list[tuple[str, bool, str]] = [
 def test_modify_keeps_what_it_does_not_say_and_tells_whether_values_stay(
     clause: str, exact: bool, expected: str
 ) -> None:
-    world = World()
+    world = SchemaModel()
     world.run(CREATE, "ALTER TABLE t ADD (c CHAR(5), d DATE, ts TIMESTAMP(3), f FLOAT, lo LONG)")
     (change,) = world.run(f"ALTER TABLE t MODIFY {clause}").changes
     assert change.exact is exact
@@ -204,14 +206,14 @@ def test_modify_keeps_what_it_does_not_say_and_tells_whether_values_stay(
     assert world.asked == []
 
 
-def test_core_decides_on_types_that_the_target_cannot_widen(world: World) -> None:
+def test_core_decides_on_types_that_the_target_cannot_widen(world: SchemaModel) -> None:
     world.run("ALTER TABLE t MODIFY n NUMBER(9,4)")
     assert world.reasons == [None]
     world.run("ALTER TABLE t MODIFY n NUMBER")
     assert world.reasons == ["column N was changed from decimal128(9, 4) to string"]
 
 
-def test_columns_are_dropped_and_renamed(world: World) -> None:
+def test_columns_are_dropped_and_renamed(world: SchemaModel) -> None:
     world.run("ALTER TABLE t ADD (a DATE, b DATE)", "ALTER TABLE t DROP COLUMN v")
     assert world.table().column_names == ("ID", "N", "A", "B")
     world.run("ALTER TABLE t SET UNUSED (a) CASCADE CONSTRAINTS")
@@ -222,7 +224,7 @@ def test_columns_are_dropped_and_renamed(world: World) -> None:
     assert world.asked == []
 
 
-def test_clauses_take_effect_one_after_the_other(world: World) -> None:
+def test_clauses_take_effect_one_after_the_other(world: SchemaModel) -> None:
     (change,) = world.run("ALTER TABLE t ADD (a NUMBER(3) DEFAULT 4) MODIFY (a NUMBER(5), v NOT NULL) DROP (n)").changes
     assert world.shape() == ["ID NUMBER(9,0)!", "V VARCHAR2(20)!", "A NUMBER(5,0)", "(ID)"]
     assert (change.added, world.reasons) == ({"A": "4"}, [None])
@@ -236,13 +238,13 @@ def test_clauses_take_effect_one_after_the_other(world: World) -> None:
         "ADD CONSTRAINT c CHECK (n > 0)", "ADD FOREIGN KEY (n) REFERENCES p", "ROW ARCHIVAL",
     ],
 )  # fmt: skip
-def test_clauses_that_change_no_column_make_no_new_version(world: World, clause: str) -> None:
+def test_clauses_that_change_no_column_make_no_new_version(world: SchemaModel, clause: str) -> None:
     world.run(f"ALTER TABLE t {clause}")
     assert world.table().version == 1
     assert (world.reasons, world.asked) == ([None], [])
 
 
-def test_a_new_primary_key_is_the_key(world: World) -> None:
+def test_a_new_primary_key_is_the_key(world: SchemaModel) -> None:
     world.run(
         "CREATE TABLE u (a NUMBER, b NUMBER)",
         "ALTER TABLE u ADD CONSTRAINT k PRIMARY KEY (b, a) USING INDEX TABLESPACE x",
@@ -264,12 +266,12 @@ def test_a_new_primary_key_is_the_key(world: World) -> None:
     ],
 )  # fmt: skip
 def test_where_the_key_may_have_changed_the_dictionary_is_asked(
-    world: World, clause: str, otherwise: tuple[str, ...], caplog: pytest.LogCaptureFixture
+    world: SchemaModel, clause: str, otherwise: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     world.run(f"ALTER TABLE t {clause}")
     assert world.table().key == otherwise
     assert "The key of APP.T is not certain at SCN 5" in caplog.text
-    sure = World()
+    sure = SchemaModel()
     sure.run(CREATE)
     sure.dictionary[T] = sure.table().model_copy(update={"key": ("N",)})
     sure.run(f"ALTER TABLE t {clause}")
@@ -277,7 +279,7 @@ def test_where_the_key_may_have_changed_the_dictionary_is_asked(
 
 
 def test_indexes_may_be_the_key() -> None:
-    world = World()
+    world = SchemaModel()
     world.run("CREATE TABLE t (a NUMBER NOT NULL)", "CREATE TABLE u (a NUMBER NOT NULL)")
     plain = world.table()
     world.dictionary[T] = plain.model_copy(update={"key": ("A",)})
@@ -297,7 +299,7 @@ def test_indexes_may_be_the_key() -> None:
     assert (world.table("W").key, world.asked) == ((), [T, T, table_id("W")])
 
 
-def test_rows_that_change_without_redo_are_read_again(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_rows_that_change_without_redo_are_read_again(world: SchemaModel, caplog: pytest.LogCaptureFixture) -> None:
     world.run("CREATE TABLE o (a NUMBER)", "CREATE TABLE s.o (a NUMBER)", "CREATE TABLE w (a NUMBER)")
     for clause in ("TRUNCATE PARTITION p", "DROP PARTITION p", "MOVE PARTITION p INCLUDING ROWS WHERE n > 5"):
         (change,) = world.run(f"ALTER TABLE t {clause}").changes
@@ -313,7 +315,7 @@ def test_rows_that_change_without_redo_are_read_again(world: World, caplog: pyte
 
 
 def test_a_statement_that_does_not_fit_the_structure_makes_the_dictionary_count(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: SchemaModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     for clause in (
         "ADD v NUMBER",
@@ -336,7 +338,9 @@ def test_a_statement_that_does_not_fit_the_structure_makes_the_dictionary_count(
     assert (change.exact, world.table().column_names) == (False, ("ID", "V", "N", "X", "Y"))
 
 
-def test_dropped_supplemental_logging_is_told_with_its_remedy(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_dropped_supplemental_logging_is_told_with_its_remedy(
+    world: SchemaModel, caplog: pytest.LogCaptureFixture
+) -> None:
     assert world.run("ALTER TABLE t DROP SUPPLEMENTAL LOG DATA (ALL) COLUMNS").changes[0].exact
     assert 'ALTER TABLE "APP"."T" ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS' in caplog.text
 
@@ -344,7 +348,7 @@ def test_dropped_supplemental_logging_is_told_with_its_remedy(world: World, capl
 # --- tables that come and go ------------------------------------------------------------------------------------------
 
 
-def test_dropping_is_seen_once_with_and_without_the_recycle_bin(world: World) -> None:
+def test_dropping_is_seen_once_with_and_without_the_recycle_bin(world: SchemaModel) -> None:
     (change,) = world.run('ALTER TABLE "APP"."T" RENAME TO "BIN$6Zx+/w==$0" ;').changes
     assert (change.type, change.id, change.table) == ("DROP", T, None)
     assert world.run('drop table t AS "BIN$6Zx+/w==$0" ;').changes == []
@@ -355,7 +359,7 @@ def test_dropping_is_seen_once_with_and_without_the_recycle_bin(world: World) ->
     assert world.asked == []
 
 
-def test_a_table_back_from_the_recycle_bin_is_read(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_table_back_from_the_recycle_bin_is_read(world: SchemaModel, caplog: pytest.LogCaptureFixture) -> None:
     world.other(CREATE, "CREATE TABLE u (a NUMBER)")
     world.run("DROP TABLE t")
     (change,) = world.run("FLASHBACK TABLE t TO BEFORE DROP").changes
@@ -369,7 +373,7 @@ def test_a_table_back_from_the_recycle_bin_is_read(world: World, caplog: pytest.
     assert (change.type, change.exact) == ("ALTER", False)
 
 
-def test_renaming_makes_another_table_that_is_read(world: World) -> None:
+def test_renaming_makes_another_table_that_is_read(world: SchemaModel) -> None:
     for sql, old, new in (("RENAME t TO u", "T", "U"), ("ALTER TABLE app.u RENAME TO w", "U", "W")):
         (change,) = world.run(sql).changes
         assert (change.type, change.id, change.previous_id, change.exact) == (
@@ -384,8 +388,8 @@ def test_renaming_makes_another_table_that_is_read(world: World) -> None:
 
 
 def test_renaming_into_and_out_of_what_is_captured() -> None:
-    world = World({"table.include.list": r"APP\.T"})
-    other = World()
+    world = SchemaModel({"table.include.list": r"APP\.T"})
+    other = SchemaModel()
     other.run(CREATE)
     world.dictionary |= {T: other.table()}
     assert world.run("RENAME u TO w").changes == []
@@ -396,7 +400,7 @@ def test_renaming_into_and_out_of_what_is_captured() -> None:
     assert world.run("RENAME seq_a TO seq_b").changes == []
 
 
-def test_truncating(world: World) -> None:
+def test_truncating(world: SchemaModel) -> None:
     world.run("CREATE TABLE u (a NUMBER)", "CREATE TABLE s.w (a NUMBER)")
     found = world.run("TRUNCATE TABLE t DROP STORAGE")
     assert (found.truncated, found.changes) == ([T], [])
@@ -407,7 +411,7 @@ def test_truncating(world: World) -> None:
     assert {c.id for c in found.changes} == {T, table_id("U")}
 
 
-def test_dropping_a_user_drops_the_tables(world: World) -> None:
+def test_dropping_a_user_drops_the_tables(world: SchemaModel) -> None:
     world.run("CREATE TABLE u (a NUMBER)", "CREATE TABLE s.w (a NUMBER)")
     found = world.run("DROP USER app CASCADE", owner="SYS")
     assert [(c.type, c.id) for c in found.changes] == [("DROP", T), ("DROP", table_id("U"))]
@@ -417,12 +421,12 @@ def test_dropping_a_user_drops_the_tables(world: World) -> None:
 # --- what is not understood -------------------------------------------------------------------------------------------
 
 
-def unknown(world: World, sql: str) -> list[tuple[str, str, bool]]:
+def unknown(world: SchemaModel, sql: str) -> list[tuple[str, str, bool]]:
     return [(c.type, c.id.name, c.exact) for c in world.run(sql, understood=False).changes]
 
 
 def test_tables_of_a_statement_that_is_not_understood_are_read_again(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: SchemaModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.dictionary[T] = world.table()
     assert unknown(world, "ALTER TABLE t FROBNICATE") == [("ALTER", "T", False)]
@@ -434,7 +438,7 @@ def test_tables_of_a_statement_that_is_not_understood_are_read_again(
     assert unknown(world, "ALTER TABLE sys.x FROBNICATE") == []
 
 
-def test_a_statement_that_names_no_table_is_held_against_the_dictionary(world: World) -> None:
+def test_a_statement_that_names_no_table_is_held_against_the_dictionary(world: SchemaModel) -> None:
     world.run("CREATE TABLE u (a NUMBER)", "CREATE TABLE w (a NUMBER)")
     world.dictionary = {t: s for t in world.history.current_tables if (s := world.history.find_schema(t)) is not None}
     assert unknown(world, "DROP CLUSTER c INCLUDING TABLES") == []
@@ -443,7 +447,7 @@ def test_a_statement_that_names_no_table_is_held_against_the_dictionary(world: W
     assert unknown(world, "DROP TABLESPACE x INCLUDING CONTENTS") == [("ALTER", "U", False), ("ALTER", "W", False)]
 
 
-def test_differences_that_rows_do_not_show_are_none(world: World) -> None:
+def test_differences_that_rows_do_not_show_are_none(world: SchemaModel) -> None:
     def change_first_column(schema: TableSchema) -> TableSchema:
         first = schema.columns[0]
         declared = first.declared.model_copy(update={"default": "5"})
@@ -455,7 +459,7 @@ def test_differences_that_rows_do_not_show_are_none(world: World) -> None:
     assert unknown(world, "DROP CLUSTER c INCLUDING TABLES") == []
 
 
-def test_nothing_of_a_password_is_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_of_a_password_is_told(world: SchemaModel, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     world.run(
         "CREATE USER u IDENTIFIED BY s3cr3t",

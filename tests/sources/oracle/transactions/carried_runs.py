@@ -47,12 +47,12 @@ QUICK = {
 }  # fmt: skip
 
 
-class Died(Exception):
+class RunKilled(Exception):
     """The run was killed."""
 
 
 @dataclass
-class Story(Workload):
+class RandomTransactions(Workload):
     """Transactions by chance, and DDL in between: columns of the tables get other names.
 
     :param ddl: how often
@@ -172,7 +172,7 @@ class Log:
 
 
 @dataclass
-class Runs:
+class ConnectorRuns:
     """Runs of one connector.
 
     :param properties: of the connector
@@ -182,7 +182,7 @@ class Runs:
     """
 
     folder: Path
-    story: Story
+    story: RandomTransactions
     ends: list[int]
     properties: dict[str, Any] = field(default_factory=dict)
     hidden: int = 0
@@ -313,4 +313,4 @@ def events_of(item: LogBlock) -> list[Event]:
     return [event for _, event in sorted(found)]
 
 
-__all__ = ["Heartbeat", "Runs", "Story", "xid_of"]
+__all__ = ["ConnectorRuns", "Heartbeat", "RandomTransactions", "xid_of"]

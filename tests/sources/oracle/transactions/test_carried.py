@@ -9,25 +9,27 @@ from typing import Any
 
 import pytest
 
-from tests.sources.oracle.transactions.carried_runs import Runs, Story
+from tests.sources.oracle.transactions.carried_runs import ConnectorRuns, RandomTransactions
 
 STEPS = 700
 
 
-def _draw_window_ends(story: Story, seed: int) -> list[int]:
+def _draw_window_ends(story: RandomTransactions, seed: int) -> list[int]:
     """SCNs at which windows end."""
     r = random.Random(seed)
     last = story.rows[-1]["scn"]
     return sorted({*r.sample(range(story.rows[0]["scn"], last), 40), last})
 
 
-def _run_uninterrupted(folder: Path, story: Story, ends: list[int], hidden: int = 0, **properties: Any) -> Runs:
-    runs = Runs(folder, story, ends, properties, hidden)
+def _run_uninterrupted(
+    folder: Path, story: RandomTransactions, ends: list[int], hidden: int = 0, **properties: Any
+) -> ConnectorRuns:
+    runs = ConnectorRuns(folder, story, ends, properties, hidden)
     runs.run(ends[-1])
     return runs
 
 
-def _left(runs: Runs) -> set[str]:
+def _left(runs: ConnectorRuns) -> set[str]:
     return set(runs.files.list_sizes())
 
 
@@ -35,9 +37,9 @@ def _left(runs: Runs) -> set[str]:
 @pytest.mark.parametrize("seed", range(16))
 def test_runs_that_end_anywhere_give_the_events_of_one_run_and_mine_each_row_once(seed: int, tmp_path: Path) -> None:
     """DDL also concerns tables with changes that wait: each row is read with the schema that was in force at its SCN."""
-    story = Story(seed, STEPS, over=True)
+    story = RandomTransactions(seed, STEPS, over=True)
     ends = _draw_window_ends(story, seed)
-    runs = Runs(tmp_path / "many", story, ends)
+    runs = ConnectorRuns(tmp_path / "many", story, ends)
     r = random.Random(seed)
     for end in [*sorted(r.sample(ends[:-1], 20)), ends[-1]]:
         runs.run(end, seed=end)
@@ -53,10 +55,10 @@ def test_runs_that_end_anywhere_give_the_events_of_one_run_and_mine_each_row_onc
 @pytest.mark.parametrize("seed", range(20))
 def test_redo_in_private_strands_is_captured_when_it_reaches_the_log(seed: int, tmp_path: Path) -> None:
     """Its rows have SCNs that windows before have covered."""
-    story = Story(seed, STEPS)
+    story = RandomTransactions(seed, STEPS)
     ends = _draw_window_ends(story, seed)
     assert _run_uninterrupted(tmp_path / "one", story, ends, hidden=seed + 1).events == story.events
-    runs = Runs(tmp_path / "many", story, ends, hidden=seed + 1)
+    runs = ConnectorRuns(tmp_path / "many", story, ends, hidden=seed + 1)
     for end in [*sorted(random.Random(seed).sample(ends[:-1], 20)), ends[-1]]:
         runs.run(end, seed=end)
         assert runs.events == story.events[: len(runs.events)]
@@ -67,9 +69,9 @@ def test_redo_in_private_strands_is_captured_when_it_reaches_the_log(seed: int, 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(20))
 def test_runs_that_are_killed_anywhere_give_the_events_of_one_run(seed: int, tmp_path: Path) -> None:
-    story = Story(seed, STEPS)
+    story = RandomTransactions(seed, STEPS)
     ends = _draw_window_ends(story, seed)
-    runs = Runs(tmp_path / "many", story, ends, hidden=seed % 4)
+    runs = ConnectorRuns(tmp_path / "many", story, ends, hidden=seed % 4)
     r = random.Random(seed)
     killed = 0
     for end in [*sorted(r.sample(ends[:-1], 25)), ends[-1]]:
@@ -92,9 +94,9 @@ DAMAGE = ("delete a file", "delete all", "cut", "flip", "release")
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(20))
 def test_what_is_lost_or_damaged_is_mined_again(seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    story = Story(seed, STEPS)
+    story = RandomTransactions(seed, STEPS)
     ends = _draw_window_ends(story, seed)
-    runs = Runs(tmp_path / "many", story, ends, hidden=seed % 4)
+    runs = ConnectorRuns(tmp_path / "many", story, ends, hidden=seed % 4)
     r = random.Random(seed)
     done = 0
     for end in [*sorted(r.sample(ends[:-1], 25)), ends[-1]]:
@@ -112,7 +114,7 @@ def test_what_is_lost_or_damaged_is_mined_again(seed: int, tmp_path: Path, caplo
     assert (runs.carried, _left(runs)) == (None, set())
 
 
-def _damage(runs: Runs, how: str, r: random.Random) -> None:
+def _damage(runs: ConnectorRuns, how: str, r: random.Random) -> None:
     if how == "release":
         runs.release += "1"
         return
@@ -132,12 +134,12 @@ def _damage(runs: Runs, how: str, r: random.Random) -> None:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_a_transaction_is_given_up_at_its_age_whatever_runs_there_are(seed: int, tmp_path: Path) -> None:
-    story = Story(seed, STEPS)
+    story = RandomTransactions(seed, STEPS)
     ends = _draw_window_ends(story, seed)
     retention = {"log.mining.transaction.retention.ms": 200}
     one = _run_uninterrupted(tmp_path / "one", story, ends, **retention)
     assert 0 < len(one.events) < len(story.events)
-    runs = Runs(tmp_path / "many", story, ends, retention)
+    runs = ConnectorRuns(tmp_path / "many", story, ends, retention)
     for end in ends:
         runs.run(end, seed=end)
     assert runs.events == one.events
@@ -149,9 +151,9 @@ def test_a_transaction_is_given_up_at_its_age_whatever_runs_there_are(seed: int,
 @pytest.mark.parametrize("seed", range(3))
 def test_no_more_is_carried_than_may_be(seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     most = 6_000
-    story = Story(seed, STEPS)
+    story = RandomTransactions(seed, STEPS)
     ends = _draw_window_ends(story, seed)
-    runs = Runs(tmp_path, story, ends, {"log.mining.buffer.carry.max.bytes": most})
+    runs = ConnectorRuns(tmp_path, story, ends, {"log.mining.buffer.carry.max.bytes": most})
     for end in ends:
         runs.run(end, seed=end)
         sizes = runs.files.list_sizes()
@@ -163,9 +165,9 @@ def test_no_more_is_carried_than_may_be(seed: int, tmp_path: Path, caplog: pytes
 
 
 def test_nothing_is_carried_if_nothing_may_be(tmp_path: Path) -> None:
-    story = Story(1, STEPS)
+    story = RandomTransactions(1, STEPS)
     ends = _draw_window_ends(story, 1)
-    runs = Runs(tmp_path, story, ends)
+    runs = ConnectorRuns(tmp_path, story, ends)
     for end in ends[:20]:
         runs.run(end)
     assert runs.carried is not None

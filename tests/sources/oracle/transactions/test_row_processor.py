@@ -83,7 +83,7 @@ class TwoTables:
         return list(self.tables)
 
 
-class Meaning(DdlApplier):
+class ScriptedDdl(DdlApplier):
     """What DDL statements mean, as a test says; otherwise nothing."""
 
     def __init__(
@@ -100,7 +100,7 @@ def processor(start: OraclePosition | None = None, ddl: Any = None, **properties
     settings = config(**{"database.pdb.name": "PDB", **properties})
     tables = TwoTables(settings)
     lookups = NoLookups()
-    schemas = Meaning(settings, tables, lookups, ddl)
+    schemas = ScriptedDdl(settings, tables, lookups, ddl)
     return RowProcessor(settings, start or OraclePosition(0, 0), tables, lookups, schemas, RowCounters())
 
 

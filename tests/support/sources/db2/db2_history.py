@@ -11,12 +11,12 @@ from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.core.model.batch_manifest import SchemaChangeRecord
 from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_bytes
 from tests.support.change_log.replay import Row
-from tests.support.change_log.replay_history import Past
+from tests.support.change_log.replay_history import TruthReplay
 from tests.support.sources.db2.db2_rows import LOBS
-from tests.support.sources.db2.db2_workload import Db2Writer, Truth
+from tests.support.sources.db2.db2_workload import Db2Writer, TableTruth
 
 
-class Db2History(Past[Truth]):
+class Db2History(TruthReplay[TableTruth]):
     """At LSNs of Db2.
 
     A change table has no past: where a capture finds a table altered, that is true for all rows that it reads from then on, and for those from before, too. So
@@ -26,7 +26,7 @@ class Db2History(Past[Truth]):
     :param writer: knows what columns were called, and where changes were lost
     """
 
-    def __init__(self, changelog: ChangeLog, truths: list[Truth], prefix: str, writer: Db2Writer) -> None:
+    def __init__(self, changelog: ChangeLog, truths: list[TableTruth], prefix: str, writer: Db2Writer) -> None:
         super().__init__(changelog, "test", truths, prefix)
         self._names = writer.names
         self._gaps = sorted(((_number(lsn), table) for table, lsn in writer.gaps), reverse=True)
@@ -37,7 +37,7 @@ class Db2History(Past[Truth]):
             self.tables[self._topics + self._gaps.pop()[1]].doubt()
         super()._next(item)
 
-    def at(self, truth: Truth) -> int:
+    def at(self, truth: TableTruth) -> int:
         return _number(truth.lsn)
 
     def position(self, item: Row | SchemaChangeRecord) -> int:
@@ -45,7 +45,7 @@ class Db2History(Past[Truth]):
             return _number(Db2Position.from_json(item.position).commit_lsn)
         return _number(lsn_bytes(item["source"]["commit_lsn"]))
 
-    def said(self, truth: Truth, rows: list[Row]) -> tuple[Counter[Any], Counter[Any]]:
+    def said(self, truth: TableTruth, rows: list[Row]) -> tuple[Counter[Any], Counter[Any]]:
         table = self.tables.get(self._topics + truth.table)
         known = [*table.schema.column_names] if table is not None else []
         pairs = [

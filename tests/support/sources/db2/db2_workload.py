@@ -30,7 +30,7 @@ LONGER = {"VARCHAR(40)": "VARCHAR(400)"}
 
 
 @dataclass(frozen=True)
-class Truth:
+class TableTruth:
     """A table's committed rows at an LSN, out of the server itself.
 
     :param columns: what each is called, in order
@@ -43,7 +43,7 @@ class Truth:
 
 
 @dataclass
-class Era:
+class TableEra:
     """The time in which a table has one structure, and all its changes are logged."""
 
     columns: tuple[str, ...]
@@ -67,7 +67,7 @@ class Db2Writer(Sessions):
         self.ddl, self.agent = ddl, agent
         self.names: dict[str, dict[str, set[str]]] = {}
         self.gaps: list[tuple[str, bytes]] = []
-        self._eras: dict[str, list[Era]] = {}
+        self._eras: dict[str, list[TableEra]] = {}
         self._commits: list[bytes] = []
         self._count_names = 0
 
@@ -84,7 +84,7 @@ class Db2Writer(Sessions):
             self.names[table] = {n: {n} for n in columns}
         self.server.reinit()
         lsn = self.server.catch_up()
-        self._eras = {table: [Era(tuple(columns), lsn)] for table, columns in self.columns.items()}
+        self._eras = {table: [TableEra(tuple(columns), lsn)] for table, columns in self.columns.items()}
 
     def remove(self) -> None:
         """Take the tables out of capture mode, and drop them."""
@@ -138,7 +138,7 @@ class Db2Writer(Sessions):
         self._eras[table][-1].until = self.server.catch_up()
         yield
         self.server.reinit()
-        self._eras[table].append(Era(tuple(self.columns[table]), self.server.catch_up()))
+        self._eras[table].append(TableEra(tuple(self.columns[table]), self.server.catch_up()))
 
     def ddl_of(self, table: str, change: str, *, logged: bool = True, change_table: bool = True) -> None:
         """Run an ALTER TABLE on a table, and on its change table.
@@ -294,7 +294,7 @@ class Db2Writer(Sessions):
         asked = (f"SELECT DISTINCT IBMSNAP_COMMITSEQ FROM {name} {last}" for name in named)
         self._commits += sorted({bytes(lsn) for sql in asked for (lsn,) in self.server.rows(sql)})
 
-    def truths(self, times: int) -> list[Truth]:
+    def truths(self, times: int) -> list[TableTruth]:
         """What all tables held at some random commits of the past, and what they hold now."""
         self.calm()
         self.server.catch_up()
@@ -306,7 +306,7 @@ class Db2Writer(Sessions):
         for table, eras in self._eras.items():
             of = {lsn: era for lsn in sorted(chosen) if (era := _find_era(eras, lsn)) is not None}
             for lsn, rows in zip(of, self.server.table_at_each(self.schema, table, list(of)), strict=True):
-                found.append(Truth(table, lsn, of[lsn].columns, rows))
+                found.append(TableTruth(table, lsn, of[lsn].columns, rows))
         return found
 
     def lose(self, table: str) -> None:
@@ -322,7 +322,7 @@ class Db2Writer(Sessions):
         return sorted((dict(zip(names, row, strict=True)) for row in found), key=repr)
 
 
-def _find_era(eras: list[Era], lsn: bytes) -> Era | None:
+def _find_era(eras: list[TableEra], lsn: bytes) -> TableEra | None:
     """The era in which an LSN is; ``None`` = between two, where the rows are not known."""
     found = eras[bisect_right(eras, lsn, key=lambda e: e.since) - 1]
     return found if found.since <= lsn and (found.until is None or lsn <= found.until) else None

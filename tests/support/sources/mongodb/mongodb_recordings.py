@@ -3,7 +3,7 @@
 A recording has a name, a topic, what it is about, a topology and steps, documents in canonical extended JSON. Kinds of step: ``run`` (a command on a
 database with its ``reply`` or ``error``), ``open`` (a change stream), ``getMore`` (one batch of it), ``begin``, ``commit``, ``abort`` (a transaction of
 a named session), ``kill`` (a stream's cursor), ``note``. What differs on every server is compared by the part it plays, not by its value:
-:class:`Alike`.
+:class:`EquivalentReplies`.
 """
 
 import itertools
@@ -41,7 +41,7 @@ def play_scenario(client: Any, scenario: dict[str, Any]) -> list[str]:
     return Player(client, scenario).play()
 
 
-class Alike:
+class EquivalentReplies:
     """What two servers must agree on.
 
     Resume tokens, cluster times, UUIDs of collections and numbers of transactions differ from server to server.
@@ -162,7 +162,7 @@ class Player:
 
     def __init__(self, client, scenario, patience=10.0):
         self.client, self.scenario, self.patience = client, scenario, patience
-        self.alike, self.differences = Alike(), []
+        self.alike, self.differences = EquivalentReplies(), []
         self.sessions, self.streams, self.cursors, self.tokens, self.times = {}, {}, {}, {}, {}
 
     def play(self):

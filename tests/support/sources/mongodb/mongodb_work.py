@@ -18,7 +18,7 @@ STATES = json_util.JSONOptions(
 NAMES = ("a", "b", "né", "with space", 'quote"d', "x${y}")
 
 
-class Work:
+class CollectionWork:
     """Changes a collection; what it does follows from the seed.
 
     :param client: of the deployment

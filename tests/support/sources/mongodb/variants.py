@@ -13,11 +13,11 @@ UTC = datetime.UTC
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Twice(Exception):
+class DuplicateField(Exception):
     """A document has a field twice."""
 
 
-class Fields(dict[str, Any]):
+class PlainFields(dict[str, Any]):
     """A document that is one, and no value with a type."""
 
 
@@ -28,21 +28,21 @@ def expected_value(canonical: str, text: str) -> Any:
     """
     try:
         return _value(json.loads(canonical, object_pairs_hook=_pairs))
-    except Twice:
+    except DuplicateField:
         return text
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> Fields:
-    found = Fields(pairs)
+def _pairs(pairs: list[tuple[str, Any]]) -> PlainFields:
+    found = PlainFields(pairs)
     if len(found) < len(pairs):
-        raise Twice
+        raise DuplicateField
     return found
 
 
 def _value(value: Any) -> Any:
     if isinstance(value, list):
         return [_value(one) for one in value]
-    if not isinstance(value, Fields):
+    if not isinstance(value, PlainFields):
         return value
     if len(value) == 1:
         ((name, inner),) = value.items()

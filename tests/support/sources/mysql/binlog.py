@@ -27,7 +27,7 @@ from airflow_provider_cdc.sources.mysql.log.rows.table_map_parser import parse_t
 from airflow_provider_cdc.sources.mysql.log.rows.table_map_schema import schema_of_table_map
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.schema.live_catalog import LiveCatalog
-from tests.support.sources.mysql.mysql_chunks import Fixed
+from tests.support.sources.mysql.mysql_chunks import FixedTables
 
 SERVER_UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 CONFIG = MySqlConfig.parse(
@@ -97,7 +97,7 @@ def payload(events: Sequence[bytes], *, compress: bool = True) -> bytes:
 
 
 @dataclass
-class Stored:
+class StoredEvent:
     """An event in a file: where it begins and ends, its bytes, and whether a transaction ends with it."""
 
     start: int
@@ -110,7 +110,7 @@ class Stored:
 class File:
     name: str
     created: int
-    events: list[Stored] = field(default_factory=list)
+    events: list[StoredEvent] = field(default_factory=list)
 
     @property
     def end(self) -> int:
@@ -159,7 +159,7 @@ class MadeLog:
         start = file.end + gap
         end = start + 19 + len(body) + 4 * self.checksums
         made = event(kind, body, end, checksums=self.checksums, at=file.created)
-        file.events.append(Stored(start, end, made, closes))
+        file.events.append(StoredEvent(start, end, made, closes))
 
     def begin(self) -> None:
         self._number += 1
@@ -373,15 +373,15 @@ class _Catalog:
 CATALOG = LiveCatalog(lambda question: question(_Catalog()))  # type: ignore[arg-type]
 
 
-def tables() -> Fixed:
+def tables() -> FixedTables:
     """The tables of a made log."""
     id_ = TableId(namespace="d", name="t")
     known = parse_table_map(table_map(1), mariadb=False)
-    return Fixed({id_: schema_of_table_map(known, id_, [], CONFIG, {63: "binary"})})
+    return FixedTables({id_: schema_of_table_map(known, id_, [], CONFIG, {63: "binary"})})
 
 
 @dataclass
-class Applied:
+class StreamedTransactions:
     """What a stream gave: whole transactions alone."""
 
     rows: list[tuple[int, int]] = field(default_factory=list)

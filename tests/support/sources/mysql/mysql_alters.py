@@ -126,7 +126,7 @@ class Outcome:
     changed: list[tuple[Any, Any]] = field(default_factory=list)
 
 
-class _Known:
+class _KnownStructure:
     """The structure in force."""
 
     def __init__(self, schema: TableSchema) -> None:
@@ -182,7 +182,7 @@ class Alterations:
         """What the reader of the log makes of a statement."""
         bits = MODES[mode]
         (parsed,) = ddl.parse_statements(statement, **ddl.sql_mode_options(bits), version=self.facts.version_number)
-        tables, catalog = _Known(known), LiveCatalog(lambda question: question(self.catalog))
+        tables, catalog = _KnownStructure(known), LiveCatalog(lambda question: question(self.catalog))
         applier = DdlApplier(self.config, tables, catalog, TableNameResolver.from_server(self.facts, tables))
         effect = applier.determine_effect(parsed, QueryEvent(1, 0, self.database, statement, bits), "here")
         return effect.changes[0] if effect is not None and effect.changes else None

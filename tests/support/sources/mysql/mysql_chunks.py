@@ -28,7 +28,7 @@ def source_of(server: Any, **properties: Any) -> MySqlSource:
     return (MariaDbSource if server.kind == "mariadb" else MySqlSource)(config)
 
 
-class Fixed:
+class FixedTables:
     """Tables whose structures do not change, but for changes that were seen."""
 
     def __init__(self, schemas: dict[TableId, TableSchema]) -> None:
@@ -48,7 +48,7 @@ class Fixed:
 
 
 @dataclass(frozen=True)
-class Logged:
+class LoggedRow:
     """One row event."""
 
     table: str
@@ -61,10 +61,10 @@ class Logged:
 
 def read_log_rows(
     source: MySqlSource, start: Any, tables: dict[TableId, TableSchema], until: Any = None
-) -> list[Logged]:
+) -> list[LoggedRow]:
     """The row events from a position to the end of the log; for a deletion, the row that was there."""
-    found: list[Logged] = []
-    for item in source.stream_log(start, Fixed(tables), until=until or source.current_position()):
+    found: list[LoggedRow] = []
+    for item in source.stream_log(start, FixedTables(tables), until=until or source.current_position()):
         if isinstance(item, SchemaChange):
             for change in item.changes:
                 if change.table is not None:
@@ -76,7 +76,7 @@ def read_log_rows(
                 for i, place in enumerate(zip(*columns, strict=True)):
                     image = block.before if block.op[i] == 3 else block.after
                     assert image is not None
-                    event = Logged(block.table.id.name, int(block.op[i]), image[i].as_py(), *place)
+                    event = LoggedRow(block.table.id.name, int(block.op[i]), image[i].as_py(), *place)
                     events.append((int(block.order[i]), event))
             found += [event for _, event in sorted(events, key=lambda e: e[0])]
     return found

@@ -23,7 +23,7 @@ from tests.support.sources.mysql.workload import source_rows
 MODES = ("OFF", "OFF_PERMISSIVE", "ON_PERMISSIVE", "ON")
 
 
-class Life:
+class ServerConnector:
     """A database with one table on a server, and its connector.
 
     :ivar broken: why the next capture may fail; empty = it has to succeed
@@ -224,7 +224,7 @@ class Life:
             self.read_again()
 
 
-class TwoLives(Life):
+class TwoLives(ServerConnector):
     """A primary and its replica, and a connector whose host name leads to one or the other.
 
     :ivar replica: which is made again, from a backup of now or of earlier

@@ -11,7 +11,7 @@ from dev.servers.oracle import Oracle
 from tests.support.sources.oracle.oracle_server import run
 
 
-class Neighbour(threading.Thread):
+class NeighbourWriter(threading.Thread):
     """Writes until it is stopped. Use it as a context manager.
 
     :param server: has the pluggable database ``ORCLPDB2``
@@ -23,7 +23,7 @@ class Neighbour(threading.Thread):
         self._dsn = server.dsn.rpartition("/")[0] + "/ORCLPDB2"
         self.transactions = 0
 
-    def __enter__(self) -> Neighbour:
+    def __enter__(self) -> NeighbourWriter:
         self._server.sql(
             "CREATE TABLE ONE (ID NUMBER(9), S VARCHAR2(40 CHAR))", "ALTER TABLE ONE ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS",
             dsn=self._dsn,

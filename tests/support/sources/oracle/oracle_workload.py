@@ -40,7 +40,7 @@ _NO = object()
 
 
 @dataclass
-class Truth:
+class TableTruth:
     """A table's committed rows at an SCN, out of the engine itself."""
 
     table: str
@@ -86,7 +86,7 @@ class OracleWriter:
     def __init__(self, server: Oracle, seed: int, *, sessions: int = 5, ddl: float = 0.03, plain: bool = False) -> None:
         self.random, self.server, self.ddl, self.plain = random.Random(seed), server, ddl, plain
         self.columns: dict[str, dict[str, str]] = {}
-        self.truths: list[Truth] = []
+        self.truths: list[TableTruth] = []
         self.done: dict[str, int] = {}
         self._since: dict[str, int] = {}
         self._names = self._switched = 0
@@ -455,7 +455,7 @@ class OracleWriter:
             for _ in range(times):
                 scn = self.random.randint(min(self._since[table], now), now)
                 rows = self.server.table_at(table, scn)
-                self.truths.append(Truth(table, scn, dict(self.columns[table]), rows))
+                self.truths.append(TableTruth(table, scn, dict(self.columns[table]), rows))
 
 
 def _size(value: Any) -> Any:

@@ -15,7 +15,7 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.database.dialects import dialect_of
 from airflow_provider_cdc.targets.database.schema.target_table import TargetTableName
 from tests.support.connectors import memory_connector
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 from tests.targets.database.apply.test_database_apply import UPPER, in_order, rows, sink
 from tests.targets.database.source_table import ID, Table, column
 from tests.targets.database.test_rebuild_database import rebuild
@@ -221,7 +221,7 @@ def test_columns_of_the_key_that_swap_their_names_stop_the_table(engine: sa.Engi
 
 @pytest.mark.parametrize("seed", range(3))
 def test_columns_that_are_made_dropped_and_renamed_at_random_are_equal(
-    engine: sa.Engine, tmp_path: Path, sampled: Sampled, seed: int
+    engine: sa.Engine, tmp_path: Path, sampled: CaseSample, seed: int
 ) -> None:
     random = sampled.random(f"{engine.dialect.name} {seed}")
     names = list(NAMES[:3])

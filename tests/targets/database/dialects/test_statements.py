@@ -380,7 +380,7 @@ def test_values_are_bound_without_a_loss(name: str, kind: ValueKind, values: pa.
     assert dialect(name).to_driver_values(values, kind) == bound  # type: ignore[attr-defined]
 
 
-class Refused(Exception):
+class StatementRefused(Exception):
     """An error of a driver."""
 
 
@@ -401,7 +401,7 @@ class Refused(Exception):
     ],
 )  # fmt: skip
 def test_only_what_passes_is_tried_again(name: str, error: Any, again: bool) -> None:
-    raised = Refused(*error) if isinstance(error, tuple) else Refused(error)
+    raised = StatementRefused(*error) if isinstance(error, tuple) else StatementRefused(error)
     assert dialect(name).is_transient(sa.exc.DBAPIError("UPDATE t", None, raised)) is again
 
 
@@ -517,7 +517,7 @@ def test_values_are_read_in_a_form_in_which_the_driver_loses_nothing(name: str, 
     assert dialect(name).build_exact_column("c", type_) == read
 
 
-class _Answers:
+class _AnsweringConnection:
     """Stands in for a connection to a database that none of the test servers is: what it answers, or the error."""
 
     def __init__(self, answer: Any) -> None:
@@ -550,7 +550,7 @@ def _of_db2(state: str) -> sa.exc.DBAPIError:
 )
 def test_a_database_that_cannot_compare_says_what_it_lacks(name: str, answer: Any, why: str | None) -> None:
     rebuild = format_cdc_command("rebuild", "shop", "p.s.it's")
-    found = dialect(name).not_comparable(_Answers(answer), rebuild)  # type: ignore[arg-type]
+    found = dialect(name).not_comparable(_AnsweringConnection(answer), rebuild)  # type: ignore[arg-type]
     assert (found is None) == (why is None)
     if found is not None:
         assert why is not None
@@ -563,7 +563,7 @@ def test_a_database_that_cannot_compare_says_what_it_lacks(name: str, answer: An
 
 def test_other_errors_of_db2_are_not_taken_for_a_table_space() -> None:
     with pytest.raises(sa.exc.ProgrammingError):
-        dialect("db2").not_comparable(_Answers(_of_db2("42501")), "")  # type: ignore[arg-type]
+        dialect("db2").not_comparable(_AnsweringConnection(_of_db2("42501")), "")  # type: ignore[arg-type]
 
 
 def test_levels_of_isolation_are_what_db2_calls_them() -> None:

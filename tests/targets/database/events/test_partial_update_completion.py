@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.connectors import Connector
-from tests.support.sources.document_store import Shelf, register_document_source
+from tests.support.sources.document_store import DocumentDatabase, register_document_source
 from tests.targets.database.apply.test_database_apply import rows, sink
 from tests.targets.database.verify.test_verify_database import only, verified
 
@@ -29,7 +29,7 @@ def engine(tmp_path: Path) -> sa.Engine:
     return sa.create_engine(f"sqlite:///{tmp_path}/target.db")
 
 
-def write_transaction(shelf: Shelf, r: Random) -> None:
+def write_transaction(shelf: DocumentDatabase, r: Random) -> None:
     """A transaction with all kinds of changes; ids are numbers, and the same as texts."""
     there = {sheet["_id"] for sheet in shelf.sheets("box.letters", shelf.end)}
     changes = []
@@ -48,7 +48,7 @@ def write_transaction(shelf: Shelf, r: Random) -> None:
 
 
 def test_random_work_ends_in_equal_tables_which_can_be_compared(engine: sa.Engine, tmp_path: Path) -> None:
-    r, shelf = Random(7), Shelf(str(tmp_path))
+    r, shelf = Random(7), DocumentDatabase(str(tmp_path))
     ours = Connector(tmp_path, "shelf", {"shelf": shelf.name, "poll.interval.ms": 10, "topic.prefix": "p"})
     for step in range(6):
         for _ in range(5):

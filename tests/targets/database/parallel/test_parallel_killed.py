@@ -14,7 +14,7 @@ from airflow_provider_cdc.targets.database.config import EQUAL
 from airflow_provider_cdc.targets.database.progress.marker_table import MarkerTable
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 from tests.targets.database.apply.test_database_apply import in_order, rows, write_transactions
 from tests.targets.database.killed import start
 from tests.targets.database.parallel.test_staged_parallel_apply import left, staged_apply, url
@@ -25,7 +25,7 @@ __all__ = ["url"]
 TABLES = ("s.one", "s.two")
 
 
-class Followed:
+class FollowedSource:
     """A source, and what its tables had at the end of each batch."""
 
     def __init__(self, folder: Path) -> None:
@@ -60,12 +60,12 @@ class Followed:
 
 
 @pytest.fixture
-def followed_target(tmp_path: Path) -> Followed:
-    return Followed(tmp_path)
+def followed_target(tmp_path: Path) -> FollowedSource:
+    return FollowedSource(tmp_path)
 
 
 def test_a_run_that_is_killed_at_any_statement_is_finished_by_the_next_one(
-    engine: sa.Engine, url: str, followed_target: Followed, sampled: Sampled
+    engine: sa.Engine, url: str, followed_target: FollowedSource, sampled: CaseSample
 ) -> None:
     log, connector, r = (
         followed_target.connector.changelog.storage.url,
@@ -92,7 +92,7 @@ def test_a_run_that_is_killed_at_any_statement_is_finished_by_the_next_one(
 
 
 def test_runs_at_once_of_which_some_are_killed_apply_each_batch_once(
-    engine: sa.Engine, url: str, followed_target: Followed, sampled: Sampled
+    engine: sa.Engine, url: str, followed_target: FollowedSource, sampled: CaseSample
 ) -> None:
     log, connector, r = (
         followed_target.connector.changelog.storage.url,

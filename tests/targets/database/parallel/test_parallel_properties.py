@@ -21,7 +21,7 @@ from tests.support.connectors import Connector, memory_connector
 from tests.targets.database.apply.test_database_apply import write_transactions
 from tests.targets.database.conftest import _FIXTURES
 from tests.targets.database.killed import ALL
-from tests.targets.database.parallel.test_staged_parallel_apply import Counting
+from tests.targets.database.parallel.test_staged_parallel_apply import WorkerCount
 
 _NONE = {"delete.enabled": False, "truncate.enabled": False}
 CASES: dict[str, list[dict[str, Any]]] = {
@@ -109,7 +109,7 @@ def test_a_property_does_the_same_with_workers_and_without(engines: list[sa.Engi
     for number, properties in enumerate(CASES[name]):
         for engine in engines:
             _empty_target(engine, refusing=name in REFUSING)
-        workers, said, dumps = Counting(), list[str](), list[Any]()
+        workers, said, dumps = WorkerCount(), list[str](), list[Any]()
         for engine, staged in zip(engines, (False, True), strict=True):
             said.append(_apply_changes(engine, connector, properties, workers if staged else None))
             dumps.append(_dump(engine))
@@ -126,7 +126,7 @@ def _write_and_capture(source: MemoryDatabase, connector: Connector, r: Random) 
 
 
 def _apply_changes(
-    engine: sa.Engine, connector: Connector, properties: dict[str, Any], workers: Counting | None
+    engine: sa.Engine, connector: Connector, properties: dict[str, Any], workers: WorkerCount | None
 ) -> str:
     """What was said of what failed."""
     url = engine.url

@@ -83,7 +83,7 @@ def left(engine: sa.Engine) -> list[str]:
     return [name for name in sa.inspect(engine).get_table_names() if name.startswith(PREFIX)]
 
 
-class Counting:
+class WorkerCount:
     """Workers that are counted."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class Counting:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_random_work_ends_in_equal_tables(engine: sa.Engine, tmp_path: Path, seed: int) -> None:
-    r, named, workers = Random(seed), {"collection__name__format": "${source.table}"}, Counting()
+    r, named, workers = Random(seed), {"collection__name__format": "${source.table}"}, WorkerCount()
     source = MemoryDatabase(str(tmp_path))
     columns = {f"c{n} :x%s": type_ for n, type_ in enumerate(VALUES)}
     source.create_table(TABLE, {"id": "int64!", **columns}, key=("id",))
@@ -146,7 +146,7 @@ def test_keys_of_several_columns(engine: sa.Engine, tmp_path: Path, types: tuple
 
 
 def test_a_truncate_and_a_table_of_the_same_name_leave_only_what_came_after(engine: sa.Engine, tmp_path: Path) -> None:
-    source, workers = MemoryDatabase(str(tmp_path)), Counting()
+    source, workers = MemoryDatabase(str(tmp_path)), WorkerCount()
     source.create_table("s.t", {"id": "int64!", "n": "int32"}, key=("id",))
     connector = memory_connector(source, tmp_path, topic_prefix="p", batch_max_rows=5)
 
@@ -173,7 +173,7 @@ def test_a_truncate_and_a_table_of_the_same_name_leave_only_what_came_after(engi
 
 
 def test_values_that_events_leave_out_stay_as_they_are(engine: sa.Engine, tmp_path: Path) -> None:
-    r, source, workers = Random(5), MemoryDatabase(str(tmp_path)), Counting()
+    r, source, workers = Random(5), MemoryDatabase(str(tmp_path)), WorkerCount()
     columns = {"id": "int64!", "a": "string", "b": "int32", "c": "string"}
     source.create_table("s.t", columns, key=("id",), sparse=("a", "b", "c"))
     connector = memory_connector(source, tmp_path, topic_prefix="p", batch_max_rows=7)
@@ -195,7 +195,7 @@ def test_values_that_events_leave_out_stay_as_they_are(engine: sa.Engine, tmp_pa
 def test_rows_that_get_other_keys_and_leave_values_out_are_moved_by_the_driver(
     engine: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    source, workers = MemoryDatabase(str(tmp_path)), Counting()
+    source, workers = MemoryDatabase(str(tmp_path)), WorkerCount()
     source.create_table("s.t", {"id": "int64!", "a": "string", "b": "int32"}, key=("id",), sparse=("a",))
     source.create_table("s.plain", {"id": "int64!"}, key=("id",))
     connector = memory_connector(source, tmp_path, topic_prefix="p")
@@ -415,7 +415,7 @@ def test_events_that_did_not_come_to_a_partition_are_an_error(engine: sa.Engine,
 def test_what_needs_every_event_is_written_by_the_driver(
     engine: sa.Engine, tmp_path: Path, properties: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    source, workers = MemoryDatabase(str(tmp_path)), Counting()
+    source, workers = MemoryDatabase(str(tmp_path)), WorkerCount()
     source.create_table("s.t", {"id": "int64!", "n": "int32"}, key=("id",))
     connector = memory_connector(source, tmp_path, topic_prefix="p")
     with source.transaction() as t:

@@ -51,7 +51,7 @@ def _text(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
-class Shelves:
+class TextTables:
     """Tables with columns for every text."""
 
     def __init__(self, server: Any, database: str) -> None:
@@ -137,7 +137,7 @@ def _arrives(
     server: Any, source: str, folder: Path, spark: SparkSession, secret: str, kind: str, *, verified: bool = False
 ) -> None:
     with server.database() as database:
-        shelves = Shelves(server, database.name)
+        shelves = TextTables(server, database.name)
         shelves.create()
         connector = mysql_connector(server, folder, source, database_include_list=database.name, read_only=True)
         lake = Lake(spark, folder, connector, kind=kind)
@@ -160,7 +160,7 @@ def _arrives(
     print(f"{shelves.cases} texts in names, defaults, comments and values on {source}")
 
 
-def _verify(server: Any, source: str, lake: Lake, shelves: Shelves) -> None:
+def _verify(server: Any, source: str, lake: Lake, shelves: TextTables) -> None:
     """Tables are compared with another snapshot, and differ in nothing but what is made different."""
     reference = mysql_connector(
         server, lake.folder / "now", source, database_include_list=shelves.database, snapshot_mode="initial_only"
@@ -185,14 +185,14 @@ def _verify(server: Any, source: str, lake: Lake, shelves: Shelves) -> None:
     assert wrong.examples[0]["target"] == {column: "other" + share[0]}
 
 
-def _target(lake: Lake, shelves: Shelves, name: str) -> Target:
+def _target(lake: Lake, shelves: TextTables, name: str) -> Target:
     location = table_location(lake.location, "test", "", TableId(namespace=shelves.database, name=name))
     target = load_format(lake.kind).open_target(own_session(lake.spark, load_format(lake.kind)), location)
     assert target.exists()
     return target
 
 
-def _equal(lake: Lake, shelves: Shelves) -> None:
+def _equal(lake: Lake, shelves: TextTables) -> None:
     for name in shelves.names:
         names, *rows = shelves.rows(name)
         frame = _target(lake, shelves, name).read_rows()

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 from tests.support.workloads.memory_work import Workload
 from tests.targets.lake.lake import Lake
 from tests.targets.lake.points import WRITES
@@ -23,7 +23,7 @@ LOOKS = (
 STEPS = 12
 
 
-class Overtaking:
+class OvertakingRun:
     """Has another run do everything before a table's call with some number, counted over all tables. 0 only counts."""
 
     def __init__(self, number: int, other: Callable[[], Any]) -> None:
@@ -50,7 +50,7 @@ def _work(lake: Lake, work: Workload, r: Random) -> None:
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", range(6))
 def test_whenever_another_run_is_faster_the_tables_end_equal(
-    memory: Lake, monkeypatch: pytest.MonkeyPatch, sampled: Sampled, seed: int
+    memory: Lake, monkeypatch: pytest.MonkeyPatch, sampled: CaseSample, seed: int
 ) -> None:
     monkeypatch.setattr("airflow_provider_cdc.targets.lake.apply.batch_applier.time.sleep", lambda _: None)
     monkeypatch.setattr("tests.targets.lake.points.WRITES", (*WRITES, *LOOKS))
@@ -59,7 +59,7 @@ def test_whenever_another_run_is_faster_the_tables_end_equal(
     memory.apply()
     _work(memory, work, r)
     before = dict(STORED)
-    memory.hook = counted = Overtaking(0, lambda: None)
+    memory.hook = counted = OvertakingRun(0, lambda: None)
     memory.apply(threads=1)
     _equal(memory)
     for number in range(1, counted.calls + 1):
@@ -67,12 +67,12 @@ def test_whenever_another_run_is_faster_the_tables_end_equal(
             continue
         STORED.clear()
         STORED.update(before)
-        memory.hook = overtaken = Overtaking(number, replace(memory, hook=None).apply)
+        memory.hook = overtaken = OvertakingRun(number, replace(memory, hook=None).apply)
         memory.apply(threads=1)
         _equal(memory, f"overtaken before call {number}, {overtaken.before}")
 
 
-class Losing:
+class LosingExecutors:
     """Has all that Spark has set aside be gone before some write, as if executors were lost.
 
     :param times: how often
@@ -103,7 +103,7 @@ def test_rows_that_are_lost_with_executors_are_made_again(memory: Lake, times: i
         for key in range(4):  # a value that the event does not have moves to another key
             t.update("s.t", {"id": key}, {"id": key + 10})
     memory.connector.capture()
-    memory.hook = losing = Losing(memory, times)
+    memory.hook = losing = LosingExecutors(memory, times)
     if fails:
         with pytest.raises(TargetError, match="CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"):
             memory.apply(writes="merge")

@@ -16,13 +16,13 @@ from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopi
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.formats.table_values import WriteConflict
 from tests.support.connectors import memory_connector
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 from tests.targets.lake.lake import Child, Database, Lake, new_lake
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
 
-class Ended(BaseException):
+class RunEnded(BaseException):
     """No one catches it, as no one catches a kill."""
 
 
@@ -126,7 +126,7 @@ def _equal(lake: Lake) -> None:
         assert lake.rows(str(table), *schema.column_names) == sorted(rows, key=repr), table
 
 
-class Stopping:
+class StoppedWrites:
     """Ends the work on each table before one of its writes, which is after the one before it. 0 only counts them."""
 
     def __init__(self, number: int) -> None:
@@ -137,15 +137,15 @@ class Stopping:
         names = self.names.setdefault(location, [])
         names.append(name)
         if self._number and len(names) >= self._number:
-            raise Ended
+            raise RunEnded
         return write()
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.every_kind
-def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared_lake: Lake, sampled: Sampled) -> None:
+def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared_lake: Lake, sampled: CaseSample) -> None:
     """Tables know nothing of each other: one run ends before the same write of all of them."""
-    count = Stopping(0)
+    count = StoppedWrites(0)
     prepared_lake.hook = count
     prepared_lake.apply(threads=1)
     _equal(prepared_lake)
@@ -153,8 +153,8 @@ def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared_lake: Lake
     ended = [n for n in range(1, max(map(len, count.names.values())) + 1) if sampled.of(n, every=2)]
     for number in ended:
         _restore(prepared_lake, "first")
-        prepared_lake.hook = stopping = Stopping(number)
-        with pytest.raises(Ended):
+        prepared_lake.hook = stopping = StoppedWrites(number)
+        with pytest.raises(RunEnded):
             prepared_lake.apply(threads=1)
         assert len(stopping.names) == len(count.names), "all tables were begun"
         _save(prepared_lake, f"ended{number}")
@@ -174,12 +174,12 @@ def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared_lake: Lake
 
 def test_two_killed_runs_in_a_row_with_columns_renamed_in_between(prepared_lake: Lake) -> None:
     prepared_lake.hook = _before_merge
-    with pytest.raises(Ended):
+    with pytest.raises(RunEnded):
         prepared_lake.apply(threads=1)
     _last(prepared_lake.connector.database)
     prepared_lake.connector.capture()
     prepared_lake.hook = _before_merge
-    with pytest.raises(Ended):
+    with pytest.raises(RunEnded):
         prepared_lake.apply(threads=1)
     prepared_lake.connector.database.rename_columns("s.keyed", d="f")
     prepared_lake.hook = None
@@ -189,7 +189,7 @@ def test_two_killed_runs_in_a_row_with_columns_renamed_in_between(prepared_lake:
 
 def _before_merge(location: str, name: str, write: Callable[[], Any]) -> Any:
     if name == "merge":
-        raise Ended
+        raise RunEnded
     return write()
 
 
@@ -212,12 +212,12 @@ def _killed_when_columns_are_changed(lake: Lake) -> None:
 
     def after_columns(location: str, name: str, write: Callable[[], Any]) -> Any:
         if name != "_alter":
-            raise Ended
+            raise RunEnded
         names.append(name)
         return write()
 
     lake.hook = after_columns
-    with pytest.raises(Ended):
+    with pytest.raises(RunEnded):
         lake.apply(threads=1)
     assert names, "the columns were changed"
     lake.hook = None

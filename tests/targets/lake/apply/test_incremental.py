@@ -38,7 +38,7 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 
 
-class Hot:
+class HotKeyWriter:
     """Writes to the keys that are being read: inserts, updates, deletes, key changes, in transactions of ten changes."""
 
     def __init__(self, server: Any, database: str, connector: Connector) -> None:
@@ -48,7 +48,7 @@ class Hot:
         self.changes = 0
         self.seconds = 0.0
 
-    def __enter__(self) -> Hot:
+    def __enter__(self) -> HotKeyWriter:
         self._began = time.monotonic()
         self._thread.start()
         return self
@@ -111,7 +111,7 @@ def _proves(server: Any, kind: str, form: str, folder: Path, forks: Forks, spark
         connector.replay.partial = True
         connector.capture()
         lake = Lake(spark, folder, connector)
-        with Hot(server, name, connector) as hot:
+        with HotKeyWriter(server, name, connector) as hot:
             asked = _killed(connector, forks, folder, kind)
         connector.capture()
         print(f"{hot.changes} changes in {hot.seconds:.0f} s")

@@ -68,7 +68,7 @@ def test_quick_work_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.records == []
 
 
-class Looks(logging.Handler):
+class BoardRecorder(logging.Handler):
     """What is on a board at each line of the log."""
 
     def __init__(self, board: JobProgressBoard) -> None:
@@ -87,7 +87,7 @@ def reported_progress(
     monkeypatch.setattr(module, "EVERY_S", 0.02)
     caplog.set_level(logging.INFO)
     board = lake.connector.changelog.open_progress_board(lake.connector.name)
-    looks = Looks(board)
+    looks = BoardRecorder(board)
     logging.getLogger().addHandler(looks)
     for name in ("slow", "quick"):
         lake.connector.database.create_table(f"s.{name}", {"id": "int64!"}, key=("id",))

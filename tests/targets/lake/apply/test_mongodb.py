@@ -17,7 +17,7 @@ from airflow_provider_cdc.verify.verification_report import VerificationReport
 from dev.servers.mongodb import MongoDb
 from tests.support.signals import signal_state
 from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
-from tests.support.sources.mongodb.mongodb_work import Work, assert_same_documents
+from tests.support.sources.mongodb.mongodb_work import CollectionWork, assert_same_documents
 from tests.targets.lake.lake import Child, Lake
 
 pytestmark = pytest.mark.spark
@@ -25,7 +25,7 @@ DATABASE = "shop"
 LETTERS = f"{DATABASE}.letters"
 
 
-class Ended(BaseException):
+class RunEnded(BaseException):
     """No one catches it, as no one catches a kill."""
 
 
@@ -174,20 +174,20 @@ def test_tables_are_compared_repaired_read_again_and_built_again(mongodb_lake: L
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(4))
 def test_random_work_ends_equal_over_applies_that_end_anywhere(mongodb_lake: Lake, database: Any, seed: int) -> None:
-    work = Work(database.client, DATABASE, seed)
+    work = CollectionWork(database.client, DATABASE, seed)
 
     def before(location: str, name: str, write: Any) -> Any:
-        raise Ended
+        raise RunEnded
 
     def after(location: str, name: str, write: Any) -> Any:
         write()
-        raise Ended
+        raise RunEnded
 
     for hook in (before, after, before):
         work.write(40)
         mongodb_lake.connector.capture()
         mongodb_lake.hook = hook
-        with pytest.raises(Ended):
+        with pytest.raises(RunEnded):
             mongodb_lake.apply(threads=1)
         mongodb_lake.hook = None
         work.write(30)
@@ -198,7 +198,7 @@ def test_random_work_ends_equal_over_applies_that_end_anywhere(mongodb_lake: Lak
 @pytest.mark.slow
 @pytest.mark.crash
 def test_a_killed_apply_is_finished_by_the_next_one(mongodb_lake: Lake, database: Any, child: Any) -> None:
-    work = Work(database.client, DATABASE, 7)
+    work = CollectionWork(database.client, DATABASE, 7)
     work.write(40)
     mongodb_lake.follow()
     work.write(40)

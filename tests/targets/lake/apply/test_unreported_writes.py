@@ -14,10 +14,10 @@ from airflow_provider_cdc.targets.lake.apply.apply_run_report import ApplyRunRep
 from airflow_provider_cdc.targets.lake.apply.up_to_date_check import nothing_new
 from airflow_provider_cdc.targets.lake.formats.memory_table import STORED, MemoryTableState
 from airflow_provider_cdc.targets.lake.schema.column_origins import ColumnOriginRecorder
-from tests.targets.lake.jobs.test_continuous_apply import Running, wait_until
+from tests.targets.lake.jobs.test_continuous_apply import RunningApply, wait_until
 from tests.targets.lake.lake import Lake
 from tests.targets.lake.placement.test_routes import _rules as route_rules
-from tests.targets.lake.write.test_modes_crash import Ended, Stopping
+from tests.targets.lake.write.test_modes_crash import RunEnded, StoppedWrites
 
 pytestmark = pytest.mark.spark
 Told = dict[str, tuple[dict[str, int], int, int]]
@@ -39,7 +39,7 @@ def _filled(lake: Lake, *, moved: bool = False) -> None:
     lake.connector.capture()
 
 
-class Broken:
+class RefusingStorage:
     """A storage that refuses to write what is below a folder; all else is as it is."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
@@ -63,7 +63,7 @@ def test_what_a_storage_did_not_take_the_report_of_is_in_the_next_report(
         _filled(memory, moved=True)
     # an apply whose target cannot be made known does nothing
     ApplyReports(memory.connector.changelog.storage, "test").register_target(memory.kind, memory.location)
-    broken = Broken(monkeypatch, "applied")
+    broken = RefusingStorage(monkeypatch, "applied")
     for _ in range(2):
         with pytest.raises(StorageUnavailable):
             memory.apply()
@@ -116,16 +116,16 @@ def test_a_run_that_is_killed_between_two_tables_leaves_the_next_one_to_tell_of_
         t.insert("s.t", {"id": 3, "region": "asia", "n": 5})
     memory.connector.capture()
 
-    class Last(Stopping):
+    class Last(StoppedWrites):
         """Ends before the write of the last table."""
 
         def __call__(self, location: str, name: str, write: Any) -> Any:
             if len(self.names) == 1 and location not in self.names:
-                raise Ended
+                raise RunEnded
             return super().__call__(location, name, write)
 
     memory.hook = Last(0)
-    with pytest.raises(Ended):
+    with pytest.raises(RunEnded):
         memory.apply(threads=1)
     memory.hook = None
     (done,) = (at for at, found in STORED.items() if 2 in found.markers.values())  # type: ignore[union-attr]
@@ -168,14 +168,14 @@ def test_an_apply_that_goes_on_tells_what_the_one_before_it_could_not(
     memory: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _filled(memory)
-    with Running(memory, "first") as running:
+    with RunningApply(memory, "first") as running:
         running.reached()
         with monkeypatch.context() as patched:
             patched.setattr(ColumnOriginRecorder, "write_lineage", _raise)
             _filled(memory, moved=True)
             wait_until(lambda: running.error, "its end")
     assert isinstance(running.error, RuntimeError)
-    with Running(memory, "second") as running:
+    with RunningApply(memory, "second") as running:
         running.reached()
         _filled(memory, moved=True)
         running.reached()
@@ -194,7 +194,7 @@ def _raise(*_: Any) -> None:
 def test_what_others_bring_into_a_table_again_and_again_is_told_as_a_whole(memory: Lake) -> None:
     """Nothing says who they are: they take no turns, and their markers name no writer of a batch."""
     _filled(memory)
-    with Running(memory, "first") as running:
+    with RunningApply(memory, "first") as running:
         running.reached()
         for n in (2, 3):
             with memory.connector.database.transaction() as t:  # type: ignore[attr-defined]
@@ -219,11 +219,11 @@ def test_what_a_run_has_done_that_nobody_has_told_of_is_in_the_reports_after_it_
 
     _filled(memory)
     first_told, second_told = (dict.fromkeys(("p.s.a", "p.s.b"), ({kind: 1}, n, n)) for kind, n in (("r", 1), ("u", 2)))
-    with Running(memory, "first") as running:
+    with RunningApply(memory, "first") as running:
         running.reached()
         running.stop()
     _filled(memory, moved=True)
-    with Running(memory, "second") as running:
+    with RunningApply(memory, "second") as running:
         running.reached()
         assert earlier(running.stop()) == {"first": first_told}
     running.turns.record_announcement("first")

@@ -15,7 +15,7 @@ from tests.targets.lake.lake import Lake
 pytestmark = pytest.mark.spark
 
 
-class Watched:
+class WatchedTable:
     """A table, and what each apply to it has left in its folder."""
 
     def __init__(self, lake: Lake, key: tuple[str, ...] = ("id",)) -> None:
@@ -41,7 +41,7 @@ def _told(found: TableApplyResult) -> tuple[dict[str, int], int | None, int | No
 
 @pytest.mark.every_kind
 def test_each_way_of_writing_tells_rows_bytes_and_files(lake: Lake) -> None:
-    watched, database = Watched(lake), lake.connector.database
+    watched, database = WatchedTable(lake), lake.connector.database
     with database.transaction() as t:
         for n in range(5):
             t.insert("s.t", {"id": n, "n": n})
@@ -72,7 +72,7 @@ def test_each_way_of_writing_tells_rows_bytes_and_files(lake: Lake) -> None:
 
 @pytest.mark.every_kind
 def test_rows_of_a_table_without_a_key_are_told_as_appended(lake: Lake) -> None:
-    watched, database = Watched(lake, ()), lake.connector.database
+    watched, database = WatchedTable(lake, ()), lake.connector.database
     for n in range(2):
         with database.transaction() as t:
             t.insert("s.t", {"id": 1, "n": n})
@@ -81,7 +81,7 @@ def test_rows_of_a_table_without_a_key_are_told_as_appended(lake: Lake) -> None:
 
 
 def test_a_table_tells_how_old_its_newest_event_was_when_it_came_in(lake: Lake) -> None:
-    watched, database = Watched(lake), lake.connector.database
+    watched, database = WatchedTable(lake), lake.connector.database
     for age in (500, 100):
         database.clock = lambda age=age: int((time.time() - age) * 1e6)
         with database.transaction() as t:
@@ -94,7 +94,7 @@ def test_a_table_tells_how_old_its_newest_event_was_when_it_came_in(lake: Lake) 
 
 
 def test_the_report_has_all_of_it_for_pages_and_tasks(lake: Lake) -> None:
-    watched = Watched(lake)
+    watched = WatchedTable(lake)
     with lake.connector.database.transaction() as t:
         t.insert("s.t", {"id": 1, "n": 0})
     found, size, files = watched.apply()
@@ -107,7 +107,7 @@ def test_the_report_has_all_of_it_for_pages_and_tasks(lake: Lake) -> None:
 
 def test_a_write_that_another_run_has_done_already_counts_for_nothing(lake: Lake) -> None:
     """A merge whose batch is in the table by then does nothing, and says so."""
-    watched, database = Watched(lake), lake.connector.database
+    watched, database = WatchedTable(lake), lake.connector.database
     with database.transaction() as t:
         t.insert("s.t", {"id": 1, "n": 0})
     watched.apply()

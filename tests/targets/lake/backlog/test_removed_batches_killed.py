@@ -14,7 +14,7 @@ from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.changelog.retention.batch_retention import Retention, RetentionLimits
 from airflow_provider_cdc.core.errors import CdcError
-from tests.changelog.retention.test_batch_retention import Killed, Mortal
+from tests.changelog.retention.test_batch_retention import DyingStorage, ProcessKilled
 from tests.support.signals import snapshot
 from tests.targets.lake.lake import Lake
 
@@ -23,7 +23,7 @@ COLUMNS = {"id": "int64!", "n": "int32"}
 READS = ("read", "exists", "list", "open_input", "replace", "names_after")
 
 
-class Moment:
+class NthCall:
     """Calls something once, at the n-th thing that anybody does with a storage."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int, act: Callable[[], None]) -> None:
@@ -74,8 +74,8 @@ def _equal(lake: Lake, *names: str) -> None:
 def _removal(log: ChangeLog, keep: int, at: int, when: str) -> None:
     """A removal that knew nothing of the target when it decided what goes; and is killed."""
     mortal = ChangeLog(log.storage.root)
-    mortal.storage = Mortal(log.storage.root, at, when)
-    with contextlib.suppress(Killed):
+    mortal.storage = DyingStorage(log.storage.root, at, when)
+    with contextlib.suppress(ProcessKilled):
         Retention(mortal, "test", RetentionLimits(ms=0))._remove(keep, "as a test wanted it")
 
 
@@ -90,7 +90,7 @@ def test_a_removal_beside_an_apply_that_begins_is_killed_at_any_moment(
     keep = base if moment % 2 else last
     kill, when = 1 + moment * 7 % 14, ("before", "within", "after")[moment % 3]
     with monkeypatch.context() as patch:
-        made = Moment(patch, moment, lambda: _removal(changelog, keep, kill, when))
+        made = NthCall(patch, moment, lambda: _removal(changelog, keep, kill, when))
         try:
             failed = memory.apply().failed
         except CdcError:

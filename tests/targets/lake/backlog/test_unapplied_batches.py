@@ -58,7 +58,7 @@ def changelog(tmp_path_factory: pytest.TempPathFactory) -> ChangeLog:
     return found
 
 
-class Reads:
+class ManifestReads:
     """Counts the manifests that are read and are there."""
 
     def __init__(self, changelog: ChangeLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_whoever_asks_first_each_table_gets_what_it_lacks_and_each_manifest_is_r
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reported_apply_state, "GROUP_BYTES", group_bytes)
-        reads = Reads(changelog, patch)
+        reads = ManifestReads(changelog, patch)
         backlog = Backlog(changelog, "c")
         found = {marker: backlog.list_later_batches(marker) for marker in markers}
         assert reads.count == Counter(range(min(markers) + 1, LAST + 1))

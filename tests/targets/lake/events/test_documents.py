@@ -10,16 +10,16 @@ from pyspark.sql import SparkSession
 
 from dev.servers.mongodb import MongoDb
 from tests.support.connectors import Connector
-from tests.support.sources.document_store import Shelf, register_document_source
+from tests.support.sources.document_store import DocumentDatabase, register_document_source
 from tests.support.sources.mongodb import mongodb_columns
 from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
-from tests.support.sources.mongodb.mongodb_work import Work
+from tests.support.sources.mongodb.mongodb_work import CollectionWork
 from tests.targets.lake.lake import Lake
 
 
 @pytest.mark.every_kind
 def test_a_table_follows_documents(spark: SparkSession, tmp_path: Path, kind: str) -> None:
-    shelf = Shelf(str(tmp_path))
+    shelf = DocumentDatabase(str(tmp_path))
     with register_document_source():
         ours = Connector(tmp_path / "connector", "shelf", {"shelf": shelf.name, "poll.interval.ms": 10})
         lake = Lake(spark, tmp_path, ours, kind=kind)
@@ -40,7 +40,7 @@ def test_a_table_follows_documents(spark: SparkSession, tmp_path: Path, kind: st
 def test_a_table_has_the_fields_of_documents_as_columns(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     """Fields and types come up as the work continues: the table gets a column for each, and every value of each document."""
     with MongoDb() as server, server.connect() as client:
-        work = Work(client, "shop", 4)
+        work = CollectionWork(client, "shop", 4)
         ours = mongodb_connector(
             server.url(), tmp_path / "connector", database_include_list="shop", document_columns_list=r"shop\..*",
             document_columns_depth=2, document_columns_max=40,

@@ -306,7 +306,7 @@ def test_a_place_that_means_something_else_is_refused(lake: Lake) -> None:
         lake.apply()
 
 
-class _Named:
+class _NamedTables:
     """Tables in a catalog, as people see them."""
 
     def __init__(self, lake: Lake, catalog: str) -> None:
@@ -327,11 +327,11 @@ class _Named:
 
 
 @pytest.fixture(params=["in_files", pytest.param("looked_up", marks=pytest.mark.long)])
-def named_tables(request: pytest.FixtureRequest, lake: Lake) -> _Named:
-    return _Named(lake, request.param)
+def named_tables(request: pytest.FixtureRequest, lake: Lake) -> _NamedTables:
+    return _NamedTables(lake, request.param)
 
 
-def test_tables_of_a_catalog_follow_their_source(lake: Lake, named_tables: _Named) -> None:
+def test_tables_of_a_catalog_follow_their_source(lake: Lake, named_tables: _NamedTables) -> None:
     work, r = Workload(lake.connector.database, sparse=("note",)), random.Random(4)
     for _ in range(2):
         for _ in range(30):
@@ -342,7 +342,7 @@ def test_tables_of_a_catalog_follow_their_source(lake: Lake, named_tables: _Name
     assert lake.apply(location=named_tables.location).tables == []
 
 
-def test_odd_names_of_tables_are_one_part_each(lake: Lake, named_tables: _Named) -> None:
+def test_odd_names_of_tables_are_one_part_each(lake: Lake, named_tables: _NamedTables) -> None:
     db, names = lake.connector.database, ("a.b", "it's", "${x}", "a b", "日本", "x.y.z")
     for name in names:
         db.create_table(f"s.{name}", ORDERS, key=("id",))

@@ -45,7 +45,7 @@ def _info_logs(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_table_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But where a test says so: :func:`_way`."""
+    """But where a test says so: :func:`_set_write_way`."""
     monkeypatch.setattr(copy_on_write, "MOST_BYTES", -1)
 
 
@@ -298,11 +298,11 @@ def test_a_commit_that_was_overtaken_leaves_no_files(table: Lake, way: str, monk
     table.check()
 
 
-class Killed(BaseException):
+class ProcessKilled(BaseException):
     """No one catches it, as no one catches a kill."""
 
 
-class Killing:
+class KilledCommit:
     """Ends the work before or after a step of a commit. At 0 it only counts: each step has a moment before it, and one after it."""
 
     def __init__(self, patch: pytest.MonkeyPatch, moment: int) -> None:
@@ -328,7 +328,7 @@ class Killing:
         self.names.append(name)
         if len(self.names) == self._moment:
             self.dead = True
-            raise Killed(name)
+            raise ProcessKilled(name)
 
     def _unless_dead(self, method: Any) -> Any:
         return lambda *given: None if self.dead else method(*given)
@@ -450,9 +450,9 @@ def test_a_commit_that_is_killed_at_any_moment_is_caught_up(
 
     def run(moment: int) -> list[str]:
         with pytest.MonkeyPatch.context() as patch:
-            killing = Killing(patch, moment)
+            killing = KilledCommit(patch, moment)
             if moment:
-                with pytest.raises(Killed):
+                with pytest.raises(ProcessKilled):
                     table.apply(threads=1)
             else:
                 table.apply(threads=1)

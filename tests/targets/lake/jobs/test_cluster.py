@@ -41,7 +41,7 @@ def cluster() -> Iterator[SparkCluster]:
 
 
 @dataclass
-class Remote:
+class RemoteJobs:
     """Jobs of one connector that run on a cluster; nothing of theirs is in a folder of this machine."""
 
     cluster: SparkCluster
@@ -114,18 +114,18 @@ class Remote:
 @pytest.fixture
 def remote_jobs(
     cluster: SparkCluster, s3: S3, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: Any
-) -> Remote:
+) -> RemoteJobs:
     for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)
     if BUCKET not in {bucket["Name"] for bucket in s3.connect().list_buckets()["Buckets"]}:
         s3.bucket(BUCKET)
-    remote = Remote(cluster, s3, kind, tmp_path, f"{kind}-{zlib.crc32(request.node.name.encode())}")
+    remote = RemoteJobs(cluster, s3, kind, tmp_path, f"{kind}-{zlib.crc32(request.node.name.encode())}")
     remote.log.touch()
     return remote
 
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
-def test_random_work_ends_in_equal_tables(mariadb: Any, remote_jobs: Remote, scheme: str) -> None:
+def test_random_work_ends_in_equal_tables(mariadb: Any, remote_jobs: RemoteJobs, scheme: str) -> None:
     database, remote_jobs.scheme = f"cluster_{remote_jobs.kind}_{scheme}", scheme
     with mariadb.connect(autocommit=True) as connection:
         writer = Writer(connection, database, 21, ddl=0.012, words=WORDS_OF_MARIADB)
@@ -144,7 +144,7 @@ def test_random_work_ends_in_equal_tables(mariadb: Any, remote_jobs: Remote, sch
 
 
 def test_what_kills_drivers_and_executors_at_any_moment_loses_and_doubles_nothing(
-    mariadb: Any, remote_jobs: Remote
+    mariadb: Any, remote_jobs: RemoteJobs
 ) -> None:
     """A warm apply works off a hundred batches, one after another; its driver or one of its executors is killed every few seconds."""
     database, chance = f"killed_{remote_jobs.kind}", random.Random(31)
@@ -177,20 +177,20 @@ def test_what_kills_drivers_and_executors_at_any_moment_loses_and_doubles_nothin
     assert verified["equal"], verified
 
 
-def _count_least_kills(remote: Remote) -> int:
+def _count_least_kills(remote: RemoteJobs) -> int:
     """How often each of what is to be killed was killed at least."""
     said = remote.log.read_text(errors="replace")
     return min(said.count(text) for text in ("killed a driver", "killed an executor"))
 
 
-def _count_rounds(remote: Remote) -> int:
+def _count_rounds(remote: RemoteJobs) -> int:
     """How often a warm apply has brought tables further."""
     return remote.log.read_text(errors="replace").count(
         " INFO airflow_provider_cdc.targets.lake.jobs.continuous_apply: Round "
     )
 
 
-def _kill(remote: Remote, connector: Connector, chance: random.Random, ended: threading.Event) -> None:
+def _kill(remote: RemoteJobs, connector: Connector, chance: random.Random, ended: threading.Event) -> None:
     longer = 1.0
     while not ended.is_set():
         rounds = _count_rounds(remote)
@@ -206,6 +206,6 @@ def _kill(remote: Remote, connector: Connector, chance: random.Random, ended: th
             longer *= 1.5
 
 
-def _note(remote: Remote, text: str) -> None:
+def _note(remote: RemoteJobs, text: str) -> None:
     with remote.log.open("a") as log:
         log.write(f"\n{text}\n")

@@ -37,7 +37,7 @@ from dev import paths
 from dev.bootstrap.jars import ensure
 from tests.support.connectors import Connector
 from tests.support.patience import LONGEST_S
-from tests.targets.lake.jobs.test_continuous_apply import Running, Trouble, wait_until
+from tests.targets.lake.jobs.test_continuous_apply import RunningApply, WriteTrouble, wait_until
 from tests.targets.lake.lake import Database, Lake, spark_environment
 from tests.targets.lake.points import hook_format
 
@@ -258,7 +258,7 @@ def test_one_that_fails_in_the_middle_begins_anew_and_keeps_what_it_has_done(
 
 
 def test_tables_that_fail_are_those_of_their_connector(lakes: list[Lake]) -> None:
-    lakes[0].hook = Trouble(lakes[0].path("s.a"))
+    lakes[0].hook = WriteTrouble(lakes[0].path("s.a"))
     with Run(lakes) as run:
         wait_until_applied(lakes[1], run)
         wait_until_applied(lakes[0], run)
@@ -297,7 +297,7 @@ def test_the_next_run_takes_over_all_and_a_task_of_one_connector_only_that(lakes
             for lake in lakes:
                 insert_rows(lake, 2)
                 wait_until_applied(lake, second)
-            with Running(lakes[0], "alone") as alone:
+            with RunningApply(lakes[0], "alone") as alone:
                 wait_until(lambda: second.turn(lakes[0])["ended"])
                 for lake in lakes:
                     insert_rows(lake, 3)

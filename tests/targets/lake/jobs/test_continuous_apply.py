@@ -44,7 +44,7 @@ def wait_until(condition: Callable[[], object], what: str = "") -> None:
         time.sleep(0.02)
 
 
-class Running:
+class RunningApply:
     """A warm apply in a thread.
 
     :param alone: it has its own turns, and so knows of no one else
@@ -68,7 +68,7 @@ class Running:
         except BaseException as e:
             self.error = e
 
-    def __enter__(self) -> Running:
+    def __enter__(self) -> RunningApply:
         self._thread.start()
         return self
 
@@ -129,7 +129,7 @@ def _insert_rows(lake: Lake, n: int, *names: str) -> None:
 
 
 def test_batches_are_applied_as_they_come(tables: Lake) -> None:
-    with Running(tables) as running:
+    with RunningApply(tables) as running:
         running.reached()
         for n in (2, 3, 4):
             _insert_rows(tables, n)
@@ -167,7 +167,7 @@ def test_a_look_that_finds_nothing_reads_one_file_however_many_tables_and_batche
             return _method(path, *more)
 
         monkeypatch.setattr(changelog.storage, name, record_use)
-    with Running(tables) as running:
+    with RunningApply(tables) as running:
         running.reached()
         wait_until(lambda: running.warm._rounds == 1)
         time.sleep(0.5)
@@ -180,7 +180,7 @@ def test_a_look_that_finds_nothing_reads_one_file_however_many_tables_and_batche
 def test_a_table_without_events_for_a_while_is_known_to_the_next_run_without_spark(tables: Lake) -> None:
     from airflow_provider_cdc.targets.lake.apply.up_to_date_check import nothing_new
 
-    with Running(tables) as running:
+    with RunningApply(tables) as running:
         running.reached()
         _insert_rows(tables, 2)
         running.reached()
@@ -193,7 +193,7 @@ def test_a_table_without_events_for_a_while_is_known_to_the_next_run_without_spa
 def test_a_table_that_cannot_be_looked_at_in_a_quiet_moment_ends_no_run(
     tables: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Running(tables) as running:
+    with RunningApply(tables) as running:
         running.reached()
         one_table = running.warm._job._one_table  # type: ignore[attr-defined]
         settled = one_table.refresh_report_entry
@@ -220,7 +220,7 @@ def test_a_table_that_somebody_has_removed_is_built_again_also_if_it_has_no_even
     import shutil
 
     monkeypatch.setattr(module, "CLOSER_S", 0.3)
-    with Running(tables) as running:
+    with RunningApply(tables) as running:
         running.reached()
         shutil.rmtree(tables.path("s.a"))
         wait_until(lambda: tables.version("s.a") >= 0)
@@ -229,7 +229,7 @@ def test_a_table_that_somebody_has_removed_is_built_again_also_if_it_has_no_even
     tables.check()
 
 
-class Trouble:
+class WriteTrouble:
     """Writes to one table fail as long as it is ``on``."""
 
     def __init__(self, location: str) -> None:
@@ -243,8 +243,8 @@ class Trouble:
 
 
 def test_a_table_that_fails_does_not_stop_the_others_and_is_named_at_the_end(tables: Lake) -> None:
-    tables.hook = trouble = Trouble(tables.path("s.a"))
-    with Running(tables) as running:
+    tables.hook = trouble = WriteTrouble(tables.path("s.a"))
+    with RunningApply(tables) as running:
         running.reached()
         for n in (2, 3):
             _insert_rows(tables, n)
@@ -261,10 +261,10 @@ def test_a_table_that_fails_does_not_stop_the_others_and_is_named_at_the_end(tab
 
 
 def test_a_table_that_has_failed_for_a_while_catches_up_and_the_end_is_green(tables: Lake) -> None:
-    trouble = Trouble(tables.path("s.a"))
+    trouble = WriteTrouble(tables.path("s.a"))
     trouble.on = False
     tables.hook = trouble
-    with Running(tables) as running:
+    with RunningApply(tables) as running:
         running.reached()
         trouble.on = True
         for n in (2, 3, 4):
@@ -290,7 +290,7 @@ def test_pauses_grow_and_have_an_end() -> None:
 def test_a_storage_that_does_not_answer_for_a_moment_is_asked_again(
     tables: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Running(tables) as running:
+    with RunningApply(tables) as running:
         running.reached()
         read, failures = tables.connector.changelog.find_manifest, [3]
 
@@ -310,7 +310,7 @@ def test_a_storage_that_does_not_answer_for_a_moment_is_asked_again(
 
 def test_a_change_log_that_stays_unreadable_is_an_error(tables: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE_S", 0.3)
-    with Running(tables) as running:
+    with RunningApply(tables) as running:
         running.reached()
 
         def raise_always(*_: Any) -> Any:
@@ -323,7 +323,7 @@ def test_a_change_log_that_stays_unreadable_is_an_error(tables: Lake, monkeypatc
 
 def test_a_batch_that_is_missing_is_an_error_and_not_an_end(tables: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CLOSER_S", 0.2)
-    with Running(tables) as running:
+    with RunningApply(tables) as running:
         running.reached()
         folder = Path(tables.connector.changelog.storage.join_path("test", "manifests"))
         last = max(folder.iterdir())
@@ -334,8 +334,8 @@ def test_a_batch_that_is_missing_is_an_error_and_not_an_end(tables: Lake, monkey
 
 def test_an_ended_spark_is_an_error_at_once(tables: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """The session of all tests cannot be ended for this one: it only says so."""
-    tables.hook = Trouble(tables.path("s.a"))
-    running = Running(tables)
+    tables.hook = WriteTrouble(tables.path("s.a"))
+    running = RunningApply(tables)
     monkeypatch.setattr(running.warm._job.spark.sparkContext, "_jsc", None)  # type: ignore[attr-defined]
     with running:
         running.join()
@@ -345,9 +345,9 @@ def test_an_ended_spark_is_an_error_at_once(tables: Lake, monkeypatch: pytest.Mo
 
 def test_the_next_one_takes_over_and_both_end_well(tables: Lake, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    with Running(tables, "first") as first:
+    with RunningApply(tables, "first") as first:
         first.reached()
-        with Running(tables, "second") as second:
+        with RunningApply(tables, "second") as second:
             first.join()
             assert first.error is None
             assert "second has taken over" in caplog.text
@@ -360,21 +360,21 @@ def test_the_next_one_takes_over_and_both_end_well(tables: Lake, caplog: pytest.
 
 
 def test_a_run_whose_time_is_over_ends(tables: Lake) -> None:
-    with Running(tables, seconds=0.1) as running:
+    with RunningApply(tables, seconds=0.1) as running:
         running.join()
         assert running.error is None
     tables.check()
 
 
 def test_one_that_has_waited_in_vain_for_all_its_time_is_no_success(tables: Lake) -> None:
-    with Running(tables, "hangs") as first:
+    with RunningApply(tables, "hangs") as first:
         first.reached()
-        first.warm._turn = _Deaf("hangs")  # type: ignore[assignment]
-        with Running(tables, "second", seconds=0.5) as second:
+        first.warm._turn = _DeafTurn("hangs")  # type: ignore[assignment]
+        with RunningApply(tables, "second", seconds=0.5) as second:
             second.join()
             assert isinstance(second.error, TransientError)
             assert "applied nothing: an earlier run did not end" in str(second.error)
-        with Running(tables, "third") as third:
+        with RunningApply(tables, "third") as third:
             assert third.error is None
             third.warm.stop()
             third.join()
@@ -382,7 +382,7 @@ def test_one_that_has_waited_in_vain_for_all_its_time_is_no_success(tables: Lake
 
 
 @dataclasses.dataclass
-class _Deaf:
+class _DeafTurn:
     """The turn of one that does not see who comes next."""
 
     owner: str = ""
@@ -394,7 +394,7 @@ class _Deaf:
 
 def test_two_at_once_that_do_not_know_of_each_other_give_the_same_tables(tables: Lake) -> None:
     tables.connector.database.create_table("s.bag", {"n": "int32"})
-    with Running(tables, "one", alone=True) as one, Running(tables, "two", alone=True) as two:
+    with RunningApply(tables, "one", alone=True) as one, RunningApply(tables, "two", alone=True) as two:
         for n in range(2, 9):
             with tables.connector.database.transaction() as t:
                 t.insert("s.bag", {"n": n % 3})
@@ -569,7 +569,7 @@ def test_after_kill_9_the_next_one_takes_over(
         _insert_rows(tables, n)
         time.sleep(0.3)
     killed.kill()
-    with Running(tables, "next") as running:
+    with RunningApply(tables, "next") as running:
         running.reached()
         running.stop()
     tables.check()

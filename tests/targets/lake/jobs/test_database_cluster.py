@@ -49,7 +49,7 @@ def cluster() -> Iterator[SparkCluster]:
 
 
 @dataclass
-class Job:
+class ClusterJob:
     """Runs of the job on a cluster, as a worker of Airflow would submit them."""
 
     cluster: SparkCluster
@@ -101,7 +101,7 @@ def test_what_kills_drivers_and_executors_at_any_moment_loses_and_doubles_nothin
 ) -> None:
     """A run works off what comes, batch after batch; its driver or one of its executors is killed every few seconds."""
     connector, r = memory_connector(source, tmp_path, topic_prefix="p"), Random(7)
-    job, ended = Job(cluster, url, tmp_path, ("--staged-from", "1")), threading.Event()
+    job, ended = ClusterJob(cluster, url, tmp_path, ("--staged-from", "1")), threading.Event()
     write_batches(source, connector, r)
     with ThreadPoolExecutor(1) as threads:
         killer = threads.submit(_kill, job, connector, Random(8), ended)
@@ -121,7 +121,7 @@ def test_what_kills_drivers_and_executors_at_any_moment_loses_and_doubles_nothin
     assert len(TABLES) == 3
 
 
-def _kill(job: Job, connector: Connector, chance: random.Random, ended: threading.Event) -> None:
+def _kill(job: ClusterJob, connector: Connector, chance: random.Random, ended: threading.Event) -> None:
     longer = 1.0
     while not ended.is_set():
         before = job.text().count("are staged by")
@@ -145,7 +145,7 @@ def _kill(job: Job, connector: Connector, chance: random.Random, ended: threadin
 
 
 @dataclass
-class Many:
+class LargeSnapshot:
     """A table with many rows, captured by a snapshot."""
 
     database: Any
@@ -159,7 +159,7 @@ class Many:
 
 
 @pytest.fixture(scope="module")
-def many_rows(mariadb: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Many]:
+def many_rows(mariadb: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LargeSnapshot]:
     with mariadb.database("many") as database:
         large.create(database, "orders")
         for first in range(1, ROWS, ROWS // 5):
@@ -169,24 +169,24 @@ def many_rows(mariadb: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         connector.capture()
         digest = _digest(database)
         assert digest[0] == ROWS
-        yield Many(database, connector, digest)
+        yield LargeSnapshot(database, connector, digest)
 
 
 def test_five_million_rows_come_equal_by_two_workers(
-    cluster: SparkCluster, many_rows: Many, postgres: Any, tmp_path: Path
+    cluster: SparkCluster, many_rows: LargeSnapshot, postgres: Any, tmp_path: Path
 ) -> None:
     """The rows in PostgreSQL are those of MariaDB, value by value."""
     with postgres.database("alone") as name:
-        job = Job(cluster, postgres.url(name), tmp_path)
+        job = ClusterJob(cluster, postgres.url(name), tmp_path)
         assert _apply_and_kill(job, many_rows).python < PYTHON_MB
         _assert_target_equals(job, many_rows, many_rows.digest)
 
 
 def test_five_million_rows_come_equal_although_an_executor_is_killed_and_then_changes_of_a_fifth(
-    cluster: SparkCluster, many_rows: Many, postgres: Any, tmp_path: Path
+    cluster: SparkCluster, many_rows: LargeSnapshot, postgres: Any, tmp_path: Path
 ) -> None:
     with postgres.database("killed") as name:
-        job = Job(cluster, postgres.url(name), tmp_path)
+        job = ClusterJob(cluster, postgres.url(name), tmp_path)
         _apply_and_kill(job, many_rows, kill=True)
         _assert_target_equals(job, many_rows, many_rows.digest)
         many_rows.database.sql("UPDATE orders SET note = CONCAT('changed ', id), price = price + 1 WHERE id % 10 = 3")
@@ -197,8 +197,8 @@ def test_five_million_rows_come_equal_although_an_executor_is_killed_and_then_ch
         _assert_target_equals(job, many_rows, many_rows.digest)
 
 
-def _apply_and_kill(job: Job, many: Many, *, kill: bool = False) -> _Watched:
-    with _Watched(job.cluster) as watched:
+def _apply_and_kill(job: ClusterJob, many: LargeSnapshot, *, kill: bool = False) -> _ResourceUsage:
+    with _ResourceUsage(job.cluster) as watched:
         process = job.start(many.connector)
         watched.driver = process.pid
         if kill:
@@ -213,7 +213,7 @@ def _apply_and_kill(job: Job, many: Many, *, kill: bool = False) -> _Watched:
     return watched
 
 
-def _assert_target_equals(job: Job, many: Many, digest: tuple[int, int]) -> None:
+def _assert_target_equals(job: ClusterJob, many: LargeSnapshot, digest: tuple[int, int]) -> None:
     """The target has the rows of the source, and nothing is left over."""
     engine = open_engine(DatabaseTargetConfig.parse({"connection.url": job.url}))
     assert _digest_there(engine, many.table) == digest
@@ -251,7 +251,7 @@ def _wait_until(true: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-class _Watched:
+class _ResourceUsage:
     """Seconds, CPU seconds and the most memory of the driver, of the executors, and of each Python of theirs, in a ``with`` block."""
 
     def __init__(self, cluster: SparkCluster) -> None:
@@ -261,7 +261,7 @@ class _Watched:
         self.python = 0.0
         self._thread = threading.Thread(target=self._watch)
 
-    def __enter__(self) -> _Watched:
+    def __enter__(self) -> _ResourceUsage:
         self._began = time.monotonic()
         self._thread.start()
         return self

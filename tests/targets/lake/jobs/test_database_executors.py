@@ -43,7 +43,7 @@ def source(tmp_path: Path) -> MemoryDatabase:
     return source
 
 
-class Watched:
+class SecretWatch:
     """Looks for texts in whatever is written below folders, and on all command lines, in a ``with`` block: also in what is gone at its end."""
 
     def __init__(self, folders: list[Path], *secrets: str) -> None:
@@ -51,7 +51,7 @@ class Watched:
         self._thread = threading.Thread(target=self._watch)
         self.found, self.files, self._sizes = set[str](), set[str](), dict[Path, int]()
 
-    def __enter__(self) -> Watched:
+    def __enter__(self) -> SecretWatch:
         self._thread.start()
         return self
 
@@ -110,7 +110,7 @@ def test_executors_that_have_nothing_of_this_project_write_and_no_secret_is_writ
         }  # fmt: skip
         job = SinkJob(cluster, written, python, properties, {"auto_mkdir": True, "key": OPTION}, settings)
         folders = [written, *(worker.folder for worker in cluster.workers)]
-        with Watched(folders, PASSWORD, OPTION) as watched:
+        with SecretWatch(folders, PASSWORD, OPTION) as watched:
             done = job.run(connector)
         engine = open_engine(DatabaseTargetConfig.parse({"connection.url": postgres.url(database)}))
         for name in ("s.one", "s.wide"):

@@ -16,9 +16,9 @@ from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
 from airflow_provider_cdc.targets.lake.jobs.maintain_tables import MaintainTables
-from tests.targets.lake.jobs.test_continuous_apply import Running, wait_until
+from tests.targets.lake.jobs.test_continuous_apply import RunningApply, wait_until
 from tests.targets.lake.lake import Lake, Row
-from tests.targets.lake.write.test_modes_crash import Ended, Stopping
+from tests.targets.lake.write.test_modes_crash import RunEnded, StoppedWrites
 
 pytestmark = pytest.mark.spark
 COLUMNS = {"id": "int64!", "region": "string", "n": "int32"}
@@ -68,7 +68,7 @@ def _check(lake: Lake, otherwise: str = "default") -> None:
         assert found == sorted(({name: row[name] for name in names} for row in rows), key=repr), location
 
 
-class Work:
+class RouteWork:
     """Random changes of ``s.t``, which has a key or none."""
 
     def __init__(
@@ -125,7 +125,7 @@ def test_each_row_is_in_the_table_of_its_place_through_random_changes_and_ends(
     memory: Lake, seed: int, otherwise: str, key: tuple[str, ...]
 ) -> None:
     memory.tables, choose = _rules(memory, otherwise=otherwise), random.Random(seed)
-    work = Work(memory, seed, key=key, regions=(*choose.sample((*PLAIN, *ODD), 4), *LEFT))
+    work = RouteWork(memory, seed, key=key, regions=(*choose.sample((*PLAIN, *ODD), 4), *LEFT))
     for _ in range(6):
         work.go(choose.randint(1, 5))
         memory.connector.capture()
@@ -133,10 +133,10 @@ def test_each_row_is_in_the_table_of_its_place_through_random_changes_and_ends(
             work.go(choose.randint(1, 4))
             memory.connector.capture()
         if choose.random() < 0.4:
-            memory.hook = Stopping(choose.randint(1, 2))
+            memory.hook = StoppedWrites(choose.randint(1, 2))
             try:
                 memory.apply(threads=1)
-            except Ended:
+            except RunEnded:
                 pass
             memory.hook = None
         if choose.random() < 0.15:
@@ -163,7 +163,7 @@ def test_a_column_that_the_route_looks_at_may_get_a_type_with_less_room(memory: 
 
 def test_a_log_has_each_event_once_in_the_table_of_its_row(memory: Lake) -> None:
     memory.tables = _rules(memory, mode="log")
-    work = Work(memory, 7, regions=(*PLAIN, None))
+    work = RouteWork(memory, 7, regions=(*PLAIN, None))
     for _ in range(3):
         work.go(4, ddl=0, truncates=0.1)
         memory.connector.capture()
@@ -217,12 +217,12 @@ def test_a_run_that_ends_between_the_commits_of_two_tables_is_caught_up(lake: La
 
     def end_after_one(location: str, name: str, write: Callable[[], Any]) -> Any:
         if done:
-            raise Ended
+            raise RunEnded
         done.append(location)
         return write()
 
     lake.hook = end_after_one
-    with pytest.raises(Ended):
+    with pytest.raises(RunEnded):
         lake.apply(threads=1)
     lake.hook = None
     report = lake.apply()
@@ -235,7 +235,7 @@ def test_a_run_that_ends_between_the_commits_of_two_tables_is_caught_up(lake: La
 
 def test_tables_that_no_row_enters_or_leaves_are_not_touched(memory: Lake) -> None:
     memory.tables = _rules(memory)
-    work = Work(memory, 5, regions=PLAIN)
+    work = RouteWork(memory, 5, regions=PLAIN)
     work.go(10, truncates=0, ddl=0)
     memory.follow()
     with memory.connector.database.transaction() as t:
@@ -258,7 +258,7 @@ WRONG = [
 def test_a_route_that_does_not_fit_is_refused_before_anything_is_written(
     memory: Lake, step: dict[str, str], text: str
 ) -> None:
-    Work(memory, 1)
+    RouteWork(memory, 1)
     memory.connector.database.create_table("s.other", {"id": "int64!"}, key=("id",))
     memory.connector.capture()
     with pytest.raises(ConfigError) as error:
@@ -271,7 +271,7 @@ def test_rows_that_no_step_takes_are_an_error_where_that_is_asked_for_and_the_ch
     memory: Lake,
 ) -> None:
     db = memory.connector.database
-    Work(memory, 1, regions=("eu",))
+    RouteWork(memory, 1, regions=("eu",))
     db.create_table("s.other", {"id": "int64!"}, key=("id",))
     memory.connector.capture()
     memory.apply(tables=_rules(memory, otherwise="error"))
@@ -292,7 +292,7 @@ def test_rows_that_no_step_takes_are_an_error_where_that_is_asked_for_and_the_ch
 
 
 def test_what_is_somebody_elses_at_a_place_stays_and_the_other_places_are_written(memory: Lake) -> None:
-    Work(memory, 1, regions=PLAIN)
+    RouteWork(memory, 1, regions=PLAIN)
     STORED[f"{memory.folder}/lake/of us"] = "a folder of somebody"
     memory.connector.capture()
     with pytest.raises(TargetError, match="contains a folder of somebody"):
@@ -305,7 +305,7 @@ def test_what_is_somebody_elses_at_a_place_stays_and_the_other_places_are_writte
 def test_a_step_that_is_added_at_the_end_leaves_the_tables_of_the_others_and_one_before_them_does_not(
     memory: Lake,
 ) -> None:
-    Work(memory, 1, regions=PLAIN)
+    RouteWork(memory, 1, regions=PLAIN)
     memory.connector.capture()
     place = f"{memory.folder}/lake"
     by = {"by": "region", "location": f"{place}/of {{value}}"}
@@ -330,7 +330,7 @@ def test_a_route_to_more_tables_than_anybody_wants_is_refused(memory: Lake) -> N
 
 def test_maintenance_knows_the_tables(memory: Lake) -> None:
     memory.tables = _rules(memory)
-    Work(memory, 1, regions=PLAIN)
+    RouteWork(memory, 1, regions=PLAIN)
     memory.follow()
     job = MaintainTables(memory.spark, memory.connector.changelog, "test", location=memory.location, target="memory")
     maintained = job.run()
@@ -341,10 +341,10 @@ def test_maintenance_knows_the_tables(memory: Lake) -> None:
 def test_an_apply_that_goes_on_finds_new_places_and_tries_again_what_has_failed(memory: Lake) -> None:
     memory.tables = _rules(memory)
     db = memory.connector.database
-    Work(memory, 1, regions=PLAIN)
+    RouteWork(memory, 1, regions=PLAIN)
     STORED[f"{memory.folder}/lake/of new"] = "a folder of somebody"
     memory.connector.capture()
-    with Running(memory) as running:
+    with RunningApply(memory) as running:
         wait_until(lambda: f"{memory.folder}/lake/of eu" in STORED, "the first round")
         with db.transaction() as t:
             t.insert("s.t", {"id": 100, "region": "new", "n": 1})
@@ -365,7 +365,7 @@ def test_an_apply_that_goes_on_finds_new_places_and_tries_again_what_has_failed(
 
 def test_two_values_that_would_have_one_table_are_refused_and_nothing_is_lost_silently(memory: Lake) -> None:
     """As in a catalog that knows no upper case: the memory target is made to know none."""
-    Work(memory, 1, regions=("eu",))
+    RouteWork(memory, 1, regions=("eu",))
     memory.connector.capture()
     memory.apply(tables=_rules(memory))
     with memory.connector.database.transaction() as t:
@@ -383,7 +383,7 @@ def test_two_values_that_would_have_one_table_are_refused_and_nothing_is_lost_si
 
 def test_a_place_is_not_made_of_a_change_log_that_has_lost_its_beginning(memory: Lake) -> None:
     memory.tables = _rules(memory)
-    work = Work(memory, 1, regions=PLAIN)
+    work = RouteWork(memory, 1, regions=PLAIN)
     memory.connector.capture()
     work.go(2)
     memory.connector.capture()
@@ -405,7 +405,7 @@ def test_a_place_is_not_made_of_a_change_log_that_has_lost_its_beginning(memory:
 
 
 def test_a_table_with_all_rows_is_no_place_of_a_route_that_came_later(memory: Lake) -> None:
-    work = Work(memory, 1, regions=PLAIN)
+    work = RouteWork(memory, 1, regions=PLAIN)
     memory.follow()
     before = STORED[memory.path("s.t")]
     with memory.connector.database.transaction() as t:

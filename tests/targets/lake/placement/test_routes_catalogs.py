@@ -13,9 +13,9 @@ import pytest
 
 from airflow_provider_cdc.core.errors import TargetError
 from tests.support.patience import LONGEST_S
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 from tests.targets.lake.lake import Lake, spark_environment
-from tests.targets.lake.placement.test_routes import COLUMNS, ODD, PLAIN, Work
+from tests.targets.lake.placement.test_routes import COLUMNS, ODD, PLAIN, RouteWork
 from tests.targets.lake.verify.test_verify_rules import verify
 from tests.targets.lake.with_routes import check, rules, tables
 
@@ -23,10 +23,10 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.only_kind("iceberg")
-def test_a_value_of_any_kind_is_the_name_of_a_table_in_an_iceberg_catalog(lake: Lake, sampled: Sampled) -> None:
+def test_a_value_of_any_kind_is_the_name_of_a_table_in_an_iceberg_catalog(lake: Lake, sampled: CaseSample) -> None:
     namespace = f"in_files.x{zlib.crc32(str(lake.folder).encode())}"
     values = [*PLAIN, *(text for number, text in enumerate(ODD) if sampled.of(number, every=3))]
-    lake.tables, work = rules(namespace), Work(lake, 21, regions=(*values, None))
+    lake.tables, work = rules(namespace), RouteWork(lake, 21, regions=(*values, None))
     lake.follow()
     assert check(lake, namespace) == len(values)
     work.go(6, truncates=0)

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_cdc.core.errors import TargetError
-from tests.targets.lake.jobs.test_continuous_apply import Running, wait_until
+from tests.targets.lake.jobs.test_continuous_apply import RunningApply, wait_until
 from tests.targets.lake.lake import Child, Lake
-from tests.targets.lake.placement.test_routes import COLUMNS, ODD, Work, _check, _entries, _rules
+from tests.targets.lake.placement.test_routes import COLUMNS, ODD, RouteWork, _check, _entries, _rules
 from tests.targets.lake.with_catalog import apply
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
@@ -120,7 +120,7 @@ def test_two_processes_at_once_bring_each_row_to_its_table(prepared_lake: Lake, 
 @pytest.mark.every_kind
 @pytest.mark.parametrize("key", [(), pytest.param(("id",), marks=pytest.mark.long)], ids=["bag", "keyed"])
 def test_two_applies_at_once_write_no_row_twice(lake: Lake, key: tuple[str, ...]) -> None:
-    lake.tables, work = _rules(lake), Work(lake, 11, key=key, regions=REGIONS[1:])
+    lake.tables, work = _rules(lake), RouteWork(lake, 11, key=key, regions=REGIONS[1:])
 
     for _ in range(4 if key else 2):
         work.go(4)
@@ -134,9 +134,9 @@ def test_two_applies_at_once_write_no_row_twice(lake: Lake, key: tuple[str, ...]
 
 @pytest.mark.every_kind
 def test_an_apply_that_goes_on_moves_rows_from_table_to_table(lake: Lake) -> None:
-    lake.tables, work = _rules(lake), Work(lake, 12, regions=REGIONS)
+    lake.tables, work = _rules(lake), RouteWork(lake, 12, regions=REGIONS)
     lake.connector.capture()
-    with Running(lake) as running:
+    with RunningApply(lake) as running:
         running.reached()
         for _ in range(4):
             work.go(3, truncates=0.02)
@@ -152,7 +152,7 @@ def test_an_apply_that_goes_on_moves_rows_from_table_to_table(lake: Lake) -> Non
 @pytest.mark.every_kind
 @pytest.mark.parametrize("key", [(), ("id",)], ids=["bag", "keyed"])
 def test_take_overs_and_other_applies_beside_one_that_goes_on_change_nothing(lake: Lake, key: tuple[str, ...]) -> None:
-    lake.tables, work = _rules(lake), Work(lake, 13, key=key, regions=REGIONS)
+    lake.tables, work = _rules(lake), RouteWork(lake, 13, key=key, regions=REGIONS)
     lake.connector.capture()
     stop, errors = threading.Event(), list[BaseException]()
 
@@ -170,14 +170,14 @@ def test_take_overs_and_other_applies_beside_one_that_goes_on_change_nothing(lak
     beside.start()
     try:
         for number in range(4):
-            with Running(lake, f"run {number}") as running:
+            with RunningApply(lake, f"run {number}") as running:
                 for _ in range(3):
                     work.go(3, truncates=0.02)
                     lake.connector.capture()
                     running.reached()
                 work.go(2)
                 lake.connector.capture()
-                with Running(lake, f"successor {number}") as successor:  # it takes over with a batch under way
+                with RunningApply(lake, f"successor {number}") as successor:  # it takes over with a batch under way
                     # the other apply may have come to the newest batch before
                     wait_until(lambda one=successor: one.warm._rounds or one.error, "the successor's turn")  # type: ignore[misc]
                     successor.reached()

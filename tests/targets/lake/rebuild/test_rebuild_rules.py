@@ -27,7 +27,7 @@ from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 from tests.targets.lake.lake import Child, Lake, new_lake
 from tests.targets.lake.points import hook_format
 from tests.targets.lake.rules.test_outbox_columns import OUTBOX
-from tests.targets.lake.write.test_modes_crash import Ended
+from tests.targets.lake.write.test_modes_crash import RunEnded
 
 pytestmark = pytest.mark.spark
 COLUMNS = {"id": "int64!", "region": "string", "n": "int32"}
@@ -98,7 +98,7 @@ def _tables(lake: Lake, location: str) -> dict[tuple[str, str], str]:
     return found
 
 
-class Work:
+class RuleWork:
     """Random changes of some tables."""
 
     def __init__(self, lake: Lake, seed: int, tables: tuple[str, ...]) -> None:
@@ -175,7 +175,7 @@ def test_tables_by_rules_are_built_as_an_apply_makes_them_where_nothing_is(
 ) -> None:
     memory.tables, choose = _rules(memory, "lake"), random.Random(seed)
     names = tuple(f"s.{kind}" for kind in kinds)
-    work, asked = Work(memory, seed, names), choose.randint(1, 2)
+    work, asked = RuleWork(memory, seed, names), choose.randint(1, 2)
     for batch in (1, 2, 3):
         memory.follow()
         if batch == asked:
@@ -218,7 +218,7 @@ def test_tables_by_rules_are_built_as_an_apply_makes_them_where_nothing_is(
 @pytest.mark.sampled(2)
 def test_damaged_tables_of_a_route_are_right_again_by_one_commit_each(lake: Lake) -> None:
     lake.tables = _rules(lake, "lake")
-    Work(lake, 7, ("s.to_current", "s.to_soft_delete"))
+    RuleWork(lake, 7, ("s.to_current", "s.to_soft_delete"))
     lake.follow()
     there, now = _tables(lake, lake.location), _apply_fresh(lake, "now")
     for location in there.values():
@@ -252,7 +252,7 @@ def _commits(lake: Lake, location: str) -> int:
 
 def test_one_table_of_a_route_is_built_by_its_location_and_one_that_is_gone_is_made_again(memory: Lake) -> None:
     memory.tables = _rules(memory, "lake")
-    Work(memory, 8, ("s.to_current",))
+    RuleWork(memory, 8, ("s.to_current",))
     memory.follow()
     now = _apply_fresh(memory, "now")
     there = _tables(memory, memory.location)
@@ -289,7 +289,7 @@ def _report_without(lake: Lake, location: str) -> dict[str, Any]:
 
 def test_if_one_of_several_tables_cannot_be_built_none_is(memory: Lake) -> None:
     memory.tables = _rules(memory, "lake")
-    Work(memory, 9, ("s.to_current",))
+    RuleWork(memory, 9, ("s.to_current",))
     memory.follow()
     there = _tables(memory, memory.location)
     eu, last = there["p.s.to_current", "2_eu"], max(there.values())
@@ -314,7 +314,7 @@ def test_if_one_of_several_tables_cannot_be_built_none_is(memory: Lake) -> None:
 
 def test_what_a_rule_has_given_up_is_left_alone_and_what_nobody_knows_is_refused(memory: Lake) -> None:
     memory.tables = _rules(memory, "lake")
-    Work(memory, 10, ("s.to_current", "s.only_history"))
+    RuleWork(memory, 10, ("s.to_current", "s.only_history"))
     memory.follow()
     before = _tables(memory, memory.location)
     otherwise = before["p.s.to_current", "otherwise"]
@@ -347,16 +347,16 @@ def test_what_a_rule_has_given_up_is_left_alone_and_what_nobody_knows_is_refused
 @pytest.mark.parametrize("to", ["", "beside"])
 def test_a_run_that_ends_between_two_tables_leaves_whole_ones_and_the_next_one_finishes(memory: Lake, to: str) -> None:
     memory.tables = _rules(memory, "lake")
-    Work(memory, 11, ("s.to_current", "s.to_history"))
+    RuleWork(memory, 11, ("s.to_current", "s.to_history"))
     memory.follow()
     names, there, now = ("s.to_current", "s.to_history"), _tables(memory, memory.location), _apply_fresh(memory, "now")
     _damage_tables(memory, f"{memory.folder}/lake/")
     damaged = {at: _content(memory, at) for at in there.values()}
     options = {"to": f"{memory.folder}/{to}/{{table}}/{{place}}"} if to else {}
-    ends = _Ending(4)
+    ends = _EndedWrites(4)
     job = _job(memory, **options)
     job._format = hook_format(load_format("memory"), ends)
-    with pytest.raises(Ended):
+    with pytest.raises(RunEnded):
         job.run(names)
     assert len(job.done) == len(ends.done) == 3
     for key, location in there.items():
@@ -374,7 +374,7 @@ def test_a_run_that_ends_between_two_tables_leaves_whole_ones_and_the_next_one_f
         assert _content(memory, at) == _content(memory, location)
 
 
-class _Ending:
+class _EndedWrites:
     """Ends the work before one of the writes."""
 
     def __init__(self, number: int) -> None:
@@ -382,7 +382,7 @@ class _Ending:
 
     def __call__(self, location: str, name: str, write: Callable[[], Any]) -> Any:
         if len(self.done) + 1 == self._number:
-            raise Ended
+            raise RunEnded
         assert name in ("rebuild_rows", "create")
         result = write()
         self.done.append(location)
@@ -402,7 +402,7 @@ def make_memory(spark: SparkSession, tmp_path: Path) -> Callable[..., Lake]:
 @pytest.mark.every_kind
 def test_after_kill_9_at_any_commit_of_a_rebuild_the_next_one_finishes(lake: Lake, child: Callable[[], Child]) -> None:
     lake.tables = _rules(lake, "lake")
-    Work(lake, 12, ("s.to_current",))
+    RuleWork(lake, 12, ("s.to_current",))
     lake.follow()
     there, now = _tables(lake, lake.location), _apply_fresh(lake, "now")
     to = f"{lake.folder}/beside/{{table}}/{{place}}"
@@ -438,7 +438,7 @@ def test_what_the_change_log_does_not_have_is_not_thrown_away_and_built_beside(
         "shared": {"shard": {"shard": "{table}"}},
     }
     lake.tables = TableRules.parse([{"tables": r"s\.t", **rules[change]}])
-    Work(lake, 13, ("s.t",))
+    RuleWork(lake, 13, ("s.t",))
     lake.follow()
     if change == "dropped":
         lake.connector.database.drop_column("s.t", "n")  # type: ignore[attr-defined]

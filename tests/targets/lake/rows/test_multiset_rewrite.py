@@ -27,7 +27,7 @@ from airflow_provider_cdc.targets.lake.rows.keyless_row_locator import may_be_am
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import SEQ
 from airflow_provider_cdc.targets.lake.rows.multiset_rewrite import NUMBER, follow_images
 from airflow_provider_cdc.targets.lake.types.spark_types import build_struct_type
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 from tests.targets.lake.lake import Lake, new_lake
 
 pytestmark = pytest.mark.spark
@@ -229,7 +229,7 @@ def test_random_work_on_equal_rows_ends_equal_in_each_way(
     number: int,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
-    sampled: Sampled,
+    sampled: CaseSample,
 ) -> None:
     ways = WAYS[multiset_lake.kind]
     if number >= len(ways) or not sampled.of(number, every=len(ways)):
@@ -296,12 +296,12 @@ def _files(lake: Lake) -> dict[str, int]:
     return {str(f): f.stat().st_size for f in found if f.suffix in (".parquet", ".bin") and f.name[0] != "."}
 
 
-class Ended(BaseException):
+class RunEnded(BaseException):
     """No one catches it, as no one catches a kill."""
 
 
 @pytest.mark.every_kind
-@pytest.mark.parametrize("error", [Ended(), WriteConflict("somebody else")])
+@pytest.mark.parametrize("error", [RunEnded(), WriteConflict("somebody else")])
 def test_what_ends_between_the_files_and_the_commit_leaves_files_and_nothing_else(
     multiset_lake: Lake, error: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,8 +329,8 @@ def test_what_ends_between_the_files_and_the_commit_leaves_files_and_nothing_els
         return commit(*given)
 
     monkeypatch.setattr(owner, name, fail_between)
-    if isinstance(error, Ended):
-        with pytest.raises(Ended):
+    if isinstance(error, RunEnded):
+        with pytest.raises(RunEnded):
             multiset_lake.apply(threads=1)
         assert (_format_rows(multiset_lake.rows("s.bag")), multiset_lake.version("s.bag")) == (before, version)
     multiset_lake.apply()

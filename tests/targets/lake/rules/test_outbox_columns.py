@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
 from tests.targets.lake.lake import Lake, Row
-from tests.targets.lake.write.test_modes_crash import Ended
+from tests.targets.lake.write.test_modes_crash import RunEnded
 
 pytestmark = pytest.mark.spark
 OUTBOX = {"id": "string!", "aggregatetype": "string", "aggregateid": "string", "type": "string", "payload": "string"}
@@ -64,12 +64,12 @@ def test_each_aggregate_type_has_a_table_of_its_events_whatever_becomes_of_the_o
 
     def end_after_one(location: str, name: str, write: Any) -> Any:
         if done:
-            raise Ended
+            raise RunEnded
         done.append(location)
         return write()
 
     lake.hook = end_after_one
-    with pytest.raises(Ended):
+    with pytest.raises(RunEnded):
         lake.apply(threads=1)
     lake.hook = None
     with caplog.at_level(logging.WARNING, "airflow_provider_cdc.targets.lake.placement.affected_route_tables"):

@@ -128,7 +128,7 @@ class Model:
             row[name] = value
 
 
-class World:
+class ModelledTable:
     """A source table, random work on it, and models that see all of it."""
 
     def __init__(self, database: Database, seed: int, *models: Model, names: tuple[str, ...] = ("a", "b")) -> None:
@@ -246,7 +246,7 @@ def test_old_columns_keep_their_values_and_new_ones_have_what_has_changed_since(
 ) -> None:
     lake, model = memory(schema_change_rewrite_mode="ignore"), Model(mode, COLUMNS)
     lake.tables = _rules(mode)
-    world = World(lake.connector.database, seed, model)
+    world = ModelledTable(lake.connector.database, seed, model)
     # what was before the snapshot, no one knows: it reads rows with the present columns
     lake.follow()
 
@@ -273,7 +273,7 @@ def test_tables_of_every_kind_become_what_those_in_memory_are(
         Lake(spark, tmp_path, lake.connector, f"{mode}_{k}", k, tables=_rules(mode)) for k in (kind, "memory")
     )
     model = Model("current", COLUMNS)
-    world = World(lake.connector.database, 8, model, names=("a", ODD))
+    world = ModelledTable(lake.connector.database, 8, model, names=("a", ODD))
     for _ in range(3):
         lake.connector.capture()
         real.apply()

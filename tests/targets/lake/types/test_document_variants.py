@@ -20,7 +20,7 @@ from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables
 from airflow_provider_cdc.verify.verification_report import TableVerification
 from tests.support.sources.mongodb import mongodb_connectors
 from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
-from tests.support.sources.mongodb.mongodb_work import Work, text
+from tests.support.sources.mongodb.mongodb_work import CollectionWork, text
 from tests.support.sources.mongodb.variants import are_identical, expected_value, read
 from tests.targets.lake.lake import Lake
 from tests.targets.lake.verify.test_verify_rules import verify
@@ -68,7 +68,7 @@ def test_random_work_ends_in_a_table_of_variants(
     spark: SparkSession, tmp_path: Path, uri: str, client: Any, kind: str
 ) -> None:
     documents = Documents(spark, tmp_path, uri, client, kind, batch_max_rows=40)
-    work = Work(client, documents.database, 4)
+    work = CollectionWork(client, documents.database, 4)
     work.write(30)
     for _ in range(2):
         documents.lake.follow()

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spark
 Rows = dict[str, list[dict[str, Any]]]
 
 
-class World:
+class RandomConnector:
     """A connector with random work on its source. :attr:`known` has the rows of each table after each batch, by replaying the change log."""
 
     def __init__(self, folder: Path, seed: int) -> None:
@@ -63,7 +63,9 @@ def _find_difference(frame: DataFrame, key: tuple[str, ...], names: tuple[str, .
     return f"nothing and {wanted}" if wanted else ""
 
 
-def _check_references(spark: SparkSession, world: World, scratch: Any, plan: VerificationPlan) -> Counter[str]:
+def _check_references(
+    spark: SparkSession, world: RandomConnector, scratch: Any, plan: VerificationPlan
+) -> Counter[str]:
     done: Counter[str] = Counter()
     for point in plan.references:
         topics = collect_topics(scratch, [one.batch_contents for one in scratch.read_manifests(point.name)])
@@ -92,7 +94,7 @@ def _check_references(spark: SparkSession, world: World, scratch: Any, plan: Ver
 def test_it_is_what_the_change_log_gives_whatever_happens_before_and_after_the_position(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
-    world = World(tmp_path, seed)
+    world = RandomConnector(tmp_path, seed)
     world.steps(15)
     world.capture()
     world.steps(world.r.choice([0, 12]))

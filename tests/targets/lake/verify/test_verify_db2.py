@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from dev.servers import Db2
 from tests.sources.db2_adapter import Db2Adapter
-from tests.targets.lake.followed import ODD, Followed, of_table
+from tests.targets.lake.followed import ODD, FollowedConnector, of_table
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 TABLES = {
@@ -36,7 +36,7 @@ ROWS: dict[str, list[str]] = {
 }
 
 
-class World(Followed):
+class Db2Connector(FollowedConnector):
     """A connector on a schema of a Db2, and its tables."""
 
     def __init__(self, spark: SparkSession, server: Db2, stack: ExitStack, folder: Path) -> None:
@@ -53,14 +53,14 @@ class World(Followed):
 
 
 @pytest.fixture
-def world(spark: SparkSession, db2: Db2, tmp_path: Path) -> Iterator[World]:
+def world(spark: SparkSession, db2: Db2, tmp_path: Path) -> Iterator[Db2Connector]:
     with ExitStack() as stack:
-        world = World(spark, db2, stack, tmp_path)
+        world = Db2Connector(spark, db2, stack, tmp_path)
         world.follow()
         yield world
 
 
-def test_tables_are_compared_at_an_lsn_beside_changes_and_repaired(world: World) -> None:
+def test_tables_are_compared_at_an_lsn_beside_changes_and_repaired(world: Db2Connector) -> None:
     odd, codes = world.db.name(ODD), world.db.name("CODES")
     changes = (
         f"UPDATE {odd} SET AMOUNT = 0.1, NOTE = NULL WHERE ID = 5", f"DELETE FROM {odd} WHERE ID = 6",

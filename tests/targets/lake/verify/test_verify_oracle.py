@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from dev.servers import Oracle
 from tests.sources.oracle_adapter import OracleAdapter
-from tests.targets.lake.followed import Followed, of_table
+from tests.targets.lake.followed import FollowedConnector, of_table
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 TABLES = (
@@ -34,7 +34,7 @@ FILLED = (
 )
 
 
-class World(Followed):
+class OracleConnector(FollowedConnector):
     """A connector on a schema of an Oracle, and its tables."""
 
     def __init__(self, spark: SparkSession, server: Oracle, stack: ExitStack, folder: Path, **properties: Any) -> None:
@@ -70,7 +70,7 @@ def test_tables_are_compared_at_an_scn_beside_open_transactions_and_repaired(
     spark: SparkSession, server: Oracle, tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
-        world = World(spark, server, stack, tmp_path, lob_enabled=True)
+        world = OracleConnector(spark, server, stack, tmp_path, lob_enabled=True)
         world.create()
         world.follow()
         changes = (
@@ -97,7 +97,7 @@ def test_lobs_that_are_not_captured_are_named_and_not_compared(
     spark: SparkSession, server: Oracle, tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
-        world = World(spark, server, stack, tmp_path)
+        world = OracleConnector(spark, server, stack, tmp_path)
         world.create()
         world.follow()
         verified, _ = world.verify()

@@ -22,7 +22,7 @@ from airflow_provider_cdc.verify.verification_report import TableVerification, V
 from tests.support.connectors import memory_connector
 from tests.support.signals import signal_state
 from tests.targets.lake.lake import Lake, new_lake
-from tests.targets.lake.placement.test_routes import ODD, PLAIN, Work
+from tests.targets.lake.placement.test_routes import ODD, PLAIN, RouteWork
 from tests.targets.lake.placement.test_routes import _rules as route_rules
 from tests.targets.lake.rules.test_outbox_columns import OUTBOX
 from tests.targets.lake.verify.test_verify_rules import verify
@@ -104,7 +104,7 @@ def _table_reference(lake: Lake, table: str) -> str:
 
 def test_what_is_gone_or_was_never_made_is_a_difference_that_the_next_apply_or_a_reading_repairs(memory: Lake) -> None:
     memory.tables = route_rules(memory, otherwise="drop")
-    Work(memory, 1, regions=("eu", "us", None))
+    RouteWork(memory, 1, regions=("eu", "us", None))
     memory.follow()
     verified = verify(memory)
     assert {at: t.source for at, t in _places(verified).items()} == {"of eu": 1, "of us": 1}
@@ -176,7 +176,7 @@ def test_a_comparison_at_rest_knows_the_tables_of_a_route_by_the_last_apply_or_s
             {"tables": r"s\.elsewhere", "location": f"{memory.folder}/lake/else where", "columns": {"drop": ["n"]}},
         ]
     )
-    work = Work(memory, 3, regions=("eu", "us", None))
+    work = RouteWork(memory, 3, regions=("eu", "us", None))
     work.db.create_table("s.elsewhere", COLUMNS, key=("id",))
     memory.follow()
     with work.db.transaction() as t:  # a table from which all rows have gone
@@ -225,7 +225,7 @@ def test_tables_of_events_do_not_count_unless_they_are_named_and_nothing_else_is
     db.create_table("s.outbox", OUTBOX, key=("id",))
     with db.transaction() as t:
         t.insert("s.outbox", {"id": "e", "aggregatetype": "order", "aggregateid": "1", "type": "x", "payload": "{}"})
-    Work(memory, 1, regions=("eu",))
+    RouteWork(memory, 1, regions=("eu",))
     memory.follow()
     verified = verify(memory)
     assert (verified.exit_status, verified.is_equal) == (0, True)
@@ -245,7 +245,7 @@ def test_tables_of_events_do_not_count_unless_they_are_named_and_nothing_else_is
 
 def test_what_is_not_sure_of_a_route_is_not_called_different(memory: Lake) -> None:
     memory.tables = route_rules(memory)
-    Work(memory, 1, regions=("eu",))
+    RouteWork(memory, 1, regions=("eu",))
     memory.follow()
     with memory.connector.database.transaction() as t:  # type: ignore[attr-defined]
         t.insert("s.t", {"id": 100, "region": "new", "n": 1})
@@ -285,7 +285,7 @@ def test_a_source_table_without_rows_has_no_tables_and_is_equal(memory: Lake) ->
 )
 def test_whatever_moves_meanwhile_no_place_is_called_different(memory: Lake, seed: int, more: dict[str, Any]) -> None:
     memory.tables, choose = route_rules(memory, **more), random.Random(seed)
-    work = Work(memory, seed, regions=(*PLAIN, *choose.sample(ODD, 3), None))
+    work = RouteWork(memory, seed, regions=(*PLAIN, *choose.sample(ODD, 3), None))
     memory.follow()
 
     def change_meanwhile() -> None:

@@ -23,7 +23,7 @@ SECOND = 1_000_000
 BEGIN = 1_700_000_000 * SECOND
 
 
-class World:
+class TimedTable:
     """A table with random changes, a second apart, and the source's rows after each of them.
 
     :param kinds: kinds of changes that there are besides those of rows
@@ -127,7 +127,7 @@ KINDS = [("truncate",), ("truncate", "schema"), ("sparse",), ("sparse", "truncat
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("kinds", KINDS, ids="-".join)
 def test_a_history_tells_what_the_source_was_at_any_time(memory: Lake, kinds: tuple[str, ...]) -> None:
-    world, rules = World(memory, zlib.crc32(repr(kinds).encode()), *kinds), _rules("history")
+    world, rules = TimedTable(memory, zlib.crc32(repr(kinds).encode()), *kinds), _rules("history")
     for _ in range(4):
         world.go(world.random.randint(1, 12))
         if world.random.random() < 0.3:
@@ -153,7 +153,7 @@ def test_a_history_tells_what_the_source_was_at_any_time(memory: Lake, kinds: tu
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("kinds", KINDS, ids="-".join)
 def test_live_rows_are_those_of_the_source_and_deleted_ones_stay(memory: Lake, kinds: tuple[str, ...]) -> None:
-    world, rules = World(memory, zlib.crc32(repr(kinds).encode()), *kinds), _rules("soft_delete")
+    world, rules = TimedTable(memory, zlib.crc32(repr(kinds).encode()), *kinds), _rules("soft_delete")
     for _ in range(4):
         world.go(world.random.randint(1, 12))
         memory.connector.capture()
@@ -167,7 +167,7 @@ def test_live_rows_are_those_of_the_source_and_deleted_ones_stay(memory: Lake, k
 
 @pytest.mark.parametrize("kinds", [("truncate", "schema"), ("sparse", "truncate")], ids="-".join)
 def test_a_log_has_every_event_once(memory: Lake, kinds: tuple[str, ...]) -> None:
-    world, rules = World(memory, 5, *kinds), _rules("log")
+    world, rules = TimedTable(memory, 5, *kinds), _rules("log")
     for _ in range(4):
         world.go(world.random.randint(1, 10))
         memory.connector.capture()

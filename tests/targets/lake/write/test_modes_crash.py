@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopic
 from airflow_provider_cdc.core.config.target_table_rules import TableRules
-from tests.support.pytest_runs.sampled import Sampled
+from tests.support.pytest_runs.sampled import CaseSample
 from tests.targets.lake.lake import Child, Lake, Row
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
@@ -27,7 +27,7 @@ RULES = TableRules.parse(
 TABLES = (*MODES, "shard1", "shard2")
 
 
-class Ended(BaseException):
+class RunEnded(BaseException):
     """No one catches it, as no one catches a kill."""
 
 
@@ -76,7 +76,7 @@ def _read_all(lake: Lake) -> dict[str, list[Row]]:
     return {name: lake.rows(f"s.{name}") for name in (*MODES, "shards")}
 
 
-class Stopping:
+class StoppedWrites:
     """Ends the work on each table before one of its writes; 0 only counts them."""
 
     def __init__(self, number: int) -> None:
@@ -87,12 +87,12 @@ class Stopping:
         names = self.names.setdefault(location, [])
         names.append(name)
         if self._number and len(names) >= self._number:
-            raise Ended
+            raise RunEnded
         return write()
 
 
-def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared_lake: Lake, sampled: Sampled) -> None:
-    prepared_lake.hook = count = Stopping(0)
+def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared_lake: Lake, sampled: CaseSample) -> None:
+    prepared_lake.hook = count = StoppedWrites(0)
     prepared_lake.apply(threads=1)
     wanted = _read_all(prepared_lake)
     assert {"upsert_arrays", "merge"} <= {name for names in count.names.values() for name in names}
@@ -102,8 +102,8 @@ def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared_lake: Lake
         if not sampled.of(number, every=3):
             continue
         _restore(prepared_lake)
-        prepared_lake.hook = Stopping(number)
-        with pytest.raises(Ended):
+        prepared_lake.hook = StoppedWrites(number)
+        with pytest.raises(RunEnded):
             prepared_lake.apply(threads=1)
         prepared_lake.hook = None
         prepared_lake.apply()

@@ -78,7 +78,7 @@ def _list_write_reports(caplog: pytest.LogCaptureFixture) -> dict[str, list[str]
     return found
 
 
-class World:
+class RandomTables:
     """Tables with the same random changes."""
 
     def __init__(self, lake: Lake, seed: int, tables: tuple[str, ...] = tuple(TABLES)) -> None:
@@ -153,7 +153,7 @@ def test_tables_by_rules_that_are_committed_are_those_that_a_merge_makes(
     lake = new_lake(spark, tmp_path, kind_, provide_transaction_metadata=True)
     lake.tables = RULES
     merged, profile = _prepare_second_lake(lake, way, monkeypatch)
-    world = World(lake, 3, tables)
+    world = RandomTables(lake, 3, tables)
 
     def apply_transactions(transactions: int) -> dict[str, list[str]]:
         world.go(transactions)

@@ -13,11 +13,11 @@ import pytest
 
 from airflow_provider_cdc.core.errors import UnreadableValue
 from tests.sources.mysql_adapter import MySqlAdapter
-from tests.sources.suite import Dies, dies_at_commit, equal
+from tests.sources.suite import RunKilled, dies_at_commit, equal
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.signals import snapshot_as_advised
 from tests.support.sources.mysql.workload import source_rows
-from tests.support.sources.rewrite_journal import Journal, Story, cases, compare
+from tests.support.sources.rewrite_journal import RewriteStory, RowJournal, cases, compare
 
 TYPES = (
     "TINYINT", "SMALLINT UNSIGNED", "MEDIUMINT", "INT UNSIGNED", "BIGINT", "DECIMAL(12,3)", "FLOAT", "DOUBLE", "BIT(5)", "DATE",
@@ -136,7 +136,7 @@ def test_rows_of_all_types_are_counted_without_their_values(
         assert row["made"] == 5
 
 
-class _Unnamed(Story):
+class _UnnamedStory(RewriteStory):
     """Of tables that wait to be read again, some rows are written while the log does not have the names of columns.
 
     :ivar waiting: tables that wait, at this place of the log
@@ -185,20 +185,20 @@ def test_rows_without_the_names_of_their_columns_are_counted_and_never_guessed(
 ) -> None:
     """Some rows come without names, between a statement that rewrites their table and the moment at which it is read again; some of
     the runs in between die. Of tables that are not read again such rows are an error, whose remedy helps."""
-    server, random, journal = request.getfixturevalue(kind), Random(11), Journal()
-    monkeypatch.setattr(_Unnamed, "metadata", metadata, raising=False)
+    server, random, journal = request.getfixturevalue(kind), Random(11), RowJournal()
+    monkeypatch.setattr(_UnnamedStory, "metadata", metadata, raising=False)
     with contextlib.ExitStack() as stack:
         db = MySqlAdapter(server, "mariadb" if kind == "mariadb" else "mysql", stack)
         stack.callback(server.sql, "SET GLOBAL binlog_row_metadata = 'FULL'")
         told = cases(["kind", *db.rewrites()], random, each=1, longer=4)
-        stories = [_Unnamed(db, journal, f"s{n}_", random) for n in range(len(told))]
+        stories = [_UnnamedStory(db, journal, f"s{n}_", random) for n in range(len(told))]
         listed = {"table_include_list": rf"{re.escape(db.namespace)}\.s\d+_.*", "batch_max_rows": 50}
         connector = db.connector(tmp_path, **listed)
         first = connector.capture().batches[-1]
         going = [story.tell(*case) for story, case in zip(stories, told, strict=True)]
         while going:
             going = [g for g in going if next(g, stories) is not stories]
-            with monkeypatch.context() as patch, contextlib.suppress(Dies):
+            with monkeypatch.context() as patch, contextlib.suppress(RunKilled):
                 dies_at_commit(patch, random.randint(1, 12))
                 connector.capture()
                 for story in stories:

@@ -123,7 +123,7 @@ class Table:
         renamed = {a.old.lower(): a.new for a in actions if isinstance(a, RenameColumn)}
         defaults = {a.column.lower(): a for a in actions if isinstance(a, SetDefault)}
         before = {c.name.lower(): c for c in self.columns}
-        placed: list[Placed] = []
+        placed: list[PlacedColumn] = []
         for old, column in before.items():
             if old in dropped:
                 continue
@@ -131,13 +131,13 @@ class Table:
                 column = self._kept(self._resolved(change.column), column)
             elif old in renamed:
                 column = replace(column, name=renamed[old])
-            placed.append(Placed(old, column))
+            placed.append(PlacedColumn(old, column))
         new: set[str] = set()
         for action in actions:
             if isinstance(action, AddColumn):
                 added = self._resolved(action.column)
                 if not (action.if_not_exists and added.name.lower() in before.keys() | new):
-                    place_column(placed, Placed(added.name.lower(), added), action)
+                    place_column(placed, PlacedColumn(added.name.lower(), added), action)
                 new.add(added.name.lower())
                 continue
             if isinstance(action, ChangeColumn):
@@ -167,14 +167,14 @@ class Table:
 
 
 @dataclass
-class Placed:
+class PlacedColumn:
     """A column of the table after the statement, and the name it had before (new columns: has)."""
 
     origin: str
     column: ColumnDef
 
 
-def place_column(columns: list[Placed], new: Placed, action: AddColumn | ChangeColumn) -> None:
+def place_column(columns: list[PlacedColumn], new: PlacedColumn, action: AddColumn | ChangeColumn) -> None:
     """Put a new or moved column where the action wants it."""
     at = len(columns)
     if action.first:

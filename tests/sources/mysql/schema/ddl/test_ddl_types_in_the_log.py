@@ -15,7 +15,7 @@ import pytest
 from airflow_provider_cdc.core.model.table_schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.schema.catalog_reader import MySqlCatalog
-from tests.sources.mysql.schema.ddl.type_words import MARIADB, MARIADB_11_8, MYSQL, MYSQL_9, Word, iterate_words
+from tests.sources.mysql.schema.ddl.type_words import MARIADB, MARIADB_11_8, MYSQL, MYSQL_9, TypeWord, iterate_words
 from tests.support.connectors import Connector, mysql_connector
 
 COLUMNS = 12
@@ -36,12 +36,12 @@ class Case:
 
     table: str
     shape: str
-    columns: dict[str, Word]
+    columns: dict[str, TypeWord]
     expected: TableSchema | None = None
     """Its structure as the catalog had it before the last change."""
 
     @property
-    def like(self) -> Word:
+    def like(self) -> TypeWord:
         return next(iter(self.columns.values()))
 
     @property
@@ -81,7 +81,7 @@ class Case:
 def cases(kind: str) -> list[Case]:
     """All words that a kind of server knows, in tables of several columns, in each shape."""
     known = [w for w in iterate_words() if KINDS[kind] & set(w.servers)]
-    alike: dict[tuple[Any, ...], list[Word]] = {}
+    alike: dict[tuple[Any, ...], list[TypeWord]] = {}
     for word in known:
         alike.setdefault((word.mode, word.charset, word.changes, word.alone), []).append(word)
     groups = []

@@ -14,7 +14,7 @@ EVERYWHERE = (MYSQL, MARIADB)
 
 
 @dataclass(frozen=True)
-class Word:
+class TypeWord:
     """A column definition.
 
     :param text: type and attributes; ``{c}`` and ``{t}`` are the names of column and table
@@ -90,121 +90,123 @@ _TEMPORAL = {
 }  # fmt: skip
 
 
-def iterate_words() -> Iterator[Word]:
+def iterate_words() -> Iterator[TypeWord]:
     """All of them, each once."""
     yield from _numeric()
     yield from _texts()
     for text in _BYTES:
-        yield Word(text, ("''",) if text.endswith("(0)") and text != "BLOB(0)" else ("'a'", "''"))
+        yield TypeWord(text, ("''",) if text.endswith("(0)") and text != "BLOB(0)" else ("'a'", "''"))
     yield from _times()
     yield from _other_words()
     yield from _attributes()
     yield from _of_mariadb()
 
 
-def _numeric() -> Iterator[Word]:
+def _numeric() -> Iterator[TypeWord]:
     for word in _INTEGERS:
         for attributes in ("", " SIGNED", " UNSIGNED", " ZEROFILL", " UNSIGNED ZEROFILL", "(3)", "(3) UNSIGNED", "(1)"):
-            yield Word(word + attributes, _NUMBERS)
+            yield TypeWord(word + attributes, _NUMBERS)
     for word in _DECIMALS:
         for attributes in ("", "(7)", "(7,3)", "(7,3) UNSIGNED", "(7,3) ZEROFILL", "(0)", "(0,0)", " UNSIGNED"):
-            yield Word(word + attributes, _NUMBERS)
+            yield TypeWord(word + attributes, _NUMBERS)
     for word in _FLOATS:
         for attributes in ("", "(7,3)", " UNSIGNED", " ZEROFILL", "(7,3) UNSIGNED ZEROFILL"):
-            yield Word(word + attributes, ("1.5", "0"))
+            yield TypeWord(word + attributes, ("1.5", "0"))
     for bits in (0, 1, 24, 25, 53):
-        yield Word(f"FLOAT({bits})", ("1.5",))
-    yield Word("REAL", ("1.5",), mode="REAL_AS_FLOAT")
-    yield Word("REAL(7,3)", ("1.5",), mode="REAL_AS_FLOAT")
+        yield TypeWord(f"FLOAT({bits})", ("1.5",))
+    yield TypeWord("REAL", ("1.5",), mode="REAL_AS_FLOAT")
+    yield TypeWord("REAL(7,3)", ("1.5",), mode="REAL_AS_FLOAT")
     for word in ("BIT", "BIT(1)", "BIT(8)", "BIT(9)", "BIT(64)"):
-        yield Word(word, ("1", "0"))
-    yield Word("BIT(0)", ("1",), (MARIADB,))
-    yield Word("BIT(1) DEFAULT b'1'", ("0",))
-    yield Word("BIT(9) NOT NULL DEFAULT b'101'", ("0",))
+        yield TypeWord(word, ("1", "0"))
+    yield TypeWord("BIT(0)", ("1",), (MARIADB,))
+    yield TypeWord("BIT(1) DEFAULT b'1'", ("0",))
+    yield TypeWord("BIT(9) NOT NULL DEFAULT b'101'", ("0",))
     for word in ("BOOL", "BOOLEAN"):
-        yield Word(word, ("TRUE", "FALSE"))
+        yield TypeWord(word, ("TRUE", "FALSE"))
 
 
-def _texts() -> Iterator[Word]:
+def _texts() -> Iterator[TypeWord]:
     for text in _CHARS:
         values = ("''",) if text.endswith("R(0)") else ("'a'", "'b'")
         for charset in ("", "latin1", "binary", "ucs2"):
-            yield Word(text, values, charset=charset)
+            yield TypeWord(text, values, charset=charset)
     for text in _NATIONAL:
-        yield Word(text, ("'é'",))
+        yield TypeWord(text, ("'é'",))
     for charset in _CHARSETS:
         for text in ("CHAR(5)", "VARCHAR(5)", "TEXT", "TEXT(100)", "LONG", "TINYTEXT"):
-            yield Word(f"{text} {charset}", ("'a'",))
+            yield TypeWord(f"{text} {charset}", ("'a'",))
         if "BYTE" not in charset:
-            yield Word(f"ENUM('a','b') {charset}", ("'a'",))
-            yield Word(f"SET('a','b') {charset}", ("'a,b'",))
-    yield Word("ENUM('é','日') CHARSET utf8mb4", ("'é'", "'日'"))
-    yield Word("SET('é','b ') CHARSET latin1", ("'é'",))
-    yield Word("ENUM('it''s','a\\\\b','c,d','${x}','\"q\"','`')", ("'it''s'", "'c,d'", "'${x}'"))
-    yield Word("ENUM(x'61','b')", ("'a'",))
+            yield TypeWord(f"ENUM('a','b') {charset}", ("'a'",))
+            yield TypeWord(f"SET('a','b') {charset}", ("'a,b'",))
+    yield TypeWord("ENUM('é','日') CHARSET utf8mb4", ("'é'", "'日'"))
+    yield TypeWord("SET('é','b ') CHARSET latin1", ("'é'",))
+    yield TypeWord("ENUM('it''s','a\\\\b','c,d','${x}','\"q\"','`')", ("'it''s'", "'c,d'", "'${x}'"))
+    yield TypeWord("ENUM(x'61','b')", ("'a'",))
     for text in ("VARCHAR(70000)", "VARCHAR(20000)", "VARCHAR(70000) CHARSET latin1", "VARBINARY(70000)"):
         for charset in ("", "latin1", "binary"):
-            yield Word(text, ("'a'",), mode="-STRICT", charset=charset)
+            yield TypeWord(text, ("'a'",), mode="-STRICT", charset=charset)
 
 
-def _times() -> Iterator[Word]:
+def _times() -> Iterator[TypeWord]:
     for text, value in _TEMPORAL.items():
-        yield Word(text, (value,))
+        yield TypeWord(text, (value,))
         if text.startswith(("TIME", "DATETIME")):
             word, _, rest = text.partition(" ")
             for digits in (0, 1, 3, 6):
-                yield Word(f"{word}({digits}) {rest}".strip(), (value,))
-    yield Word("YEAR(2)", ("24",), (MARIADB,))
-    yield Word("YEAR UNSIGNED", ("2024",))
-    yield Word("YEAR(4) ZEROFILL", ("2024",))
-    yield Word("TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP", ("'2024-01-01'",))
-    yield Word("TIMESTAMP(3) NOT NULL DEFAULT NOW(3) ON UPDATE NOW(3)", ("'2024-01-01'",))
-    yield Word("DATETIME(6) DEFAULT LOCALTIMESTAMP(6)", ("'2024-01-01'",))
-    yield Word("TIMESTAMP", ("'2024-01-01'",))
-    yield Word("TIMESTAMP NULL", ("'2024-01-01'",), (MARIADB,), mode="MAXDB")
+                yield TypeWord(f"{word}({digits}) {rest}".strip(), (value,))
+    yield TypeWord("YEAR(2)", ("24",), (MARIADB,))
+    yield TypeWord("YEAR UNSIGNED", ("2024",))
+    yield TypeWord("YEAR(4) ZEROFILL", ("2024",))
+    yield TypeWord("TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP", ("'2024-01-01'",))
+    yield TypeWord("TIMESTAMP(3) NOT NULL DEFAULT NOW(3) ON UPDATE NOW(3)", ("'2024-01-01'",))
+    yield TypeWord("DATETIME(6) DEFAULT LOCALTIMESTAMP(6)", ("'2024-01-01'",))
+    yield TypeWord("TIMESTAMP", ("'2024-01-01'",))
+    yield TypeWord("TIMESTAMP NULL", ("'2024-01-01'",), (MARIADB,), mode="MAXDB")
 
 
-def _other_words() -> Iterator[Word]:
-    yield Word("JSON", ("'{\"a\": 1}'", "'[]'"))
-    yield Word("JSON NOT NULL", ("'{}'",))
+def _other_words() -> Iterator[TypeWord]:
+    yield TypeWord("JSON", ("'{\"a\": 1}'", "'[]'"))
+    yield TypeWord("JSON NOT NULL", ("'{}'",))
     for text, value in _SPATIAL.items():
-        yield Word(text, (f"ST_GeomFromText('{value}')",), before="GEOMETRY")
-    yield Word("GEOMCOLLECTION", ("ST_GeomFromText('GEOMETRYCOLLECTION(POINT(1 2))')",), (MYSQL,), before="GEOMETRY")
-    yield Word("POINT SRID 4326", ("ST_GeomFromText('POINT(1 2)', 4326)",), (MYSQL,), before="GEOMETRY")
-    yield Word("POINT NOT NULL /*!80003 SRID 0 */", ("ST_GeomFromText('POINT(1 2)')",), before="GEOMETRY")
-    yield Word("POINT REF_SYSTEM_ID=4326", ("ST_GeomFromText('POINT(1 2)', 4326)",), (MARIADB,), before="GEOMETRY")
-    yield Word("VECTOR(3)", ("STRING_TO_VECTOR('[1,2,3]')",), (MYSQL_9,))
-    yield Word("VECTOR", ("STRING_TO_VECTOR('[1,2,3]')",), (MYSQL_9,))
-    yield Word("VECTOR(3)", ("VEC_FromText('[1,2,3]')",), (MARIADB_11_8,))
+        yield TypeWord(text, (f"ST_GeomFromText('{value}')",), before="GEOMETRY")
+    yield TypeWord(
+        "GEOMCOLLECTION", ("ST_GeomFromText('GEOMETRYCOLLECTION(POINT(1 2))')",), (MYSQL,), before="GEOMETRY"
+    )
+    yield TypeWord("POINT SRID 4326", ("ST_GeomFromText('POINT(1 2)', 4326)",), (MYSQL,), before="GEOMETRY")
+    yield TypeWord("POINT NOT NULL /*!80003 SRID 0 */", ("ST_GeomFromText('POINT(1 2)')",), before="GEOMETRY")
+    yield TypeWord("POINT REF_SYSTEM_ID=4326", ("ST_GeomFromText('POINT(1 2)', 4326)",), (MARIADB,), before="GEOMETRY")
+    yield TypeWord("VECTOR(3)", ("STRING_TO_VECTOR('[1,2,3]')",), (MYSQL_9,))
+    yield TypeWord("VECTOR", ("STRING_TO_VECTOR('[1,2,3]')",), (MYSQL_9,))
+    yield TypeWord("VECTOR(3)", ("VEC_FromText('[1,2,3]')",), (MARIADB_11_8,))
 
 
-def _attributes() -> Iterator[Word]:
-    yield Word("INT INVISIBLE", ("1",), (MARIADB, MYSQL_9))
-    yield Word("INT /*!80023 INVISIBLE */ /*M!100303 INVISIBLE */", ("1",))
-    yield Word("INT NOT NULL DEFAULT 5 COMMENT 'a, b'", ("1",))
-    yield Word("INT GENERATED ALWAYS AS (id + 1) VIRTUAL", (), changes=False)
-    yield Word("INT GENERATED ALWAYS AS (id + 1) STORED", (), changes=False)
-    yield Word("VARCHAR(20) AS (concat(id, ')')) STORED", (), changes=False)
-    yield Word("INT AS (id + 1)", (), changes=False)
-    yield Word("INT CHECK ({c} > 0)", ("1",), (MARIADB, MYSQL_9))
-    yield Word("INT CONSTRAINT `k,{t}` CHECK ({c} > 0)", ("1",), (MYSQL_9,), alone=True)
-    yield Word("INT COLUMN_FORMAT FIXED STORAGE DISK", ("1",), (MYSQL,))
-    yield Word("INT NOT SECONDARY", ("1",), (MYSQL_9,))
-    yield Word("INT VISIBLE", ("1",), (MYSQL_9,))
-    yield Word("VARCHAR(20) DEFAULT ('x')", ("'a'",), (MARIADB, MYSQL_9))
-    yield Word("INT DEFAULT (1 + 1)", ("1",), (MARIADB, MYSQL_9))
-    yield Word("SERIAL", ("7",), alone=True)
-    yield Word("INT SERIAL DEFAULT VALUE", ("7",), alone=True)
-    yield Word("BIGINT UNSIGNED NOT NULL AUTO_INCREMENT UNIQUE", ("7",), alone=True)
-    yield Word("INT UNIQUE KEY", ("1",), alone=True)
-    yield Word("INT NULL DEFAULT NULL", ("1",))
+def _attributes() -> Iterator[TypeWord]:
+    yield TypeWord("INT INVISIBLE", ("1",), (MARIADB, MYSQL_9))
+    yield TypeWord("INT /*!80023 INVISIBLE */ /*M!100303 INVISIBLE */", ("1",))
+    yield TypeWord("INT NOT NULL DEFAULT 5 COMMENT 'a, b'", ("1",))
+    yield TypeWord("INT GENERATED ALWAYS AS (id + 1) VIRTUAL", (), changes=False)
+    yield TypeWord("INT GENERATED ALWAYS AS (id + 1) STORED", (), changes=False)
+    yield TypeWord("VARCHAR(20) AS (concat(id, ')')) STORED", (), changes=False)
+    yield TypeWord("INT AS (id + 1)", (), changes=False)
+    yield TypeWord("INT CHECK ({c} > 0)", ("1",), (MARIADB, MYSQL_9))
+    yield TypeWord("INT CONSTRAINT `k,{t}` CHECK ({c} > 0)", ("1",), (MYSQL_9,), alone=True)
+    yield TypeWord("INT COLUMN_FORMAT FIXED STORAGE DISK", ("1",), (MYSQL,))
+    yield TypeWord("INT NOT SECONDARY", ("1",), (MYSQL_9,))
+    yield TypeWord("INT VISIBLE", ("1",), (MYSQL_9,))
+    yield TypeWord("VARCHAR(20) DEFAULT ('x')", ("'a'",), (MARIADB, MYSQL_9))
+    yield TypeWord("INT DEFAULT (1 + 1)", ("1",), (MARIADB, MYSQL_9))
+    yield TypeWord("SERIAL", ("7",), alone=True)
+    yield TypeWord("INT SERIAL DEFAULT VALUE", ("7",), alone=True)
+    yield TypeWord("BIGINT UNSIGNED NOT NULL AUTO_INCREMENT UNIQUE", ("7",), alone=True)
+    yield TypeWord("INT UNIQUE KEY", ("1",), alone=True)
+    yield TypeWord("INT NULL DEFAULT NULL", ("1",))
 
 
-def _of_mariadb() -> Iterator[Word]:
-    yield Word("UUID", ("'123e4567-e89b-12d3-a456-426655440000'",), (MARIADB,))
-    yield Word("UUID NOT NULL DEFAULT UUID()", ("'123e4567-e89b-12d3-a456-426655440000'",), (MARIADB,))
-    yield Word("INET6", ("'2001:db8::1'",), (MARIADB,))
-    yield Word("INET4", ("'10.0.0.1'",), (MARIADB,))
+def _of_mariadb() -> Iterator[TypeWord]:
+    yield TypeWord("UUID", ("'123e4567-e89b-12d3-a456-426655440000'",), (MARIADB,))
+    yield TypeWord("UUID NOT NULL DEFAULT UUID()", ("'123e4567-e89b-12d3-a456-426655440000'",), (MARIADB,))
+    yield TypeWord("INET6", ("'2001:db8::1'",), (MARIADB,))
+    yield TypeWord("INET4", ("'10.0.0.1'",), (MARIADB,))
     for word in (
         "VARCHAR(50)",
         "VARBINARY(50)",
@@ -218,12 +220,12 @@ def _of_mariadb() -> Iterator[Word]:
     ):
         for how in ("COMPRESSED", "COMPRESSED=zlib"):
             value = "JSON_QUOTE(REPEAT('a', 40))" if word == "JSON" else "REPEAT('a', 40)"
-            yield Word(f"{word} {how}", (value, "NULL"), (MARIADB,))
-    oracle = Word("", (), (MARIADB,), mode="ORACLE")
+            yield TypeWord(f"{word} {how}", (value, "NULL"), (MARIADB,))
+    oracle = TypeWord("", (), (MARIADB,), mode="ORACLE")
     for text, value in (
         ("NUMBER", "1.5"), ("NUMBER(7)", "1"), ("NUMBER(7,3)", "1.5"), ("VARCHAR2(20)", "'a'"), ("VARCHAR2(20) CHARSET latin1", "'a'"),
         ("CLOB", "'a'"), ("RAW(20)", "'a'"), ("BLOB", "'a'"), ("DATE", "'2024-01-01 01:02:03'"), ("BLOB(100)", "'a'"),
         ("VARCHAR(20)", "'a'"), ("mariadb_schema.DATE", "'2024-01-01'"),
     ):  # fmt: skip
         yield replace(oracle, text=text, values=(value,))
-    yield Word("mariadb_schema.DATE", ("'2024-01-01'",), (MARIADB,))
+    yield TypeWord("mariadb_schema.DATE", ("'2024-01-01'",), (MARIADB,))

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_cdc.sources.oracle.schema.column_types import ColumnType
 from airflow_provider_cdc.sources.oracle.schema.ddl import UnknownStatement, parse_ddl_statement
 from dev.servers.oracle import Oracle
-from tests.sources.oracle.schema.ddl.world import World
+from tests.sources.oracle.schema.ddl.world import SchemaModel
 from tests.support.sources.oracle.oracle_server import mine_rows, rows, run
 from tests.support.sources.oracle.oracle_sessions import its_owner, own_server  # noqa: F401 - fixtures
 
@@ -26,7 +26,7 @@ PRIMARY = (
 )
 
 
-def compare(owner: oracledb.Connection, world: World, name: str, history: list[str]) -> None:
+def compare(owner: oracledb.Connection, world: SchemaModel, name: str, history: list[str]) -> None:
     """Every fact that was derived is the dictionary's."""
     context = ";\n".join(history)
     found = rows(owner, COLUMNS, name)
@@ -76,7 +76,7 @@ DROP TABLE t
 
 def test_every_statement_of_the_log_leaves_what_the_dictionary_has(server: Oracle, owner: oracledb.Connection) -> None:
     start = server.scn()
-    live, history = World(), []
+    live, history = SchemaModel(), []
     for sql in SCRIPT:
         run(owner, sql)
         history.append(sql)
@@ -87,7 +87,7 @@ def test_every_statement_of_the_log_leaves_what_the_dictionary_has(server: Oracl
     assert live.history.current_tables == []
     with closing(server.capture()) as capture:
         texts = mine_rows(capture, start, columns="sql_redo, seg_owner", where="operation_code = 5")
-    replayed = World()
+    replayed = SchemaModel()
     assert len(texts) == len(SCRIPT) + 1  # the dropped table is renamed first
     for text, seg_owner in texts:
         found = replayed.run(text, owner=seg_owner)
@@ -156,7 +156,7 @@ class Statements:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_what_the_server_accepts_is_understood_and_both_end_alike(owner: oracledb.Connection, seed: int) -> None:
-    statements, world = Statements(seed), World()
+    statements, world = Statements(seed), SchemaModel()
     history: list[str] = []
     accepted = 0
     for step in range(60):

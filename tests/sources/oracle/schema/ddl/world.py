@@ -26,7 +26,7 @@ def table_id(name: str, owner: str = "APP") -> TableId:
 class _Dictionary(NoLookups):
     """What a world's dictionary says, and what it was asked for."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SchemaModel) -> None:
         self._world = world
 
     def read_table(self, table: TableId) -> TableSchema | None:
@@ -35,7 +35,7 @@ class _Dictionary(NoLookups):
 
 
 @dataclass
-class World:
+class SchemaModel:
     """Reads statements and applies what they change.
 
     :ivar asked: tables that the dictionary was asked for
@@ -80,9 +80,9 @@ class World:
         ]
         return [*columns, f"({','.join(table.key)})"]
 
-    def other(self, *statements: str) -> World:
+    def other(self, *statements: str) -> SchemaModel:
         """What the dictionary says: the structures after these statements, in another world."""
-        there = World(self.properties)
+        there = SchemaModel(self.properties)
         there.run(*statements)
         self.dictionary |= {t: there.table(t.name, t.namespace) for t in there.history.current_tables}
         return there
