@@ -51,8 +51,8 @@ def entries(folder: Path = FOLDER) -> list[Entry]:
     for file in sorted(folder.glob("*.toml")):
         if file.name == PROPERTIES.name:
             continue
-        for section, said in tomllib.loads(file.read_text()).items():
-            found += [Entry(id_, section, text) for key, text in said.items() for id_ in ids(key)]
+        for section, statements in tomllib.loads(file.read_text()).items():
+            found += [Entry(id_, section, text) for key, text in statements.items() for id_ in ids(key)]
     return found
 
 
@@ -76,13 +76,13 @@ def ids(key: str) -> list[str]:
 # tests
 
 
-def wrong_tests(said: list[Entry], collected: set[str]) -> Iterator[str]:
+def wrong_tests(statements: list[Entry], collected: set[str]) -> Iterator[str]:
     """Requirements under ``done`` that do not name one test function.
 
     :param collected: what pytest collects, without the parts in brackets
     """
     named: dict[str, list[str]] = {}
-    for entry in said:
+    for entry in statements:
         if entry.section == "done":
             named.setdefault(entry.text, []).append(entry.id)
     for test, of in sorted(named.items()):
@@ -92,27 +92,27 @@ def wrong_tests(said: list[Entry], collected: set[str]) -> Iterator[str]:
             yield f"{', '.join(of)}: there is no test {test}"
 
 
-def without_text(said: list[Entry], texts: Mapping[str, str]) -> Iterator[str]:
+def without_text(statements: list[Entry], texts: Mapping[str, str]) -> Iterator[str]:
     """Yield the requirements of the account that have no text, and the texts that are in no account."""
-    ids_said = {entry.id for entry in said}
+    ids_said = {entry.id for entry in statements}
     yield from (f"{id_} has no text in {REQUIREMENTS.name}" for id_ in sorted(ids_said - {*texts}))
     yield from (f"nothing is said of {id_}: {text}" for id_, text in texts.items() if id_ not in ids_said)
 
 
-def describe_requirement(id_: str, said: list[Entry], texts: Mapping[str, str]) -> str:
+def describe_requirement(id_: str, statements: list[Entry], texts: Mapping[str, str]) -> str:
     """Return the text of a requirement, and what the account says of it.
 
     >>> describe_requirement("X-1", [Entry("X-1", "done", "tests/a.py::test_b")], {"X-1": "It works."})
     'X-1  It works.\\n     done: tests/a.py::test_b'
     """
-    found = next((f"{entry.section}: {entry.text}" for entry in said if entry.id == id_), "not in the account")
+    found = next((f"{entry.section}: {entry.text}" for entry in statements if entry.id == id_), "not in the account")
     return f"{id_}  {texts.get(id_, 'unknown')}\n{' ' * len(id_)}  {found}"
 
 
-def find_repeated(said: list[Entry]) -> Iterator[str]:
+def find_repeated(statements: list[Entry]) -> Iterator[str]:
     """Requirements that stand twice."""
     seen: set[str] = set()
-    for entry in said:
+    for entry in statements:
         if entry.id in seen:
             yield f"{entry.id} stands twice"
         seen.add(entry.id)
@@ -153,11 +153,11 @@ def run(tests: list[str]) -> list[str]:
 # properties
 
 
-def wrong_properties(said: list[Entry]) -> Iterator[str]:
+def wrong_properties(statements: list[Entry]) -> Iterator[str]:
     """Documented properties that the code does not know, or of which code, documentation and account do not say the same."""
     from airflow_provider_cdc.sources import load_source
 
-    section = {entry.id: entry for entry in said}
+    section = {entry.id: entry for entry in statements}
     documented: dict[str, Any] = tomllib.loads(PROPERTIES.read_text())
     around = documented.pop(AROUND)["names"]
     page = PAGE.read_text()
@@ -236,21 +236,21 @@ def main() -> int:
     parser.add_argument("--show", nargs="+", metavar="ID", help="print these requirements, and how each is met")
     given = parser.parse_args()
     logging.disable(logging.WARNING)  # each property that has no effect would be logged
-    said, texts = entries(), requirement_texts()
+    statements, texts = entries(), requirement_texts()
     if given.show:
-        print("\n".join(describe_requirement(id_, said, texts) for id_ in given.show))
+        print("\n".join(describe_requirement(id_, statements, texts) for id_ in given.show))
         return 0
     wrong = [
-        *find_repeated(said),
-        *without_text(said, texts),
-        *wrong_tests(said, collect_test_names()),
-        *wrong_properties(said),
+        *find_repeated(statements),
+        *without_text(statements, texts),
+        *wrong_tests(statements, collect_test_names()),
+        *wrong_properties(statements),
     ]
     if given.run is not None and not wrong:
-        wanted = [e for e in said if e.section == "done" and (not given.run or e.id in given.run)]
-        print(f"{len(wanted)} requirements are shown by {len({e.text for e in wanted})} tests.", flush=True)
-        wrong = [f"{test} did not pass" for test in run(sorted({e.text for e in wanted}))]
-    print("\n".join(wrong) or f"{len(said)} requirements: every test named is there, no contradiction.")
+        expected = [e for e in statements if e.section == "done" and (not given.run or e.id in given.run)]
+        print(f"{len(expected)} requirements are shown by {len({e.text for e in expected})} tests.", flush=True)
+        wrong = [f"{test} did not pass" for test in run(sorted({e.text for e in expected}))]
+    print("\n".join(wrong) or f"{len(statements)} requirements: every test named is there, no contradiction.")
     return 1 if wrong else 0
 
 

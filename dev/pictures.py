@@ -101,12 +101,12 @@ def _chunk(name: bytes, body: bytes) -> bytes:
 def main(folder: Path) -> int:
     """Take what pages show; what none shows any more is removed."""
     PICTURES.mkdir(exist_ok=True)
-    wanted = list_shown_pictures()
+    expected = list_shown_pictures()
     for file in PICTURES.iterdir():
-        if file.name not in wanted:
+        if file.name not in expected:
             file.unlink()
-    missing = sorted(name for name in wanted if not (folder / name).exists())
-    for name in sorted(wanted - set(missing)):
+    missing = sorted(name for name in expected if not (folder / name).exists())
+    for name in sorted(expected - set(missing)):
         (PICTURES / name).write_bytes(smaller((folder / name).read_bytes()))
     for name in missing:
         print(f"No test has taken {name}.", file=sys.stderr)

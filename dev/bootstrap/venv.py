@@ -74,17 +74,19 @@ def _interpreter(uv_binary: Path, step: Step) -> Path:
     for minor in range(high[1] - 1, low[1] - 1, -1):
         if found := shutil.which(f"python3.{minor}"):
             return Path(found)
-    wanted = f"{high[0]}.{high[1] - 1}"
+    expected = f"{high[0]}.{high[1] - 1}"
     try:
-        step.run([uv_binary, "python", "install", wanted], what=f"fetching Python {wanted}", env=_environment())
+        step.run([uv_binary, "python", "install", expected], what=f"fetching Python {expected}", env=_environment())
         return Path(
-            step.run([uv_binary, "python", "find", "--no-project", wanted], what=f"looking for Python {wanted}").strip()
+            step.run(
+                [uv_binary, "python", "find", "--no-project", expected], what=f"looking for Python {expected}"
+            ).strip()
         )
     except Problem as problem:
         raise Problem(
-            f"This project needs Python {low[0]}.{low[1]} to {wanted}; this is {sys.version.split()[0]}, "
+            f"This project needs Python {low[0]}.{low[1]} to {expected}; this is {sys.version.split()[0]}, "
             "no other one is on PATH, and uv could not fetch one.\n"
-            f"Install one (for example: apt-get install python{wanted}) and run dev/setup again.\n{problem}"
+            f"Install one (for example: apt-get install python{expected}) and run dev/setup again.\n{problem}"
         ) from problem
 
 

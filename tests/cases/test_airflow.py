@@ -20,9 +20,9 @@ def test_a_source_that_refuses_its_account_while_a_sensor_is_deferred_fails_the_
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """AF24. In a real Airflow: ``tests/system/test_waiting.py``."""
-    shop = make_shop(monkeypatch, tmp_path, "af24")
-    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
-    wait = ChangesAvailableSensor(task_id="wait", definition=shop.definition, conn_id="shop", soft_fail=True)
+    shop_connector = make_shop(monkeypatch, tmp_path, "af24")
+    CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
+    wait = ChangesAvailableSensor(task_id="wait", definition=shop_connector.definition, conn_id="shop", soft_fail=True)
     with pytest.raises(TaskDeferred) as deferred:
         wait.execute(context())
     connect(monkeypatch, "shop", conn_type="cdc_memory", host="a database that nothing may enter")
@@ -34,4 +34,4 @@ def test_a_source_that_refuses_its_account_while_a_sensor_is_deferred_fails_the_
     event = asyncio.run(first_event()).payload
     with pytest.raises(AirflowFailException, match="a database that nothing may enter"):
         wait.resume_execution(deferred.value.method_name, {"event": event}, context())
-    shop.store.close()
+    shop_connector.store.close()

@@ -56,55 +56,55 @@ def _draw_random(sampled: CaseSample, name: str) -> random.Random:
     return sampled.random(name) if sampled.all else random.Random(name)
 
 
-def _flush_times(life: ServerConnector, times: int = 3) -> None:
+def _flush_times(server_connector: ServerConnector, times: int = 3) -> None:
     for _ in range(times):
-        life.flush()
+        server_connector.flush()
 
 
 @pytest.mark.parametrize("kind", ["9.7", "8.0"])
 def test_a_replica_that_is_made_again_in_place_is_read_by_its_gtids(servers: Any, tmp_path: Path, kind: str) -> None:
     """H3a. Its uuid and the names of its files are the same, the files are others, and its GTIDs are those of before."""
-    life = _life(servers, tmp_path, kind)
-    life.write_for_another(f"{OTHER}:1", 1)
-    _flush_times(life)
-    life.write_for_another(f"{OTHER}:3", 10)
-    assert life.capture() == ""
-    life.provision()
-    life.write_for_another(f"{OTHER}:23", 5)
-    assert life.capture() == ""
-    _flush_times(life, 4)
-    life.write_for_another(f"{OTHER}:33", 2)
-    assert life.capture() == ""
+    server_connector = _life(servers, tmp_path, kind)
+    server_connector.write_for_another(f"{OTHER}:1", 1)
+    _flush_times(server_connector)
+    server_connector.write_for_another(f"{OTHER}:3", 10)
+    assert server_connector.capture() == ""
+    server_connector.provision()
+    server_connector.write_for_another(f"{OTHER}:23", 5)
+    assert server_connector.capture() == ""
+    _flush_times(server_connector, 4)
+    server_connector.write_for_another(f"{OTHER}:33", 2)
+    assert server_connector.capture() == ""
 
 
 @pytest.mark.parametrize("kind", ["10.11", "11.8"])
 def test_a_mariadb_replica_that_is_made_again_is_read_by_its_gtids(servers: Any, tmp_path: Path, kind: str) -> None:
     """H3b. The new one has the same rows, ``gtid_slave_pos``, server id and address, and a log that begins after them."""
-    life = _life(servers, tmp_path, kind)
-    life.begin()
-    _flush_times(life)
-    life.write_for_another("0-99-1", 10)
-    assert life.capture() == ""
-    life.server.sql("RESET MASTER", "SET GLOBAL gtid_slave_pos = '0-99-20'")
-    life.write_for_another("0-99-21", 5)
-    assert life.capture() == ""
-    _flush_times(life, 4)
-    life.write_for_another("0-99-31", 2)
-    assert life.capture() == ""
+    server_connector = _life(servers, tmp_path, kind)
+    server_connector.begin()
+    _flush_times(server_connector)
+    server_connector.write_for_another("0-99-1", 10)
+    assert server_connector.capture() == ""
+    server_connector.server.sql("RESET MASTER", "SET GLOBAL gtid_slave_pos = '0-99-20'")
+    server_connector.write_for_another("0-99-21", 5)
+    assert server_connector.capture() == ""
+    _flush_times(server_connector, 4)
+    server_connector.write_for_another("0-99-31", 2)
+    assert server_connector.capture() == ""
 
 
 def test_a_log_that_goes_on_under_another_name_is_read_by_its_gtids(servers: Any, tmp_path: Path) -> None:
     """H3c. The numbers of its files begin again."""
-    life = _life(servers, tmp_path, "9.7")
-    _flush_times(life)
-    life.write(3)
-    assert life.capture() == ""
-    life.server.restart(log_bin="newbin")
-    life.write(3)
-    assert life.capture() == ""
-    life.server.restart(log_bin="binlog")
-    life.write(1)
-    assert life.capture() == ""
+    server_connector = _life(servers, tmp_path, "9.7")
+    _flush_times(server_connector)
+    server_connector.write(3)
+    assert server_connector.capture() == ""
+    server_connector.server.restart(log_bin="newbin")
+    server_connector.write(3)
+    assert server_connector.capture() == ""
+    server_connector.server.restart(log_bin="binlog")
+    server_connector.write(1)
+    assert server_connector.capture() == ""
 
 
 @pytest.mark.sampled(2)
@@ -114,22 +114,22 @@ def test_a_log_that_was_reset_is_an_error_however_far_it_is(
     servers: Any, tmp_path: Path, kind: str, streamed: bool
 ) -> None:
     """H3d. New transactions have the GTIDs of captured ones, and there are more of them."""
-    life = _life(servers, tmp_path, kind)
-    life.begin()
-    _flush_times(life)
-    life.write(5)
+    server_connector = _life(servers, tmp_path, kind)
+    server_connector.begin()
+    _flush_times(server_connector)
+    server_connector.write(5)
     if streamed:
-        assert life.capture() == ""
+        assert server_connector.capture() == ""
     else:
-        life.connector.capture({"snapshot.mode": "always"})
-        life.pending = 0
-    life.reset()
-    life.write(60)
-    assert "reset" in life.capture()
-    _flush_times(life, 4)
-    life.write(1)
-    assert "reset" in life.capture()
-    life.read_again()
+        server_connector.connector.capture({"snapshot.mode": "always"})
+        server_connector.pending = 0
+    server_connector.reset()
+    server_connector.write(60)
+    assert "reset" in server_connector.capture()
+    _flush_times(server_connector, 4)
+    server_connector.write(1)
+    assert "reset" in server_connector.capture()
+    server_connector.read_again()
 
 
 @pytest.mark.sampled(3)
@@ -139,20 +139,20 @@ def test_a_log_that_was_reset_and_has_come_past_the_position_is_an_error(
     servers: Any, tmp_path: Path, kind: str, purged: int
 ) -> None:
     """H3d2. The position's file was purged under its name, and the GTIDs of captured transactions are those of new ones."""
-    life = _life(servers, tmp_path, kind)
-    life.begin()
-    _flush_times(life)
-    life.write(20)
-    assert life.capture() == ""
-    life.reset()
-    life.write(purged)
-    _flush_times(life, 5)
-    life.purge()
-    life.write(60)
-    assert life.capture()
-    life.read_again()
-    life.write(2)
-    assert life.capture() == ""
+    server_connector = _life(servers, tmp_path, kind)
+    server_connector.begin()
+    _flush_times(server_connector)
+    server_connector.write(20)
+    assert server_connector.capture() == ""
+    server_connector.reset()
+    server_connector.write(purged)
+    _flush_times(server_connector, 5)
+    server_connector.purge()
+    server_connector.write(60)
+    assert server_connector.capture()
+    server_connector.read_again()
+    server_connector.write(2)
+    assert server_connector.capture() == ""
 
 
 @pytest.mark.parametrize("run_for_s", [None, 3.0], ids=["bounded", "continuous"])
@@ -160,39 +160,39 @@ def test_gtids_that_are_switched_on_while_the_log_is_captured(
     servers: Any, tmp_path: Path, run_for_s: float | None
 ) -> None:
     """H4. Transactions of the time before have GTIDs, too, and were captured without them."""
-    life = _life(servers, tmp_path, "9.7 off")
-    while life.mode != "OFF":
-        life.change_mode(-1)
+    server_connector = _life(servers, tmp_path, "9.7 off")
+    while server_connector.mode != "OFF":
+        server_connector.change_mode(-1)
     run = {} if run_for_s is None else {"run_for_s": run_for_s}
-    life.write(1)
-    life.change_mode(1)
-    life.change_mode(1)
-    life.write(1)
-    assert life.capture(**run) == ""
-    life.write(1)
-    life.change_mode(1)
-    life.write(1)
+    server_connector.write(1)
+    server_connector.change_mode(1)
+    server_connector.change_mode(1)
+    server_connector.write(1)
+    assert server_connector.capture(**run) == ""
+    server_connector.write(1)
+    server_connector.change_mode(1)
+    server_connector.write(1)
     for _ in range(3):
-        assert life.capture(**run) == ""
-        life.write(1)
-    assert life.capture() == ""
-    assert life.offset["gtids"] == life.executed
+        assert server_connector.capture(**run) == ""
+        server_connector.write(1)
+    assert server_connector.capture() == ""
+    assert server_connector.offset["gtids"] == server_connector.executed
 
 
 @pytest.mark.parametrize("kind", ["9.7", "9.7 off", "8.0", "10.11", "11.8"])
 def test_a_position_is_set_by_the_file_and_offset_that_people_see(servers: Any, tmp_path: Path, kind: str) -> None:
     """L6. As ``airflow cdc offset set --to '{"file": …, "pos": …}'`` does; it gets its GTIDs from the log."""
-    life = _life(servers, tmp_path, kind)
-    here, before = life.offset, life.executed
-    life.write(2)
-    assert life.capture() == ""
-    connector = life.connector
+    server_connector = _life(servers, tmp_path, kind)
+    here, before = server_connector.offset, server_connector.executed
+    server_connector.write(2)
+    assert server_connector.capture() == ""
+    connector = server_connector.connector
     with (
         open_source(connector.definition(), connector.secrets) as source,
         open_lifecycle(connector.definition(), connector.state_url, secrets=connector.secrets) as lifecycle,
     ):
         target = source.position_of({"file": here["file"], "pos": here["pos"]})
-        assert target.to_json().get("gtids", "") == (before if life.has_gtids else "")
+        assert target.to_json().get("gtids", "") == (before if server_connector.has_gtids else "")
         plan = lifecycle.plan_offset(target)
     assert plan.problems == ()
     assert plan.effect.value == "repeat"
@@ -214,26 +214,28 @@ LAST = {
 @pytest.mark.parametrize("kind", ["9.7", "9.7 off", "10.11"])
 def test_the_last_transaction_is_found_where_it_was(servers: Any, tmp_path: Path, kind: str, packed: bool) -> None:
     """Of whatever form it is, compressed too; without GTIDs, a capture would fail otherwise."""
-    life = _life(servers, tmp_path, kind)
-    life.write(3)
-    variable = "log_bin_compress" if life.mariadb else "binlog_transaction_compression"
+    server_connector = _life(servers, tmp_path, kind)
+    server_connector.write(3)
+    variable = "log_bin_compress" if server_connector.mariadb else "binlog_transaction_compression"
     if packed:
-        life.server.sql(f"SET GLOBAL {variable} = ON")
+        server_connector.server.sql(f"SET GLOBAL {variable} = ON")
     try:
         for form, statements in LAST.items():
-            life.server.sql(*statements, database=life.name)
-            life.connector.capture()
-            last = life.offset["last"]
-            with open_source(life.connector.definition(), life.connector.secrets) as source:
-                position = source.parse_position(life.offset)
+            server_connector.server.sql(*statements, database=server_connector.name)
+            server_connector.connector.capture()
+            last = server_connector.offset["last"]
+            with open_source(server_connector.connector.definition(), server_connector.connector.secrets) as source:
+                position = source.parse_position(server_connector.offset)
                 source.verify_position(position)
-                files = {str(row[0]): int(row[1]) for row in life.server.sql("SHOW BINARY LOGS")}
+                files = {str(row[0]): int(row[1]) for row in server_connector.server.sql("SHOW BINARY LOGS")}
                 assert source._identity.why_not_same(position, files) == "", form  # type: ignore[attr-defined]
-                other = source.parse_position({**life.offset, "last": {**last, "time": last["time"] + 1_000_000}})
-                if last["file"] == life.offset["file"]:
+                other = source.parse_position(
+                    {**server_connector.offset, "last": {**last, "time": last["time"] + 1_000_000}}
+                )
+                if last["file"] == server_connector.offset["file"]:
                     assert "another transaction" in source._identity.why_not_same(other, files)  # type: ignore[attr-defined]
     finally:
-        life.server.sql(f"SET GLOBAL {variable} = OFF")
+        server_connector.server.sql(f"SET GLOBAL {variable} = OFF")
 
 
 KINDS = ["9.7", "9.7 off", "8.0", "10.11", "11.8"]
@@ -246,8 +248,8 @@ def test_no_life_of_a_server_loses_a_transaction_silently(
     servers: Any, tmp_path: Path, kind: str, seed: int, sampled: CaseSample
 ) -> None:
     """H3, H4: writes, rotations, purges, resets, replicas made again in place, GTIDs switched on and off, domains."""
-    life = _life(servers, tmp_path, kind)
-    life.live(_draw_random(sampled, f"{kind} {seed}"), 25, modes=kind.endswith("off"))
+    server_connector = _life(servers, tmp_path, kind)
+    server_connector.live(_draw_random(sampled, f"{kind} {seed}"), 25, modes=kind.endswith("off"))
 
 
 @pytest.mark.sampled(4)
@@ -259,8 +261,8 @@ def test_no_life_of_a_primary_and_its_replica_loses_a_transaction_silently(
     """H3: the connector's host name leads to one or the other, and the replica is made again in place, from backups of different age."""
     factory = mariadb_factory if kind == "10.11" else mysql_factory
     with factory(**({"log_slave_updates": "ON"} if kind == "10.11" else {}), server_id=72) as replica:
-        life = TwoLives(servers(kind), replica, tmp_path, "mariadb" if kind == "10.11" else "mysql")
-        life.live(_draw_random(sampled, f"{kind} {seed}"), 25)
+        server_connector = TwoLives(servers(kind), replica, tmp_path, "mariadb" if kind == "10.11" else "mysql")
+        server_connector.live(_draw_random(sampled, f"{kind} {seed}"), 25)
 
 
 @pytest.mark.parametrize(

@@ -403,8 +403,8 @@ def _kill(db: Any, how: str) -> None:
     """End the dump, and wait until the server has."""
 
     def dumps() -> list[Any]:
-        asked = "SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"
-        return [id_ for (id_,) in db.sql(asked)]
+        query = "SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"
+        return [id_ for (id_,) in db.sql(query)]
 
     alive = dumps()
     assert alive, "the server still has some of the log to send"
@@ -420,10 +420,10 @@ def test_a_continuous_run_goes_on_after_kill_query(without_gtids: Any, tmp_path:
         db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
         connector = _connector(db, tmp_path)
         steps = iter([lambda: _kill(db, "KILL QUERY"), lambda: db.sql("INSERT INTO t VALUES (1)")])
-        asked = "SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"
+        query = "SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"
 
         def go_on() -> bool:
-            if db.sql(asked)[0][0] and (step := next(steps, None)) is not None:
+            if db.sql(query)[0][0] and (step := next(steps, None)) is not None:
                 step()
             return bool(connector.rows(f"{db.name}.t"))
 

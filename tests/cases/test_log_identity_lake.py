@@ -66,27 +66,27 @@ def simulation_factory(spark: SparkSession, tmp_path: Path) -> Callable[..., Con
     def begin(
         kind: str, seed: int = 0, name: str = "a", tables: tuple[str, ...] = InLake.TABLES
     ) -> ConnectorSimulation:
-        made = InLake(spark, tmp_path / name, kind)
-        made.TABLES = tables
-        return ConnectorSimulation(tmp_path / name, Random(seed), made)
+        lake_tables = InLake(spark, tmp_path / name, kind)
+        lake_tables.TABLES = tables
+        return ConnectorSimulation(tmp_path / name, Random(seed), lake_tables)
 
     return begin
 
 
-def _rows(life: ConnectorSimulation, v: int, *tables: str) -> None:
+def _rows(simulation: ConnectorSimulation, v: int, *tables: str) -> None:
     """Other rows in some tables, by default in all."""
-    with life.db.transaction() as t:
-        for table in tables or life.made.TABLES:
-            for row in life.db.copy_rows(table):
+    with simulation.db.transaction() as t:
+        for table in tables or simulation.made.TABLES:
+            for row in simulation.db.copy_rows(table):
                 t.delete(table, row)
             for id_ in (v, v + 1):
                 t.insert(table, {"id": id_, "v": v})
 
 
-def _check_equal(life: ConnectorSimulation) -> None:
-    assert life.capture()
-    assert life.apply() == ""
-    assert life.made.rows() == life.wanted()
+def _check_equal(simulation: ConnectorSimulation) -> None:
+    assert simulation.capture()
+    assert simulation.apply() == ""
+    assert simulation.made.rows() == simulation.wanted()
 
 
 @pytest.mark.parametrize(

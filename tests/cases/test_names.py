@@ -179,12 +179,12 @@ def test_a_second_topic_for_a_table_is_refused_and_nothing_of_the_first_is_lost(
         **{one: [row(1, "one"), row(2, "one")], other: [row(1, "other"), row(3, "other")], "s.third": [row(1, "x")]},
     )
     properties = {"collection__name__format": form}
-    said = apply_changes(engine, connector, **properties)
-    (topic,) = said
+    results = apply_changes(engine, connector, **properties)
+    (topic,) = results
     assert topic in (f"p.{one}", f"p.{other}")
-    assert f"p.{one}" in said[topic]
-    assert f"p.{other}" in said[topic]
-    assert "collection.name.format" in said[topic]
+    assert f"p.{one}" in results[topic]
+    assert f"p.{other}" in results[topic]
+    assert "collection.name.format" in results[topic]
     first = one if topic == f"p.{other}" else other
     second = other if first == one else one
     source.truncate_table(second)
@@ -240,8 +240,8 @@ def test_another_connector_does_not_get_the_table_either(
     tables(own, s2__T=[row(1, "other")])
     other = memory_connector(own, tmp_path / "other", topic_prefix="q")
     other.name = "other"
-    said = apply_changes(sqlite, other, collection__name__format="${source.table}")
-    assert "p.s.t of the connector test and q.s2.T" in said["q.s2.T"]
+    results = apply_changes(sqlite, other, collection__name__format="${source.table}")
+    assert "p.s.t of the connector test and q.s2.T" in results["q.s2.T"]
     assert rows(sqlite, "t") == [row(1, "one")]
 
 
@@ -286,8 +286,8 @@ def test_a_table_of_our_own_is_no_target(
     sqlite: sa.Engine, source: MemoryDatabase, connector: Connector, name: str
 ) -> None:
     tables(source, **{f"s.{name}": [row(1, "x")], "s.t": [row(1, "x")]})
-    said = apply_changes(sqlite, connector, collection__name__format="${source.table}")
-    assert "the sink reserves for its own tables" in said[f"p.s.{name}"]
+    results = apply_changes(sqlite, connector, collection__name__format="${source.table}")
+    assert "the sink reserves for its own tables" in results[f"p.s.{name}"]
     assert rows(sqlite, "t") == [row(1, "x")]
 
 
@@ -311,17 +311,19 @@ def test_names_that_are_too_long_are_refused_before_the_first_row(
     source.create_table("shop.wide", {"id": "int64!", "c" * 65: "string", "v": "string"}, key=("id",))
     insert_rows(source, "shop.wide", {"id": 1, "c" * 65: "x", "v": "x"})
     for _ in range(2):
-        said = apply_changes(engine, connector)
-        assert set(said) == {f"p.shop.{LONG}", f"p.shop.{LONG[:-1]}_", "p.shop.wide"}
-        assert all(most in why for why in said.values())
-        assert "collection.name.format" in said[f"p.shop.{LONG}"]
+        results = apply_changes(engine, connector)
+        assert set(results) == {f"p.shop.{LONG}", f"p.shop.{LONG[:-1]}_", "p.shop.wide"}
+        assert all(most in why for why in results.values())
+        assert "collection.name.format" in results[f"p.shop.{LONG}"]
         insert_rows(source, "shop.t", row(len(source.copy_rows("shop.t")) + 1, "x"))
     assert not sa.inspect(engine).has_table("p_shop_wide")
-    excluded = said["p.shop.wide"].partition("field.exclude.list=")[2].partition(",")[0]
+    excluded = results["p.shop.wide"].partition("field.exclude.list=")[2].partition(",")[0]
     with engine.begin() as connection:  # with another name format, a table that exists is looked for under its new name
         connection.execute(sa.text("ALTER TABLE p_shop_t RENAME TO t"))
-    said = apply_changes(engine, connector, collection__name__format="${source.table}", field__exclude__list=excluded)
-    assert not said
+    results = apply_changes(
+        engine, connector, collection__name__format="${source.table}", field__exclude__list=excluded
+    )
+    assert not results
     assert rows(engine, LONG) == [row(1, "x")]
     assert rows(engine, f"{LONG[:-1]}_") == [row(2, "x")]
     assert rows(engine, "wide") == [{"id": 1, "v": "x"}]
@@ -366,12 +368,12 @@ def test_columns_that_the_database_has_itself_are_named_all_at_once(
     insert_rows(source, "s.tiles", {"id": 1, "xmin": 1.0, "ymin": 2.0, "xmax": 3.0, "ymax": 4.0})
     source.create_table("s.keyed", {"ctid": "int64!", "v": "string"}, key=("ctid",))
     tables(source, s__t=[row(1, "x")])
-    said = apply_changes(postgresql, connector)
-    assert "cannot have the columns xmin, xmax" in said["p.s.tiles"]
-    assert "part of the key" in said["p.s.keyed"]
-    excluded = said["p.s.tiles"].partition("leave them out with ")[2].partition(", or rename")[0].partition("=")[2]
-    said = apply_changes(postgresql, connector, field__exclude__list=excluded)
-    assert set(said) == {"p.s.keyed"}
+    results = apply_changes(postgresql, connector)
+    assert "cannot have the columns xmin, xmax" in results["p.s.tiles"]
+    assert "part of the key" in results["p.s.keyed"]
+    excluded = results["p.s.tiles"].partition("leave them out with ")[2].partition(", or rename")[0].partition("=")[2]
+    results = apply_changes(postgresql, connector, field__exclude__list=excluded)
+    assert set(results) == {"p.s.keyed"}
     assert rows(postgresql, "p_s_tiles") == [{"id": 1, "ymin": 2.0, "ymax": 4.0}]
 
 
@@ -467,11 +469,11 @@ def test_tables_of_random_names_equal_the_source_or_are_refused(
             insert_rows(source, f"s.{name}", {"id": 1, **{c: f"{number} {at}" for at, c in enumerate(own)}})
     tables(source, s__plain=[row(1, "x")])
     for again in range(2):
-        said = apply_changes(engine, connector, **properties)
+        results = apply_changes(engine, connector, **properties)
         for name in columns:
             insert_rows(source, f"s.{name}", {"id": 2 + again, **dict.fromkeys(columns[name], f"{name} {again}")})
         insert_rows(source, "s.plain", row(2 + again, "x"))
-    said = apply_changes(engine, connector, **properties)
+    results = apply_changes(engine, connector, **properties)
     topics = {
         topic: schema
         for manifest in connector.changelog.read_manifests("test")
@@ -483,16 +485,16 @@ def test_tables_of_random_names_equal_the_source_or_are_refused(
         dialect.detect_features(connection)
         equal = 0
         for topic, versions in topics.items():
-            if topic in said:
+            if topic in results:
                 continue
             schema = versions[max(versions, key=int)]
             table = table_of(topic, schema, config, dialect)
             listed = dialect.format_column_list(field.name for field in table.fields)
             statement = f"SELECT {listed} FROM {dialect.format_table_name(table.name)}"
             found = connection.exec_driver_sql(statement, execution_options={"no_parameters": True}).all()
-            wanted = [tuple(r[f.column.name] for f in table.fields) for r in source.copy_rows(str(schema.id))]
-            assert sorted(map(tuple, found), key=repr) == sorted(wanted, key=repr), (topic, said)
+            expected = [tuple(r[f.column.name] for f in table.fields) for r in source.copy_rows(str(schema.id))]
+            assert sorted(map(tuple, found), key=repr) == sorted(expected, key=repr), (topic, results)
             equal += 1
-    assert "p.s.plain" not in said
-    assert equal >= 3, said
-    assert not [why for why in said.values() if "Traceback" in why or len(why) < 40]
+    assert "p.s.plain" not in results
+    assert equal >= 3, results
+    assert not [why for why in results.values() if "Traceback" in why or len(why) < 40]

@@ -308,11 +308,11 @@ def test_letters_become_small_as_on_the_server(small_letters: Any) -> None:
     letters = [chr(code) for code in range(1, 0x10000) if not 0xD800 <= code < 0xE000]
     letters = [letter for letter in letters if letter.lower() != letter or lower_name(letter) != letter]
     with small_letters.connect() as connection, connection.cursor() as cursor:
-        wanted = " UNION ALL ".join(
+        expected = " UNION ALL ".join(
             f"SELECT {n}, LOWER(CONVERT(0x{letter.encode().hex()} USING utf8mb3) COLLATE utf8mb3_general_ci)"
             for n, letter in enumerate(letters)
         )
-        cursor.execute(wanted)
+        cursor.execute(expected)
         found = dict(cursor.fetchall())
     assert {letter: found[n] for n, letter in enumerate(letters) if found[n] != lower_name(letter)} == {}
 

@@ -89,9 +89,9 @@ def test_cascades_that_are_not_logged_are_said_before_and_at_each_run(
     with mariadb.database("nl") as db:
         db.sql(*FAMILY)
         connector = mysql_connector(mariadb, tmp_path, database_include_list=db.name)
-        (said,) = _list_findings(connector)
-        assert f"{db.name}.c (c_of_p to {db.name}.p, ON DELETE CASCADE, ON UPDATE SET NULL)" in said
-        assert "k_of_p" not in said
+        (finding,) = _list_findings(connector)
+        assert f"{db.name}.c (c_of_p to {db.name}.p, ON DELETE CASCADE, ON UPDATE SET NULL)" in finding
+        assert "k_of_p" not in finding
         connector.capture()
         assert "c_of_p" in caplog.text
         assert not _list_findings(mysql_connector(mariadb, tmp_path / "2", table_include_list=f"{db.name}.p"))
@@ -109,9 +109,9 @@ def test_mysql_logs_cascades_unless_the_engine_runs_them(mysql_factory: Any, mys
         _equal(connector, db, "p", "c")
     with mysql_factory(innodb_native_foreign_keys="ON") as server, server.database("nl") as db:
         db.sql(*FAMILY)
-        (said,) = _list_findings(mysql_connector(server, tmp_path / "on", "mysql", database_include_list=db.name))
-        assert "c_of_p" in said
-        assert "innodb_native_foreign_keys=OFF" in said
+        (finding,) = _list_findings(mysql_connector(server, tmp_path / "on", "mysql", database_include_list=db.name))
+        assert "c_of_p" in finding
+        assert "innodb_native_foreign_keys=OFF" in finding
 
 
 # -- statements instead of rows ----------------------------------------------------------------------------------------
@@ -597,7 +597,7 @@ def test_readers_that_have_begun_a_table_read_it_to_its_end_while_a_statement_wa
     monkeypatch.setattr("airflow_provider_cdc.sources.mysql.snapshot.snapshot_session._PATIENCE_S", 1)
     monkeypatch.setattr(MySqlCatalog, "estimate_row_counts", lambda _, tables: dict.fromkeys(tables, len(ids)))
     read, alters = MySqlSnapshot.read, []
-    begun = threading.Event()
+    started = threading.Event()
 
     def read_and_act(self: MySqlSnapshot, chunk: SnapshotChunk) -> Iterator[Any]:
         if not alters:
@@ -606,8 +606,8 @@ def test_readers_that_have_begun_a_table_read_it_to_its_end_while_a_statement_wa
             )
             alters[0].start()
             time.sleep(0.5)
-            begun.set()
-        begun.wait(5)
+            started.set()
+        started.wait(5)
         yield from read(self, chunk)
 
     monkeypatch.setattr(MySqlSnapshot, "read", read_and_act)

@@ -274,12 +274,12 @@ def test_the_json_form_has_a_delete_a_tombstone_and_a_create_for_each_change_of_
     connector.capture()
     manifest = list(connector.changelog.read_manifests("test"))[-1]
     records = list(DebeziumRenderer(connector.changelog, "test").render_batch(manifest))
-    told = [
+    reported = [
         (None if r.value is None else r.value["op"], r.key["id"], *(v["id"] for v in r.headers.values()))
         for r in records
         if r.key
     ]
-    assert told == [
+    assert reported == [
         ("d", 1, 2), (None, 1, 2), ("d", 2, 3), (None, 2, 3), ("d", 3, 4), (None, 3, 4), ("c", 4, 3), ("c", 2, 1), ("c", 3, 2),
     ]  # fmt: skip
     last = {r.key["id"]: r.value for r in records if r.key}

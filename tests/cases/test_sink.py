@@ -124,10 +124,10 @@ def test_a_key_that_is_changed_by_hand_loses_nothing_from_before(engine: sa.Engi
         TargetError, match=r"(?s)The source has changed the key of p\.s\.t.*\(id\) instead of \(code\)"
     ) as caught:
         sink(engine, table.connector, schema__evolution="none").apply()
-    said = re.search(r"run ((?:ALTER|CREATE) .*?); then run the apply again", str(caught.value))
-    assert said is not None
+    error_text = re.search(r"run ((?:ALTER|CREATE) .*?); then run the apply again", str(caught.value))
+    assert error_text is not None
     with engine.begin() as connection:
-        for statement in said[1].split("; "):
+        for statement in error_text[1].split("; "):
             connection.exec_driver_sql(statement)
     table.insert({"id": 3, "code": "E", "v": 4})
     table.connector.capture()
@@ -146,10 +146,10 @@ def test_a_key_column_that_is_renamed_is_renamed_by_hand(engine: sa.Engine, tmp_
     table.insert({"k": 3, "v": 3})
     with pytest.raises(TargetError, match="has no column k, which is part of the key") as caught:
         table.apply()
-    said = re.search(r"run (ALTER .*?), as the source did; then run the apply again", str(caught.value))
-    assert said is not None
+    error_text = re.search(r"run (ALTER .*?), as the source did; then run the apply again", str(caught.value))
+    assert error_text is not None
     with engine.begin() as connection:
-        connection.exec_driver_sql(said[1])
+        connection.exec_driver_sql(error_text[1])
     table.apply()
     assert_equal_rows(table)
 
@@ -571,44 +571,44 @@ def test_what_is_refused_of_one_table_stops_that_table_and_no_other(
         (folder := tmp_path / str(number)).mkdir()
         opened = contextlib.contextmanager(_engine)(request, folder, kind)
         with opened as engine, pytest.MonkeyPatch.context() as patch:
-            shop = SinkTables(folder, engine, "abcd"[: 1 + max("abcd".index(bad), number % 4)])
-            _check_refused(shop, way, bad, place, refusal(shop, bad, patch))
+            sink_tables = SinkTables(folder, engine, "abcd"[: 1 + max("abcd".index(bad), number % 4)])
+            _check_refused(sink_tables, way, bad, place, refusal(sink_tables, bad, patch))
 
 
-def _check_refused(shop: SinkTables, way: Any, bad: str, place: int, refusal: RowRefusal) -> None:
-    good, topic = shop.names.replace(bad, ""), f"p.s.{bad}"
-    shop.put(shop.names, 1, 2)
-    shop.connector.capture()
-    way(shop.engine, shop.connector).apply()
+def _check_refused(sink_tables: SinkTables, way: Any, bad: str, place: int, refusal: RowRefusal) -> None:
+    good, topic = sink_tables.names.replace(bad, ""), f"p.s.{bad}"
+    sink_tables.put(sink_tables.names, 1, 2)
+    sink_tables.connector.capture()
+    way(sink_tables.engine, sink_tables.connector).apply()
     refusal.begin()
     for number in range(3):
-        shop.put(good, 10 + number)
-        shop.put(bad, 10 + number, **(refusal.values if number == place else {}))
-    shop.connector.capture()
+        sink_tables.put(good, 10 + number)
+        sink_tables.put(bad, 10 + number, **(refusal.values if number == place else {}))
+    sink_tables.connector.capture()
     refusal.captured()
     for more in (20, 21):
         with pytest.raises(TargetError, match=refusal.said) as caught:
-            way(shop.engine, shop.connector).apply()
+            way(sink_tables.engine, sink_tables.connector).apply()
         assert f"{topic}: " in str(caught.value)
         assert not any(f"p.s.{name}: " in str(caught.value) for name in good)
-        shop.same(good)
-        assert sorted(row["id"] for row in rows(shop.engine, f"p_s_{bad}")) == [1, 2]
-        shop.put(shop.names, more)
-        shop.connector.capture()
+        sink_tables.same(good)
+        assert sorted(row["id"] for row in rows(sink_tables.engine, f"p_s_{bad}")) == [1, 2]
+        sink_tables.put(sink_tables.names, more)
+        sink_tables.connector.capture()
     refusal.mend()
-    way(shop.engine, shop.connector).apply()
-    shop.same(shop.names)
+    way(sink_tables.engine, sink_tables.connector).apply()
+    sink_tables.same(sink_tables.names)
 
 
 def test_a_continuous_apply_goes_on_with_the_others_while_one_table_fails(
     engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """B2e: it tries the one that fails again, after pauses that grow, and ends with its error if that stays."""
-    shop = SinkTables(tmp_path, engine, "abc")
-    shop.put("abc", 1)
-    shop.connector.capture()
-    sink(engine, shop.connector).apply()
-    refusal = NotNull(shop, "b", monkeypatch)
+    sink_tables = SinkTables(tmp_path, engine, "abc")
+    sink_tables.put("abc", 1)
+    sink_tables.connector.capture()
+    sink(engine, sink_tables.connector).apply()
+    refusal = NotNull(sink_tables, "b", monkeypatch)
     refusal.begin()
     looks = 0
 
@@ -616,34 +616,34 @@ def test_a_continuous_apply_goes_on_with_the_others_while_one_table_fails(
         nonlocal looks
         looks += 1
         if looks == 1:
-            shop.put("ac", 2)
-            shop.put("b", 2, v=None)
+            sink_tables.put("ac", 2)
+            sink_tables.put("b", 2, v=None)
         elif looks == 3:
-            shop.put("abc", 3)
+            sink_tables.put("abc", 3)
         elif looks == 5:
-            shop.same("ac")
+            sink_tables.same("ac")
             refusal.mend()
-        elif looks > 5 and not has_several_markers(shop):
+        elif looks > 5 and not has_several_markers(sink_tables):
             return True
-        shop.connector.capture()
+        sink_tables.connector.capture()
         time.sleep(0.2)
         return False
 
-    done = sink(engine, shop.connector).apply_continuously(act_and_check)
+    done = sink(engine, sink_tables.connector).apply_continuously(act_and_check)
     assert not done.failed
-    shop.same("abc")
+    sink_tables.same("abc")
     refusal.begin() if engine.dialect.name == "sqlite" else None
-    shop.put("b", 4, v=None) if engine.dialect.name == "sqlite" else shop.put("b", 4)
-    shop.put("a", 4)
-    shop.connector.capture()
+    sink_tables.put("b", 4, v=None) if engine.dialect.name == "sqlite" else sink_tables.put("b", 4)
+    sink_tables.put("a", 4)
+    sink_tables.connector.capture()
     if engine.dialect.name == "sqlite":
         with pytest.raises(TargetError, match=r"p\.s\.b"):
-            sink(engine, shop.connector).apply_continuously(lambda seconds: True)
-        shop.same("ac")
+            sink(engine, sink_tables.connector).apply_continuously(lambda seconds: True)
+        sink_tables.same("ac")
 
 
-def has_several_markers(shop: SinkTables) -> bool:
-    return len(rows(shop.engine, "cdc_applied")) > 1
+def has_several_markers(sink_tables: SinkTables) -> bool:
+    return len(rows(sink_tables.engine, "cdc_applied")) > 1
 
 
 @pytest.mark.parametrize("kind", ["mariadb", "mysql"])
@@ -653,19 +653,19 @@ def test_a_lock_that_somebody_holds_for_a_while_is_waited_for(
     """The number of an error says that it passes (1205), whatever SQLSTATE the driver has of it."""
     with contextlib.contextmanager(_engine)(request, tmp_path, kind) as engine:
         sa.event.listen(engine, "connect", _shorten_lock_wait)
-        shop = SinkTables(tmp_path, engine, "ab")
-        shop.put("ab", 1)
-        shop.connector.capture()
-        sink(engine, shop.connector).apply()
-        with shop.source.transaction() as t:
+        sink_tables = SinkTables(tmp_path, engine, "ab")
+        sink_tables.put("ab", 1)
+        sink_tables.connector.capture()
+        sink(engine, sink_tables.connector).apply()
+        with sink_tables.source.transaction() as t:
             t.update("s.b", {"id": 1}, {"v": 7})
-        shop.connector.capture()
+        sink_tables.connector.capture()
         other = sa.create_engine(engine.url)
         with other.connect() as connection:
             connection.exec_driver_sql("SELECT * FROM p_s_b FOR UPDATE")
             timer = threading.Timer(1.3, connection.rollback)
             timer.start()
-            sink(engine, shop.connector, flush__retry__delay__ms=10).apply()
+            sink(engine, sink_tables.connector, flush__retry__delay__ms=10).apply()
             timer.join()
         other.dispose()
         assert [row["v"] for row in rows(engine, "p_s_b")] == [7]
@@ -680,27 +680,27 @@ def test_a_table_that_somebody_keeps_locked_stops_and_no_other(
     with contextlib.contextmanager(_engine)(request, tmp_path, kind) as engine:
         dialect = PostgreSql if kind == "postgresql" else MariaDb
         monkeypatch.setattr(dialect, "PATIENCE", dialect.PATIENCE.replace("30", "1"))
-        shop = SinkTables(tmp_path, engine, "abc")
-        shop.put("abc", 1)
-        shop.connector.capture()
-        way(engine, shop.connector).apply()
-        shop.put("abc", 2)
-        shop.connector.capture()
+        sink_tables = SinkTables(tmp_path, engine, "abc")
+        sink_tables.put("abc", 1)
+        sink_tables.connector.capture()
+        way(engine, sink_tables.connector).apply()
+        sink_tables.put("abc", 2)
+        sink_tables.connector.capture()
         other = sa.create_engine(engine.url)
         with other.connect() as holder:
             holder.exec_driver_sql("LOCK TABLE p_s_b" if kind == "postgresql" else "LOCK TABLES p_s_b WRITE")
             for more in (3, 4):
                 with pytest.raises(TargetError, match=r"(?is)p\.s\.b rejects a change.*lock") as caught:
-                    way(engine, shop.connector, flush__max__retries=1, flush__retry__delay__ms=10).apply()
+                    way(engine, sink_tables.connector, flush__max__retries=1, flush__retry__delay__ms=10).apply()
                 assert "p.s.a:" not in str(caught.value)
-                shop.same("ac")
-                shop.put("abc", more)
-                shop.connector.capture()
+                sink_tables.same("ac")
+                sink_tables.put("abc", more)
+                sink_tables.connector.capture()
             if kind != "postgresql":
                 holder.exec_driver_sql("UNLOCK TABLES")
         other.dispose()
-        way(engine, shop.connector).apply()
-        shop.same("abc")
+        way(engine, sink_tables.connector).apply()
+        sink_tables.same("abc")
 
 
 def _shorten_lock_wait(connection: Any, _: Any) -> None:
@@ -714,15 +714,15 @@ def test_bytes_of_a_long_row_take_no_more_room_than_they_have(
 ) -> None:
     """B2d, R26: all bytes there are, in a row that is too long as hexadecimal digits, beside rows that are not."""
     with contextlib.contextmanager(_engine)(request, tmp_path, kind) as engine:
-        shop = SinkTables(tmp_path, engine, "a")
+        sink_tables = SinkTables(tmp_path, engine, "a")
         monkeypatch.setattr(MariaDb, "_packet", lambda self, connection: 4096)
         long = bytes(range(256)) * 9 + b"'\\" * 50
-        shop.put("a", 1, 2)
-        shop.put("a", 3, b=long, t="it's \\ ä€😀")
-        shop.put("a", 4, v=None)
-        shop.connector.capture()
-        sink(engine, shop.connector).apply()
-        shop.same("a")
+        sink_tables.put("a", 1, 2)
+        sink_tables.put("a", 3, b=long, t="it's \\ ä€😀")
+        sink_tables.put("a", 4, v=None)
+        sink_tables.connector.capture()
+        sink(engine, sink_tables.connector).apply()
+        sink_tables.same("a")
         assert {row["id"]: (row["b"], row["t"], row["v"]) for row in rows(engine, "p_s_a")} == {
             1: (GOOD["b"], "x", 1), 2: (GOOD["b"], "x", 1), 3: (long, "it's \\ ä€😀", 1), 4: (GOOD["b"], "x", None)
         }  # fmt: skip
@@ -737,16 +737,16 @@ def test_a_row_for_which_the_server_has_no_packet_is_refused_by_name(mariadb_fac
 
 
 def _without_a_packet(engine: sa.Engine, folder: Path) -> None:
-    shop = SinkTables(folder, engine, "ax")
-    shop.put("ax", 1, b=b"\xfe" * (9 << 20))
-    shop.put("a", 2, b=b"\xfe" * (17 << 20))
-    shop.put("x", 2)
-    shop.connector.capture()
+    sink_tables = SinkTables(folder, engine, "ax")
+    sink_tables.put("ax", 1, b=b"\xfe" * (9 << 20))
+    sink_tables.put("a", 2, b=b"\xfe" * (17 << 20))
+    sink_tables.put("x", 2)
+    sink_tables.connector.capture()
     with pytest.raises(TargetError, match=r"(?s)p\.s\.a: .*max_allowed_packet is 16,777,216.*row with id=2"):
-        sink(engine, shop.connector).apply()
-    shop.same("x")
-    sink(engine, shop.connector, errors__tolerance="all").apply()
-    shop.same("x")
+        sink(engine, sink_tables.connector).apply()
+    sink_tables.same("x")
+    sink(engine, sink_tables.connector, errors__tolerance="all").apply()
+    sink_tables.same("x")
     assert [row["id"] for row in rows(engine, "p_s_a")] == [1]
     (kept,) = errors(engine)
     assert "max_allowed_packet" in kept["error"]
@@ -788,7 +788,7 @@ class InterleavedApply(DatabaseApply):
         return super()._retried(what)
 
 
-def _run(shop: SinkTables, turns: TransactionTurns, number: int, what: str) -> BaseException | None:
+def _run(sink_tables: SinkTables, turns: TransactionTurns, number: int, what: str) -> BaseException | None:
     """One run to its end; how it failed."""
     properties = dict(EQUAL)
     if what == "does not fit":  # of table a
@@ -796,12 +796,16 @@ def _run(shop: SinkTables, turns: TransactionTurns, number: int, what: str) -> B
     try:
         config = DatabaseTargetConfig.parse(properties)
         if what == "rebuild":
-            one = RebuildDatabase(shop.engine, config, shop.connector.changelog, shop.connector.name)
+            one = RebuildDatabase(
+                sink_tables.engine, config, sink_tables.connector.changelog, sink_tables.connector.name
+            )
             one._sink.__class__ = InterleavedApply
             one._sink.turns, one._sink.number = turns, number  # type: ignore[attr-defined]
             one.run(["s.a"])
         else:
-            run = InterleavedApply(shop.engine, config, shop.connector.changelog, shop.connector.name)
+            run = InterleavedApply(
+                sink_tables.engine, config, sink_tables.connector.changelog, sink_tables.connector.name
+            )
             run.turns, run.number = turns, number
             run.apply()
     except BaseException as e:
@@ -823,57 +827,59 @@ def test_two_runs_over_one_marker_leave_nothing_out_in_any_order(
         random = Random(f"{kind} {other} {number}")
         (folder := tmp_path / str(number)).mkdir()
         with contextlib.contextmanager(_engine)(request, folder, kind) as engine:
-            shop = SinkTables(folder, engine, "ab")
+            sink_tables = SinkTables(folder, engine, "ab")
             for batch in range(1, 3):
-                shop.put("ab", batch)
-                shop.connector.capture()
+                sink_tables.put("ab", batch)
+                sink_tables.connector.capture()
             with pytest.raises(TargetError):  # both tables stay behind
-                sink(engine, shop.connector, primary__key__fields="id,n").apply()
-            shop.put("ab", 3)
-            shop.connector.capture()
+                sink(engine, sink_tables.connector, primary__key__fields="id,n").apply()
+            sink_tables.put("ab", 3)
+            sink_tables.connector.capture()
             if other == "the same":
-                shop.put("ab", 4)
-                shop.connector.capture()
+                sink_tables.put("ab", 4)
+                sink_tables.connector.capture()
             turns = TransactionTurns([random.randrange(2) for _ in range(40)])
             with ThreadPoolExecutor(2) as pool:
-                failed = [pool.submit(_run, shop, turns, at, what) for at, what in enumerate(("the same", other))]
+                failed = [
+                    pool.submit(_run, sink_tables, turns, at, what) for at, what in enumerate(("the same", other))
+                ]
                 found = [future.result() for future in failed]
             assert found[0] is None or isinstance(found[0], TargetError)
-            sink(engine, shop.connector).apply()
-            shop.same("ab")
+            sink(engine, sink_tables.connector).apply()
+            sink_tables.same("ab")
 
 
 def test_a_table_that_was_behind_goes_on_only_where_the_others_are(
     engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A3: the other run applies a batch between the last one of the table and its going on."""
-    shop = SinkTables(tmp_path, engine, "ab")
-    shop.put("ab", 1)
-    shop.connector.capture()
-    first = sink(engine, shop.connector)
+    sink_tables = SinkTables(tmp_path, engine, "ab")
+    sink_tables.put("ab", 1)
+    sink_tables.connector.capture()
+    first = sink(engine, sink_tables.connector)
     first.apply()
-    refusal = NotNull(shop, "b", monkeypatch)
+    refusal = NotNull(sink_tables, "b", monkeypatch)
     refusal.begin()
-    shop.put("a", 2)
-    shop.put("b", 2, v=None)
-    shop.connector.capture()
+    sink_tables.put("a", 2)
+    sink_tables.put("b", 2, v=None)
+    sink_tables.connector.capture()
     with pytest.raises(TargetError):
-        sink(engine, shop.connector).apply()
+        sink(engine, sink_tables.connector).apply()
     refusal.mend()
     go_on, once = DatabaseApply._go_on, iter([True])
 
     def act_between(self: DatabaseApply, topic: str, batch: int, **more: Any) -> None:
         if next(once, False):
-            shop.put("ab", 3)
-            shop.connector.capture()
+            sink_tables.put("ab", 3)
+            sink_tables.connector.capture()
             with monkeypatch.context() as patch:
                 patch.setattr(DatabaseApply, "_catch_up", lambda *_: None)  # it has tried the table, in vain
-                sink(engine, shop.connector).apply()
+                sink(engine, sink_tables.connector).apply()
         go_on(self, topic, batch, **more)
 
     monkeypatch.setattr(DatabaseApply, "_go_on", act_between)
-    sink(engine, shop.connector).apply()
-    shop.same("ab")
+    sink(engine, sink_tables.connector).apply()
+    sink_tables.same("ab")
 
 
 # -- R23, R24, R34, C6, A6: tables that a database makes otherwise, or refuses ------------------------------------------
@@ -885,16 +891,16 @@ def wide_column(name: str, length: int, type_: str = "VARCHAR") -> Column:
 
 @pytest.mark.parametrize("kind", ["mariadb", "mysql"])
 @pytest.mark.parametrize(
-    ("told", "columns", "length"), [("", 260, 20), ("", 450, 15), ("told", 190, 20), ("told", 60, 600)], ids=str
+    ("message", "columns", "length"), [("", 260, 20), ("", 450, 15), ("told", 190, 20), ("told", 60, 600)], ids=str
 )
 def test_a_table_whose_rows_a_page_may_not_hold_is_made(
-    request: pytest.FixtureRequest, tmp_path: Path, kind: str, told: str, columns: int, length: int
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, message: str, columns: int, length: int
 ) -> None:
     """R23: a server counts the longest values of all columns, which no row has."""
     with contextlib.contextmanager(_engine)(request, tmp_path, kind) as engine:
         more = {"parameters": {"__debezium.source.column.length": str(length)}}
         found = [
-            wide_column(f"c{n}", length) if told else column(f"c{n}", "string", "", length, **more)
+            wide_column(f"c{n}", length) if message else column(f"c{n}", "string", "", length, **more)
             for n in range(columns)
         ]
         table = Table(tmp_path, engine, *found)
@@ -991,21 +997,21 @@ def test_tables_have_transactions_whatever_the_server_would_make(
     """C6: a default engine that has none, and tables that were made with it."""
     with contextlib.contextmanager(_engine)(request, tmp_path, kind) as engine:
         sa.event.listen(engine, "connect", _my_isam)
-        shop = SinkTables(tmp_path, engine, "abc")
-        shop.run("CREATE TABLE p_s_c (id BIGINT PRIMARY KEY, v INT, t TEXT, z TEXT, b BLOB)")
-        shop.put("abc", 1)
-        shop.connector.capture()
+        sink_tables = SinkTables(tmp_path, engine, "abc")
+        sink_tables.run("CREATE TABLE p_s_c (id BIGINT PRIMARY KEY, v INT, t TEXT, z TEXT, b BLOB)")
+        sink_tables.put("abc", 1)
+        sink_tables.connector.capture()
         with pytest.raises(TargetError, match=r"p_s_c uses the engine MyISAM.*(?s:.*)ENGINE=InnoDB") as caught:
-            sink(engine, shop.connector, errors__tolerance="all").apply()
+            sink(engine, sink_tables.connector, errors__tolerance="all").apply()
         assert "p.s.a:" not in str(caught.value)
         with engine.connect() as connection:
             found = connection.exec_driver_sql(
                 "SELECT DISTINCT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME <> 'p_s_c'"
             )
             assert found.all() == [("InnoDB",)]
-        shop.run("ALTER TABLE p_s_c ENGINE=InnoDB")
-        sink(engine, shop.connector).apply()
-        shop.same("abc")
+        sink_tables.run("ALTER TABLE p_s_c ENGINE=InnoDB")
+        sink(engine, sink_tables.connector).apply()
+        sink_tables.same("abc")
 
 
 def _my_isam(connection: Any, _: Any) -> None:

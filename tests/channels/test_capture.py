@@ -66,9 +66,9 @@ def test_lines_of_a_file_are_carried_out_once_and_answered(
         "3": ("execute-snapshot", "file", "done"),
     }
     assert _count_reads(connector) == 2, "the initial snapshot, and the one that was asked for"
-    told = [n for n in connector.store.list_notifications("test") if n.notification.type == "REFUSED"]
-    assert len(told) == 1
-    assert "signals.txt line 2" in told[0].notification.additional_data["message"]
+    notifications = [n for n in connector.store.list_notifications("test") if n.notification.type == "REFUSED"]
+    assert len(notifications) == 1
+    assert "signals.txt line 2" in notifications[0].notification.additional_data["message"]
     assert not path.exists()
 
 

@@ -203,7 +203,7 @@ def test_lines_of_a_writer_that_had_the_file_open_are_not_lost(path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("execute please", "signals.txt line 2: its data is not JSON: Expecting value: line 1 column 1 (char 0)"),
         ('["a"]', "signals.txt line 2: its data is a JSON array, not an object"),
@@ -215,10 +215,10 @@ def test_lines_of_a_writer_that_had_the_file_open_are_not_lost(path: Path) -> No
         ("\x00\x01", "signals.txt line 2: its data is not JSON: "),
     ],
 )
-def test_a_line_that_is_no_signal_is_refused_with_its_place(path: Path, line: str, told: str) -> None:
+def test_a_line_that_is_no_signal_is_refused_with_its_place(path: Path, line: str, message: str) -> None:
     _append(path, LOG, line, LOG)
     before, signal, after = _channel(path).poll()
-    assert _refusal(signal).startswith(told)
+    assert _refusal(signal).startswith(message)
     assert before.id == after.id == "2"
 
 

@@ -49,12 +49,12 @@ def test_a_channel_that_fails_is_asked_again_after_growing_pauses(
 ) -> None:
     channel = _Channel(*[OSError("gone")] * 4, [SIGNAL], OSError("gone"))
     guard = GuardedChannel("mine", channel)
-    asked = []
+    requests = []
     with caplog.at_level(logging.INFO):
         while not guard.poll():
-            asked.append((clock[0] - 100, channel.polls))
+            requests.append((clock[0] - 100, channel.polls))
             clock[0] += 0.5
-    first = {polls: at for at, polls in reversed(asked)}
+    first = {polls: at for at, polls in reversed(requests)}
     assert first == {1: 0, 2: 1, 3: 3, 4: 7}
     assert [r.getMessage() for r in caplog.records] == [
         "The signal channel mine cannot be read for now; capture continues. OSError: gone",

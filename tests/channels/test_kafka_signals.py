@@ -135,7 +135,7 @@ def test_ignored_messages_are_not_read_by_the_next_run(
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         ("execute please", "its data is not JSON"),
         (b"\xff\x00", "its data is not JSON"),
@@ -145,12 +145,12 @@ def test_ignored_messages_are_not_read_by_the_next_run(
     ],
 )
 def test_a_message_that_is_no_signal_is_refused_with_its_place(
-    kafka: Kafka, topic: str, channel_factory: ChannelFactory, value: str | bytes, told: str
+    kafka: Kafka, topic: str, channel_factory: ChannelFactory, value: str | bytes, message: str
 ) -> None:
     kafka.send(topic, value, LOG, key="shop")
     wrong, fine = _receive_signals(channel_factory(), 2)
     assert wrong.id == f"{topic} partition 0 offset 0"
-    with pytest.raises(SignalRejected, match=told):
+    with pytest.raises(SignalRejected, match=message):
         _parse_signal(wrong)
     assert fine.id == "ad-hoc-1"
 
@@ -353,7 +353,7 @@ def test_properties_of_the_consumer_reach_it(kafka: Kafka, topic: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message"),
     [
         ("no.such.thing", "1", 'No such configuration property: "no.such.thing"'),
         ("security.protocol", "tls", "Invalid value"),
@@ -363,8 +363,10 @@ def test_properties_of_the_consumer_reach_it(kafka: Kafka, topic: str) -> None:
         ("ssl.truststore.location", "/t.jks", "signal.consumer.ssl.ca.location"),
     ],
 )
-def test_a_property_that_the_consumer_does_not_have_is_refused(kafka: Kafka, name: str, value: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told) as caught:
+def test_a_property_that_the_consumer_does_not_have_is_refused(
+    kafka: Kafka, name: str, value: str, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
         open_channels(_config(kafka, "t", **{f"signal.consumer.{name}": value}), "shop")
     assert "password=y" not in str(caught.value)
 

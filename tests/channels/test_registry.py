@@ -91,20 +91,20 @@ def test_a_notification_channel_of_ones_own_is_found_by_its_name(
 
 
 @pytest.mark.parametrize(
-    ("place", "told"),
+    ("place", "message"),
     [
         ("nowhere:Channel", "cannot be loaded from nowhere:Channel: ModuleNotFoundError"),
         ("{module}:broken", "cannot be created: OSError: no way out"),
     ],
 )
 def test_a_channel_of_ones_own_that_does_not_work_is_named(
-    place: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     points = {SIGNAL_GROUP: {"mine": place}, NOTIFICATION_GROUP: {"mine": place}}
     install_package(tmp_path, monkeypatch, points, _OWN)
-    with pytest.raises(ConfigError, match=f"the channel 'mine' {told}"):
+    with pytest.raises(ConfigError, match=f"the channel 'mine' {message}"):
         open_channels(_config(signal_enabled_channels="mine"), "c")
-    with pytest.raises(ConfigError, match=f"the channel 'mine' {told}"):
+    with pytest.raises(ConfigError, match=f"the channel 'mine' {message}"):
         open_notifications(_config(notification_enabled_channels="mine"))
 
 

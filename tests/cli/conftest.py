@@ -16,13 +16,15 @@ from tests.support.airflow.command_line import parser
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "")  # commands set it; it is put back afterwards
-    shop = make_shop(monkeypatch, tmp_path, "cli")
-    yield shop
-    shop.store.close()
+    shop_connector = make_shop(monkeypatch, tmp_path, "cli")
+    yield shop_connector
+    shop_connector.store.close()
 
 
-def capture(shop: ShopConnector, **options: Any) -> None:
-    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop", **options).execute(context())
+def capture(shop_connector: ShopConnector, **options: Any) -> None:
+    CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop", **options).execute(
+        context()
+    )
 
 
 def run(*line: str) -> None:

@@ -79,8 +79,8 @@ class _CaptureProcess:
     def __init__(self, definition: ConnectorDefinition, state: str, secrets: dict[str, Any], told: Path) -> None:
         self._told = told
         with told.open("w") as out:
-            said = json.dumps([definition.to_document(), state, secrets])
-            self._process = subprocess.Popen([sys.executable, "-c", _RUN, said], stdout=out, stderr=out)
+            text = json.dumps([definition.to_document(), state, secrets])
+            self._process = subprocess.Popen([sys.executable, "-c", _RUN, text], stdout=out, stderr=out)
 
     def wait(self, replay: Replay, table: str, rows: int) -> None:
         """Until the change log has so many rows of a table."""

@@ -27,9 +27,9 @@ def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
     monkeypatch.setattr(
         airflow_connector, "SHOP", {"id": "int64!", "note": "string"}
     )  # what may be NULL cannot be looked up
-    shop = make_shop(monkeypatch, tmp_path, str(tmp_path))
-    yield shop
-    shop.store.close()
+    shop_connector = make_shop(monkeypatch, tmp_path, str(tmp_path))
+    yield shop_connector
+    shop_connector.store.close()
 
 
 @pytest.fixture
@@ -46,10 +46,10 @@ def applied_shop_connector(
     return shop_connector
 
 
-def apply(shop: ShopConnector) -> None:
-    ApplyToDatabaseOperator(task_id="apply", definition=shop.definition, conn_id="warehouse", sink=SINK).execute(
-        context()
-    )
+def apply(shop_connector: ShopConnector) -> None:
+    ApplyToDatabaseOperator(
+        task_id="apply", definition=shop_connector.definition, conn_id="warehouse", sink=SINK
+    ).execute(context())
 
 
 def change(folder: Path, *statements: str) -> None:
@@ -117,9 +117,9 @@ def test_status_says_what_stays_behind_and_why(
         apply(applied_shop_connector)
     clean(capsys)
     run("status", "shop")
-    said = capsys.readouterr().out
-    assert f"Target database at sqlite:///{tmp_path}/warehouse.db/cdc_applied: applied up to batch 2" in said
-    assert "shop.inventory.orders failed, and stays at batch 1: my_orders rejects a row" in said
+    output = capsys.readouterr().out
+    assert f"Target database at sqlite:///{tmp_path}/warehouse.db/cdc_applied: applied up to batch 2" in output
+    assert "shop.inventory.orders failed, and stays at batch 1: my_orders rejects a row" in output
 
 
 def test_maintenance_has_nothing_to_do_for_a_database(
@@ -152,14 +152,14 @@ def test_metrics_show_freshness_and_events_of_a_database(
     applied_shop_connector: ShopConnector, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("metrics", "shop")
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for name in (
         "apply.TotalNumberOfEventsApplied",
         "apply.FreshnessInSeconds",
         "apply.LastBatch",
         "apply.FailedTables",
     ):
-        assert name in said, name
+        assert name in output, name
     run("metrics", "shop", "--openmetrics")
     assert 'target="database"' in capsys.readouterr().out
 

@@ -35,13 +35,13 @@ def captured_connector(shop_connector: ShopConnector, capsys: pytest.CaptureFixt
     return shop_connector
 
 
-def keys(shop: ShopConnector) -> list[Any]:
+def keys(shop_connector: ShopConnector) -> list[Any]:
     """Keys of the events in the change log, in their order."""
     import pyarrow.parquet as pq
 
     from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 
-    log = ChangeLog(shop.definition.changelog)
+    log = ChangeLog(shop_connector.definition.changelog)
     files = [f for m in log.read_manifests("shop") for f in m.files]
     return [e["key"] and e["key"]["id"] for f in files for e in pq.read_table(log.open_file("shop", f)).to_pylist()]
 
@@ -60,11 +60,11 @@ def test_status_says_in_words_how_a_connector_stands(
 ) -> None:
     captured_connector.store.send("shop", SentSignal("ad-hoc", "execute-snapshot", "{}"))
     run("status", "shop")
-    told = capsys.readouterr().out
-    assert told.startswith("shop (memory): unassigned")
-    assert "Position:   entry 4; batch 3, seq 4; offset moved " in told
-    assert "Signal 1: execute-snapshot (id ad-hoc), received" in told
-    assert "Tables:     1: inventory.orders" in told
+    output = capsys.readouterr().out
+    assert output.startswith("shop (memory): unassigned")
+    assert "Position:   entry 4; batch 3, seq 4; offset moved " in output
+    assert "Signal 1: execute-snapshot (id ad-hoc), received" in output
+    assert "Tables:     1: inventory.orders" in output
     run("status", "shop", "-o", "json")
     document = json.loads(capsys.readouterr().out)
     assert (document["state"], document["position"], document["signals"][0]["number"]) == (
@@ -80,9 +80,9 @@ def test_status_of_a_connector_whose_connection_is_gone_shows_the_tables_that_ar
 ) -> None:
     monkeypatch.delenv("AIRFLOW_CONN_SHOP")
     run("status", "shop")
-    told = capsys.readouterr().out
-    assert told.startswith("shop (memory): unassigned")
-    assert "Tables:     1: inventory.orders" in told
+    output = capsys.readouterr().out
+    assert output.startswith("shop (memory): unassigned")
+    assert "Tables:     1: inventory.orders" in output
 
 
 def test_status_shows_how_far_targets_are_and_what_the_last_apply_did_to_their_tables(
@@ -96,11 +96,11 @@ def test_status_shows_how_far_targets_are_and_what_the_last_apply_did_to_their_t
     reports = ApplyReports(Storage(captured_connector.definition.changelog), "shop")
     reports.write({**reports.register_target("iceberg", "/lake/{table}"), "last_batch": 2, "tables": [table]})
     run("status", "shop")
-    told = capsys.readouterr().out
-    assert "  Target iceberg at /lake/{table}: applied up to batch 2\n" in told
+    output = capsys.readouterr().out
+    assert "  Target iceberg at /lake/{table}: applied up to batch 2\n" in output
     assert (
         "    shop.inventory.orders: 2 events, 2 rows written, 975 bytes in 1 file by commit, 1.2 s, freshness 2.5 s\n"
-        in told
+        in output
     )
     run("status", "shop", "-o", "json")
     (target,) = json.loads(capsys.readouterr().out)["targets"]
@@ -112,10 +112,10 @@ def test_status_shows_what_is_at_work(captured_connector: ShopConnector, capsys:
     with ProgressReporter("Apply", "tables", where="delta at /lake", board=board) as work:
         work.report_progress(12, 200, now="at work: shop.inventory.orders (batch 7 of 523)")
         run("status", "shop")
-        told = capsys.readouterr().out
+        output = capsys.readouterr().out
         assert re.search(
             r"^  At work:    Apply: 12 of 200 tables \(6 %\).*; at work: shop.inventory.orders \(batch 7 of 523\) \[delta at /lake\]$",
-            told,
+            output,
             re.MULTILINE,
         )
         run("status", "shop", "-o", "json")
@@ -130,9 +130,9 @@ def test_status_says_so_if_the_change_log_cannot_be_read(
 ) -> None:
     (Path(captured_connector.definition.changelog) / "shop" / "applied" / "delta-0.json").mkdir(parents=True)
     run("status", "shop")
-    told = capsys.readouterr().out
-    assert told.startswith("shop (memory): unassigned")
-    assert "Targets:    the change log cannot be read from here" in told
+    output = capsys.readouterr().out
+    assert output.startswith("shop (memory): unassigned")
+    assert "Targets:    the change log cannot be read from here" in output
 
 
 def test_status_of_a_failed_connector_shows_the_error_and_ends_with_1(
@@ -140,9 +140,9 @@ def test_status_of_a_failed_connector_shows_the_error_and_ends_with_1(
 ) -> None:
     captured_connector.store.record_run_end("shop", "The log is gone.\n  Repair: look")
     assert run_rejected("status", "shop") == "1"
-    told = capsys.readouterr().out
-    assert told.startswith("shop (memory): failed for ")
-    assert "ago: The log is gone.\n                Repair: look\n" in told
+    output = capsys.readouterr().out
+    assert output.startswith("shop (memory): failed for ")
+    assert "ago: The log is gone.\n                Repair: look\n" in output
     run("connectors")
     assert "failed" in capsys.readouterr().out
 
@@ -155,10 +155,10 @@ def test_status_shows_the_metrics_of_the_last_run_also_of_one_that_failed(
         captured_connector.store.record_run_end("shop", error, metrics)
         with pytest.raises(SystemExit) if error else contextlib.nullcontext():
             run("status", "shop")
-        told = capsys.readouterr().out
-        assert "  Last run, streaming:\n" in told
-        assert re.search(r"^    TotalNumberOfCreateEventsSeen +1$", told, re.MULTILINE)
-        assert re.search(r"^    CapturedTables +inventory\.orders$", told, re.MULTILINE)
+        output = capsys.readouterr().out
+        assert "  Last run, streaming:\n" in output
+        assert re.search(r"^    TotalNumberOfCreateEventsSeen +1$", output, re.MULTILINE)
+        assert re.search(r"^    CapturedTables +inventory\.orders$", output, re.MULTILINE)
         with pytest.raises(SystemExit) if error else contextlib.nullcontext():
             run("status", "shop", "-o", "json")
         assert json.loads(capsys.readouterr().out)["metrics"] == metrics
@@ -192,9 +192,9 @@ def test_pause_waits_for_the_run_that_is_alive(
         assert not ended.is_set()
     waiting.join(LONGEST_S)
     assert ended.is_set()
-    told = capsys.readouterr().out
-    assert "The run worker-1 ends at the next transaction." in told
-    assert "Connector shop: paused" in told
+    output = capsys.readouterr().out
+    assert "The run worker-1 ends at the next transaction." in output
+    assert "Connector shop: paused" in output
 
 
 def test_restart_counts_and_tells_that_a_paused_connector_stays_so(
@@ -205,9 +205,9 @@ def test_restart_counts_and_tells_that_a_paused_connector_stays_so(
     run("pause", "shop")
     with captured_connector.store.acquire_lease("shop", "worker-1", wait_s=0):
         run("restart", "shop")
-    told = capsys.readouterr().out
-    assert "The run worker-1 ends at the next transaction." in told
-    assert "The connector stays paused: airflow cdc resume shop" in told
+    output = capsys.readouterr().out
+    assert "The run worker-1 ends at the next transaction." in output
+    assert "The connector stays paused: airflow cdc resume shop" in output
     assert captured_connector.store.load_control("shop").restarts == 2
 
 
@@ -257,9 +257,9 @@ def test_without_a_confirmation_a_change_is_only_told(
 ) -> None:
     before = captured_connector.store.load_offset("shop")
     run(*line, *more)
-    told = capsys.readouterr().out
-    assert words in told
-    assert told.endswith("Nothing was changed. To make the change, add --confirm shop\n")
+    output = capsys.readouterr().out
+    assert words in output
+    assert output.endswith("Nothing was changed. To make the change, add --confirm shop\n")
     assert "Nothing was changed." in run_rejected(*line, "--confirm", "yes")
     assert captured_connector.store.load_offset("shop") == before
 
@@ -299,9 +299,9 @@ def test_places_that_cannot_be_used_are_refused(captured_connector: ShopConnecto
 def test_while_a_run_is_alive_the_offset_stays(captured_connector: ShopConnector) -> None:
     before = captured_connector.store.load_offset("shop")
     with captured_connector.store.acquire_lease("shop", "worker-1", wait_s=0):
-        told = run_rejected("offset", "reset", "shop", "--confirm", "shop")
-    assert "being captured by worker-1" in told
-    assert "airflow cdc pause shop" in told
+        error_text = run_rejected("offset", "reset", "shop", "--confirm", "shop")
+    assert "being captured by worker-1" in error_text
+    assert "airflow cdc pause shop" in error_text
     assert captured_connector.store.load_offset("shop") == before
 
 
@@ -329,11 +329,11 @@ def test_a_gap_is_told_exactly_with_the_ways_out_and_ends_with_1(
     connector_with_gap: ShopConnector, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_rejected("gap", "shop") == "1"
-    told = capsys.readouterr().out
-    assert told.startswith("Lost: all changes committed after entry 4 (")
-    assert " and before entry 5, the oldest position that can be read.\n" in told
+    output = capsys.readouterr().out
+    assert output.startswith("Lost: all changes committed after entry 4 (")
+    assert " and before entry 5, the oldest position that can be read.\n" in output
     for how in ("snapshot", "incremental", "skip"):
-        assert f"airflow cdc gap shop --repair {how}" in told
+        assert f"airflow cdc gap shop --repair {how}" in output
     assert run_rejected("gap", "shop", "-o", "json") == "1"
     assert json.loads(capsys.readouterr().out)["gap"]["oldest"] == {"entry": 5}
 
@@ -394,9 +394,9 @@ def test_nothing_is_deleted_without_the_connectors_name(
 ) -> None:
     for more in ([], ["--with-changelog"], ["--yes-delete", "yes"], ["--yes-delete", "yes", "--with-changelog"]):
         assert "Nothing was" in run_rejected("delete", "shop", *more)
-    told = capsys.readouterr().out
-    assert "3 batches" in told
-    assert f"Change log: {captured_connector.definition.changelog}" in told
+    output = capsys.readouterr().out
+    assert "3 batches" in output
+    assert f"Change log: {captured_connector.definition.changelog}" in output
     assert captured_connector.store.find_connector("shop")
     assert keys(captured_connector) == [1, 2, 3]
 

@@ -45,9 +45,9 @@ def _record_applied(log: ChangeLog, last: int, of: tuple[str, str] = HERE, **mor
 def test_the_log_is_maintained_alone_or_only_planned(change_log: ChangeLog, capsys: pytest.CaptureFixture[str]) -> None:
     _record_applied(change_log, 3)
     run("maintain", "shop", "--dry-run")
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (
-        said
+        output
         == "Batches 1 to 3 are removed, because all targets had applied them for longer than changelog.retention.ms=0; 4 to 4 stay.\n"
     )
     assert change_log.list_batches("shop") == [1, 2, 3, 4]
@@ -68,8 +68,8 @@ def test_without_a_target_that_can_be_maintained_the_log_may_be(
     with pytest.raises(SystemExit, match="No changes of shop were applied"):
         run("maintain", "shop")
     run("maintain", "shop", "--only", "retention")
-    said = capsys.readouterr().out
-    assert said.startswith("Batches 1 to 4 stay: all targets have applied the batches up to 0")
+    output = capsys.readouterr().out
+    assert output.startswith("Batches 1 to 4 stay: all targets have applied the batches up to 0")
 
 
 @pytest.mark.parametrize("form", ["table", "json"])
@@ -98,10 +98,10 @@ def test_what_fails_of_log_or_tables_keeps_nothing_of_the_other_from_being_done_
         run("maintain", "shop", "-o", form)
     assert len((tmp_path / "calls").read_text().splitlines()) == 2
     assert change_log.list_batches("shop") == [4]
-    told = str(ended.value)
-    assert "delta at /here/{table}: 1 tables of shop could not be maintained" in told
-    assert "vacuum: the disk is full" in told
-    assert "iceberg at lake.{database}.{table}: Cannot execute" in told
+    error_text = str(ended.value)
+    assert "delta at /here/{table}: 1 tables of shop could not be maintained" in error_text
+    assert "vacuum: the disk is full" in error_text
+    assert "iceberg at lake.{database}.{table}: Cannot execute" in error_text
     out = capsys.readouterr().out
     if form == "table":
         assert "Batches 1 to 3 are removed" in out
@@ -145,9 +145,9 @@ def test_targets_are_listed_with_what_they_hold_back(change_log: ChangeLog, caps
     assert behind["since"] == change_log.find_manifest("shop", 3).created_at[:19] + "+00:00"  # type: ignore[union-attr]
     assert (whole["after"], whole["since"]) == (4, "")
     run("targets", "shop")
-    said = capsys.readouterr().out
-    assert "shop.t" in said
-    assert "The change log has batches 1 to 4." in said
+    output = capsys.readouterr().out
+    assert "shop.t" in output
+    assert "The change log has batches 1 to 4." in output
 
 
 def test_a_target_is_forgotten_when_its_name_is_confirmed(
@@ -159,9 +159,9 @@ def test_a_target_is_forgotten_when_its_name_is_confirmed(
     run("maintain", "shop", "--only", "retention")
     assert change_log.list_batches("shop") == [2, 3, 4]
     run(*line)
-    said = capsys.readouterr().out
-    assert "iceberg at lake.{database}.{table} has applied batches up to 1." in said
-    assert "Nothing was changed. To forget the target, add --confirm shop" in said
+    output = capsys.readouterr().out
+    assert "iceberg at lake.{database}.{table} has applied batches up to 1." in output
+    assert "Nothing was changed. To forget the target, add --confirm shop" in output
     run(*line, "--dry-run", "--confirm", "shop")
     with pytest.raises(SystemExit, match="--confirm is 'shoes', and the connector is shop"):
         run(*line, "--confirm", "shoes")

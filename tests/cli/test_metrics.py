@@ -36,8 +36,8 @@ def test_runs_are_added_up_by_connector_and_topic(
     assert (topic["topic"], topic["counters"]["topic.TotalNumberOfEventsCaptured"]) == (TOPIC, 3)
     assert sum(topic["histograms"]["topic.CaptureFreshnessInSeconds"]["classes"]) == 2
     run("metrics")
-    told = capsys.readouterr().out
-    assert "run.TotalNumberOfRuns" in told
+    output = capsys.readouterr().out
+    assert "run.TotalNumberOfRuns" in output
     assert len(shop_connector.store.metrics.load_run_history("shop")) == 4
 
 

@@ -75,9 +75,9 @@ def test_a_plan_is_printed_and_nothing_is_done_until_it_is_confirmed(
 ) -> None:
     table = db.collection("b")
     run("db2", "add-table", "shop", table)
-    told = capsys.readouterr().out
-    assert f"CALL \"ASNCDC\".ADDTABLE('{db.namespace}', 'b')" in told
-    assert "Nothing was changed. To make the change, add --confirm shop" in told
+    output = capsys.readouterr().out
+    assert f"CALL \"ASNCDC\".ADDTABLE('{db.namespace}', 'b')" in output
+    assert "Nothing was changed. To make the change, add --confirm shop" in output
     run("db2", "add-table", "shop", table, "-o", "json")
     assert json.loads(capsys.readouterr().out)["problems"] == []
     with pytest.raises(SystemExit, match="not confirmed"):

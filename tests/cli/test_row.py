@@ -32,27 +32,27 @@ def _read_row_history(capfd: Any, *line: str) -> RowHistory:
     return RowHistory.model_validate_json(capfd.readouterr().out)
 
 
-def _write_orders(shop: ShopConnector) -> None:
-    shop.order(1, "one")
-    capture(shop)
-    with shop.database.transaction() as t:
+def _write_orders(shop_connector: ShopConnector) -> None:
+    shop_connector.order(1, "one")
+    capture(shop_connector)
+    with shop_connector.database.transaction() as t:
         t.update("inventory.orders", {"id": 1}, {"note": "two"})
-    with shop.database.transaction() as t:
+    with shop_connector.database.transaction() as t:
         t.update("inventory.orders", {"id": 1}, {"id": 7})
-    capture(shop)
+    capture(shop_connector)
 
 
 def test_the_story_as_text(shop_connector: ShopConnector, capfd: Any) -> None:
     _write_orders(shop_connector)
     clean(capfd)
     run("row", "inventory.orders", "7")
-    said = capfd.readouterr().out.splitlines()
-    assert said[0] == 'inventory.orders id=7 (shop): id=7, note="two"'
-    assert any("key change inventory.orders id=7, previously id=1" in line for line in said)
-    (changed,) = [line for line in said if line.split()[:2] == ["*", "note"]]
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0] == 'inventory.orders id=7 (shop): id=7, note="two"'
+    assert any("key change inventory.orders id=7, previously id=1" in line for line in lines)
+    (changed,) = [line for line in lines if line.split()[:2] == ["*", "note"]]
     assert changed.split() == ["*", "note", '"one"', '"two"']
-    assert any("captured 2" in line and "in the change log 2" in line for line in said)
-    assert said[-1].startswith("Batches 1 to ")
+    assert any("captured 2" in line and "in the change log 2" in line for line in lines)
+    assert lines[-1].startswith("Batches 1 to ")
 
 
 def test_the_story_as_json(shop_connector: ShopConnector, capfd: Any) -> None:
@@ -99,16 +99,16 @@ def test_compared_with_the_source(shop_connector: ShopConnector, capfd: Any) -> 
 def test_masked_columns_stay_masked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: Any) -> None:
     monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "")
     masked = {"column.mask.with.3.chars": r"inventory\.orders\.note"}
-    shop = make_shop(monkeypatch, tmp_path, "cli-masked", **masked)
-    _write_orders(shop)
+    shop_connector = make_shop(monkeypatch, tmp_path, "cli-masked", **masked)
+    _write_orders(shop_connector)
     clean(capfd)
     run("row", "inventory.orders", "7", "--compare")
-    said = capfd.readouterr().out
-    assert "***" in said
-    assert "one" not in said.replace("no one", "")
-    assert "two" not in said
-    assert ": equal" in said
-    shop.store.close()
+    output = capfd.readouterr().out
+    assert "***" in output
+    assert "one" not in output.replace("no one", "")
+    assert "two" not in output
+    assert ": equal" in output
+    shop_connector.store.close()
 
 
 def test_a_mask_holds_for_what_was_captured_before_it(
@@ -126,11 +126,11 @@ def test_a_mask_holds_for_what_was_captured_before_it(
     capture(shop_connector)
     clean(capfd)
     run("row", "inventory.orders", "7", "--compare", "--database-conn-id", "warehouse")
-    said = capfd.readouterr().out
-    assert said.count('note="***"') == 3, "the row, the target's and the source's"
-    assert '"one"' not in said
-    assert "two" not in said
-    assert ": equal" in said
+    output = capfd.readouterr().out
+    assert output.count('note="***"') == 3, "the row, the target's and the source's"
+    assert '"one"' not in output
+    assert "two" not in output
+    assert ": equal" in output
 
 
 def test_what_a_snapshot_empties_is_no_truncate_of_somebody(shop_connector: ShopConnector, capfd: Any) -> None:
@@ -144,9 +144,9 @@ def test_what_a_snapshot_empties_is_no_truncate_of_somebody(shop_connector: Shop
     ]  # fmt: skip
     clean(capfd)
     run("row", "inventory.orders", "7")
-    said = capfd.readouterr().out
-    assert "emptied before a snapshot (snapshot: true) inventory.orders" in said
-    assert "truncate" not in said
+    output = capfd.readouterr().out
+    assert "emptied before a snapshot (snapshot: true) inventory.orders" in output
+    assert "truncate" not in output
     shop_connector.database.truncate_table("inventory.orders")
     capture(shop_connector)
     newest = _read_row_history(capfd, "inventory.orders", "7").changes[0]
@@ -202,13 +202,13 @@ def test_nothing_is_shown_if_the_look_cannot_be_recorded(shop_connector: ShopCon
 
 def test_errors_say_what_a_key_is(shop_connector: ShopConnector) -> None:
     _write_orders(shop_connector)
-    for texts, said in {
+    for texts, message in {
         ("x",): "a whole JSON number",
         ("1", "2"): "2 values are given",
         ('{"n": 1}',): "the request has n",
         ("{",): "is not JSON",
     }.items():
-        with pytest.raises(SystemExit, match=said) as e:
+        with pytest.raises(SystemExit, match=message) as e:
             run("row", "inventory.orders", *texts)
         assert "The key of inventory.orders is id (int64)" in str(e.value)
     (column,) = row_keys(shop_connector.store, RowQuery("inventory.orders", [], "a test"))

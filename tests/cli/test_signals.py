@@ -35,10 +35,10 @@ def run_rejected(*line: str) -> str:
     return str(ended.value)
 
 
-def notify(shop: ShopConnector, *notifications: Notification) -> None:
-    with shop.store.acquire_lease("shop", "a test", wait_s=0) as lease:
-        stored = shop.store.load_offset("shop")
-        shop.store.advance_offset(lease, stored, stored.offset or Offset(), notifications)
+def notify(shop_connector: ShopConnector, *notifications: Notification) -> None:
+    with shop_connector.store.acquire_lease("shop", "a test", wait_s=0) as lease:
+        stored = shop_connector.store.load_offset("shop")
+        shop_connector.store.advance_offset(lease, stored, stored.offset or Offset(), notifications)
 
 
 def test_a_signal_is_recorded_with_who_sent_it(
@@ -107,12 +107,12 @@ def test_a_snapshot_is_asked_for_in_the_documented_form(captured_connector: Shop
     }  # fmt: skip
 
 
-def _play_steps(shop: ShopConnector, monkeypatch: pytest.MonkeyPatch, *steps: Callable[[int], None]) -> None:
+def _play_steps(shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch, *steps: Callable[[int], None]) -> None:
     """What a run does with the signal, a step between any two polls of the reader that waits for it."""
     left = iter(steps)
 
     def pause(seconds: float) -> None:
-        next(left)(shop.store.signals_of("shop", 1)[0].number)
+        next(left)(shop_connector.store.signals_of("shop", 1)[0].number)
 
     monkeypatch.setattr("airflow_provider_cdc.cli.signals.time", SimpleNamespace(sleep=pause))
 

@@ -119,7 +119,7 @@ def test_snapshots_on_demand_outlive_a_death_at_any_step(forks: Forks, folder: P
     connector = _connector(before)
     assert forks.run(CAPTURE, folder=str(before), seed=SEED, steps=SNAPSHOT).error == ""
     keyed = [str(t) for t, schema in source(SEED, STREAM).read_consistent_view()[1].items() if schema.key]
-    asked = [
+    signal_number = [
         snapshot(connector, *keyed, id_="all"),
         snapshot(connector, keyed[0], type="blocking", id_="whole"),
         snapshot(connector, keyed[-1], "shop.nix", id_="wrong"),
@@ -135,7 +135,7 @@ def test_snapshots_on_demand_outlive_a_death_at_any_step(forks: Forks, folder: P
             died[(place / "died").read_text()] += 1
         _check_recovery(place, STREAM)
         after = _connector(place)
-        assert [signal_state(after, number)[0] for number in asked] == ["done", "done", "failed"]
+        assert [signal_state(after, number)[0] for number in signal_number] == ["done", "done", "failed"]
         assert after.store.load_offset("test").offset.incremental.scans == []  # type: ignore[union-attr]
         after.store.close()
         shutil.rmtree(place)

@@ -152,9 +152,9 @@ class CombinedBench:
         database = self.bench.writer.database
         with self.engine.connect() as connection:
             for table, shown in {**COMPARED, **{f"in_{name}": "w" for name in self._letters_of}}.items():
-                wanted = self._rows(connection, f"{database}.{table}", shown)
+                expected = self._rows(connection, f"{database}.{table}", shown)
                 for connector in self.connectors:
-                    assert self._rows(connection, f"target.{connector.name}_{table}", shown) == wanted, (
+                    assert self._rows(connection, f"target.{connector.name}_{table}", shown) == expected, (
                         table,
                         connector.name,
                     )
@@ -198,10 +198,10 @@ def crash_bench(
             name="second",
         )
         second.properties |= more
-        made = CombinedBench(server, kind, bench, second, random)
-        made.prepare()
-        yield made
-        made.engine.dispose()
+        combined_bench = CombinedBench(server, kind, bench, second, random)
+        combined_bench.prepare()
+        yield combined_bench
+        combined_bench.engine.dispose()
 
 
 def test_captures_that_are_killed_lose_nothing_of_what_was_missed_apart(

@@ -42,11 +42,11 @@ SHOP = ConnectorDefinition("shop", "memory", "/lake", {"table.include.list": r"i
 
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
-    shop = make_shop(monkeypatch, tmp_path, "factories")
-    shop.order(1)
-    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
-    yield shop
-    shop.store.close()
+    shop_connector = make_shop(monkeypatch, tmp_path, "factories")
+    shop_connector.order(1)
+    CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
+    yield shop_connector
+    shop_connector.store.close()
 
 
 def filled_params(dag: DAG, **values: Any) -> dict[str, Any]:
@@ -160,11 +160,11 @@ def test_a_batch_time_of_ones_own_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [({"schedule": "@daily"}, "its own schedule"), ({"max_active_runs": 1}, "max_active_runs of at least 2")],
 )
-def test_a_continuous_dag_refuses_what_would_leave_a_gap(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_a_continuous_dag_refuses_what_would_leave_a_gap(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         cdc_dag(SHOP, conn_id="shop", location="/lake/{table}", continuous=True, **wrong)
 
 

@@ -73,16 +73,16 @@ def test_a_range_is_each_of_its_requirements() -> None:
 
 
 def test_a_file_and_a_test_that_is_not_there_are_told() -> None:
-    said = [
+    statements = [
         Entry("X-001", "done", "tests/a.py"),
         Entry("X-002", "done", "tests/a.py::test_b"),
         Entry("X-003", "done", "tests/a.py::test_c"),
         Entry("X-004", "different", "tests/a.py"),
     ]
-    told = list(wrong_tests(said, {"tests/a.py::test_b"}))
-    assert [line.partition(":")[0] for line in told] == ["X-001", "X-003"]
-    assert "whole file" in told[0]
-    assert list(find_repeated([*said, said[0]])) == ["X-001 stands twice"]
+    wrong_entries = list(wrong_tests(statements, {"tests/a.py::test_b"}))
+    assert [line.partition(":")[0] for line in wrong_entries] == ["X-001", "X-003"]
+    assert "whole file" in wrong_entries[0]
+    assert list(find_repeated([*statements, statements[0]])) == ["X-001 stands twice"]
 
 
 class _Config(TableConfig):
@@ -99,7 +99,7 @@ _KIND = sources.SourceClassPaths(f"{__name__}:_Source", f"{__name__}:_Config")
 
 
 @pytest.mark.parametrize(
-    ("name", "section", "text", "told"),
+    ("name", "section", "text", "message"),
     [
         ("shop.size", "done", "tests/a.py::test_b", ""),
         ("shop.size", "different", "three by default, since more would not fit", ""),
@@ -119,7 +119,7 @@ _KIND = sources.SourceClassPaths(f"{__name__}:_Source", f"{__name__}:_Config")
     ],
 )
 def test_a_contradiction_is_told(
-    name: str, section: str, text: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, section: str, text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sources.SOURCES, "shop", _KIND)
     monkeypatch.setattr(compatibility, "PROPERTIES", tmp_path / "properties.toml")
@@ -129,8 +129,8 @@ def test_a_contradiction_is_told(
         "| `shop.java` | there is no Java here |\n| `shop.kafka.*` | there is no Kafka here |\n"
     )
     found = list(wrong_properties([Entry("X-001", section, text)] if section else []))
-    assert len(found) == bool(told)
-    assert told in "".join(found)
+    assert len(found) == bool(message)
+    assert message in "".join(found)
 
 
 def test_a_property_that_is_without_effect_and_not_in_the_documentation_is_told(

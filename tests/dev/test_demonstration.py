@@ -73,9 +73,9 @@ def test_what_the_application_does_is_captured_without_a_difference(kit: Kit, tm
     capture(reference)
     id_, tables = NAMES.get(kit.kind, ("ID", ("INVENTORY.CUSTOMERS", "INVENTORY.PRODUCTS", "INVENTORY.ORDERS")))
     for table in tables:
-        wanted, found = reference.rows(table), connector.rows(table)
-        assert len(wanted) > 15
-        assert sorted(found, key=lambda row: row[id_]) == sorted(wanted, key=lambda row: row[id_]), table
+        expected, found = reference.rows(table), connector.rows(table)
+        assert len(expected) > 15
+        assert sorted(found, key=lambda row: row[id_]) == sorted(expected, key=lambda row: row[id_]), table
     assert kit.kind != "mongodb" or connector.rows("inventory.parcels") == []  # it is called shipments now
 
 

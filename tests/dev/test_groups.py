@@ -16,11 +16,11 @@ from tests.support.pytest_runs.groups import group_of
 ROOT = Path(__file__).resolve().parents[2]
 
 CONFTEST = """
-from tests.support.pytest_runs.groups import Grouped
+from tests.support.pytest_runs.groups import GroupScheduling
 
 def pytest_xdist_make_scheduler(config, log):
     config.option.loadscopereorder = False
-    return Grouped(config, log)
+    return GroupScheduling(config, log)
 """
 
 

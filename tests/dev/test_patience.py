@@ -39,9 +39,11 @@ def test_a_machine_with_more_work_than_cores_is_given_more_time(monkeypatch: pyt
 def test_people_are_told_what_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "overload", lambda: 3.0)
     monkeypatch.setattr(patience, "SLOW_S", 0.05)
-    told: list[str] = []
-    wait_while_moving(lambda: len(told) > 2, "run 1 ends", signs=lambda: 0, quiet_s=60, tell=told.append, every_s=0.01)
-    assert told[0].startswith(
+    reports: list[str] = []
+    wait_while_moving(
+        lambda: len(reports) > 2, "run 1 ends", signs=lambda: 0, quiet_s=60, tell=reports.append, every_s=0.01
+    )
+    assert reports[0].startswith(
         "waiting until run 1 ends, nothing has moved for 0 s; this machine has 3.0 times the work"
     )
 

@@ -24,9 +24,9 @@ TOPIC = "shop.inventory.orders"
 
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
-    shop = make_shop(monkeypatch, tmp_path, "stats")
-    yield shop
-    shop.store.close()
+    shop_connector = make_shop(monkeypatch, tmp_path, "stats")
+    yield shop_connector
+    shop_connector.store.close()
 
 
 class StatsD:
@@ -77,8 +77,8 @@ def statsd(monkeypatch: pytest.MonkeyPatch, nothing_left: None) -> Iterator[Stat
     server.socket.close()
 
 
-def capture(shop: ShopConnector, **more: Any) -> None:
-    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop", **more).execute(context())
+def capture(shop_connector: ShopConnector, **more: Any) -> None:
+    CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop", **more).execute(context())
 
 
 def test_statsd_gets_documented_names_with_connector_and_topic(shop_connector: ShopConnector, statsd: StatsD) -> None:

@@ -58,9 +58,9 @@ def test_an_extra_that_is_no_json_object_is_refused_and_not_shown(monkeypatch: p
 def test_a_database_that_is_ready_passes_the_test(mariadb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = {"database.ssl.mode": "disabled"}  # the server has no certificate, which would be a finding
     assert open_hook(mariadb, monkeypatch, extra=plain).test_connection() == (True, "Ready for capture.")
-    told = open_hook(mariadb, monkeypatch).test_connection()
-    assert told[0]
-    assert "The connection is not encrypted" in told[1]
+    test_result = open_hook(mariadb, monkeypatch).test_connection()
+    assert test_result[0]
+    assert "The connection is not encrypted" in test_result[1]
 
 
 def test_a_wrong_password_is_told_without_being_shown(mariadb: Any, monkeypatch: pytest.MonkeyPatch) -> None:

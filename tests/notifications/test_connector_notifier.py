@@ -19,11 +19,11 @@ from tests.support.airflow.airflow_connector import ShopConnector, context, make
 
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
-    shop = make_shop(monkeypatch, tmp_path, "notifier")
-    shop.order(1)
-    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
-    yield shop
-    shop.store.close()
+    shop_connector = make_shop(monkeypatch, tmp_path, "notifier")
+    shop_connector.order(1)
+    CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
+    yield shop_connector
+    shop_connector.store.close()
 
 
 class MailNotifier(BaseNotifier):

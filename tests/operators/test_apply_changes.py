@@ -261,8 +261,8 @@ def test_what_an_earlier_job_could_not_report_gets_events_too_also_after_a_faile
     spark.will(report(table("shop.a", c=1), table("shop.b", u=5)) | lost)
     given = context()
     result = apply(tmp_path).execute(given)
-    told = {uri: (e["rows"], e["first_batch"], e["last_batch"]) for uri, e in events(given).items()}
-    assert told == {
+    reported = {uri: (e["rows"], e["first_batch"], e["last_batch"]) for uri, e in events(given).items()}
+    assert reported == {
         "cdc://shop/shop.a": ({"c": 3}, 1, 4), "cdc://shop/shop.b": ({"u": 5}, 3, 4), "cdc://shop/shop.c": ({"u": 1}, 2, 2),
     }  # fmt: skip
     assert (result["events"], result["topics"]) == (9, {"shop.a": 3, "shop.b": 5, "shop.c": 1})
@@ -351,11 +351,11 @@ def test_what_a_task_had_applied_that_was_killed_when_its_job_had_ended_is_annou
 ) -> None:
     """Its report says so, and the next job hands that on, as long as no job has reported it."""
     earlier = [{"owner": "the killed one", "tables": [table("shop.a", c=2)]}]
-    for told in ({"cdc://shop/shop.a", "cdc://shop/shop.b"}, {"cdc://shop/shop.b"}):
+    for message in ({"cdc://shop/shop.a", "cdc://shop/shop.b"}, {"cdc://shop/shop.b"}):
         spark.will({**report(table("shop.b", c=7)), "owner": owner_of(context()), "earlier": earlier})
         given = context()
         apply(tmp_path).execute(given)
-        assert set(events(given)) == told
+        assert set(events(given)) == message
     turns = ApplyTurns(Storage(f"{tmp_path}/changelog"), "shop", "delta", LOCATION)
     assert turns.is_announced(owner_of(context()))
 
@@ -475,7 +475,7 @@ def test_storage_secrets_are_not_handed_to_a_cluster(
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"conf": {"spark.hadoop.fs.s3a.secret.key": "sesame"}}, r"conf\[spark.hadoop.fs.s3a.secret.key\]"),
         ({"conf": {"spark.hadoop.fs.azure.account.key.x": "y", "spark.ssl.keyPassword": "sesame"}}, "keyPassword"),
@@ -483,11 +483,11 @@ def test_storage_secrets_are_not_handed_to_a_cluster(
     ],
 )
 def test_what_would_be_on_the_command_line_holds_no_secret(
-    tmp_path: Path, spark: Spark, wrong: dict[str, Any], told: str
+    tmp_path: Path, spark: Spark, wrong: dict[str, Any], message: str
 ) -> None:
     operator = apply(tmp_path)
     operator.conf, operator.location = wrong.get("conf"), wrong.get("location", operator.location)
-    with pytest.raises(AirflowFailException, match=told) as caught:
+    with pytest.raises(AirflowFailException, match=message) as caught:
         operator.execute(context())
     assert "sesame" not in str(caught.value)
     assert not (tmp_path / "call.json").exists()
@@ -635,8 +635,8 @@ def test_merging_reports_keeps_the_newest_position_and_adds_rows() -> None:
 def test_an_apply_reports_what_it_did_to_each_topic_also_if_it_fails(
     tmp_path: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[MetricSamples] = []
-    monkeypatch.setattr("airflow_provider_cdc.operators.base.apply_metrics.to_airflow", told.append)
+    reports: list[MetricSamples] = []
+    monkeypatch.setattr("airflow_provider_cdc.operators.base.apply_metrics.to_airflow", reports.append)
     written = {"rows_written": 3, "bytes_written": 4096, "freshness_s": 7.5}
     routed = [{**table("shop.a", c=3), **written, "name": f"a {n}", "location": f"/lake/{n}"} for n in (1, 2)]
     spark.will(report(*routed))
@@ -647,13 +647,13 @@ def test_an_apply_reports_what_it_did_to_each_topic_also_if_it_fails(
     spark.will(status=1)  # it has died, and the report is that of the one before
     with pytest.raises(AirflowException):
         apply(tmp_path).execute(context())
-    well, failed, died = told
+    well, failed, died = reports
     assert (well.connector, well.tags["target"], well.ended) == ("shop", "delta", True)
     assert well.series["shop.a"].counters == {
         "apply.TotalNumberOfEventsApplied": 3, "apply.TotalNumberOfRowsWritten": 6, "apply.TotalNumberOfBytesWritten": 8192,
     }  # fmt: skip
     assert well.series["shop.a"].observed == {"apply.FreshnessInSeconds": [7.5, 7.5]}
-    assert [one.series[""].counters["apply.TotalNumberOfFailedRuns"] for one in told] == [0, 1, 1]
-    assert [one.series[""].gauges.get("apply.LastBatch") for one in told] == [4, 5, None]
+    assert [one.series[""].counters["apply.TotalNumberOfFailedRuns"] for one in reports] == [0, 1, 1]
+    assert [one.series[""].gauges.get("apply.LastBatch") for one in reports] == [4, 5, None]
     assert failed.series["shop.b"].counters["apply.TotalNumberOfEventsApplied"] == 1
     assert set(died.series) == {""}

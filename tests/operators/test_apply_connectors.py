@@ -159,8 +159,8 @@ def test_what_the_job_is_told_is_what_it_understands(tmp_path: Path, spark: Spar
     spark.will(*map(report, NAMES))
     rules = [{"tables": "a", "columns": {"constant": {"x": "{table} 'ö' $y"}}}]
     apply(tmp_path, tables=rules, check_crc=True).execute(context())
-    for name, told in zip(NAMES, spark.told, strict=True):
-        (spec,) = ConnectorSpec.parse(json.dumps(told, ensure_ascii=False))
+    for name, message in zip(NAMES, spark.told, strict=True):
+        (spec,) = ConnectorSpec.parse(json.dumps(message, ensure_ascii=False))
         assert (spec.connector, spec.tables, spec.check_crc) == (name, TableRules.parse(rules), True)
 
 
@@ -209,7 +209,7 @@ def test_a_secret_that_would_be_seen_is_refused(tmp_path: Path, spark: Spark) ->
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"connectors": []}, "each connector only once"),
         ({"connectors": [ConnectorDefinition("shop", "mariadb", "/a")] * 2}, "given: shop, shop"),
@@ -222,9 +222,9 @@ def test_a_secret_that_would_be_seen_is_refused(tmp_path: Path, spark: Spark) ->
     ],
 )
 def test_what_cannot_be_used_is_refused_when_the_dag_is_parsed(
-    tmp_path: Path, wrong: dict[str, Any], told: str
+    tmp_path: Path, wrong: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         apply(tmp_path, **wrong)
 
 
@@ -395,9 +395,9 @@ def test_lineage_is_told_of_the_tables_of_all_connectors(tmp_path: Path, spark: 
     spark.will(report("shop", table("s.a", c=2)), report(NAMES[1], {**table("s.b", u=5), "location": "/lake/s.a"}))
     operator = apply(tmp_path)
     operator.execute(context())
-    told = operator.get_openlineage_facets_on_complete(None)
-    assert [one.name for one in told.inputs] == [
+    lineage = operator.get_openlineage_facets_on_complete(None)
+    assert [one.name for one in lineage.inputs] == [
         f"{tmp_path}/log of shop/shop/s.a",
         f"{tmp_path}/log of {NAMES[1]}/{NAMES[1]}/s.b",
     ]
-    assert [one.name for one in told.outputs] == ["/lake/s.a"]  # a table that both share
+    assert [one.name for one in lineage.outputs] == ["/lake/s.a"]  # a table that both share

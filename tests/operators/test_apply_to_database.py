@@ -26,26 +26,28 @@ from tests.support.patience import LONGEST_S
 
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
-    shop = make_shop(monkeypatch, tmp_path, "apply-to-database")
+    shop_connector = make_shop(monkeypatch, tmp_path, "apply-to-database")
     connect(monkeypatch, "warehouse", conn_type="sqlite", host=f"{tmp_path}/warehouse.db")
-    yield shop
-    shop.store.close()
+    yield shop_connector
+    shop_connector.store.close()
 
 
-def capture(shop: ShopConnector) -> None:
-    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+def capture(shop_connector: ShopConnector) -> None:
+    CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
 
 
-def apply(shop: ShopConnector, given: Any = None, **more: Any) -> dict[str, Any]:
-    operator = ApplyToDatabaseOperator(task_id="apply", definition=shop.definition, conn_id="warehouse", **more)
+def apply(shop_connector: ShopConnector, given: Any = None, **more: Any) -> dict[str, Any]:
+    operator = ApplyToDatabaseOperator(
+        task_id="apply", definition=shop_connector.definition, conn_id="warehouse", **more
+    )
     return operator.execute(given or context())
 
 
 @contextlib.contextmanager
-def goes_on(shop: ShopConnector) -> Iterator[Future[dict[str, Any]]]:
+def goes_on(shop_connector: ShopConnector) -> Iterator[Future[dict[str, Any]]]:
     """An apply that continues for an hour, or until the block ends."""
     operator = ApplyToDatabaseOperator(
-        task_id="apply", definition=shop.definition, conn_id="warehouse", run_for=timedelta(hours=1)
+        task_id="apply", definition=shop_connector.definition, conn_id="warehouse", run_for=timedelta(hours=1)
     )
     with ThreadPoolExecutor(1) as threads:
         running = threads.submit(operator.execute, context())
@@ -269,8 +271,10 @@ def test_one_that_goes_on_tells_what_it_measures_while_it_does(
     assert found[""].counters["apply.TotalNumberOfRuns"] == 1
 
 
-def _series(shop: ShopConnector) -> dict[str, Any]:
+def _series(shop_connector: ShopConnector) -> dict[str, Any]:
     """Topic → what applies have measured."""
     return {
-        one.topic: one for one in shop.store.metrics.load_series("shop") if one.producer.startswith("apply database ")
+        one.topic: one
+        for one in shop_connector.store.metrics.load_series("shop")
+        if one.producer.startswith("apply database ")
     }

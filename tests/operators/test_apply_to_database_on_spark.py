@@ -129,10 +129,10 @@ def test_what_the_job_has_failed_with_is_the_error_of_the_task(spark: Path, term
     assert type(caught.value) is kind
 
 
-@pytest.mark.parametrize(("status", "told"), [(1, "Cannot execute"), (0, "reported no result")])
-def test_a_job_that_says_nothing_is_an_error(spark: Path, status: int, told: str) -> None:
+@pytest.mark.parametrize(("status", "message"), [(1, "Cannot execute"), (0, "reported no result")])
+def test_a_job_that_says_nothing_is_an_error(spark: Path, status: int, message: str) -> None:
     set_outcome(spark, None, status=status)
-    with pytest.raises(AirflowException, match=told):
+    with pytest.raises(AirflowException, match=message):
         apply(spark)
 
 

@@ -28,13 +28,13 @@ from tests.support.patience import wait_until
 
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
-    shop = make_shop(monkeypatch, tmp_path, "capture-operator")
-    yield shop
-    shop.store.close()
+    shop_connector = make_shop(monkeypatch, tmp_path, "capture-operator")
+    yield shop_connector
+    shop_connector.store.close()
 
 
-def capture(shop: ShopConnector, **more: Any) -> CaptureOperator:
-    return CaptureOperator(**{"task_id": "capture", "definition": shop.definition, "conn_id": "shop", **more})
+def capture(shop_connector: ShopConnector, **more: Any) -> CaptureOperator:
+    return CaptureOperator(**{"task_id": "capture", "definition": shop_connector.definition, "conn_id": "shop", **more})
 
 
 def link(operator: CaptureOperator) -> str:

@@ -74,13 +74,13 @@ def connector_group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator
     store = StateStore(url, lease_ttl_s=5, patience_s=1)
     store.create_tables()
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=url)
-    made = ConnectorGroup({}, store, tmp_path)
+    connector_group = ConnectorGroup({}, store, tmp_path)
     for name in NAMES:
-        made.databases[name] = database = MemoryDatabase(f"group-{name}")
+        connector_group.databases[name] = database = MemoryDatabase(f"group-{name}")
         database.create_table("inventory.orders", SHOP, key=("id",))
         connect(monkeypatch, name, conn_type="cdc_memory", host=database.name)
-    made.change(*NAMES)
-    yield made
+    connector_group.change(*NAMES)
+    yield connector_group
     store.close()
 
 
@@ -138,16 +138,16 @@ def test_a_look_asks_each_source_once_however_many_connectors_it_has(
         for name in NAMES
     ]
     run(one)
-    asked: list[int] = []
+    requests: list[int] = []
     ask = MemorySource.current_position
 
     def count_and_ask(self: MemorySource) -> Any:
-        asked.append(1)
+        requests.append(1)
         return ask(self)
 
     monkeypatch.setattr(MemorySource, "current_position", count_and_ask)
     assert [looked.reason for looked in look_at(capture(one).connector_accesses)] == [None] * 6
-    assert asked == [1]
+    assert requests == [1]
     connector_group.change("c0", key=2)
     assert {looked.reason for looked in look_at(capture(one).connector_accesses)} == {"the log has advanced to entry 3"}
 
@@ -193,7 +193,7 @@ def broken_code(group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch) -> list[
 
 
 @pytest.mark.parametrize(
-    ("broken", "terminal", "told"),
+    ("broken", "terminal", "message"),
     [
         (broken_purged, True, r"snapshot\.mode=when_needed"),
         (broken_property, True, r"table\.include\.lsit: unknown property"),
@@ -208,13 +208,13 @@ def test_one_that_fails_keeps_no_other_from_being_captured_and_the_task_names_it
     broken: Any,
     *,
     terminal: bool,
-    told: str,
+    message: str,
     look_first: bool,
 ) -> None:
     run(connector_group.of())
     connector_group.change(*NAMES, key=2)
     connectors = broken(connector_group, monkeypatch)
-    with pytest.raises(AirflowException, match=f"1 of 6 connectors failed(.|\n)*c2: (.|\n)*{told}") as e:
+    with pytest.raises(AirflowException, match=f"1 of 6 connectors failed(.|\n)*c2: (.|\n)*{message}") as e:
         run(connectors, look_first=look_first)
     assert isinstance(e.value, AirflowFailException) == terminal
     assert connector_group.events() == {name: 1 if name == "c2" else 2 for name in NAMES}
@@ -382,9 +382,9 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("broken", "told"), BROKEN)
+@pytest.mark.parametrize(("broken", "message"), BROKEN)
 def test_one_that_is_broken_does_not_end_the_waiting_for_the_others_and_is_told_after_a_pause(
-    connector_group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch, broken: Any, told: str
+    connector_group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch, broken: Any, message: str
 ) -> None:
     run(connector_group.of())
     broken(connector_group, monkeypatch)
@@ -399,10 +399,10 @@ def test_one_that_is_broken_does_not_end_the_waiting_for_the_others_and_is_told_
         await asyncio.to_thread(run, connector_group.of("c1"))
         event = await await_first_event(defer_sensor(connector_group), within=LONGEST_S)
         assert event["connector"] == "c2"
-        assert told in event["reason"]
+        assert message in event["reason"]
 
     asyncio.run(run_story())
-    with pytest.raises(AirflowException, match=rf"1 of 6 connectors failed[\s\S]*c2: [\s\S]*{told}"):
+    with pytest.raises(AirflowException, match=rf"1 of 6 connectors failed[\s\S]*c2: [\s\S]*{message}"):
         run(connector_group.of())
 
 

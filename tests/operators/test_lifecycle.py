@@ -19,34 +19,36 @@ from tests.support.patience import wait_until
 
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
-    shop = make_shop(monkeypatch, tmp_path, "lifecycle-operator", signal_poll_interval_ms=50)
-    shop.order(1)
-    capture(shop)
-    yield shop
-    shop.store.close()
+    shop_connector = make_shop(monkeypatch, tmp_path, "lifecycle-operator", signal_poll_interval_ms=50)
+    shop_connector.order(1)
+    capture(shop_connector)
+    yield shop_connector
+    shop_connector.store.close()
 
 
-def capture(shop: ShopConnector, **more: Any) -> dict[str, Any]:
-    return CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop", **more).execute(context())
+def capture(shop_connector: ShopConnector, **more: Any) -> dict[str, Any]:
+    return CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop", **more).execute(
+        context()
+    )
 
 
 def steer(action: str, **more: Any) -> dict[str, Any]:
     return ConnectorLifecycleOperator(task_id="t", connector="shop", action=action, **more).execute(context())
 
 
-def running(shop: ShopConnector) -> tuple[threading.Thread, list[Any]]:
+def running(shop_connector: ShopConnector) -> tuple[threading.Thread, list[Any]]:
     """A capture that is alive."""
     results: list[Any] = []
 
     def run() -> None:
         try:
-            results.append(capture(shop, run_for=60))
+            results.append(capture(shop_connector, run_for=60))
         except Exception as e:
             results.append(e)
 
     thread = threading.Thread(target=run)
     thread.start()
-    wait_until(lambda: shop.store.find_connector("shop").owner, "the run has its lease")
+    wait_until(lambda: shop_connector.store.find_connector("shop").owner, "the run has its lease")
     return thread, results
 
 
@@ -124,7 +126,7 @@ def test_the_offset_goes_to_a_position_and_back_to_an_earlier_one(shop_connector
 
 
 @pytest.mark.parametrize(
-    ("action", "more", "told"),
+    ("action", "more", "message"),
     [
         ("dance", {}, "Valid values are: status, pause"),
         ("offset-set", {"position": "somewhere"}, "is not a position"),
@@ -134,9 +136,9 @@ def test_the_offset_goes_to_a_position_and_back_to_an_earlier_one(shop_connector
     ],
 )
 def test_what_cannot_be_meant_is_refused(
-    shop_connector: ShopConnector, action: str, more: dict[str, Any], told: str
+    shop_connector: ShopConnector, action: str, more: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(AirflowFailException, match=told):
+    with pytest.raises(AirflowFailException, match=message):
         steer(action, confirm="shop", **more)
 
 

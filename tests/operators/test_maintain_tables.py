@@ -74,8 +74,8 @@ def _set_outcome(folder: Path, status: int, *tables: dict[str, Any], **more: Any
 
 
 def _table(topic: str, problem: str = "", **steps: bool) -> dict[str, Any]:
-    said = {name: {"changed": changed, "said": f"said of {name}"} for name, changed in steps.items()}
-    return {"topic": topic, "location": f"/lake/{topic}", "steps": said, "problem": problem, "seconds": 1.0}
+    text = {name: {"changed": changed, "said": f"said of {name}"} for name, changed in steps.items()}
+    return {"topic": topic, "location": f"/lake/{topic}", "steps": text, "problem": problem, "seconds": 1.0}
 
 
 def test_it_submits_the_job_and_tells_what_was_done_and_what_was_not(
@@ -96,9 +96,9 @@ def test_it_submits_the_job_and_tells_what_was_done_and_what_was_not(
     ]  # fmt: skip
     assert given[-2:] == ["--run-id", "d/t/r/1"]
     assert called[called.index("--packages") + 1].startswith("io.delta:")
-    said = capsys.readouterr().out
-    assert "  vacuum: said of vacuum (nothing to do)" in said
-    assert "  compact: said of compact  " in said
+    output = capsys.readouterr().out
+    assert "  vacuum: said of vacuum (nothing to do)" in output
+    assert "  compact: said of compact  " in output
 
 
 def test_a_table_that_could_not_be_maintained_fails_the_task_and_is_named(folder: Path) -> None:
@@ -149,8 +149,8 @@ def test_what_holds_batches_back_is_told(folder: Path, capsys: pytest.CaptureFix
     _set_outcome(folder, 0, _table("a", compact=True))
     done = _task(folder, properties=AT_ONCE).execute(context())
     assert [(hold["target"], hold["after"]) for hold in done["changelog"]["holds"]] == [("iceberg", 0)]
-    said = capsys.readouterr().out
-    assert f"airflow cdc forget-target shop --target iceberg --location '{LOCATION}' --confirm shop" in said
+    output = capsys.readouterr().out
+    assert f"airflow cdc forget-target shop --target iceberg --location '{LOCATION}' --confirm shop" in output
 
 
 @pytest.mark.parametrize("failing", [False, True])
@@ -215,18 +215,22 @@ def test_a_secret_is_refused_before_anything_is_submitted(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"conf": {"spark.sql.catalog.lake.uri": "jdbc:postgresql://db/iceberg?user=cdc&password=sesame"}}, r"conf\[spark\.sql\.catalog\.lake\.uri\]"),
         ({"conf": {"spark.driver.extraJavaOptions": "-Xmx1g -Djavax.net.ssl.trustStorePassword=sesame"}}, r"conf\[spark\.driver\.extraJavaOptions\]"),
         ({"changelog": "s3://key:sesame@lake/changelog"}, "changelog"),
     ],
 )  # fmt: skip
-def test_a_secret_within_a_setting_or_an_address_is_refused_too(folder: Path, given: dict[str, Any], told: str) -> None:
+def test_a_secret_within_a_setting_or_an_address_is_refused_too(
+    folder: Path, given: dict[str, Any], message: str
+) -> None:
     _set_outcome(folder, 0)
     task = _task(folder, conf=given.get("conf"))
     task.changelog = given.get("changelog", task.changelog)  # as a template may have put it there
-    with pytest.raises(AirflowException, match=f"A secret would be on the command line of spark-submit: {told}") as e:
+    with pytest.raises(
+        AirflowException, match=f"A secret would be on the command line of spark-submit: {message}"
+    ) as e:
         task.execute(context())
     assert "sesame" not in str(e.value)
     assert not (folder / "call.json").exists()

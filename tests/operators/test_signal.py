@@ -24,19 +24,19 @@ from tests.support.airflow.airflow_connector import ShopConnector, context, make
 
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
-    shop = make_shop(monkeypatch, tmp_path, "signal-operator")
-    shop.order(1)
-    capture(shop)
-    yield shop
-    shop.store.close()
+    shop_connector = make_shop(monkeypatch, tmp_path, "signal-operator")
+    shop_connector.order(1)
+    capture(shop_connector)
+    yield shop_connector
+    shop_connector.store.close()
 
 
-def capture(shop: ShopConnector) -> None:
-    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+def capture(shop_connector: ShopConnector) -> None:
+    CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
 
 
-def signals(shop: ShopConnector) -> list[dict[str, Any]]:
-    return shop.store.signals_of("shop", 50)
+def signals(shop_connector: ShopConnector) -> list[dict[str, Any]]:
+    return shop_connector.store.signals_of("shop", 50)
 
 
 def instance(*, max_tries: int = 0, retries: int = 0) -> Any:
@@ -138,14 +138,14 @@ def test_waiting_in_a_worker_ends_at_its_timeout_and_the_signal_stays(shop_conne
 
 
 @pytest.mark.parametrize(
-    ("state", "told"), [(SignalState.REFUSED, "was refused: no such thing"), (SignalState.FAILED, "failed: no")]
+    ("state", "message"), [(SignalState.REFUSED, "was refused: no such thing"), (SignalState.FAILED, "failed: no")]
 )
 def test_a_signal_that_is_not_carried_out_fails_the_task(
-    shop_connector: ShopConnector, state: SignalState, told: str
+    shop_connector: ShopConnector, state: SignalState, message: str
 ) -> None:
     operator = SendSignalOperator(task_id="t", connector="shop", type="pause-snapshot", wait=True)
     event = {"number": 7, "type": "pause-snapshot", "state": state.value, "message": "no such thing", "progress": None}
-    with pytest.raises(AirflowFailException, match=told):
+    with pytest.raises(AirflowFailException, match=message):
         operator.execute_complete(instance(), event)
 
 
@@ -209,7 +209,7 @@ def test_a_chunk_size_may_be_left_to_the_connector(given: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"chunk_size": 0}, "not a whole number from 1"),
         ({"chunk_size": "many"}, "not a whole number from 1"),
@@ -217,9 +217,9 @@ def test_a_chunk_size_may_be_left_to_the_connector(given: str | None) -> None:
         ({"key_ranges": [{"data-collection": "inventory.orders", "absnet": []}]}, "did you mean absent"),
     ],
 )
-def test_what_cannot_be_meant_is_not_sent(shop_connector: ShopConnector, given: dict[str, Any], told: str) -> None:
+def test_what_cannot_be_meant_is_not_sent(shop_connector: ShopConnector, given: dict[str, Any], message: str) -> None:
     operator = AdHocSnapshotOperator(task_id="t", connector="shop", tables=["inventory.orders"], **given)
-    with pytest.raises(AirflowFailException, match=f"was not sent: .*{told}"):
+    with pytest.raises(AirflowFailException, match=f"was not sent: .*{message}"):
         operator.execute(instance())
     assert shop_connector.store.list_signals("shop", 0) == []
 

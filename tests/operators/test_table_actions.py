@@ -25,18 +25,20 @@ from tests.support.airflow.airflow_connector import ShopConnector, connect, cont
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     monkeypatch.setattr(airflow_connector, "SHOP", {"id": "int64!", "note": "string"})
-    shop = make_shop(monkeypatch, tmp_path, str(tmp_path))
+    shop_connector = make_shop(monkeypatch, tmp_path, str(tmp_path))
     connect(monkeypatch, "warehouse", conn_type="sqlite", host=f"{tmp_path}/warehouse.db")
     for key in range(3):
-        shop.order(key, f"note {key}")
-    captured_and_applied(shop)
-    yield shop
-    shop.store.close()
+        shop_connector.order(key, f"note {key}")
+    captured_and_applied(shop_connector)
+    yield shop_connector
+    shop_connector.store.close()
 
 
-def captured_and_applied(shop: ShopConnector) -> None:
-    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
-    ApplyToDatabaseOperator(task_id="apply", definition=shop.definition, conn_id="warehouse").execute(context())
+def captured_and_applied(shop_connector: ShopConnector) -> None:
+    CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
+    ApplyToDatabaseOperator(task_id="apply", definition=shop_connector.definition, conn_id="warehouse").execute(
+        context()
+    )
 
 
 def run_work(what: str, *tables: str, confirm: str | None = None) -> Any:
@@ -72,9 +74,9 @@ def test_tables_are_compared_repaired_and_built_again(shop_connector: ShopConnec
     ]  # fmt: skip
 
 
-def outcomes(shop: ShopConnector) -> list[tuple[str, str, str]]:
+def outcomes(shop_connector: ShopConnector) -> list[tuple[str, str, str]]:
     """The entries about the runs that pages show."""
-    found = [one.notification for one in shop.store.list_notifications("shop", about="Action")]
+    found = [one.notification for one in shop_connector.store.list_notifications("shop", about="Action")]
     assert {(one.additional_data["dag"], one.additional_data["run"]) for one in found} == {("d", "r")}
     return [(one.additional_data["action"], one.type, one.additional_data["outcome"]) for one in found]
 

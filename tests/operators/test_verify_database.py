@@ -24,27 +24,29 @@ def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
     monkeypatch.setattr(
         airflow_connector, "SHOP", {"id": "int64!", "note": "string"}
     )  # what may be NULL cannot be looked up
-    shop = make_shop(monkeypatch, tmp_path, str(tmp_path))
+    shop_connector = make_shop(monkeypatch, tmp_path, str(tmp_path))
     connect(monkeypatch, "warehouse", conn_type="sqlite", host=f"{tmp_path}/warehouse.db")
     for key in range(3):
-        shop.order(key, f"note {key}")
-    capture(shop)
-    yield shop
-    shop.store.close()
+        shop_connector.order(key, f"note {key}")
+    capture(shop_connector)
+    yield shop_connector
+    shop_connector.store.close()
 
 
-def capture(shop: ShopConnector) -> None:
-    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+def capture(shop_connector: ShopConnector) -> None:
+    CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
 
 
-def apply(shop: ShopConnector) -> None:
-    ApplyToDatabaseOperator(task_id="apply", definition=shop.definition, conn_id="warehouse").execute(context())
+def apply(shop_connector: ShopConnector) -> None:
+    ApplyToDatabaseOperator(task_id="apply", definition=shop_connector.definition, conn_id="warehouse").execute(
+        context()
+    )
 
 
-def verify(shop: ShopConnector, **more: Any) -> dict[str, Any]:
+def verify(shop_connector: ShopConnector, **more: Any) -> dict[str, Any]:
     more.setdefault("wait", timedelta(0))
     task = VerifyDatabaseOperator(
-        task_id="verify", definition=shop.definition, source_conn_id="shop", conn_id="warehouse", **more
+        task_id="verify", definition=shop_connector.definition, source_conn_id="shop", conn_id="warehouse", **more
     )
     return task.execute(context())
 
@@ -68,11 +70,11 @@ def test_equal_tables_are_told_with_their_rows_and_nothing_is_left(
     assert not (tmp_path / "keys").exists()
 
 
-def comparisons(shop: ShopConnector) -> list[tuple[str, bool, int, int, int]]:
+def comparisons(shop_connector: ShopConnector) -> list[tuple[str, bool, int, int, int]]:
     """What the page of tables shows of the last comparison."""
-    record = shop.store.find_connector("shop")
+    record = shop_connector.store.find_connector("shop")
     assert record is not None
-    (table,) = tables_of(shop.store, record)
+    (table,) = tables_of(shop_connector.store, record)
     assert [one.target for one in table.targets] in ([], ["database"])
     return [(one.target, one.equal, one.missing, one.surplus, one.different) for one in table.comparisons]
 

@@ -44,11 +44,11 @@ def shop_connector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
     connect(monkeypatch, "spark_default", conn_type="spark", host="local[1]")
-    shop = make_shop(monkeypatch, tmp_path, str(tmp_path))
-    shop.order(1)
-    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
-    yield shop
-    shop.store.close()
+    shop_connector = make_shop(monkeypatch, tmp_path, str(tmp_path))
+    shop_connector.order(1)
+    CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
+    yield shop_connector
+    shop_connector.store.close()
 
 
 def _set_outcome(folder: Path, status: int, *tables: TableVerification, named: bool = False) -> None:
@@ -59,9 +59,9 @@ def _set_outcome(folder: Path, status: int, *tables: TableVerification, named: b
     (folder / "status").write_text(str(status))
 
 
-def _task(shop: ShopConnector, **more: Any) -> VerifyTablesOperator:
+def _task(shop_connector: ShopConnector, **more: Any) -> VerifyTablesOperator:
     return VerifyTablesOperator(
-        task_id="verify", definition=shop.definition, source_conn_id="shop", location=LOCATION, **more
+        task_id="verify", definition=shop_connector.definition, source_conn_id="shop", location=LOCATION, **more
     )
 
 

@@ -79,11 +79,11 @@ def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, metadata: No
     monkeypatch.setattr(authorization, "known_dags", lambda ids: {id_: KnownDag(id_) for id_ in ids})
     monkeypatch.setattr(authorization, "known_connections", lambda prefix, kinds: [KnownConnection("shop", "memory")])
     monkeypatch.setattr(authorization, "teams_of", lambda conn_ids: {})
-    shop = make_shop(monkeypatch, tmp_path, "pages")
-    capture(shop)
-    yield shop
+    shop_connector = make_shop(monkeypatch, tmp_path, "pages")
+    capture(shop_connector)
+    yield shop_connector
     app.dependency_overrides.clear()
-    shop.store.close()
+    shop_connector.store.close()
 
 
 @pytest.fixture
@@ -97,9 +97,9 @@ def fleet(shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch) -> Sho
     return shop_connector
 
 
-def capture(shop: ShopConnector, name: str = "shop", dag: str | None = "shop_dag") -> None:
+def capture(shop_connector: ShopConnector, name: str = "shop", dag: str | None = "shop_dag") -> None:
     """One run."""
-    definition = ConnectorDefinition(name, "memory", shop.definition.changelog, {"poll.interval.ms": 10})
+    definition = ConnectorDefinition(name, "memory", shop_connector.definition.changelog, {"poll.interval.ms": 10})
     access = ConnectorAccess(definition, name)
     with access.prepare_capture(owner="test", lease_ttl_s=5, lease_wait_s=5, dag=dag) as run:
         run.run()

@@ -20,14 +20,16 @@ from tests.support.airflow.airflow_connector import SHOP, ShopConnector
 API = "/api/v1/connectors/shop/actions"
 
 
-def post_action(asked: ClientFactory, action: str, body: dict[str, Any], status: int = 200, **query: Any) -> Any:
-    answer = asked("ann", "OP").post(f"{API}/{action}", json=body, params=query)
+def post_action(
+    client_factory: ClientFactory, action: str, body: dict[str, Any], status: int = 200, **query: Any
+) -> Any:
+    answer = client_factory("ann", "OP").post(f"{API}/{action}", json=body, params=query)
     assert answer.status_code == status, answer.text
     return answer.json()
 
 
-def audit(shop: ShopConnector) -> list[dict[str, str]]:
-    found = shop.store.list_notifications("shop", limit=100)
+def audit(shop_connector: ShopConnector) -> list[dict[str, str]]:
+    found = shop_connector.store.list_notifications("shop", limit=100)
     return [
         {"type": n.type, **n.additional_data}
         for n in (one.notification for one in found)
@@ -186,8 +188,8 @@ def test_the_record_of_actions_outlives_other_notifications(
     assert [one.notification.aggregate_type for one in shop_connector.store.list_notifications("shop")] == ["Action"]
 
 
-def asked_for(asked: ClientFactory) -> list[dict[str, Any]]:
-    answer = asked("eve", "VIEWER").get(API)
+def asked_for(client_factory: ClientFactory) -> list[dict[str, Any]]:
+    answer = client_factory("eve", "VIEWER").get(API)
     assert answer.status_code == 200, answer.text
     return list(answer.json())
 

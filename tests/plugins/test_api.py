@@ -40,14 +40,14 @@ API = "/api/v1/connectors"
 NASTY = ["<img src=x onerror=alert(1)>", "\"'`${x}", "\u202egnp.exe\u202c", "x" * 10_000, "a\x01b", "名前 🐘"]
 
 
-def get(asked: ClientFactory, path: str = "", **query: Any) -> Any:
-    answer = asked().get(f"{API}{path}", params=query)
+def get(client_factory: ClientFactory, path: str = "", **query: Any) -> Any:
+    answer = client_factory().get(f"{API}{path}", params=query)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-def line(asked: ClientFactory, name: str = "shop") -> dict[str, Any]:
-    (found,) = [one for one in get(asked)["connectors"] if one["connector"] == name]
+def line(client_factory: ClientFactory, name: str = "shop") -> dict[str, Any]:
+    (found,) = [one for one in get(client_factory)["connectors"] if one["connector"] == name]
     return found
 
 
@@ -278,9 +278,13 @@ def test_a_change_log_that_does_not_answer_is_waited_for_a_short_time(
     pipe = folder / "delta-0.json"
     os.mkfifo(pipe)
     try:
-        for told in ("has not answered within 0.2 s", "has not answered within 0.2 s", "already waiting for answers"):
+        for message in (
+            "has not answered within 0.2 s",
+            "has not answered within 0.2 s",
+            "already waiting for answers",
+        ):
             found = get(client_factory, "/shop")
-            assert told in found["trouble"]
+            assert message in found["trouble"]
             assert (found["line"]["batch"], found["targets"]) == (1, [])
         assert get(client_factory)["total"] == 1  # the overview reads none
         assert "already waiting for answers" in get(client_factory, "/shop/batches/1")["trouble"]

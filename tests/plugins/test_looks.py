@@ -25,8 +25,8 @@ from tests.support.patience import LONGEST_S
 API = "/api/v1/connectors/shop"
 
 
-def post(asked: ClientFactory, what: str, status: int = 200, **body: Any) -> Any:
-    answer = asked().post(f"{API}/{what}", json=body)
+def post(client_factory: ClientFactory, what: str, status: int = 200, **body: Any) -> Any:
+    answer = client_factory().post(f"{API}/{what}", json=body)
     assert answer.status_code == status, answer.text
     return answer.json()
 

@@ -21,14 +21,14 @@ def visible_row(shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch) 
     capture(shop_connector)
 
 
-def post(asked: ClientFactory, path: str, body: dict[str, Any], status: int = 200) -> Any:
-    answer = asked().post(f"{API}{path}", json=body)
+def post(client_factory: ClientFactory, path: str, body: dict[str, Any], status: int = 200) -> Any:
+    answer = client_factory().post(f"{API}{path}", json=body)
     assert answer.status_code == status, answer.text
     return answer.json()
 
 
-def list_looks(shop: ShopConnector) -> int:
-    return [e.notification.type for e in shop.store.list_notifications("shop")].count("LOOKED_AT")
+def list_looks(shop_connector: ShopConnector) -> int:
+    return [e.notification.type for e in shop_connector.store.list_notifications("shop")].count("LOOKED_AT")
 
 
 def test_the_columns_of_a_key_are_told_and_nothing_is_recorded(

@@ -38,8 +38,10 @@ def dags(metadata: None) -> Iterator[None]:
     known_to_airflow()
 
 
-def post_action(asked: ClientFactory, action: str, body: dict[str, Any], status: int = 200, **query: Any) -> Any:
-    answer = asked("eve", "OP").post(f"{API}/{action}", json=body, params=query)
+def post_action(
+    client_factory: ClientFactory, action: str, body: dict[str, Any], status: int = 200, **query: Any
+) -> Any:
+    answer = client_factory("eve", "OP").post(f"{API}/{action}", json=body, params=query)
     assert answer.status_code == status, answer.text
     return answer.json()
 
@@ -49,8 +51,8 @@ def list_begun_runs() -> list[tuple[str, str, str, Any]]:
         return [(r.dag_id, r.run_id, r.triggering_user_name or "", r.conf) for r in session.scalars(sa.select(DagRun))]
 
 
-def record_applied(shop: ShopConnector, *locations: str) -> None:
-    record = shop.store.find_connector("shop")
+def record_applied(shop_connector: ShopConnector, *locations: str) -> None:
+    record = shop_connector.store.find_connector("shop")
     assert record is not None
     access = access_of(record)
     assert access is not None
@@ -270,8 +272,8 @@ def test_a_source_that_does_not_answer_is_not_waited_for_by_a_plan(
     assert "has not answered within" in answer.json()["error"]["what"]
 
 
-def list_action_states(asked: ClientFactory) -> list[tuple[str, str, str, str]]:
-    found = asked("ann", "VIEWER").get("/api/v1/connectors/shop/actions").json()
+def list_action_states(client_factory: ClientFactory) -> list[tuple[str, str, str, str]]:
+    found = client_factory("ann", "VIEWER").get("/api/v1/connectors/shop/actions").json()
     return [(one["action"], one["by"], one["fate"], one["outcome"]) for one in found]
 
 
@@ -286,9 +288,9 @@ def test_what_was_asked_for_is_followed_to_its_end(
     post_action(client_factory, "pause", {"reason": "upgrade"}, plan=False)
     run = post_action(client_factory, "run", {}, plan=False)["run"]
     assert list_action_states(client_factory) == [("run", "eve", "queued", ""), ("pause", "eve", "done", "")]
-    for state, told in (("running", "running"), ("failed", "failed"), ("success", "done")):
+    for state, message in (("running", "running"), ("failed", "failed"), ("success", "done")):
         end_run(run, state)
-        assert list_action_states(client_factory)[0] == ("run", "eve", told, "")
+        assert list_action_states(client_factory)[0] == ("run", "eve", message, "")
     plan = post_action(client_factory, "reset-offset", {"reason": "<b>"}, plan=False, confirm="shop")
     conf = next(conf for _, id_, _, conf in list_begun_runs() if id_ == plan["run"])
     names = {"dag_id": "cdc_lifecycle", "run_id": plan["run"], "task_id": "steer", "try_number": 1, "max_tries": 0}

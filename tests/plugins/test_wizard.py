@@ -50,11 +50,11 @@ def dag_of(text: str, folder: Path) -> tuple[Any, ConnectorDefinition]:
 def test_both_texts_say_the_same_and_name_just_the_tables_that_were_chosen(kind: str, tmp_path: Path) -> None:
     config = config_class(kind)
     for number, (mode, target) in enumerate(itertools.product(modes_of(kind) or ["initial"], TARGETS)):
-        asked = DefinitionRequest(
+        definition_request = DefinitionRequest(
             source=kind, name=f"shop-{number}", conn_id="it's", tables=TABLES, left_out=["n1orders.a"], mode=mode, target=target, database='a"b',
             changelog="/log/'x'", properties={"poll.interval.ms": 250},
         )  # fmt: skip
-        found = write_definition(asked)
+        found = write_definition(definition_request)
         dag, connector = dag_of(found.python, tmp_path)
         folder = tmp_path / f"fleet{number}"
         folder.mkdir()
@@ -69,7 +69,7 @@ def test_both_texts_say_the_same_and_name_just_the_tables_that_were_chosen(kind:
         assert tasks["capture"].conn_id == "it's"
         assert ("apply" in tasks) == (target != "none")
         stand_ins = config.from_connection(host="host", login="user", schema="schema")
-        parsed = config.parse({"topic.prefix": asked.name, **stand_ins, **connector.properties})
+        parsed = config.parse({"topic.prefix": definition_request.name, **stand_ins, **connector.properties})
         filters = Filters(parsed)
         chosen = [TableId(namespace=name.split(".", 1)[0], name=name.split(".", 1)[1]) for name in TABLES]
         if kind in ("mariadb", "mysql", "mongodb"):  # others spell names otherwise; the list is the same

@@ -43,9 +43,9 @@ def target(folder: Path, source: AnySource, name: str) -> Rows:
         return normalize_rows(source.kind, connection.execute(f'SELECT * FROM "{table}"').fetchall())
 
 
-def wizard_answer(asked: ClientFactory, path: str, body: dict[str, Any]) -> dict[str, Any]:
+def wizard_answer(client_factory: ClientFactory, path: str, body: dict[str, Any]) -> dict[str, Any]:
     """What the wizard answers."""
-    answer = asked().post(f"{API}/{path}", json=body)
+    answer = client_factory().post(f"{API}/{path}", json=body)
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
 
@@ -69,23 +69,23 @@ def _version(file: Path) -> int:
 
 
 def write_definition(
-    asked: ClientFactory, monkeypatch: pytest.MonkeyPatch, folder: Path, source: AnySource, **target: str
+    client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch, folder: Path, source: AnySource, **target: str
 ) -> tuple[str, str]:
     """Type into the wizard what a user would, and keep what it writes: the file of Python, and one that reads that of YAML."""
     connect(monkeypatch, "its-source", conn_type=f"cdc_{source.kind}", **source.fields)
     if source.kind != "debezium":
-        there = wizard_answer(asked, "connections/its-source", {"seconds": 60})
+        there = wizard_answer(client_factory, "connections/its-source", {"seconds": 60})
         assert there["asked"] is True
         assert {*source.tables.values(), *source.left_out} <= set(there["tables"])
     # what tables of others lack, as those that another test has left there, does not matter
     chosen = [] if source.kind == "debezium" else list(source.tables.values())
-    found = wizard_answer(asked, "connections/its-source", {"seconds": 60, "tables": chosen})
+    found = wizard_answer(client_factory, "connections/its-source", {"seconds": 60, "tables": chosen})
     assert found["ready"] is True, found
     body = {
         "source": source.kind, "name": "made", "conn_id": "its-source", "tables": list(source.tables.values()), "left_out": source.left_out,
         "changelog": f"{folder}/the log", "properties": source.properties, **target,
     }  # fmt: skip
-    text = wizard_answer(asked, "definition", body)
+    text = wizard_answer(client_factory, "definition", body)
     assert text["lacks"] == []
     dags = folder / "dags"
     (dags / "fleet").mkdir(parents=True)

@@ -18,11 +18,11 @@ from tests.support.airflow.trigger_runs import report
 
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
-    shop = make_shop(monkeypatch, tmp_path, "applied-sensor")
-    shop.order(1)
-    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
-    yield shop
-    shop.store.close()
+    shop_connector = make_shop(monkeypatch, tmp_path, "applied-sensor")
+    shop_connector.order(1)
+    CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
+    yield shop_connector
+    shop_connector.store.close()
 
 
 def sensor(**more: Any) -> AppliedSensor:
@@ -65,7 +65,7 @@ def test_points_may_come_from_templates(shop_connector: ShopConnector) -> None:
 
 
 @pytest.mark.parametrize(
-    ("point", "told"),
+    ("point", "message"),
     [
         ({"seq": 1, "batch": 1}, "only one of batch, seq and position"),
         ({"seq": "one"}, "is not a number"),
@@ -73,7 +73,7 @@ def test_points_may_come_from_templates(shop_connector: ShopConnector) -> None:
     ],
 )
 def test_points_that_cannot_be_meant_are_refused(
-    shop_connector: ShopConnector, point: dict[str, Any], told: str
+    shop_connector: ShopConnector, point: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(AirflowFailException, match=told):
+    with pytest.raises(AirflowFailException, match=message):
         sensor(**point).execute(context())

@@ -19,17 +19,17 @@ from tests.support.airflow.airflow_connector import ShopConnector, connect, cont
 
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
-    shop = make_shop(monkeypatch, tmp_path, "sensor")
-    yield shop
-    shop.store.close()
+    shop_connector = make_shop(monkeypatch, tmp_path, "sensor")
+    yield shop_connector
+    shop_connector.store.close()
 
 
-def sensor(shop: ShopConnector, **more: Any) -> ChangesAvailableSensor:
-    return ChangesAvailableSensor(task_id="wait", definition=shop.definition, conn_id="shop", **more)
+def sensor(shop_connector: ShopConnector, **more: Any) -> ChangesAvailableSensor:
+    return ChangesAvailableSensor(task_id="wait", definition=shop_connector.definition, conn_id="shop", **more)
 
 
-def capture(shop: ShopConnector) -> None:
-    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+def capture(shop_connector: ShopConnector) -> None:
+    CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
 
 
 def test_before_the_first_capture_it_succeeds_at_once(shop_connector: ShopConnector) -> None:

@@ -20,24 +20,24 @@ from tests.support.airflow.airflow_connector import ShopConnector, connect, cont
 
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
-    shop = make_shop(monkeypatch, tmp_path, "snapshot-sensor")
-    yield shop
-    shop.store.close()
+    shop_connector = make_shop(monkeypatch, tmp_path, "snapshot-sensor")
+    yield shop_connector
+    shop_connector.store.close()
 
 
 def sensor(**more: Any) -> SnapshotCompletedSensor:
     return SnapshotCompletedSensor(**{"task_id": "wait", "connector": "shop", "poll_interval": 0.05, **more})
 
 
-def send_snapshot(shop: ShopConnector, state: SignalState | None = None, message: str = "") -> int:
-    number = shop.store.send("shop", SentSignal("a", "execute-snapshot", "{}"))
+def send_snapshot(shop_connector: ShopConnector, state: SignalState | None = None, message: str = "") -> int:
+    number = shop_connector.store.send("shop", SentSignal("a", "execute-snapshot", "{}"))
     if state is not None:
-        shop.store.set_signal_state("shop", number, state, message, {"left": 0, "rows": 7})
+        shop_connector.store.set_signal_state("shop", number, state, message, {"left": 0, "rows": 7})
     return number
 
 
-def capture(shop: ShopConnector) -> None:
-    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+def capture(shop_connector: ShopConnector) -> None:
+    CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
 
 
 def test_a_signal_that_is_done_already_needs_no_waiting(shop_connector: ShopConnector) -> None:

@@ -36,30 +36,32 @@ NEXT = "execute_complete"
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
     """Captured to the end of its log, so that every sensor has to wait."""
-    shop = make_shop(monkeypatch, tmp_path, "waiting")
-    shop.order(1)
-    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
-    yield shop
-    shop.store.close()
+    shop_connector = make_shop(monkeypatch, tmp_path, "waiting")
+    shop_connector.order(1)
+    CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
+    yield shop_connector
+    shop_connector.store.close()
 
 
-def _changes(shop: ShopConnector, **more: Any) -> WaitingSensor:
-    return ChangesAvailableSensor(**{"task_id": "wait", "definition": shop.definition, "conn_id": "shop", **more})
+def _changes(shop_connector: ShopConnector, **more: Any) -> WaitingSensor:
+    return ChangesAvailableSensor(
+        **{"task_id": "wait", "definition": shop_connector.definition, "conn_id": "shop", **more}
+    )
 
 
-def _any_changes(shop: ShopConnector, **more: Any) -> WaitingSensor:
-    one = GroupedConnector(definition=shop.definition, conn_id="shop")
+def _any_changes(shop_connector: ShopConnector, **more: Any) -> WaitingSensor:
+    one = GroupedConnector(definition=shop_connector.definition, conn_id="shop")
     return AnyChangesSensor(**{"task_id": "wait", "connectors": [one], **more})
 
 
-def _applied_sensor(shop: ShopConnector, **more: Any) -> WaitingSensor:
+def _applied_sensor(shop_connector: ShopConnector, **more: Any) -> WaitingSensor:
     return AppliedSensor(**{"task_id": "wait", "connector": "shop", **more})
 
 
-def _snapshot(shop: ShopConnector, **more: Any) -> WaitingSensor:
+def _snapshot(shop_connector: ShopConnector, **more: Any) -> WaitingSensor:
     from airflow_provider_cdc.core.model.connector_signal import SentSignal
 
-    number = shop.store.send("shop", SentSignal("a", "execute-snapshot", "{}"))
+    number = shop_connector.store.send("shop", SentSignal("a", "execute-snapshot", "{}"))
     return SnapshotCompletedSensor(**{"task_id": "wait", "connector": "shop", "number": number, **more})
 
 

@@ -46,12 +46,12 @@ def test_a_schema_of_columns_that_is_none_is_refused_by_its_property(text: str) 
         else pytest.raises(ConfigError, match=r"document\.columns\.schema\.shop\.orders")
     ):
         config.parse({**given, "document.columns.schema.shop.orders": text})
-    wanted = {
+    expected = {
         "snapshot.collection.filter.overrides": "shop.orders",
         "snapshot.collection.filter.overrides.shop.orders": text,
     }
     if not text.startswith("{"):
         with pytest.raises(ConfigError, match=r"snapshot\.collection\.filter\.overrides\.shop\.orders"):
-            config.parse({**given, **wanted})
+            config.parse({**given, **expected})
         with pytest.raises(ConfigError, match=r"cursor\.pipeline"):
             config.parse({**given, "cursor.pipeline": text})

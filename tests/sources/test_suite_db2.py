@@ -51,11 +51,11 @@ class TestDb2(_Db2, SourceSuite):
         with open_connector_source(filled_adapter, tmp_path) as source:
             tables = [filled_adapter.id("a"), filled_adapter.id("bag"), filled_adapter.id("nothing")]
             was = {t: filled_adapter.rows(t) for t in ("a", "bag")}
-            begun, done = threading.Event(), threading.Event()
+            started, done = threading.Event(), threading.Event()
 
             def write() -> None:
                 with filled_adapter.transaction() as t:
-                    begun.set()
+                    started.set()
                     t.insert("a", {"id": 99})
                     t.delete("bag", {"n": 1})
                 done.set()
@@ -64,7 +64,7 @@ class TestDb2(_Db2, SourceSuite):
             with source.open_snapshot(tables, readers=2) as session:
                 assert set(session.schemas) == {filled_adapter.id("a"), filled_adapter.id("bag")}
                 writer.start()
-                assert begun.wait(LONGEST_S)
+                assert started.wait(LONGEST_S)
                 for table in session.schemas:
                     blocks = [b for chunk in session.split_table(table) for b in session.read(chunk)]
                     rows = [row for block in blocks for row in (block.after or []).to_pylist()]

@@ -83,8 +83,8 @@ class TestMongoDb(_MongoDb, SourceSuite):
         ]
         assert connector.rows(f"{filled_adapter.namespace}.a") == sorted(shown, key=repr)
         assert connector.rows(f"{filled_adapter.namespace}.b") == filled_adapter.rows("b")
-        said = [json.loads(e["updateDescription"]["updatedFields"]) for e in found if e["op"] == "u"]
-        assert said == [{"number": 5}, {}]
+        text = [json.loads(e["updateDescription"]["updatedFields"]) for e in found if e["op"] == "u"]
+        assert text == [{"number": 5}, {}]
 
     def test_a_run_of_an_existing_connector_loads_nothing_that_it_does_not_need(
         self, filled_adapter: Adapter, tmp_path: Path

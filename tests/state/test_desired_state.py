@@ -128,9 +128,9 @@ def _fill(store: StateStore, connector: str) -> None:
     store.send(connector, SentSignal("1", "log"))
     store.record_run_end(connector, None)
     with store.acquire_lease(connector, "me", wait_s=0) as lease:
-        told = [Notification(aggregate_type="Initial Snapshot", type="STARTED")]
+        notifications = [Notification(aggregate_type="Initial Snapshot", type="STARTED")]
         after = Offset(position={"entry": 1}, seq=3, batch=1, snapshot=SnapshotState(read_at={"shop.t": {"entry": 1}}))
-        m = manifest(connector=connector, notifications=told, offset_after=after)
+        m = manifest(connector=connector, notifications=notifications, offset_after=after)
         store.commit_batch(lease, store.load_offset(connector), m, "x")
         stored = store.load_schemas(connector)
         store.compact_schemas(lease, SchemaHistory.from_stored(stored).build_base(), stored.upto)

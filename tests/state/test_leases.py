@@ -223,13 +223,13 @@ def test_many_processes_at_once_write_one_after_the_other(store: StateStore, url
 def test_first_leases_of_a_connector_at_the_same_moment_are_one(stores: Stores) -> None:
     """The row does not exist yet: of several that insert it, one wins."""
     for n in range(5):
-        barrier, got, held = threading.Barrier(4), [], []
+        barrier, actual, held = threading.Barrier(4), [], []
 
         def take_lease(
             store: StateStore,
             n: int = n,
             barrier: threading.Barrier = barrier,
-            got: list[Lease] = got,
+            got: list[Lease] = actual,
             held: list[LeaseHeld] = held,
         ) -> None:
             barrier.wait(LONGEST_S)
@@ -243,8 +243,8 @@ def test_first_leases_of_a_connector_at_the_same_moment_are_one(stores: Stores) 
             thread.start()
         for thread in threads:
             thread.join()
-        assert (len(got), len(held)) == (1, 3)
-        assert got[0].epoch == 1
+        assert (len(actual), len(held)) == (1, 3)
+        assert actual[0].epoch == 1
 
 
 def test_a_run_that_is_frozen_within_a_transaction_does_not_lock_the_others_out(postgres_url: str) -> None:

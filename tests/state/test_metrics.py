@@ -205,7 +205,7 @@ def test_documents_of_many_connectors_are_not_there_at_once(store: StateStore) -
 def test_a_span_has_all_that_was_measured_in_it_and_ends(store: StateStore, span: str) -> None:
     """Work of nine days in bursts, recorded at any moment: each piece has the records within it, and what is kept does not grow."""
     draw = random.Random(span)
-    moment, told = NOW.timestamp(), list[tuple[float, int, float]]()
+    moment, reports = NOW.timestamp(), list[tuple[float, int, float]]()
     while moment < NOW.timestamp() + 9 * 86_400:
         moment += draw.choice([10, 10, 60, 290, 301, 4000, 40_000])
         events, lag_ms = draw.randrange(1, 50), draw.randrange(100_000)
@@ -217,14 +217,14 @@ def test_a_span_has_all_that_was_measured_in_it_and_ends(store: StateStore, span
         )
         at = datetime.fromtimestamp(moment, UTC)
         store.metrics.add_measurements(make_samples({"": whole, "orders": orders}, at=at, ended=draw.random() < 0.1))
-        told.append((moment, events, lag_ms / 1000))
+        reports.append((moment, events, lag_ms / 1000))
     now = moment + 1
     kept, recent = store.metrics.load_rollups("shop")["capture"]
     pieces = pieces_of(span, kept, recent, now)
     length, piece_s = SPANS[span]
     since = SPANS[span].compute_start(now)
     expected: dict[int, list[tuple[int, float]]] = {}
-    for at, events, lag_s in told:
+    for at, events, lag_s in reports:
         if at >= since:
             expected.setdefault(int(at // piece_s) * piece_s, []).append((events, lag_s))
     found = {piece.at: (piece.events, piece.lag_s, piece.cpu_s, sum(piece.freshness.classes)) for piece in pieces}

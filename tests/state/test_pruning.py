@@ -84,8 +84,8 @@ def test_the_present_offset_and_the_newest_batch_stay_however_old_they_are(store
 
 
 def test_notifications_go_by_their_age(store: StateStore, lease: Lease) -> None:
-    told = [Notification(aggregate_type="Initial Snapshot", type=str(n)) for n in range(6)]
-    store.commit_batch(lease, store.load_offset("c"), manifest(notifications=told), "x")
+    notifications = [Notification(aggregate_type="Initial Snapshot", type=str(n)) for n in range(6)]
+    store.commit_batch(lease, store.load_offset("c"), manifest(notifications=notifications), "x")
     with store.database.engine.connect() as c:
         ids = c.scalars(sa.select(NotificationRow.id).order_by(NotificationRow.id)).all()
     age_rows(store, NotificationRow, NotificationRow.id, {id_: (5 - n) * DAY for n, id_ in enumerate(ids)})

@@ -144,11 +144,11 @@ def test_each_page_says_what_the_whole_history_says(store: StateStore, seed: int
         assert pages == whole
     for name in NAMES:
         table = f"d.{name}"
-        wanted = [(seq, changed) for seq, changed in whole if table in changed]
+        expected = [(seq, changed) for seq, changed in whole if table in changed]
         found = newest_differences(store, "c", 100, table=table)
-        assert [(one.record.seq, one.tables) for one in found] == wanted
+        assert [(one.record.seq, one.tables) for one in found] == expected
         page = newest_differences(store, "c", 2, before=found[0].number if found else None, table=table)
-        assert [(one.record.seq, one.tables) for one in page] == wanted[1:3]
+        assert [(one.record.seq, one.tables) for one in page] == expected[1:3]
 
 
 def test_a_page_of_a_long_history_reads_little_of_it(store: StateStore) -> None:

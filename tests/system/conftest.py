@@ -76,8 +76,8 @@ def airflow(inventory: Any, tmp_path_factory: pytest.TempPathFactory) -> Airflow
     airflow.environment["AIRFLOW__CDC__SHOW_ROWS_OF"] = ",".join(
         [SHOWN, LOOKED, *(f"{OF}{kind}" for kind in list_source_kinds())]
     )
-    told = {"type": "file", "log_file_path": str(airflow.folder / LINEAGE), "append": True}
-    airflow.environment["AIRFLOW__OPENLINEAGE__TRANSPORT"] = json.dumps(told)
+    lineage_transport = {"type": "file", "log_file_path": str(airflow.folder / LINEAGE), "append": True}
+    airflow.environment["AIRFLOW__OPENLINEAGE__TRANSPORT"] = json.dumps(lineage_transport)
     (airflow.dags / "long_capture.py").write_text(LONG.format(changelog=airflow.home / "cdc" / "changelog"))
     airflow.run("db", "migrate")
     airflow.run("cdc", "setup")

@@ -147,7 +147,7 @@ def too_long(page: Any, most: int = 2500) -> list[str]:
 
 def not_reached(page: Any) -> list[str]:
     """What can be used with a mouse and is not reached by the tabulator."""
-    wanted = page.evaluate(
+    expected = page.evaluate(
         """() => {
             const root = document.querySelector('[data-testid=cdc]');
             const usable = one => !one.disabled && one.getClientRects().length > 0 && !(one.matches('[role=tab]') && one.ariaSelected !== 'true') && !(one.type === 'radio' && !one.checked);
@@ -159,14 +159,14 @@ def not_reached(page: Any) -> list[str]:
         }"""
     )
     reached: set[int] = set()
-    for _ in range(len(wanted) + 40):  # regions that scroll are reached, too
+    for _ in range(len(expected) + 40):  # regions that scroll are reached, too
         page.keyboard.press("Tab")
         at = page.evaluate("document.activeElement.getAttribute('data-nth')")
         if at is not None:
             reached.add(int(at))
-        if len(reached) == len(wanted):
+        if len(reached) == len(expected):
             break
-    return [what for n, what in enumerate(wanted) if n not in reached]
+    return [what for n, what in enumerate(expected) if n not in reached]
 
 
 def lose_log(store: StateStore, name: str) -> None:

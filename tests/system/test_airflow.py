@@ -357,18 +357,18 @@ def lineage_events(airflow: Airflow) -> dict[str, dict[str, Any]]:
 
 def read(event: dict[str, Any]) -> RunEvent:
     """An event of OpenLineage with the classes of its client, which refuse what the specification does not have."""
-    made = RunEvent(
+    run_event = RunEvent(
         eventTime=event["eventTime"], producer=event["producer"], run=Run(**event["run"]), job=Job(**event["job"]),
         eventType=RunState(event["eventType"]), inputs=[InputDataset(**d) for d in event["inputs"]],
         outputs=[OutputDataset(**d) for d in event["outputs"]],
     )  # fmt: skip
-    for found in made.outputs or []:
+    for found in run_event.outputs or []:
         schema_dataset.SchemaDatasetFacet(**facet(found.facets["schema"]))
         for column in lineage.ColumnLineageDatasetFacet(**facet(found.facets["columnLineage"])).fields.values():
             for origin in lineage.Fields(**column).inputFields:
                 known = [lineage.Transformation(**t) for t in lineage.InputField(**origin).transformations or []]
                 assert [t.type for t in known] == ["DIRECT"]
-    return made
+    return run_event
 
 
 def facet(found: dict[str, Any]) -> dict[str, Any]:

@@ -315,12 +315,12 @@ def test_a_dag_starts_when_its_table_changes_also_after_the_death_of_the_trigger
     keep_capturing(captured_runs, airflow)
     cursor = "SELECT s.value FROM asset_state_store s JOIN asset a ON a.id = s.asset_id WHERE a.uri LIKE '%busy.lines/captured'"
     services.until(lambda: airflow.sql(cursor), 180, "the table is watched")
-    told = len(payloads(captured_runs))
+    reported = len(payloads(captured_runs))
     inventory.sql("INSERT INTO busy.lines (n) VALUES (1), (2), (3)")
     services.until(
-        lambda: sum(p["events"] for p in payloads(captured_runs)[told:]) >= 3, 240, "a run was told of three rows"
+        lambda: sum(p["events"] for p in payloads(captured_runs)[reported:]) >= 3, 240, "a run was told of three rows"
     )
-    (payload, *_) = payloads(captured_runs)[told:]
+    (payload, *_) = payloads(captured_runs)[reported:]
     assert payload["topics"] == {"busy.busy.lines": 3}
     before = total(captured_runs)
     services.kill("triggerer")

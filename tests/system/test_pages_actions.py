@@ -278,14 +278,14 @@ def test_the_offset_is_edited_and_brought_back(
     dialog = open_dialog(page, "Set the offset")
     field = dialog.get_by_label("Position in the source's log")
     assert json.loads(field.input_value()) == first.offset.position
-    for text, told in (
+    for text, message in (
         ("{", "The position is not valid JSON"),
         ('{"file": "<img>", "pos": 4}', "The position does not exist"),
         ('{"file": "nothing.000001", "pos": 4}', "the server has no file nothing.000001"),
     ):
         field.fill(text)
         dialog.get_by_role("button", name="Show the plan").click()
-        dialog.get_by_text(told).first.wait_for()
+        dialog.get_by_text(message).first.wait_for()
         if dialog.get_by_role("button", name="Back", exact=True).count():
             page.screenshot(path=screenshot_folder / "dialog-obstacle.png")
             assert in_dialog(page, axe_script) == []

@@ -93,9 +93,9 @@ def had_an_hour(store: StateStore) -> None:
         applied = MetricSeries(
             {}, {"apply.TotalNumberOfEventsApplied": 29_000 * busy}, {"apply.FreshnessInSeconds": [8.0 * busy]}
         )
-        told = {"": MetricSeries({"apply.LastRunDurationInSeconds": 9.0}), "looked.nasty.keyless": applied}
+        series = {"": MetricSeries({"apply.LastRunDurationInSeconds": 9.0}), "looked.nasty.keyless": applied}
         store.metrics.add_measurements(
-            MetricSamples("looked", "apply delta", {"target": "delta", "place": "1"}, at, told, True)
+            MetricSamples("looked", "apply delta", {"target": "delta", "place": "1"}, at, series, True)
         )
 
 
@@ -307,7 +307,7 @@ def test_with_no_connector_the_page_says_how_to_get_one(
 def test_a_slow_and_a_broken_api_is_told_on_each_of_them(
     page: Any, services: Services, page_states: PageStates, axe_script: str, tab: str
 ) -> None:
-    asked = {"charts": "charts**", "check": "check", "offsets": "gap", "new": "wizard"}[tab]
+    requested = {"charts": "charts**", "check": "check", "offsets": "gap", "new": "wizard"}[tab]
     problem = {"detail": "x", "error": {"what": f"{NASTY} is away.", "repair": "airflow db migrate"}}
     held, broken = list[Any](), False
 
@@ -317,7 +317,7 @@ def test_a_slow_and_a_broken_api_is_told_on_each_of_them(
         else:
             held.append(route)
 
-    page.route(f"**/cdc/api/v1/**/{asked}" if tab != "new" else f"**/cdc/api/v1/{asked}", answer)
+    page.route(f"**/cdc/api/v1/**/{requested}" if tab != "new" else f"**/cdc/api/v1/{requested}", answer)
     show(page, services, "/new" if tab == "new" else f"/connectors/looked/{tab}")
     button = {"check": "Check now", "offsets": "Check the log"}.get(tab)
     if button is None:

@@ -81,8 +81,8 @@ def test_each_source_is_seen_from_all_sides(
     page: Any, services: Services, fleet: Fleet, screenshot_folder: Path, axe_script: str
 ) -> None:
     def dags_known() -> bool:
-        told = services.json("GET", f"/api/v2/dags?dag_id_pattern=cdc_{OF}&limit=100")
-        return {one["dag_id"] for one in told["dags"]} >= {f"cdc_{OF}{kind}" for kind in fleet.sources}
+        answer = services.json("GET", f"/api/v2/dags?dag_id_pattern=cdc_{OF}&limit=100")
+        return {one["dag_id"] for one in answer["dags"]} >= {f"cdc_{OF}{kind}" for kind in fleet.sources}
 
     services.until(dags_known, 120, "the DAGs of the definitions are known")
     show(page, services)

@@ -68,19 +68,19 @@ def fleet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mariadb: Any) -> Iter
         server.sql("CREATE DATABASE cdc")
         store = StateStore(server.url("cdc"))
         store.create_tables()
-        made = Fleet(server, doors, store, mariadb)
+        fleet = Fleet(server, doors, store, mariadb)
         connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=server.url("cdc"))
-        _add_fall_out(made, monkeypatch, tmp_path)
-        _add_quiet(made, monkeypatch, tmp_path)
+        _add_fall_out(fleet, monkeypatch, tmp_path)
+        _add_quiet(fleet, monkeypatch, tmp_path)
         for number in range(SIGNALS):
             sent = store.send("signalled", SentSignal(f"s{number}", "log", "{}"))
-            made.others.append(SignalCompletedTrigger("signalled", sent, poll_interval=POLL_S))
+            fleet.others.append(SignalCompletedTrigger("signalled", sent, poll_interval=POLL_S))
         for number in range(SNAPSHOTS):
             _advance(store, f"reading{number}", {"entry": 1}, reading=True)
-            made.others.append(InitialSnapshotTrigger(f"reading{number}", poll_interval=POLL_S))
+            fleet.others.append(InitialSnapshotTrigger(f"reading{number}", poll_interval=POLL_S))
         store.database.engine.dispose()
-        wait_until(lambda: not made.connections(), "the server has closed them in its own time", every_s=0.05)
-        yield made
+        wait_until(lambda: not fleet.connections(), "the server has closed them in its own time", every_s=0.05)
+        yield fleet
         store.close()
 
 

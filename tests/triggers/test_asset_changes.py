@@ -29,22 +29,22 @@ ORDERS, LINES = "shop.inventory.orders", "shop.inventory.lines"
 
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
-    shop = make_shop(monkeypatch, tmp_path, "watched")
-    shop.database.create_table("inventory.lines", SHOP, key=("id",))
-    capture(shop)
-    yield shop
-    shop.store.close()
+    shop_connector = make_shop(monkeypatch, tmp_path, "watched")
+    shop_connector.database.create_table("inventory.lines", SHOP, key=("id",))
+    capture(shop_connector)
+    yield shop_connector
+    shop_connector.store.close()
 
 
-def capture(shop: ShopConnector) -> None:
-    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+def capture(shop_connector: ShopConnector) -> None:
+    CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
 
 
-def change(shop: ShopConnector, key: int, table: str = "orders") -> None:
+def change(shop_connector: ShopConnector, key: int, table: str = "orders") -> None:
     """One more batch."""
-    with shop.database.transaction() as t:
+    with shop_connector.database.transaction() as t:
         t.insert(f"inventory.{table}", {"id": key, "note": ""})
-    capture(shop)
+    capture(shop_connector)
 
 
 class AssetState(dict[str, Any]):
@@ -137,17 +137,17 @@ class Triggerer:
 
     async def looks(self, *numbers: int, times: int = 1) -> None:
         """Until each of these triggers is done with so many more polls: from the first one on it listens."""
-        wanted = {number: self.looked[number] + times for number in numbers}
-        await wait_until(lambda: all(self.looked[number] >= least for number, least in wanted.items()))
+        expected = {number: self.looked[number] + times for number in numbers}
+        await wait_until(lambda: all(self.looked[number] >= least for number, least in expected.items()))
 
 
 @contextlib.asynccontextmanager
 async def triggerer() -> AsyncIterator[Triggerer]:
-    made = Triggerer()
+    triggerer = Triggerer()
     try:
-        yield made
+        yield triggerer
     finally:
-        await made.die()
+        await triggerer.die()
 
 
 def test_a_table_tells_of_its_own_changes_only(shop_connector: ShopConnector) -> None:
@@ -220,15 +220,15 @@ def test_an_event_that_was_not_kept_when_the_triggerer_died_is_told_again(shop_c
             await t.looks(1)
             began = kept[CURSOR]
             await asyncio.to_thread(change, shop_connector, 1)
-            (told,) = await t.until(1)
+            (reported,) = await t.until(1)
             await t.looks(1, times=4)  # the stream continues, and Airflow has not kept the event
             assert kept[CURSOR] == began
         async with triggerer() as t:
             t.start(1, kept, [ORDERS])
-            assert await t.until(1) == [told]
+            assert await t.until(1) == [reported]
             t.keep()
             await wait_until(lambda: kept[CURSOR] != began)
-            assert kept[CURSOR] == told[1]["batches"][1]
+            assert kept[CURSOR] == reported[1]["batches"][1]
         async with triggerer() as t:
             t.start(1, kept, [ORDERS])
             await t.looks(1, times=4)
@@ -285,13 +285,13 @@ def test_who_was_given_up_on_is_told_again_though_others_go_on(shop_connector: S
             await t.looks(1, 2)
             began = kept[CURSOR]
             await asyncio.to_thread(change, shop_connector, 1)
-            (told,) = await t.until(1)  # never kept
+            (reported,) = await t.until(1)  # never kept
             await asyncio.sleep(3)
             await t.looks(2)
             assert kept[CURSOR] == began
         async with triggerer() as t:
             t.start(1, kept, [ORDERS])
-            assert await t.until(1) == [told]
+            assert await t.until(1) == [reported]
 
     asyncio.run(run_story())
 

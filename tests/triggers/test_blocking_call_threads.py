@@ -34,11 +34,11 @@ class HangingCalls:
 
 @contextlib.asynccontextmanager
 async def hanging_calls() -> AsyncIterator[HangingCalls]:
-    made = HangingCalls()
+    hanging_calls = HangingCalls()
     try:
-        yield made
+        yield hanging_calls
     finally:
-        made.go_on.set()
+        hanging_calls.go_on.set()
 
 
 def threads_of(keys: Iterable[object]) -> int:

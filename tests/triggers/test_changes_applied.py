@@ -16,17 +16,17 @@ from tests.support.airflow.trigger_runs import deserialize_trigger, report
 
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
-    shop = make_shop(monkeypatch, tmp_path, "applied")
-    shop.database.create_table("inventory.lines", {"id": "int64!"}, key=("id",))
+    shop_connector = make_shop(monkeypatch, tmp_path, "applied")
+    shop_connector.database.create_table("inventory.lines", {"id": "int64!"}, key=("id",))
     for key in (1, 2, 3):  # batches 1 to 3, one order in each
-        shop.order(key)
-        CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
-    yield shop
-    shop.store.close()
+        shop_connector.order(key)
+        CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
+    yield shop_connector
+    shop_connector.store.close()
 
 
-def poll_trigger(shop: ShopConnector, **point: Any) -> Any:
-    return deserialize_trigger(AppliedTrigger("shop", **point)).poll_once(shop.store)
+def poll_trigger(shop_connector: ShopConnector, **point: Any) -> Any:
+    return deserialize_trigger(AppliedTrigger("shop", **point)).poll_once(shop_connector.store)
 
 
 def test_without_a_point_it_waits_for_what_is_captured_when_it_begins(shop_connector: ShopConnector) -> None:

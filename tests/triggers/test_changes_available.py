@@ -22,15 +22,17 @@ from tests.support.patience import LONGEST_S
 
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
-    shop = make_shop(monkeypatch, tmp_path, "trigger")
-    yield shop
-    shop.store.close()
+    shop_connector = make_shop(monkeypatch, tmp_path, "trigger")
+    yield shop_connector
+    shop_connector.store.close()
 
 
 def trigger(definition: ConnectorDefinition) -> ChangesAvailableTrigger:
     """As the triggerer makes it: from what was serialized."""
-    made = ChangesAvailableTrigger(ConnectorAccess(definition, "shop").to_document(), poll_interval=0.05)
-    path, arguments = made.serialize()
+    changes_available_trigger = ChangesAvailableTrigger(
+        ConnectorAccess(definition, "shop").to_document(), poll_interval=0.05
+    )
+    path, arguments = changes_available_trigger.serialize()
     assert path == "airflow_provider_cdc.triggers.changes_available.ChangesAvailableTrigger"
     return ChangesAvailableTrigger(**json.loads(json.dumps(arguments)))
 
@@ -41,11 +43,11 @@ async def await_first_event(trigger: ChangesAvailableTrigger, *, within: float =
     return (await asyncio.wait_for(anext(events), within)).payload  # type: ignore[arg-type]
 
 
-def capture(shop: ShopConnector) -> None:
+def capture(shop_connector: ShopConnector) -> None:
     from airflow_provider_cdc.operators.capture import CaptureOperator
     from tests.support.airflow.airflow_connector import context
 
-    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+    CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
 
 
 def test_it_fires_at_once_where_nothing_was_captured_yet(shop_connector: ShopConnector) -> None:
@@ -92,10 +94,10 @@ def test_the_event_loop_is_free_while_the_source_is_asked(
     shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     capture(shop_connector)
-    asked, go_on, ask = threading.Event(), threading.Event(), MemorySource.current_position
+    requested, go_on, ask = threading.Event(), threading.Event(), MemorySource.current_position
 
     def block_loop(self: MemorySource) -> Any:
-        asked.set()
+        requested.set()
         assert go_on.wait(LONGEST_S), "the event loop stands still"
         return ask(self)
 
@@ -105,7 +107,7 @@ def test_the_event_loop_is_free_while_the_source_is_asked(
         waiting, beats = asyncio.create_task(await_first_event(trigger(shop_connector.definition))), 0
         while beats < 30:
             await asyncio.sleep(0.01)
-            beats += asked.is_set()
+            beats += requested.is_set()
         shop_connector.order(1)
         go_on.set()
         assert await waiting == {"reason": "the log has advanced to entry 2"}
@@ -138,11 +140,11 @@ def test_a_source_that_does_not_answer_is_asked_until_it_does(
 
         async def run_story() -> Any:
             waiting = asyncio.create_task(await_first_event(trigger(definition)))
-            told = ""
-            while "cannot be polled (2 failures in a row)" not in told:
+            reported = ""
+            while "cannot be polled (2 failures in a row)" not in reported:
                 await asyncio.sleep(0.05)
                 assert not waiting.done()
-                told += "".join(capfd.readouterr())
+                reported += "".join(capfd.readouterr())
             await asyncio.to_thread(server.start)
             server.sql("CREATE DATABASE d")
             return await waiting

@@ -28,11 +28,11 @@ from tests.support.patience import LONGEST_S
 
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
-    shop = make_shop(monkeypatch, tmp_path, "closing")
-    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
-    shop.store.send("shop", SentSignal("x", "log", "{}"))
-    yield shop
-    shop.store.close()
+    shop_connector = make_shop(monkeypatch, tmp_path, "closing")
+    CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
+    shop_connector.store.send("shop", SentSignal("x", "log", "{}"))
+    yield shop_connector
+    shop_connector.store.close()
 
 
 TRIGGERS = {
@@ -50,7 +50,7 @@ TRIGGERS = {
 def test_a_trigger_that_ends_closes_its_connections_in_a_thread(
     shop_connector: ShopConnector, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loop, threads, asked = threading.get_ident(), list[int](), threading.Event()
+    loop, threads, requested = threading.get_ident(), list[int](), threading.Event()
     for kind in (MemorySource, StateStore):
         close = kind.close
 
@@ -62,19 +62,19 @@ def test_a_trigger_that_ends_closes_its_connections_in_a_thread(
     records = StateStore.load_records
 
     def load_records(self: StateStore, names: Any) -> Any:
-        asked.set()
+        requested.set()
         return records(self, names)
 
     monkeypatch.setattr(StateStore, "load_records", load_records)
 
     async def run_story() -> None:
         waiting = asyncio.create_task(await_first_event(TRIGGERS[name](shop_connector), within=LONGEST_S))
-        await asyncio.to_thread(asked.wait, LONGEST_S)
+        await asyncio.to_thread(requested.wait, LONGEST_S)
         waiting.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await waiting
 
     asyncio.run(run_story())
-    assert asked.is_set()
+    assert requested.is_set()
     assert threads
     assert loop not in threads

@@ -78,11 +78,11 @@ print(json.dumps({"seen": seen, "polls": len(polled), "events": events}))
 
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
-    shop = make_shop(monkeypatch, tmp_path, "loop")
-    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
-    shop.store.send("shop", SentSignal("x", "log", "{}"))
-    yield shop
-    shop.store.close()
+    shop_connector = make_shop(monkeypatch, tmp_path, "loop")
+    CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
+    shop_connector.store.send("shop", SentSignal("x", "log", "{}"))
+    yield shop_connector
+    shop_connector.store.close()
 
 
 @pytest.fixture

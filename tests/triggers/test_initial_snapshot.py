@@ -15,17 +15,19 @@ from tests.support.airflow.airflow_connector import ShopConnector, context, make
 
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
-    shop = make_shop(monkeypatch, tmp_path, "initial")
-    yield shop
-    shop.store.close()
+    shop_connector = make_shop(monkeypatch, tmp_path, "initial")
+    yield shop_connector
+    shop_connector.store.close()
 
 
-def pending(shop: ShopConnector, tables: dict[str, bool], requests: dict[str, int]) -> None:
-    with shop.store.acquire_lease("shop", "a test", wait_s=0) as lease:
+def pending(shop_connector: ShopConnector, tables: dict[str, bool], requests: dict[str, int]) -> None:
+    with shop_connector.store.acquire_lease("shop", "a test", wait_s=0) as lease:
         pending = {name: PendingTable(held=held, request=requests.get(name)) for name, held in tables.items()}
         state = SnapshotState(pending=pending)
-        shop.store.advance_offset(
-            lease, shop.store.load_offset("shop"), Offset(position={"entry": 1}, seq=7, batch=2, snapshot=state)
+        shop_connector.store.advance_offset(
+            lease,
+            shop_connector.store.load_offset("shop"),
+            Offset(position={"entry": 1}, seq=7, batch=2, snapshot=state),
         )
 
 

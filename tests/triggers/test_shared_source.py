@@ -28,11 +28,11 @@ from tests.support.patience import LONGEST_S
 
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
-    shop = make_shop(monkeypatch, tmp_path, "source")
-    shop.order(1)
-    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
-    yield shop
-    shop.store.close()
+    shop_connector = make_shop(monkeypatch, tmp_path, "source")
+    shop_connector.order(1)
+    CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
+    yield shop_connector
+    shop_connector.store.close()
 
 
 # -- what connectors have in common ------------------------------------------------------------------------------------
@@ -126,12 +126,12 @@ def test_a_connection_that_is_changed_is_noticed_though_the_source_before_still_
 def test_after_an_error_the_connection_is_looked_up_again(
     shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked, asked = CallCounter(monkeypatch, ConnectorAccess, "resolve_properties"), list[int]()
+    looked, requests = CallCounter(monkeypatch, ConnectorAccess, "resolve_properties"), list[int]()
     access, answer = ConnectorAccess(shop_connector.definition, "shop"), MemorySource.current_position
 
     def fail_first(self: MemorySource) -> Any:
-        asked.append(1)
-        if len(asked) == 1:
+        requests.append(1)
+        if len(requests) == 1:
             raise SourceUnavailable("not now")
         return answer(self)
 
@@ -145,7 +145,7 @@ def test_after_an_error_the_connection_is_looked_up_again(
 
             failed = await asyncio.gather(*(end() for _ in range(10)), return_exceptions=True)
             assert {str(one) for one in failed} == {"not now"}
-            assert (looked.calls, len(asked)) == (1, 1)
+            assert (looked.calls, len(requests)) == (1, 1)
             while True:  # an error is shared for a moment, as an answer is
                 try:
                     assert await end() == "entry 2"
@@ -153,6 +153,6 @@ def test_after_an_error_the_connection_is_looked_up_again(
                 except SourceUnavailable:
                     await asyncio.sleep(0.05)
             assert looked.calls > 1
-            assert len(asked) == 2
+            assert len(requests) == 2
 
     asyncio.run(asyncio.wait_for(run_story(), LONGEST_S))

@@ -37,23 +37,23 @@ from tests.support.patience import LONGEST_S
 
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
-    shop = make_shop(monkeypatch, tmp_path, "shared")
-    shop.order(1)
-    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
-    yield shop
-    shop.store.close()
+    shop_connector = make_shop(monkeypatch, tmp_path, "shared")
+    shop_connector.order(1)
+    CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
+    yield shop_connector
+    shop_connector.store.close()
 
 
-def copy_connectors(shop: ShopConnector, count: int) -> list[ConnectorDefinition]:
+def copy_connectors(shop_connector: ShopConnector, count: int) -> list[ConnectorDefinition]:
     """Connectors that stand where the shop's stands."""
     found = []
     for number in range(count):
-        properties = {**shop.definition.properties, "topic.prefix": f"t{number}"}
-        definition = ConnectorDefinition(f"c{number}", "memory", shop.definition.changelog, properties)
-        with shop.store.acquire_lease(definition.name, "a test", wait_s=0) as lease:
-            offset = shop.store.load_offset("shop").offset
+        properties = {**shop_connector.definition.properties, "topic.prefix": f"t{number}"}
+        definition = ConnectorDefinition(f"c{number}", "memory", shop_connector.definition.changelog, properties)
+        with shop_connector.store.acquire_lease(definition.name, "a test", wait_s=0) as lease:
+            offset = shop_connector.store.load_offset("shop").offset
             assert offset is not None
-            shop.store.advance_offset(lease, shop.store.load_offset(definition.name), offset)
+            shop_connector.store.advance_offset(lease, shop_connector.store.load_offset(definition.name), offset)
         found.append(definition)
     return found
 

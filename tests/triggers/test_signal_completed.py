@@ -20,13 +20,13 @@ from tests.support.patience import LONGEST_S
 
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
-    shop = make_shop(monkeypatch, tmp_path, "state")
-    yield shop
-    shop.store.close()
+    shop_connector = make_shop(monkeypatch, tmp_path, "state")
+    yield shop_connector
+    shop_connector.store.close()
 
 
-def send(shop: ShopConnector, type_: str = "log", data: str = '{"message": "here"}') -> int:
-    return shop.store.send("shop", SentSignal("a", type_, data))
+def send(shop_connector: ShopConnector, type_: str = "log", data: str = '{"message": "here"}') -> int:
+    return shop_connector.store.send("shop", SentSignal("a", type_, data))
 
 
 def trigger(number: int) -> SignalCompletedTrigger:
@@ -34,8 +34,8 @@ def trigger(number: int) -> SignalCompletedTrigger:
     return made
 
 
-def capture(shop: ShopConnector) -> None:
-    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+def capture(shop_connector: ShopConnector) -> None:
+    CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
 
 
 def test_it_fires_when_a_run_has_carried_the_signal_out(shop_connector: ShopConnector) -> None:
@@ -129,11 +129,11 @@ def test_state_tables_that_cannot_be_asked_are_asked_until_they_can(
 
     async def run_story() -> None:
         waiting = asyncio.create_task(await_first_event(trigger(number)))
-        told = ""
-        while "cannot be polled (2 failures in a row)" not in told:
+        reported = ""
+        while "cannot be polled (2 failures in a row)" not in reported:
             await asyncio.sleep(0.05)
             assert not waiting.done()
-            told += "".join(capfd.readouterr())
+            reported += "".join(capfd.readouterr())
         (tmp_path / "state.db").rmdir()
         (tmp_path / "away.db").rename(tmp_path / "state.db")
         assert (await waiting)["state"] == "done"

@@ -47,12 +47,12 @@ def _repair(schema: TableSchema, keys: list[DifferingKey], number: int | None = 
     """The repair; if it has a signal, that is taken and covers all keys."""
     found = build_repair("shop", f"p.{schema.id}", schema, keys, len(keys) if number is None else number)
     if found.signal is not None:
-        asked = parse_request(Signal(1, "x", "execute-snapshot", signal_text(found)))
-        assert isinstance(asked, ExecuteSnapshotRequest)
+        request = parse_request(Signal(1, "x", "execute-snapshot", signal_text(found)))
+        assert isinstance(request, ExecuteSnapshotRequest)
         others = [TableId(namespace="s", name="order"), TableId(namespace="s2", name="orders")]
-        assert match_tables(asked.collections, [schema.id, *others]) == ([schema.id], [])
-        assert all(match_tables([entry.table], [schema.id, *others])[0] == [schema.id] for entry in asked.ranges)
-        ranges_of(schema, schema.key, asked.ranges)
+        assert match_tables(request.collections, [schema.id, *others]) == ([schema.id], [])
+        assert all(match_tables([entry.table], [schema.id, *others])[0] == [schema.id] for entry in request.ranges)
+        ranges_of(schema, schema.key, request.ranges)
     return found
 
 
@@ -108,7 +108,7 @@ def test_a_table_of_any_name_is_meant_alone() -> None:
 
 def test_what_no_signal_repairs_is_said_with_the_command_that_does() -> None:
     nothing: list[DifferingKey] = []
-    for schema, keys, number, said in (
+    for schema, keys, number, message in (
         (_schema(), nothing, 3, "no key.*airflow cdc rebuild shop s.orders"),
         (_schema(id="int64"), nothing, 10_001, "10,001 keys differ.*airflow cdc snapshot shop s.orders --replace"),
         (_schema(id="int64"), _keys(1, target=2), 1, "1 duplicate keys.*rebuild"),
@@ -116,7 +116,7 @@ def test_what_no_signal_repairs_is_said_with_the_command_that_does() -> None:
     ):
         found = _repair(schema, keys, number)
         assert found.signal is None
-        assert re.search(said, found.advice), found.advice
+        assert re.search(message, found.advice), found.advice
 
 
 def test_keys_are_read_as_the_comparison_has_written_them(tmp_path: Path) -> None:
@@ -164,9 +164,9 @@ def test_tables_that_a_route_makes_of_one_topic_are_repaired_by_one_signal(tmp_p
         ({"id": 2}, {"id": 2}, [{"id": 2}]),
         ({"id": 3}, {"id": 3}, []),
     ]
-    said = {one.topic.rpartition("/")[2]: (one.signal, one.advice) for one in each}
-    assert said.keys() == {"twice", "many", "gone"}
-    assert all(signal is None for signal, _ in said.values())
-    assert "airflow cdc rebuild shop /lake/twice" in said["twice"][1]
-    assert "airflow cdc snapshot shop s.orders --replace" in said["many"][1]
-    assert "airflow cdc snapshot shop s.orders --replace" in said["gone"][1]
+    text = {one.topic.rpartition("/")[2]: (one.signal, one.advice) for one in each}
+    assert text.keys() == {"twice", "many", "gone"}
+    assert all(signal is None for signal, _ in text.values())
+    assert "airflow cdc rebuild shop /lake/twice" in text["twice"][1]
+    assert "airflow cdc snapshot shop s.orders --replace" in text["many"][1]
+    assert "airflow cdc snapshot shop s.orders --replace" in text["gone"][1]

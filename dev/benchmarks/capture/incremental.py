@@ -88,7 +88,7 @@ class IncrementalMeasurement:
             step.progress("streaming")
             time.sleep(self._before_s)
             share = (process.cpu_s() - cpu) / ((_now_us() - began) / 1e6)
-            cpu, changes, asked = process.cpu_s(), self._writers.changes, _now_us()
+            cpu, changes, request_us = process.cpu_s(), self._writers.changes, _now_us()
             self._ask(table)
             step.progress("reading chunks")
             ended = int(process.wait("completed", _LONGEST_S))
@@ -97,7 +97,7 @@ class IncrementalMeasurement:
             found = process.end()
         if not self._writers.alive:
             raise Problem("The process that writes to the table has died: the figures mean nothing.")
-        seconds = (ended - asked) / 1e6
+        seconds = (ended - request_us) / 1e6
         return {
             "events": self._rows,
             "reads": found["reads"],
@@ -109,7 +109,7 @@ class IncrementalMeasurement:
             "changes_per_s": round(changes / seconds),
             "cpu_share_before": round(share, 3),
             "load": machine.load(),
-            **_measure_lags(found["probes"], began, asked, ended),
+            **_measure_lags(found["probes"], began, request_us, ended),
         }
 
     def _ask(self, table: str) -> None:
@@ -164,8 +164,13 @@ def _stream(name: str, options: argparse.Namespace, server: MySqlFamily, folder:
             server, options.server, tables, place, **common, **{"batch.max.ms": BATCH_MS}, **OURS[name]
         )
         return ours.stream(*topics)
-    told = {"notification.enabled.channels": "sink", "notification.sink.topic.name": "bench-notifications"}
-    return Debezium(server, options.server, tables, place, **common, **told, **DEBEZIUM[name]).stream(*topics)
+    notification_properties = {
+        "notification.enabled.channels": "sink",
+        "notification.sink.topic.name": "bench-notifications",
+    }
+    return Debezium(
+        server, options.server, tables, place, **common, **notification_properties, **DEBEZIUM[name]
+    ).stream(*topics)
 
 
 def _verify(name: str, one: dict[str, Any], rows: int) -> None:

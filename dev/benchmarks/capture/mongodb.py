@@ -61,8 +61,8 @@ def _measure_kind(options: argparse.Namespace, kind: str, copies: int, events: i
             debezium.ensure(step)
     with MongoDb({"replay": {"file": str(file), "copies": copies, "held": True}}) as server:
         collection = f"{DATABASE}.{COLLECTION}"
-        wanted = {"collection.include.list": collection, "capture.mode": MODE, "snapshot.mode": "no_data"}
-        ours = OwnConnector.of("mongodb", folder / "ours", wanted, {"mongodb.connection.string": server.url()})
+        expected = {"collection.include.list": collection, "capture.mode": MODE, "snapshot.mode": "no_data"}
+        ours = OwnConnector.of("mongodb", folder / "ours", expected, {"mongodb.connection.string": server.url()})
         with report.step("start before the events") as step, server.connect() as client:
             ours.run(step.progress)
             client.admin.command(RELEASE)

@@ -121,8 +121,8 @@ def _run_once(command: list[str]) -> dict[str, Any]:
     if process.returncode:
         raise Problem(f"The run ended with {process.returncode}:\n{errors[-4000:]}")
     # ru_maxrss would be that of this process, from which the other one was forked
-    told = json.loads(out.splitlines()[-1]) if out.startswith("{") else {"peak_rss_mb": int(out.split()[1]) / 1024}
-    return {"seconds": seconds, "cpu_s": usage.ru_utime + usage.ru_stime} | told
+    document = json.loads(out.splitlines()[-1]) if out.startswith("{") else {"peak_rss_mb": int(out.split()[1]) / 1024}
+    return {"seconds": seconds, "cpu_s": usage.ru_utime + usage.ru_stime} | document
 
 
 @contextmanager

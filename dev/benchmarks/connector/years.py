@@ -144,8 +144,8 @@ class _HistoryMeasurement:
     def _run(self, events: int | None) -> float:
         """Seconds of a run that captures so many events; ``None``: whatever there is."""
         self._step.progress("capturing")
-        said, seconds = self._timed_output(self._ours.command("dev.benchmarks.programs.run_fixed"))
-        captured = json.loads(said.splitlines()[-1])["events"]
+        text, seconds = self._timed_output(self._ours.command("dev.benchmarks.programs.run_fixed"))
+        captured = json.loads(text.splitlines()[-1])["events"]
         if events not in (None, captured):
             raise Problem(f"{captured:,} events were captured instead of {events:,}: the figures mean nothing.")
         return seconds
@@ -156,8 +156,8 @@ class _HistoryMeasurement:
 
     def _page(self) -> float:
         command = [sys.executable, "-m", "dev.benchmarks.programs.run_page", "/api/v1/connectors/bench"]
-        said, _ = self._timed_output(command, self._environment())
-        return float(said.splitlines()[-1])
+        text, _ = self._timed_output(command, self._environment())
+        return float(text.splitlines()[-1])
 
     def _sizes(self) -> dict[str, int]:
         connector = self._ours.changelog / "bench"

@@ -40,7 +40,7 @@ def make(ours: OwnConnector, batches: int, changes: int, step: Step) -> None:
     schemas: dict[str, TableSchema] = {}
     for manifest in changelog.read_manifests(CONNECTOR):
         schemas |= {topic: max(found.values(), key=lambda s: s.version) for topic, found in manifest.schemas.items()}
-    told = _Changes(schemas, changes, batches, dict(before.offset["position"]))
+    structure_changes = _Changes(schemas, changes, batches, dict(before.offset["position"]))
     last = changelog.find_manifest(CONNECTOR, before.batch)
     assert last is not None
     empty = {
@@ -53,7 +53,7 @@ def make(ours: OwnConnector, batches: int, changes: int, step: Step) -> None:
     rows: dict[Any, list[dict[str, Any]]] = {OffsetHistoryRow: [], BatchRow: [], SchemaHistoryRow: []}
     for n in range(1, batches + 1):
         number, at = before.batch + n, began + n * timedelta(minutes=1)
-        records = list(told.of(n, seq, at))
+        records = list(structure_changes.of(n, seq, at))
         after = {**offset, "seq": seq + len(records), "batch": number}
         document = {
             **empty, "batch": number, "created_at": at.isoformat(), "first_seq": seq + 1, "last_seq": seq + len(records),

@@ -174,20 +174,20 @@ class Server:
 
     async def _run(self, context: Context) -> Document:
         body = context.body
-        wanted = find_command(context.name, body)
-        if wanted.admin_only and context.db != "admin":
-            raise MongoError(13, f"{wanted.name} may only be run against the admin database.")
-        authorization.check(context, wanted)
-        self._check_state(context, wanted)
+        expected = find_command(context.name, body)
+        if expected.admin_only and context.db != "admin":
+            raise MongoError(13, f"{expected.name} may only be run against the admin database.")
+        authorization.check(context, expected)
+        self._check_state(context, expected)
         if "$clusterTime" in body:
             shard_commands.heard(context, body["$clusterTime"]["clusterTime"])
         context.enter()
-        if context.transaction is not None and wanted.name not in IN_TRANSACTION:
-            raise MongoError(263, f"Cannot run '{wanted.name}' in a multi-document transaction.")
+        if context.transaction is not None and expected.name not in IN_TRANSACTION:
+            raise MongoError(263, f"Cannot run '{expected.name}' in a multi-document transaction.")
         before, wrote = self.node.oplog.last, False
         while True:
             try:
-                reply = wanted.run(context, body)
+                reply = expected.run(context, body)
                 wrote = self.node.oplog.last != before
                 if inspect.isawaitable(reply):
                     reply = await reply  # others write meanwhile

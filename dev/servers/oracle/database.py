@@ -124,10 +124,10 @@ class Database:
         return self.settings.pdbs[0] if self.cdb else self.name
 
     def container_of_service(self, name: str) -> str | None:
-        wanted = name.upper()
-        if self.cdb and wanted == self.name:
+        expected = name.upper()
+        if self.cdb and expected == self.name:
             return self.root
-        return wanted if wanted in self.containers and wanted != SEED else None
+        return expected if expected in self.containers and expected != SEED else None
 
     def container_id(self, name: str) -> int:
         return self.containers.index(name) + 1 if self.cdb else 0

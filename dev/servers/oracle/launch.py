@@ -77,10 +77,10 @@ class Oracle(Server):
     @property
     def ports(self) -> list[int]:
         """One port per RAC instance."""
-        wanted = (
+        expected = (
             int(self.options.get("threads", 1)) - 1 + bool(self.options.get("standby")) + bool(self.options.get("tls"))
         )
-        while len(self._more_ports) < wanted:
+        while len(self._more_ports) < expected:
             self._more_ports.append(free_port(self.host))
         return [self.port, *self._more_ports[: int(self.options.get("threads", 1)) - 1]]
 

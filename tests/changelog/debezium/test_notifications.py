@@ -33,7 +33,7 @@ def _manifest(connector: Connector, *types: str, config: dict[str, Any] | None =
     """The last batch, as if these notifications belonged to it."""
     manifest = connector.changelog.find_manifest("test", connector.changelog.list_batches("test")[-1])
     assert manifest is not None
-    told = [
+    notifications = [
         Notification(
             id=str(i), aggregate_type=INCREMENTAL, type=type_, ts_ms=1_700_000_000_000 + i,
             additional_data={"connector_name": "test", "data_collections": "shop.orders"},
@@ -41,7 +41,7 @@ def _manifest(connector: Connector, *types: str, config: dict[str, Any] | None =
         for i, type_ in enumerate(types)
     ]  # fmt: skip
     more = SINK if config is None else config
-    return manifest.model_copy(update={"notifications": told, "config": {**manifest.config, **more}})
+    return manifest.model_copy(update={"notifications": notifications, "config": {**manifest.config, **more}})
 
 
 def _records(connector: Connector, manifest: Manifest, **options: Any) -> list[DebeziumRecord]:
@@ -123,8 +123,8 @@ def test_notifications_of_a_capture_reach_the_topic(request: pytest.FixtureReque
         for r in DebeziumRenderer(connector.changelog, "test").render_records()
         if r.topic in ("told", "test.shop.orders")
     ]
-    told = [(r.value or {})["type"] for r in records if r.topic == "told"]
+    reported = [(r.value or {})["type"] for r in records if r.topic == "told"]
     assert {(r.value or {})["aggregate_type"] for r in records if r.topic == "told"} == {INITIAL}
-    assert (told[0], told[-1]) == ("STARTED", "COMPLETED")
+    assert (reported[0], reported[-1]) == ("STARTED", "COMPLETED")
     places = {(r.value or {}).get("type", "row"): i for i, r in enumerate(records)}
     assert places["STARTED"] < places["row"] < places["TABLE_SCAN_COMPLETED"] < places["COMPLETED"]

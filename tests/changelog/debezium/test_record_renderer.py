@@ -134,14 +134,14 @@ def test_tombstones_can_be_left_out_and_a_table_without_a_key_has_none(db: Memor
 
 def test_records_come_in_the_order_of_the_log_over_topics_and_batches(db: MemoryDatabase, tmp_path: Path) -> None:
     connector = _start_connector(db, tmp_path, batch_max_rows=2)
-    wanted = []
+    expected = []
     for i in range(12):
         with db.transaction() as t:
             t.insert("shop.orders", {"id": i})
             t.insert("shop.bag", {"note": str(i)})
-        wanted += [("test.shop.orders", i), ("test.shop.bag", str(i))]
+        expected += [("test.shop.orders", i), ("test.shop.bag", str(i))]
     records = _render_new(connector)
-    assert [(r.topic, r.value["after"].get("id", r.value["after"]["note"])) for r in records if r.value] == wanted
+    assert [(r.topic, r.value["after"].get("id", r.value["after"]["note"])) for r in records if r.value] == expected
     assert len(connector.changelog.list_batches("test")) > 5
 
 

@@ -190,8 +190,8 @@ def test_schema_changes_in_the_log_are_debeziums(streamed_connectors: tuple[str,
         assert (mine["databaseName"], mine["schemaName"]) == (item["databaseName"], item["schemaName"])
         assert list(mine) == recorded["payload_fields"]
         assert list(mine["source"]) == recorded["source_fields"]
-        told = {k: v for k, v in mine["source"].items() if k not in (*PLACES, "table")}
-        assert told == {k: v for k, v in recorded["source"].items() if k != "table"}
+        reported = {k: v for k, v in mine["source"].items() if k not in (*PLACES, "table")}
+        assert reported == {k: v for k, v in recorded["source"].items() if k != "table"}
     print(f"{kind}: {compared} statements")
     assert not problems, "\n".join(problems)
     assert compared >= 40

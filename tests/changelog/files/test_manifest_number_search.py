@@ -266,7 +266,7 @@ def test_a_look_at_a_long_history_on_disk_lists_and_reads_nothing_of_it(tmp_path
     storage = CountedStorage(str(tmp_path))
     changelog = ChangeLog(str(tmp_path))
     changelog.storage = storage
-    asked = []
+    requests = []
     for n in (10, 5_000):
         numbers = BatchNumbers(storage, "c")
         Path(numbers.manifest_path(1)).parent.mkdir(parents=True, exist_ok=True)
@@ -276,8 +276,8 @@ def test_a_look_at_a_long_history_on_disk_lists_and_reads_nothing_of_it(tmp_path
         assert list(changelog.read_manifests("c", after=n)) == []
         assert changelog.ends_with("c", n)
         assert (storage.asked["list"], storage.asked["read"]) == (0, 1)
-        asked.append(storage.asked["exists"])
-    assert max(asked) <= 2 * PROBES
+        requests.append(storage.asked["exists"])
+    assert max(requests) <= 2 * PROBES
 
 
 def test_the_end_of_the_log_is_told_from_a_gap(storage_address: tuple[str, dict[str, Any]]) -> None:

@@ -37,8 +37,8 @@ def test_more_tables_are_captured_and_printed_than_files_may_be_open(tmp_path: P
     found = _child("capture", tmp_path)
     assert found["events"] == [TABLES, 2 * TABLES]
     assert found["topics"] == [TABLES, TABLES]
-    wanted = [[f"test.shop.t{n:03d}", i] for i in (2, 3) for n in range(TABLES)]
-    assert found["records"] == wanted
+    expected = [[f"test.shop.t{n:03d}", i] for i in (2, 3) for n in range(TABLES)]
+    assert found["records"] == expected
 
 
 def test_topics_that_take_turns_share_a_few_open_files(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_whatever_waits_or_has_a_file_when_a_transaction_ends_is_written_once(
     steps: list[tuple[int, int] | str], files: int
 ) -> None:
     """Topics with events that wait, and others that have a file, are closed together: room for a file is made by closing another one."""
-    wanted, since_mark, seq = list[int](), list[int](), 0
+    expected, since_mark, seq = list[int](), list[int](), 0
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "ROW_GROUP_ROWS", 20)
         patch.setattr(module, "OPEN_FILES", files)
@@ -83,7 +83,7 @@ def test_whatever_waits_or_has_a_file_when_a_transaction_ends_is_written_once(
         for step in steps:
             if step == "mark":
                 written.set_savepoint()
-                wanted, since_mark = wanted + since_mark, []
+                expected, since_mark = expected + since_mark, []
             elif step == "rollback":
                 written.rollback()
                 since_mark = []
@@ -94,7 +94,7 @@ def test_whatever_waits_or_has_a_file_when_a_transaction_ends_is_written_once(
                 seq += int(rows)
         found = written.finish_files()
         data = {file.path: pq.read_table(Path(folder) / "c" / file.path)["seq"].to_pylist() for file in found}
-        assert sorted(itertools.chain(*data.values())) == wanted + since_mark
+        assert sorted(itertools.chain(*data.values())) == expected + since_mark
         for file in found:
             numbers = data[file.path]
             assert (numbers[0], numbers[-1], len(numbers)) == (file.first_seq, file.last_seq, file.rows)

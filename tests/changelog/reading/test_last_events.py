@@ -110,9 +110,9 @@ def test_files_may_come_in_any_order(tmp_path: Path) -> None:
     connector = _random({"k": "int64"}, tmp_path, Random(5))
     pending = _pending(connector)
     assert len(pending.files) > 2
-    wanted = _first_and_last_events(connector, pending)
+    expected = _first_and_last_events(connector, pending)
     pending.files.reverse()
-    assert _reduced_rows(reduce_to_last_events(connector.changelog, "test", pending)) == wanted
+    assert _reduced_rows(reduce_to_last_events(connector.changelog, "test", pending)) == expected
 
 
 def test_rows_that_are_gone_have_the_image_of_their_deletes_and_what_events_tell(tmp_path: Path) -> None:
@@ -120,15 +120,15 @@ def test_rows_that_are_gone_have_the_image_of_their_deletes_and_what_events_tell
     pending = _pending(connector)
     found = reduce_to_last_events(connector.changelog, "test", pending)
     parts = list(found.read_images(list(TOLD), deleted=True))
-    rows, told = (pa.concat_tables(of).to_pylist() for of in zip(*parts, strict=True))
+    rows, reported = (pa.concat_tables(of).to_pylist() for of in zip(*parts, strict=True))
     events = {
         int(e["seq"]): e
         for _, f in pending.files
         for e in pq.read_table(connector.changelog.open_file("test", f)).to_pylist()
     }
-    assert len(rows) == len(told) == found.keys.num_rows
-    assert {"d", "c", "u"} <= {one["op"] for one in told}
-    for row, one in zip(rows, told, strict=True):
+    assert len(rows) == len(reported) == found.keys.num_rows
+    assert {"d", "c", "u"} <= {one["op"] for one in reported}
+    for row, one in zip(rows, reported, strict=True):
         event = events[one["seq"]]
         assert row == event["before" if event["op"] == "d" else "after"]
         assert (one["op"], one["snapshot"]) == (event["op"], event["source"]["snapshot"])
@@ -136,7 +136,7 @@ def test_rows_that_are_gone_have_the_image_of_their_deletes_and_what_events_tell
         assert times == pytest.approx([event["source"]["ts_us"], event["ts_us"]], abs=1)
         assert one["transaction_id"] == (event.get("transaction") or {}).get("id")
     live, _ = (pa.concat_tables(of) for of in zip(*found.read_images(), strict=True))
-    assert live.to_pylist() == [row for row, one in zip(rows, told, strict=True) if one["op"] != "d"]
+    assert live.to_pylist() == [row for row, one in zip(rows, reported, strict=True) if one["op"] != "d"]
 
 
 def test_no_events_leave_no_rows(tmp_path: Path) -> None:
@@ -161,9 +161,9 @@ def _why_not(connector: Connector, **table: Any) -> str:
 @pytest.fixture
 def connector(tmp_path: Path) -> Connector:
     db = MemoryDatabase(str(tmp_path))
-    made = memory_connector(db, tmp_path, topic_prefix="p")
-    made.database = db  # type: ignore[attr-defined]
-    return made
+    connector = memory_connector(db, tmp_path, topic_prefix="p")
+    connector.database = db  # type: ignore[attr-defined]
+    return connector
 
 
 def test_what_arrays_cannot_do_is_named(connector: Connector) -> None:

@@ -104,15 +104,15 @@ def test_what_is_kept_of_a_key_goes_on_with_the_next_piece(seed: int) -> None:
         size = r.randrange(1, 4)
         found, unknown = fold.apply_events(changes(events[at : at + size], at), keep={0})
         assert unknown.tolist() == lost[at : at + size].tolist()
-        got, wanted = found.to_pylist(), expected[at : at + size].to_pylist()
-        assert [g for g, u in zip(got, unknown, strict=True) if not u] == [w for w, u in zip(wanted, unknown, strict=True) if not u]  # fmt: skip
+        actual, wanted = found.to_pylist(), expected[at : at + size].to_pylist()
+        assert [g for g, u in zip(actual, unknown, strict=True) if not u] == [w for w, u in zip(wanted, unknown, strict=True) if not u]  # fmt: skip
         at += size
     assert fold.lost == whole.lost
 
 
 def test_why_a_document_is_not_known_is_said_of_its_first_event() -> None:
-    said = {"updatedFields": '{"a": 1}', "removedFields": []}
-    one = {"key": 1, "op": "u", "after": None, "before": None, "said": said}
+    text = {"updatedFields": '{"a": 1}', "removedFields": []}
+    one = {"key": 1, "op": "u", "after": None, "before": None, "said": text}
     fold = DocumentBuilder(partial_updates("mongodb"))
     fold.apply_events(changes([one, one], 7))
     assert (fold.lost[1].seq, fold.lost[1].why) == (7, NOWHERE)

@@ -282,8 +282,8 @@ def test_a_report_that_cannot_be_read_keeps_everything(local_change_log: ChangeL
     )
     plan = _run(local_change_log)
     assert plan.removed_batches == 0
-    (said,) = [line for line in plan.format_lines("c") if "Held back" in line]
-    assert "its report iceberg-0123456789ab.json cannot be read" in said
+    (text,) = [line for line in plan.format_lines("c") if "Held back" in line]
+    assert "its report iceberg-0123456789ab.json cannot be read" in text
 
 
 def test_a_silent_target_is_named_with_since_when_and_how_to_release_it(local_change_log: ChangeLog) -> None:
@@ -292,10 +292,10 @@ def test_a_silent_target_is_named_with_since_when_and_how_to_release_it(local_ch
     plan = _run(local_change_log, RetentionLimits(ms=2 * 24 * 3600 * 1000))
     (hold,) = plan.holds
     assert (hold.need.location, hold.silent, hold.since) == (THERE[1], True, "2026-03-01T04:00:00+00:00")
-    (said,) = [line for line in plan.format_lines("c") if "Held back" in line]
-    assert "iceberg at /there/{table} has not applied batch 4, captured at 2026-03-01T04:00:00+00:00" in said
-    assert "airflow cdc forget-target c --target iceberg --location '/there/{table}' --confirm c" in said
-    assert "its last apply was at 20" in said
+    (text,) = [line for line in plan.format_lines("c") if "Held back" in line]
+    assert "iceberg at /there/{table} has not applied batch 4, captured at 2026-03-01T04:00:00+00:00" in text
+    assert "airflow cdc forget-target c --target iceberg --location '/there/{table}' --confirm c" in text
+    assert "its last apply was at 20" in text
     # one that is behind for a while only is no news
     assert [
         h.silent for h in Retention(local_change_log, "c", RetentionLimits(), now=NOW - 8 * DAY).plan_removal().holds

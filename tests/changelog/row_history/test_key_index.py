@@ -75,11 +75,11 @@ def _list_indexed_batches(connector: Connector, key: int, first: int, last: int)
 
 def _complete(connector: Connector, batches: dict[int, set[int]], *, few: bool = True) -> None:
     last = connector.changelog.find_last_batch("test")
-    for key, wanted in batches.items():
+    for key, expected in batches.items():
         found = _list_indexed_batches(connector, key, 1, last)
-        assert wanted <= found, key
+        assert expected <= found, key
         if few:
-            assert len(found - wanted) <= 10
+            assert len(found - expected) <= 10
 
 
 def _files(connector: Connector) -> list[Path]:
@@ -110,9 +110,9 @@ def test_time_ends_the_work_and_the_next_one_goes_on(tmp_path: Path) -> None:
     assert index.bring_up(1, last, until=time.monotonic()) > 0
     assert not _files(connector)
     _complete(connector, batches, few=False)
-    told: list[tuple[int, int]] = []
-    assert index.bring_up(1, last, tell=lambda done, of: told.append((done, of))) == 0
-    assert told[-1][0] == told[-1][1] > 0
+    reports: list[tuple[int, int]] = []
+    assert index.bring_up(1, last, tell=lambda done, of: reports.append((done, of))) == 0
+    assert reports[-1][0] == reports[-1][1] > 0
 
 
 @pytest.mark.parametrize("how", ["cut", "page", "head", "other log", "empty", "other arrow"])
@@ -136,12 +136,12 @@ def test_what_is_damaged_is_made_again(tmp_path: Path, how: str, monkeypatch: py
         manifest.write_bytes(manifest.read_bytes().replace(b'"batch":30', b'"batch": 30'))
     if how == "other arrow":
         monkeypatch.setattr(key_index, "compute_hash_version", lambda: 1)
-    for key, wanted in batches.items():
+    for key, expected in batches.items():
         try:
             found = _list_indexed_batches(connector, key, 1, last)
         except key_index.IndexChanged:
             found = _list_indexed_batches(connector, key, 1, last)
-        assert wanted <= found, key
+        assert expected <= found, key
     index.bring_up(1, last)
     _complete(connector, batches)
 

@@ -126,8 +126,8 @@ def test_what_is_beside_the_images_is_a_column_of_the_files(document_store: Docu
     with ours.changelog.open_file(ours.name, file) as f:
         table = pq.read_table(f)
     assert table.schema.names.index("whatChanged") == table.schema.names.index("after") + 1
-    told = [(json.loads(e["key"]["_id"]), json.loads(e["whatChanged"]["changed"])) for e in table.to_pylist()]
-    assert told == [(n, {"n": n}) for n in range(20)]
+    document = [(json.loads(e["key"]["_id"]), json.loads(e["whatChanged"]["changed"])) for e in table.to_pylist()]
+    assert document == [(n, {"n": n}) for n in range(20)]
 
 
 def test_tables_come_with_their_first_rows(document_store: DocumentDatabase, tmp_path: Path) -> None:

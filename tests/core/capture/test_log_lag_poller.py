@@ -32,31 +32,31 @@ class ReportingSource(MemorySource):
 
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
-    shop = make_shop(monkeypatch, tmp_path, "log_watch")
+    shop_connector = make_shop(monkeypatch, tmp_path, "log_watch")
     ASKED.clear()
     monkeypatch.setattr("airflow_provider_cdc.connector.load_source", lambda kind: ReportingSource)
-    yield shop
-    shop.store.close()
+    yield shop_connector
+    shop_connector.store.close()
 
 
-def run(shop: ShopConnector, answer: LogWindow | Exception | None) -> tuple[dict[str, Any], dict[str, float]]:
+def run(shop_connector: ShopConnector, answer: LogWindow | Exception | None) -> tuple[dict[str, Any], dict[str, float]]:
     """What the last run has measured, and what is kept of all."""
     ANSWERS[:] = [answer]
-    url = shop.store.database.engine.url.render_as_string(hide_password=False)
-    with open_capture(shop.definition, url, secrets={"memory.database": "log_watch"}) as capture:
+    url = shop_connector.store.database.engine.url.render_as_string(hide_password=False)
+    with open_capture(shop_connector.definition, url, secrets={"memory.database": "log_watch"}) as capture:
         found = capture.run().metrics["streaming"]
     assert ASKED_AT not in found, "bookkeeping is not for the tasks behind it"
-    ((kept, _),) = shop.store.metrics.map_connector_totals(lambda *one: one, "shop")
+    ((kept, _),) = shop_connector.store.metrics.map_connector_totals(lambda *one: one, "shop")
     return found, {name: value for name, value in kept.gauges.items() if name.startswith("streaming.Log")}
 
 
-def set_last_run(shop: ShopConnector, seconds: float) -> None:
+def set_last_run(shop_connector: ShopConnector, seconds: float) -> None:
     """The last run was so long ago."""
-    record = shop.store.find_connector("shop")
+    record = shop_connector.store.find_connector("shop")
     assert record is not None
     metrics = {context: dict(values) for context, values in record.metrics.items()}
     metrics["streaming"][ASKED_AT] -= seconds
-    shop.store.record_run_end("shop", None, metrics)
+    shop_connector.store.record_run_end("shop", None, metrics)
 
 
 def test_it_is_asked_once_a_minute_over_runs_with_and_without_changes(shop_connector: ShopConnector) -> None:

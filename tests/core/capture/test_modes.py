@@ -131,9 +131,9 @@ def test_without_rows_a_list_that_lets_in_more_is_told_with_the_command_that_rea
     connector.capture()
     connector.properties["table.include.list"] = "shop.*"
     connector.capture()
-    (told,) = [m for m in caplog.messages if "may be missing or outdated" in m]
-    assert told.startswith("Rows of shop.b, shop.bag may be missing")
-    assert r"airflow cdc snapshot test shop.b --replace; airflow cdc snapshot test shop.bag --type blocking" in told
+    (message,) = [m for m in caplog.messages if "may be missing or outdated" in m]
+    assert message.startswith("Rows of shop.b, shop.bag may be missing")
+    assert r"airflow cdc snapshot test shop.b --replace; airflow cdc snapshot test shop.bag --type blocking" in message
     caplog.clear()
     connector.capture()
     assert "may be missing" not in caplog.text

@@ -31,18 +31,22 @@ ORDERS = "shop.inventory.orders"
 
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
-    shop = make_shop(monkeypatch, tmp_path, "monitor")
-    yield shop
-    shop.store.close()
+    shop_connector = make_shop(monkeypatch, tmp_path, "monitor")
+    yield shop_connector
+    shop_connector.store.close()
 
 
-def run(shop: ShopConnector, *sinks: Any, **options: Any) -> list[MetricSamples]:
+def run(shop_connector: ShopConnector, *sinks: Any, **options: Any) -> list[MetricSamples]:
     """What the sinks of one run are given."""
     found: list[MetricSamples] = []
-    url = shop.store.database.engine.url.render_as_string(hide_password=False)
+    url = shop_connector.store.database.engine.url.render_as_string(hide_password=False)
     with (
         open_capture(
-            shop.definition, url, secrets={"memory.database": "monitor"}, sinks=[*sinks, found.append], **options
+            shop_connector.definition,
+            url,
+            secrets={"memory.database": "monitor"},
+            sinks=[*sinks, found.append],
+            **options,
         ) as capture,
         contextlib.suppress(CdcError),
     ):
@@ -136,8 +140,8 @@ def test_every_observed_value_is_in_one_class_of_the_histogram(values: list[floa
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 50)), max_size=30))
 def test_totals_are_told_as_what_was_added(steps: list[tuple[bool, int]]) -> None:
     """However often it is delivered, and however many attempts there are."""
-    told: list[MetricSamples] = []
-    monitor, now, expected = MetricsMonitor("shop", "capture", [told.append]), 0, 0
+    reports: list[MetricSamples] = []
+    monitor, now, expected = MetricsMonitor("shop", "capture", [reports.append]), 0, 0
     for again, more in steps:
         if again:
             monitor.start_attempt()
@@ -147,7 +151,7 @@ def test_totals_are_told_as_what_was_added(steps: list[tuple[bool, int]]) -> Non
         if more % 2:
             monitor.flush()
     monitor.flush()
-    assert sums(told, "n") == expected
+    assert sums(reports, "n") == expected
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_a_run_that_finds_nothing_leaves_the_same_state_as_a_whole_one(
     idle_connector: Connector, whole_runs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = _state(idle_connector)
-    asked = idle_connector.capture()
+    captured = idle_connector.capture()
     assert not whole_runs
     after_asking = _state(idle_connector)
     monkeypatch.setattr(RunPrecheck, "find_run_reason", lambda _: "as a test says")
@@ -78,8 +78,8 @@ def test_a_run_that_finds_nothing_leaves_the_same_state_as_a_whole_one(
         3,
         4,
     ]
-    assert _lasting_metrics(asked.metrics) == _lasting_metrics(entire.metrics)
-    assert (asked.position, asked.seq, asked.events, asked.batches, asked.topics, asked.tables) == (
+    assert _lasting_metrics(captured.metrics) == _lasting_metrics(entire.metrics)
+    assert (captured.position, captured.seq, captured.events, captured.batches, captured.topics, captured.tables) == (
         entire.position, entire.seq, 0, [], {}, {},
     )  # fmt: skip
 

@@ -59,10 +59,10 @@ def connector(database: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.fixture
 def progress_recorder(connector: Connector, caplog: pytest.LogCaptureFixture) -> Iterator[ProgressRecorder]:
     caplog.set_level(logging.INFO)
-    told = ProgressRecorder(connector)
-    logging.getLogger().addHandler(told)
-    yield told
-    logging.getLogger().removeHandler(told)
+    progress_recorder = ProgressRecorder(connector)
+    logging.getLogger().addHandler(progress_recorder)
+    yield progress_recorder
+    logging.getLogger().removeHandler(progress_recorder)
 
 
 def test_a_snapshot_tells_rows_tables_and_time_left(connector: Connector, progress_recorder: ProgressRecorder) -> None:

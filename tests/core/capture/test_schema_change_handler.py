@@ -150,10 +150,10 @@ def test_a_rewriting_statement_is_passed_over_if_told_so_and_the_command_that_re
     db.change_column("shop.a", "n", "string", str)
     insert(db, "shop.b", 3)
     assert operations(connector, connector.capture()) == {"b": {"c": 1}}
-    (told,) = (m for m in caplog.messages if "may be missing or outdated" in m)
-    assert told.startswith("Rows of shop.a may be")
-    assert "MODIFY n string" in told
-    assert told.endswith("To snapshot them again: airflow cdc snapshot test shop.a --replace")
+    (message,) = (m for m in caplog.messages if "may be missing or outdated" in m)
+    assert message.startswith("Rows of shop.a may be")
+    assert "MODIFY n string" in message
+    assert message.endswith("To snapshot them again: airflow cdc snapshot test shop.a --replace")
 
 
 def test_statements_that_a_target_can_follow_read_nothing_again(db: MemoryDatabase, tmp_path: Path) -> None:

@@ -114,9 +114,9 @@ def test_a_blocking_snapshot_reads_as_the_initial_one_does_and_takes_the_place_o
     connector.capture()
     snapshot(connector, "shop.a", type="BLOCKING")
     connector.capture()
-    said = [(r["value"]["op"], r["value"]["source"]["snapshot"]) for r in of_table(records(connector), "a")]
+    text = [(r["value"]["op"], r["value"]["source"]["snapshot"]) for r in of_table(records(connector), "a")]
     whole = [("r", "first"), *[("r", "true")] * 28, ("r", "last")]
-    assert said == [*whole, ("t", "true"), *whole]
+    assert text == [*whole, ("t", "true"), *whole]
     assert {r["topic"] for r in records(connector)} == {"test", "test.shop.a"}
 
 
@@ -174,10 +174,10 @@ def test_tables_are_named_whole_by_patterns_or_in_quotes_and_as_they_are_written
 
 @pytest.mark.parametrize("tables", [("shop.a",), (r"shop\..*",)])
 @pytest.mark.parametrize(
-    ("type_", "said"), [(None, "incremental"), ("incremental", "incremental"), ("blocking", "first true last")]
+    ("type_", "message"), [(None, "incremental"), ("incremental", "incremental"), ("blocking", "first true last")]
 )
 def test_a_signal_has_tables_or_some_of_their_rows_read_in_chunks_unless_it_says_blocking(
-    db: MemoryDatabase, tmp_path: Path, type_: str | None, said: str, tables: tuple[str, ...]
+    db: MemoryDatabase, tmp_path: Path, type_: str | None, message: str, tables: tuple[str, ...]
 ) -> None:
     connector = streaming(db, tmp_path)
     named = ["a"] if tables == ("shop.a",) else ["My.Table", "a", "b", "signals"]
@@ -186,9 +186,9 @@ def test_a_signal_has_tables_or_some_of_their_rows_read_in_chunks_unless_it_says
     assert signal_state(connector, number)[0] == "done"
     reads = [r for r in records(connector) if r["value"] and r["value"].get("op") == "r"]
     marks = {r["value"]["source"]["snapshot"].removesuffix("_in_data_collection") for r in reads}
-    assert marks == set(said.split())
+    assert marks == set(message.split())
     assert {r["topic"].removeprefix("test.shop.") for r in reads} == set(named) - {"signals"}
-    if said == "incremental":
+    if message == "incremental":
         some = snapshot(connector, "shop.a", additional_conditions=[{"data-collection": "shop.a", "filter": "n < 5"}])
         connector.capture()
         assert signal_state(connector, some)[0] == "done"
@@ -277,7 +277,7 @@ def test_the_log_of_a_run_tells_of_a_snapshot_with_its_place(
 
 
 @pytest.mark.parametrize(
-    ("type_", "data", "said"),
+    ("type_", "data", "message"),
     [
         ("unheard-of", "{}", "'unheard-of' is not a signal type"),
         ("execute-snapshot", '{"data-collections": ["shop.a"]}, "type": "incremental"', "its data is not JSON"),
@@ -287,14 +287,14 @@ def test_the_log_of_a_run_tells_of_a_snapshot_with_its_place(
     ],
 )
 def test_a_row_that_cannot_be_carried_out_is_logged_and_capture_goes_on(
-    db: MemoryDatabase, tmp_path: Path, caplog: pytest.LogCaptureFixture, type_: str, data: str, said: str
+    db: MemoryDatabase, tmp_path: Path, caplog: pytest.LogCaptureFixture, type_: str, data: str, message: str
 ) -> None:
     connector = streaming(db, tmp_path, table_include_list="shop.a", **SIGNALS)
     insert_signal(db, "wrong", type_, data)
     insert(db, "shop.a", 100, 101)
     assert connector.capture().events == 2
     assert "Signal wrong is refused" in caplog.text
-    assert said in caplog.text
+    assert message in caplog.text
     assert signal_state(connector, 1)[0] == "refused"
 
 
@@ -303,10 +303,10 @@ def test_a_row_that_cannot_be_carried_out_is_logged_and_capture_goes_on(
 
 def test_a_stop_without_its_type_stops_nothing(db: MemoryDatabase, tmp_path: Path) -> None:
     connector = streaming(db, tmp_path)
-    asked = snapshot(connector, "shop.a")
+    signal_number = snapshot(connector, "shop.a")
     stop = send(connector, "stop-snapshot", {"data-collections": ["shop.a"]})
     connector.capture()
-    assert (signal_state(connector, asked), signal_state(connector, stop)[0]) == (("done", ""), "refused")
+    assert (signal_state(connector, signal_number), signal_state(connector, stop)[0]) == (("done", ""), "refused")
     equal(connector, db, "shop.a")
 
 
@@ -334,7 +334,7 @@ def test_tables_are_stopped_by_patterns_and_the_others_go_on(db: MemoryDatabase,
 
 
 @pytest.mark.parametrize(
-    ("type_", "data", "said"),
+    ("type_", "data", "message"),
     [
         ("stop-snapshot", {"type": "incremental"}, "no incremental snapshot is running"),
         (
@@ -347,13 +347,13 @@ def test_tables_are_stopped_by_patterns_and_the_others_go_on(db: MemoryDatabase,
     ],
 )
 def test_where_nothing_is_read_there_is_nothing_to_stop(
-    db: MemoryDatabase, tmp_path: Path, type_: str, data: Any, said: str
+    db: MemoryDatabase, tmp_path: Path, type_: str, data: Any, message: str
 ) -> None:
     connector = streaming(db, tmp_path)
     number = send(connector, type_, data)
     insert(db, "shop.a", 100)
     assert connector.capture().events == 1
-    assert signal_state(connector, number) == ("done", said)
+    assert signal_state(connector, number) == ("done", message)
 
 
 # types of one's own

@@ -58,14 +58,14 @@ def test_no_two_tables_get_one_topic(names: list[tuple[str, str]], delimiter: st
     topics, given = _topics(topic_delimiter=delimiter, include_schema_changes=False), dict[str, TableId]()
     for namespace, name in names:
         table = TableId(namespace=namespace, name=name)
-        wanted = sanitize_name(delimiter.join(("p", namespace, name)))
-        if wanted in given:
+        expected = sanitize_name(delimiter.join(("p", namespace, name)))
+        if expected in given:
             with pytest.raises(ConfigError) as caught:
                 topics.claim_topic(table)
-            assert all(str(part) in str(caught.value) for part in (table, given[wanted], wanted))
+            assert all(str(part) in str(caught.value) for part in (table, given[expected], expected))
         else:
-            assert topics.claim_topic(table) == wanted
-            given[wanted] = table
+            assert topics.claim_topic(table) == expected
+            given[expected] = table
 
 
 @pytest.mark.parametrize(

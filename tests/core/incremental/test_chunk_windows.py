@@ -96,7 +96,7 @@ def test_what_is_left_of_a_chunk_is_what_a_model_says(
     window, chunk = _window(keys), None
     if first:  # events that came before the rows
         chunk, window.chunk = window.chunk, None
-    told: dict[tuple[Any, ...], set[str]] = {k: set() for k in named}
+    reported: dict[tuple[Any, ...], set[str]] = {k: set() for k in named}
     gone: set[tuple[Any, ...]] = set()
     for part in changes:
         items, lacking, kept = [], [], []
@@ -113,7 +113,7 @@ def test_what_is_left_of_a_chunk_is_what_a_model_says(
                 gone.add(_key_of(before, key))
             if after is not None:
                 names = {"n"} | ({"id", "name", "large"} if not lacks else {"id", "name"})
-                told.setdefault(_key_of(after, key), set()).update(names)
+                reported.setdefault(_key_of(after, key), set()).update(names)
         if items:
             block = _block(items, lacking)
             window.record_events(
@@ -132,7 +132,7 @@ def test_what_is_left_of_a_chunk_is_what_a_model_says(
             found[_key_of(row, key)] = {c: v for c, v in row.items() if c not in hidden}
     expected = {}
     rest = [c for c in SCHEMA.column_names if c not in key]
-    for k, names in told.items():
+    for k, names in reported.items():
         if k in named and k not in gone and not set(rest) <= names:
             expected[k] = {c: v for c, v in _row(named[k]).items() if c in key or c not in names}
     assert found == expected

@@ -102,11 +102,11 @@ def test_a_request_may_say_how_many_rows_a_chunk_has(
     db.create_table("shop.k", COLUMNS, key=("id",))
     fill(db, "shop.k", range(10))
     connector = partial(db, tmp_path, incremental_snapshot_chunk_target_ms=target_ms, **watermark_form)
-    other, asked = snapshot(connector, "shop.b"), snapshot(connector, "shop.k", chunk_size=3)
+    other, signal_number = snapshot(connector, "shop.b"), snapshot(connector, "shop.k", chunk_size=3)
     connector.capture()
     assert {limit for table, limit in chunk_sizes if table == "shop.k"} == {3}
     assert 50 in {limit for table, limit in chunk_sizes if table == "shop.b"}
-    assert (signal_state(connector, other), signal_state(connector, asked)) == (("done", ""), ("done", ""))
+    assert (signal_state(connector, other), signal_state(connector, signal_number)) == (("done", ""), ("done", ""))
     assert (len(connector.rows("shop.k")), len(connector.rows("shop.b"))) == (10, 1000)
 
 

@@ -24,7 +24,7 @@ def test_pause_keeps_the_place_and_resume_goes_on(
     db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any]
 ) -> None:
     connector = partial(db, tmp_path, **watermark_form)
-    asked = snapshot(connector, "shop.a", "shop.b")
+    signal_number = snapshot(connector, "shop.a", "shop.b")
     pause = send(connector, "pause-snapshot")
     connector.capture()  # comes to its end: what is paused is not waited for
     assert signal_state(connector, pause)[0] == "done"
@@ -32,7 +32,7 @@ def test_pause_keeps_the_place_and_resume_goes_on(
     send(connector, "resume-snapshot")
     connector.capture()
     equal(connector, db, "shop.a", "shop.b")
-    assert signal_state(connector, asked) == ("done", "")
+    assert signal_state(connector, signal_number) == ("done", "")
     assert [type_ for type_, _ in list_notifications(connector, "Incremental Snapshot")] == [
         "STARTED", "PAUSED", "RESUMED", "TABLE_SCAN_COMPLETED", "TABLE_SCAN_COMPLETED", "COMPLETED",
     ]  # fmt: skip
@@ -56,7 +56,7 @@ def test_a_table_that_is_paused_while_a_chunk_is_read_goes_on_with_that_chunk(
 
     monkeypatch.setattr(ChunkReaderThread, "release_window", first_chunk_written)
     at_read(5, pause)
-    asked = snapshot(connector, "shop.a")
+    signal_number = snapshot(connector, "shop.a")
     connector.capture()
     before = connector.replay.advance().operations["r"]
     assert 0 < before < 1000
@@ -66,26 +66,26 @@ def test_a_table_that_is_paused_while_a_chunk_is_read_goes_on_with_that_chunk(
     connector.capture()
     equal(connector, db, "shop.a")
     assert connector.replay.advance().operations["r"] == 1000
-    assert signal_state(connector, asked) == ("done", "")
+    assert signal_state(connector, signal_number) == ("done", "")
 
 
 def test_one_table_of_three_is_stopped(db: MemoryDatabase, tmp_path: Path, watermark_form: dict[str, Any]) -> None:
     connector = partial(db, tmp_path, **watermark_form)
-    asked = snapshot(connector, "shop.a", "shop.b", "shop.c")
+    signal_number = snapshot(connector, "shop.a", "shop.b", "shop.c")
     stopped = send(connector, "stop-snapshot", {"type": "INCREMENTAL", "data-collections": ["shop.b"]}, id_="enough")
     connector.capture()
     equal(connector, db, "shop.a", "shop.c")
     assert connector.rows("shop.b") == []
     assert signal_state(connector, stopped) == ("done", "stopped shop.b")
-    assert signal_state(connector, asked) == ("failed", "shop.b stopped by signal enough")
+    assert signal_state(connector, signal_number) == ("failed", "shop.b stopped by signal enough")
 
 
 def test_a_whole_snapshot_is_stopped(db: MemoryDatabase, tmp_path: Path) -> None:
     connector = partial(db, tmp_path)
-    asked = snapshot(connector, "shop.a", "shop.b")
+    signal_number = snapshot(connector, "shop.a", "shop.b")
     send(connector, "stop-snapshot", {"type": "incremental"}, id_="enough")
     connector.capture()
-    assert signal_state(connector, asked) == ("failed", "shop.a, shop.b stopped by signal enough")
+    assert signal_state(connector, signal_number) == ("failed", "shop.a, shop.b stopped by signal enough")
     assert ("ABORTED", {"connector_name": "test", "data_collections": "shop.a, shop.b"}) in list_notifications(
         connector
     )

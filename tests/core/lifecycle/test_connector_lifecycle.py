@@ -106,10 +106,10 @@ def test_a_run_that_is_alive_ends_within_seconds_of_a_pause_and_nothing_runs_unt
     while lifecycle.inspect_status().state is not ConnectorState.RUNNING:
         time.sleep(0.05)
     insert(db, "shop.a", 5)
-    asked = time.monotonic()
+    requested_at = time.monotonic()
     lifecycle.pause("ada", "upgrade")
     run.join()
-    assert ended[0] - asked < 30, "it was to run for a minute"
+    assert ended[0] - requested_at < 30, "it was to run for a minute"
     assert lifecycle.inspect_status().state is ConnectorState.PAUSED
     with pytest.raises(ConnectorHalted, match="ada"):
         connector.capture()

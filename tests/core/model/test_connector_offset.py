@@ -62,10 +62,10 @@ def test_a_transition_leaves_the_committed_offset_alone(state: SnapshotState, na
 
 @given(_snapshots, st.booleans())
 def test_a_table_that_is_wanted_whole_for_one_reason_is_read_whole(state: SnapshotState, held: bool) -> None:
-    asked = state.add_pending({"a": held}, request=7, selects={"a": "SELECT 1"})
-    before, after = state.pending.get("a"), asked.pending["a"]
+    pending_state = state.add_pending({"a": held}, request=7, selects={"a": "SELECT 1"})
+    before, after = state.pending.get("a"), pending_state.pending["a"]
     assert (after.select is None) == (before is not None and before.select is None)
-    assert asked.add_pending({"a": held}).pending["a"].select is None
+    assert pending_state.add_pending({"a": held}).pending["a"].select is None
 
 
 @given(_snapshots)
@@ -78,10 +78,13 @@ def test_a_table_that_is_due_is_read_when_its_request_has_failed(state: Snapshot
 
 def test_a_table_is_due_when_a_statement_and_a_request_want_it() -> None:
     """Whichever comes first."""
-    rewritten, asked = SnapshotState().add_pending({"a": True}), SnapshotState().add_pending({"a": True}, request=7)
+    rewritten, pending_state = (
+        SnapshotState().add_pending({"a": True}),
+        SnapshotState().add_pending({"a": True}, request=7),
+    )
     assert rewritten.add_pending({"a": True}, request=7).pending["a"].due
-    assert asked.add_pending({"a": True}).pending["a"].due
-    assert not asked.add_pending({"a": True}, request=8).pending["a"].due
+    assert pending_state.add_pending({"a": True}).pending["a"].due
+    assert not pending_state.add_pending({"a": True}, request=8).pending["a"].due
     assert not rewritten.add_pending({"a": True}).pending["a"].due
 
 

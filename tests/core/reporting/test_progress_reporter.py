@@ -92,11 +92,11 @@ def test_more_than_was_estimated_is_no_more_than_all(clock: Clock) -> None:
 def test_work_is_on_the_board_until_it_ends(tmp_path: Path) -> None:
     with ProgressReporter("Apply", "tables", where="delta at /lake", board=open_board(tmp_path)) as apply:
         assert open_board(tmp_path).list_work() == []
-        told = apply.report_progress(1, 2, now="at work: shop.b")
+        progress = apply.report_progress(1, 2, now="at work: shop.b")
         with ProgressReporter("Apply", "tables", where="iceberg at /lake", board=open_board(tmp_path)) as other:
             second = other.report_progress(0, 5)
-            assert open_board(tmp_path).list_work() == [told, second]
-        assert open_board(tmp_path).list_work() == [told]
+            assert open_board(tmp_path).list_work() == [progress, second]
+        assert open_board(tmp_path).list_work() == [progress]
         assert apply.report_progress(2, 2, shown=False).done == 2
         assert open_board(tmp_path).list_work() == []
         apply.report_progress(2, 2)
@@ -120,11 +120,11 @@ def test_who_was_killed_is_on_the_board_for_a_while_and_gives_way_to_the_next(
 
 
 def test_files_of_others_on_the_board_are_left_out(tmp_path: Path) -> None:
-    told = ProgressReporter("Apply", "tables", board=open_board(tmp_path)).report_progress(1, 2)
+    progress = ProgressReporter("Apply", "tables", board=open_board(tmp_path)).report_progress(1, 2)
     folder = tmp_path / "shop" / "work"
     for name, text in (("a.json", "{"), ("b.json", f'{{"at": {time.time()}}}'), ("c.json", "[]"), ("d", "")):
         (folder / name).write_text(text)
-    assert open_board(tmp_path).list_work() == [told]
+    assert open_board(tmp_path).list_work() == [progress]
 
 
 def test_a_board_that_fails_costs_the_work_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

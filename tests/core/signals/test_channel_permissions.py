@@ -42,10 +42,10 @@ def _may(config: TableConfig, channel: str, type_: str, data: str | None = None)
     try:
         check_permission(config, signal, parse_request(signal), POSITION)
     except SignalRejected as e:
-        said = str(e)
+        text = str(e)
     else:
         return True
-    assert f"signal.allowed.types={channel}:{type_.strip()}" in said
+    assert f"signal.allowed.types={channel}:{type_.strip()}" in text
     return False
 
 

@@ -454,8 +454,10 @@ def test_a_name_that_is_not_known_is_told_with_those_that_are(
     first = names.split(", ")[-1]
     with pytest.raises(ConfigError) as caught:
         TableConfig.parse({**PREFIX, property_: "custom", f"{property_}.custom.name": f"{first}x"})
-    told = f"{property_}.custom.name: '{first}x' is not installed; did you mean '{first}'? Valid values are: {names}"
-    assert told in str(caught.value)
+    reported = (
+        f"{property_}.custom.name: '{first}x' is not installed; did you mean '{first}'? Valid values are: {names}"
+    )
+    assert reported in str(caught.value)
     assert group in str(caught.value)
     with pytest.raises(ConfigError, match=f"required by {property_}=custom, and not set"):
         TableConfig.parse({**PREFIX, property_: "custom"})
@@ -486,12 +488,12 @@ def test_the_built_in_modes_answer_the_same_questions(mode: str, expected: str) 
     config = TableConfig.parse({**PREFIX, "snapshot.mode": mode})
     policy = snapshot_policy(config)
     states = [(False, False), (True, False), (True, True)]
-    told = ["data" if policy.should_snapshot_data(*s) else "-" for s in states]
-    told += ["schema" if policy.should_snapshot_schema(*s) else "-" for s in states]
-    told += ["stream" if policy.should_stream() else "-"]
-    told += ["on_schema_error"] * policy.should_snapshot_on_schema_error()
-    told += ["on_data_error"] * policy.should_snapshot_on_data_error()
-    assert " ".join(told) == expected
+    reported = ["data" if policy.should_snapshot_data(*s) else "-" for s in states]
+    reported += ["schema" if policy.should_snapshot_schema(*s) else "-" for s in states]
+    reported += ["stream" if policy.should_stream() else "-"]
+    reported += ["on_schema_error"] * policy.should_snapshot_on_schema_error()
+    reported += ["on_data_error"] * policy.should_snapshot_on_data_error()
+    assert " ".join(reported) == expected
     assert policy.should_stream_from_snapshot()
     assert reads_rows(policy) is expected.startswith("data")
     assert never_reads(config) is (mode == "never")

@@ -308,13 +308,13 @@ def test_a_run_that_lost_its_lease_writes_no_manifest(bench: BatchBench, lease: 
 
 
 @pytest.mark.parametrize(
-    ("batch", "told"),
+    ("batch", "message"),
     [
         (2, "The state tables are at batch 2, but the change log is at a later batch"),
         (0, "The state tables do not contain the connector, but the change log is at a later batch"),
     ],
 )
-def test_state_from_before_the_beginning_of_the_log_writes_nothing(bench: BatchBench, batch: int, told: str) -> None:
+def test_state_from_before_the_beginning_of_the_log_writes_nothing(bench: BatchBench, batch: int, message: str) -> None:
     """The state tables are those of a backup, or gone, and the batches after it are removed: their numbers must not be given out again."""
     backup = bench.folder / "backup.db"
     for n in range(5):
@@ -330,7 +330,10 @@ def test_state_from_before_the_beginning_of_the_log_writes_nothing(bench: BatchB
     with bench.store.acquire_lease("c", "run 2", wait_s=0) as lease:
         assert bench.batcher(lease).committed_offset.batch == 5
     restored = StateStore(f"sqlite:///{backup}", lease_ttl_s=60)
-    with restored.acquire_lease("c", "run 3", wait_s=0) as lease, pytest.raises(BatchesRemoved, match=told) as caught:
+    with (
+        restored.acquire_lease("c", "run 3", wait_s=0) as lease,
+        pytest.raises(BatchesRemoved, match=message) as caught,
+    ):
         bench.batcher(lease, store=restored)
     assert "restore a backup of the state tables" in str(caught.value)
     assert bench.changelog.list_batches("c") == [5]

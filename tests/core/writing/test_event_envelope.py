@@ -169,13 +169,13 @@ class Model:
         transaction = {
             "id": self.transaction, "total_order": self.total, "data_collection_order": self.of_topic[topic],
         }  # fmt: skip
-        told, old = (
+        reported, old = (
             self.image(_mask_columns(after, change.lacks_after)),
             self.image(_mask_columns(before, change.lacks_before)),
         )
         lacking, before_lacks = self.names(change.lacks_after, after), self.names(change.lacks_before, before)
         return {
-            "topic": topic, "seq": self.seq, "op": op, "key": key, "before": old, "after": told, "transaction": transaction,
+            "topic": topic, "seq": self.seq, "op": op, "key": key, "before": old, "after": reported, "transaction": transaction,
             "previous_key": None, "unavailable": before_lacks if op == "d" else lacking,
             "unavailable_before": None if op == "d" else before_lacks,
         }  # fmt: skip
@@ -260,10 +260,10 @@ def test_events_are_those_of_the_model(
     seq = 0
     for piece in pieces:
         batches, seq = envelope.encode_block(_block(piece), seq)
-        wanted = model.take(piece)
-        got = _events(batches)
-        assert [{n: e.get(n) for n in w} for e, w in zip(got, wanted, strict=True)] == [
-            w if transactions else w | {"transaction": None} for w in wanted
+        expected = model.take(piece)
+        actual = _events(batches)
+        assert [{n: e.get(n) for n in w} for e, w in zip(actual, expected, strict=True)] == [
+            w if transactions else w | {"transaction": None} for w in expected
         ]
         assert seq == model.seq
 

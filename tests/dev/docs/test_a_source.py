@@ -49,8 +49,8 @@ def _run(folder: Path, *command: str) -> str:
 
 
 def test_the_source_of_the_page_captures_what_the_page_says(page_files: Path) -> None:
-    (said,) = re.findall(r"```\n(1 events.*?)```", PAGE.read_text(), re.DOTALL)
-    assert _run(page_files, "with_notebook.py", "try_it.py") == said
+    (text,) = re.findall(r"```\n(1 events.*?)```", PAGE.read_text(), re.DOTALL)
+    assert _run(page_files, "with_notebook.py", "try_it.py") == text
 
 
 def test_the_source_of_the_page_passes_the_tests_that_the_page_names(page_files: Path) -> None:

@@ -180,8 +180,8 @@ def test_an_error_that_needs_a_person_says_what_is_safe_and_what_to_do() -> None
     for file, tree in sources(everything=True):
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
-                said = {keyword.arg for keyword in node.keywords}
-                if None not in said and not said >= {"safe", "remedy"}:
+                text = {keyword.arg for keyword in node.keywords}
+                if None not in text and not text >= {"safe", "remedy"}:
                     wrong.append(f"{file}:{node.lineno}")
     assert not wrong, "\n".join(wrong)
 

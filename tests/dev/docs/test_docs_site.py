@@ -58,15 +58,15 @@ def test_a_link_that_leads_nowhere_is_an_error(tmp_path: Path) -> None:
 def test_every_alert_has_its_page_with_its_sentence() -> None:
     pages = {page.stem: page.read_text() for page in ALERTS.glob("*.md") if page.stem != "index"}
     assert sorted(pages) == sorted(AlertKind)
-    told = {
+    reported = {
         kind.attr: [part.value for part in sentence.values if isinstance(part, ast.Constant)]
         for node in ast.walk(ast.parse(inspect.getsource(connector_alerts)))
         if isinstance(node, ast.Yield) and isinstance(node.value, ast.Call)
         for kind, sentence in [node.value.args]
         if isinstance(kind, ast.Attribute) and isinstance(sentence, ast.JoinedStr)
     }
-    assert sorted(told) == sorted(kind.name for kind in AlertKind)
-    for name, parts in told.items():
+    assert sorted(reported) == sorted(kind.name for kind in AlertKind)
+    for name, parts in reported.items():
         kind = AlertKind[name]
         shown = pages[kind].split("```")[1]
         assert f"[{kind}]" in shown

@@ -223,7 +223,7 @@ def _to_the_end(consumer: Consumer, seconds: float = 60) -> list[tuple[bytes | N
     such answers among the messages, and asks again by itself.
     """
     found: list[tuple[bytes | None, bytes | None]] = []
-    told: list[str] = []
+    reports: list[str] = []
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         message = consumer.poll(1)
@@ -235,8 +235,8 @@ def _to_the_end(consumer: Consumer, seconds: float = 60) -> list[tuple[bytes | N
         elif error.code() == KafkaError._PARTITION_EOF:
             return found
         else:
-            told.append(str(error))
-    raise AssertionError(f"the end was not reached; read so far: {found}; the client said: {told}")
+            reports.append(str(error))
+    raise AssertionError(f"the end was not reached; read so far: {found}; the client said: {reports}")
 
 
 def test_s3_keeps_objects(s3: S3) -> None:

@@ -32,9 +32,9 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spark:
 
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
-    shop = make_shop(monkeypatch, tmp_path, "lineage", column_mask_with_5_chars=r"inventory\.orders\.note")
-    yield shop
-    shop.store.close()
+    shop_connector = make_shop(monkeypatch, tmp_path, "lineage", column_mask_with_5_chars=r"inventory\.orders\.note")
+    yield shop_connector
+    shop_connector.store.close()
 
 
 def document(told: Any) -> dict[str, Any]:
@@ -106,8 +106,8 @@ def test_a_capture_tells_the_tables_it_has_captured_their_topics_and_what_is_mas
     operator = CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop")
     result = operator.execute(context())
     assert result["events"] == 1
-    told = document(operator.get_openlineage_facets_on_complete(None))
-    (read,), (written,) = told["inputs"], told["outputs"]
+    lineage = document(operator.get_openlineage_facets_on_complete(None))
+    (read,), (written,) = lineage["inputs"], lineage["outputs"]
     assert (read["namespace"], read["name"]) == ("memory://lineage", "inventory.orders")
     assert [(f["name"], f["ordinal_position"]) for f in read["facets"]["schema"]["fields"]] == [("id", 1), ("note", 2)]
     assert (written["namespace"], written["name"]) == ("file", f"{tmp_path}/changelog/shop/shop.inventory.orders")
@@ -153,8 +153,8 @@ def origin(topic: str, **more: Any) -> dict[str, Any]:
 
 def test_an_apply_tells_what_rules_make_of_columns() -> None:
     one = {**table("shop.a", c=2, d=1), "rows_written": 2, "bytes_written": 99, "files_written": 1}
-    told = document(told_of([one], {"shop.a": origin("shop.a")}, "s3://lake/log", "delta"))
-    (read,), (written,) = told["inputs"], told["outputs"]
+    reported = document(told_of([one], {"shop.a": origin("shop.a")}, "s3://lake/log", "delta"))
+    (read,), (written,) = reported["inputs"], reported["outputs"]
     assert (read["namespace"], read["name"]) == ("s3://lake", "log/shop/shop.a")
     assert read["inputFacets"]["inputStatistics"]["rowCount"] == 3
     assert "password" in {f["name"] for f in read["facets"]["schema"]["fields"]}
@@ -191,8 +191,8 @@ def test_topics_that_share_a_table_are_all_named_as_its_columns_origin() -> None
     tables = [{**table(f"shop.{n}", c=1), "location": "/lake/all", "rows_written": 1} for n in ("a", "b")]
     tables[1]["rows_written"] = None
     known = {f"shop.{n}": origin(n, **shared) for n in ("a", "b")}
-    told = document(told_of(tables, known, "/log", "iceberg"))
-    (written,) = told["outputs"]
+    lineage = document(told_of(tables, known, "/log", "iceberg"))
+    (written,) = lineage["outputs"]
     fields = written["facets"]["columnLineage"]["fields"]["email"]["inputFields"]
     assert [f["name"] for f in fields] == ["/log/shop/shop.a", "/log/shop/shop.b"]
     assert (
@@ -204,11 +204,11 @@ def test_tables_that_a_route_makes_of_one_topic_are_told_each_with_the_topic_rea
     names = {f"shop.a → /lake/{place}": f"/lake/{place}" for place in ("eu", "us")}
     tables = [{**table("shop.a", c=3), "name": name, "location": at} for name, at in names.items()]
     known = {name: origin("a", location=at, path=at) for name, at in names.items()}
-    told = document(told_of(tables, known, "/log", "delta"))
-    (read,) = told["inputs"]
+    lineage = document(told_of(tables, known, "/log", "delta"))
+    (read,) = lineage["inputs"]
     assert (read["name"], read["inputFacets"]["inputStatistics"]["rowCount"]) == ("/log/shop/shop.a", 3)
-    assert [written["name"] for written in told["outputs"]] == ["/lake/eu", "/lake/us"]
-    assert all("columnLineage" in written["facets"] for written in told["outputs"])
+    assert [written["name"] for written in lineage["outputs"]] == ["/lake/eu", "/lake/us"]
+    assert all("columnLineage" in written["facets"] for written in lineage["outputs"])
 
 
 @pytest.mark.parametrize(
@@ -236,8 +236,8 @@ def test_a_table_of_a_catalog_is_told_by_its_files_and_by_its_name(catalog: dict
 
 def test_of_a_table_whose_columns_are_not_known_only_its_name_is_told() -> None:
     tables = [table("shop.a", c=1), {**table("shop.b", c=1), "location": "lake.shop.b"}]
-    told = document(told_of(tables, {"shop.a": origin("a", location="/elsewhere")}, "/log", "delta"))
-    names = [(one["namespace"], one["name"], sorted(one["facets"])) for one in told["outputs"]]
+    lineage = document(told_of(tables, {"shop.a": origin("a", location="/elsewhere")}, "/log", "delta"))
+    names = [(one["namespace"], one["name"], sorted(one["facets"])) for one in lineage["outputs"]]
     assert names == [("file", "/lake/shop.a", ["storage"]), ("lake", "shop.b", ["storage"])]
 
 
@@ -250,15 +250,15 @@ def test_a_task_tells_of_the_tables_of_its_run_and_also_when_some_have_failed(tm
     spark.will(report(table("shop.a", c=2), table("shop.b", c=1), table("shop.a", d=1)))
     operator = apply(tmp_path)
     operator.execute(context())
-    told = document(operator.get_openlineage_facets_on_complete(None))
-    assert [one["name"] for one in told["outputs"]] == ["/lake/shop.a", "/lake/shop.b"]
-    assert ["columnLineage" in one["facets"] for one in told["outputs"]] == [True, False]
+    lineage = document(operator.get_openlineage_facets_on_complete(None))
+    assert [one["name"] for one in lineage["outputs"]] == ["/lake/shop.a", "/lake/shop.b"]
+    assert ["columnLineage" in one["facets"] for one in lineage["outputs"]] == [True, False]
     spark.will(report(table("shop.a", u=1), **{"shop.b": "no room"}), status=1)
     operator = apply(tmp_path)
     with pytest.raises(AirflowException, match="no room"):
         operator.execute(context())
-    told = document(operator.get_openlineage_facets_on_complete(None))
-    assert [one["name"] for one in told["outputs"]] == ["/lake/shop.a"]
+    lineage = document(operator.get_openlineage_facets_on_complete(None))
+    assert [one["name"] for one in lineage["outputs"]] == ["/lake/shop.a"]
 
 
 WITHOUT = """

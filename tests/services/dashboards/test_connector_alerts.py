@@ -23,22 +23,22 @@ HOUR = timedelta(hours=1)
 
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
-    shop = make_shop(monkeypatch, tmp_path, f"alerts {tmp_path.name}")
-    capture(shop)
-    yield shop
-    shop.store.close()
+    shop_connector = make_shop(monkeypatch, tmp_path, f"alerts {tmp_path.name}")
+    capture(shop_connector)
+    yield shop_connector
+    shop_connector.store.close()
 
 
-def capture(shop: ShopConnector) -> None:
-    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+def capture(shop_connector: ShopConnector) -> None:
+    CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
 
 
-def record_apply(shop: ShopConnector, at: datetime | None = None, **gauges: float) -> None:
+def record_apply(shop_connector: ShopConnector, at: datetime | None = None, **gauges: float) -> None:
     """A run of an apply has measured this."""
     values = {"apply.LastRunFailed": 0.0, "apply.FailedTables": 0.0, "apply.LastBatch": 1.0}
     values |= {f"apply.{name}": value for name, value in gauges.items()}
     tags = {"target": "delta", "place": "1a2b"}
-    shop.store.metrics.add_measurements(
+    shop_connector.store.metrics.add_measurements(
         MetricSamples(
             "shop", "apply delta 1a2b", tags, at or datetime.now(UTC), {"": MetricSeries(gauges=values)}, ended=True
         )
@@ -50,9 +50,12 @@ def alert_ending(kind: str) -> str:
     return f" [{kind}]. Check: airflow cdc status shop"
 
 
-def list_alerts(shop: ShopConnector, *, later: timedelta = timedelta(), **limits: float) -> list[str]:
+def list_alerts(shop_connector: ShopConnector, *, later: timedelta = timedelta(), **limits: float) -> list[str]:
     return format_alerts(
-        shop.store.list_connectors(), shop.store.metrics.load_series(), AlertLimits(**limits), datetime.now(UTC) + later
+        shop_connector.store.list_connectors(),
+        shop_connector.store.metrics.load_series(),
+        AlertLimits(**limits),
+        datetime.now(UTC) + later,
     )
 
 
@@ -140,10 +143,12 @@ def test_a_log_that_is_removed_soon_is_told_also_while_the_connector_is_paused(s
     assert list_alerts(shop_connector) == []
 
 
-@pytest.mark.parametrize("wanted", [DesiredState.PAUSED, DesiredState.STOPPED])
-def test_what_somebody_has_paused_or_stopped_is_no_trouble(shop_connector: ShopConnector, wanted: DesiredState) -> None:
+@pytest.mark.parametrize("expected", [DesiredState.PAUSED, DesiredState.STOPPED])
+def test_what_somebody_has_paused_or_stopped_is_no_trouble(
+    shop_connector: ShopConnector, expected: DesiredState
+) -> None:
     record_apply(shop_connector, LastRunFailed=1)
-    shop_connector.store.set_control("shop", wanted, "ann", "holidays")
+    shop_connector.store.set_control("shop", expected, "ann", "holidays")
     assert list_alerts(shop_connector, later=9 * HOUR) == []
 
 

@@ -28,29 +28,29 @@ EXPRESSIONS = [t["expr"] for panel in DASHBOARD["panels"] for t in panel["target
 @pytest.fixture
 def samples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str, set[str]]]:
     """Name of each sample → its labels."""
-    shop = make_shop(monkeypatch, tmp_path, "dashboard")
+    shop_connector = make_shop(monkeypatch, tmp_path, "dashboard")
     for key in (1, 2):
-        shop.order(key)
-        CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+        shop_connector.order(key)
+        CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
     table = {"topic": "shop.inventory.orders", "rows": {"c": 2}, "seconds": 1.5, "freshness_s": 3.0, "rows_written": 2, "first_batch": 1, "last_batch": 2, "location": "/lake/orders"}  # fmt: skip
     report = {"owner": "me", "last_batch": 2, "tables": [table], "failed": {}}
-    access = SimpleNamespace(state_conn_id="cdc_state_default", definition=shop.definition)
+    access = SimpleNamespace(state_conn_id="cdc_state_default", definition=shop_connector.definition)
     one: Any = SimpleNamespace(
         name="shop", target="delta", location="/lake/{table}", owner="me", access=access, report=report
     )
     report_apply_metrics(one, failed=False, seconds=2.0)
-    families = text_string_to_metric_families(format_openmetrics(shop.store.metrics.load_series()))
+    families = text_string_to_metric_families(format_openmetrics(shop_connector.store.metrics.load_series()))
     yield {sample.name: set(sample.labels) for family in families for sample in family.samples}
-    shop.store.close()
+    shop_connector.store.close()
 
 
 def test_every_question_is_about_a_metric_and_labels_that_there_are(samples: dict[str, set[str]]) -> None:
     for expression in EXPRESSIONS:
-        asked = set(re.findall(r"\bcdc_\w+", expression))
-        assert asked, expression
-        assert asked <= set(samples), expression
+        names = set(re.findall(r"\bcdc_\w+", expression))
+        assert names, expression
+        assert names <= set(samples), expression
         for labels in re.findall(r"by \(([\w, ]+)\)", expression):
-            for name in asked:
+            for name in names:
                 assert set(labels.split(", ")) <= samples[name], expression
 
 

@@ -271,11 +271,11 @@ def test_a_procedure_that_died_before_any_of_its_steps_goes_on_from_there(
     db: Db2Adapter, connector: Connector, steps: int
 ) -> None:
     connector.properties["snapshot.agent.timeout.ms"] = 10_000
-    told: list[str] = []
+    reports: list[str] = []
 
     def report_line(line: str) -> None:
-        told.append(line)
-        if len(told) == steps:
+        reports.append(line)
+        if len(reports) == steps:
             raise RuntimeError("died")
 
     with open_lifecycle(connector.definition(), connector.state_url, secrets=connector.secrets) as lifecycle:

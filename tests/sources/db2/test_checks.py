@@ -23,9 +23,9 @@ from tests.support.sources.db2.db2_settings import CONTROL_GRANTS, SIGNAL_GRANT
 @pytest.fixture
 def db(db2: Db2) -> Iterator[Db2Adapter]:
     with ExitStack() as stack:
-        made = Db2Adapter(db2, stack)
-        made.create("t", {"id": INT, "note": TEXT}, ("id",))
-        yield made
+        db2_adapter = Db2Adapter(db2, stack)
+        db2_adapter.create("t", {"id": INT, "note": TEXT}, ("id",))
+        yield db2_adapter
 
 
 def list_findings(db: Db2Adapter, folder: Path, **properties: Any) -> list[Finding]:
@@ -109,10 +109,15 @@ def secured_server() -> Iterator[Db2]:
 def strict_adapter(secured_server: Db2) -> Iterator[Db2Adapter]:
     """A table that the account may not read, nor its change table."""
     with ExitStack() as stack:
-        made = Db2Adapter(secured_server, stack)
-        made.create("t", {"id": INT, "note": TEXT}, ("id",))
-        made.sql(*(f"REVOKE SELECT ON TABLE {t} FROM USER CDC" for t in (made.name("t"), made.change_table("t"))))
-        yield made
+        db2_adapter = Db2Adapter(secured_server, stack)
+        db2_adapter.create("t", {"id": INT, "note": TEXT}, ("id",))
+        db2_adapter.sql(
+            *(
+                f"REVOKE SELECT ON TABLE {t} FROM USER CDC"
+                for t in (db2_adapter.name("t"), db2_adapter.change_table("t"))
+            )
+        )
+        yield db2_adapter
 
 
 def test_missing_grants_are_named_with_their_statements(strict_adapter: Db2Adapter, tmp_path: Path) -> None:

@@ -37,11 +37,11 @@ def settings(server: Db2, **properties: Any) -> Db2Config:
 @pytest.fixture
 def db(db2: Db2) -> Iterator[Db2Adapter]:
     with ExitStack() as stack:
-        made = Db2Adapter(db2, stack)
-        made.create("t", {"id": INT, "note": TEXT}, ("id",))
-        with made.transaction() as t:
+        db2_adapter = Db2Adapter(db2, stack)
+        db2_adapter.create("t", {"id": INT, "note": TEXT}, ("id",))
+        with db2_adapter.transaction() as t:
             t.insert("t", *({"id": i, "note": f"ä{i}"} for i in range(10)))
-        yield made
+        yield db2_adapter
 
 
 @pytest.fixture
@@ -67,8 +67,8 @@ def test_statements_with_letters_beyond_sixteen_bits_arrive_whole(db: Db2Adapter
     assert connection.fetch_rows(
         f'SELECT t."note" FROM {db.name("t")} t WHERE t."note" = \'😀😀😀\' AND t."id" = 100'
     ) == [("😀😀😀",)]
-    wanted = f'SELECT t."id" FROM {db.name("t")} t WHERE t."note" <> \'😀😀\' AND t."id" > ? AND t."id" < 102'
-    assert connection.fetch_rows(wanted, 8) == [(9,), (100,)]
+    expected = f'SELECT t."id" FROM {db.name("t")} t WHERE t."note" <> \'😀😀\' AND t."id" > ? AND t."id" < 102'
+    assert connection.fetch_rows(expected, 8) == [(9,), (100,)]
     connection.rollback()
 
 

@@ -147,14 +147,14 @@ def test_schemas_can_tell_the_types_that_columns_have_in_the_database(
 ) -> None:
     connector = products_adapter.connector(tmp_path, **{name: which.format(products_adapter.namespace)})
     (read,) = of_table(capture_records(connector, schemas=True), "T")
-    told = {
+    reported = {
         column: {k.rpartition(".")[2]: v for k, v in f.get("parameters", {}).items() if k.startswith("__debezium.source.column.")}
         for column, f in row_fields(read).items()
     }  # fmt: skip
     types: dict[str, dict[str, Any]] = {
         "ID": {}, "V": {"type": "VARCHAR", "length": "40"}, "P": {"type": "DECIMAL", "length": "12", "scale": "2"}, "Preis € 1": {},
     }  # fmt: skip
-    assert told == {column: types[column] if column in columns else {} for column in types}
+    assert reported == {column: types[column] if column in columns else {} for column in types}
 
 
 @pytest.mark.parametrize(

@@ -176,8 +176,8 @@ def test_when_the_agent_prunes_what_is_not_captured_is_told(
                 found = source.log_window(at)
                 assert found is not None
                 assert found.behind_bytes is None
-                wanted = at.newer_than_us / 1_000_000 + 60 * minutes if pruned == "Y" else None
-                assert found.gone_at_s == wanted
+                expected = at.newer_than_us / 1_000_000 + 60 * minutes if pruned == "Y" else None
+                assert found.gone_at_s == expected
                 undated = source.parse_position({"commit_lsn": at.to_json()["commit_lsn"]})
                 assert source.log_window(undated) == LogWindow()
     finally:

@@ -20,9 +20,9 @@ from tests.support.sources.db2.db2_settings import CONTROL_GRANTS, SIGNAL_GRANT
 @pytest.fixture
 def db(db2: Db2) -> Iterator[Db2Adapter]:
     with ExitStack() as stack:
-        made = Db2Adapter(db2, stack)
-        made.create("t", {"id": INT}, ("id",))
-        yield made
+        db2_adapter = Db2Adapter(db2, stack)
+        db2_adapter.create("t", {"id": INT}, ("id",))
+        yield db2_adapter
 
 
 def list_findings(db: Db2Adapter, folder: Path, **properties: Any) -> list[Finding]:

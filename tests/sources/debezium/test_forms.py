@@ -168,7 +168,7 @@ def test_a_key_that_is_a_bare_value_gets_a_name(tmp_path: Path, schema: bool) ->
 
 
 @pytest.mark.parametrize(
-    ("record", "told"),
+    ("record", "message"),
     [
         ({"topic": TOPIC, "key": [1], "value": {"id": 1}}, "neither a single value nor a struct"),
         ({"topic": TOPIC, "key": None, "value": None}, "neither a key nor a value"),
@@ -184,7 +184,7 @@ def test_a_key_that_is_a_bare_value_gets_a_name(tmp_path: Path, schema: bool) ->
         (["no object"], "not a JSON object"),
     ],
 )  # fmt: skip
-def test_records_of_other_forms_are_refused_with_their_place(tmp_path: Path, record: Any, told: str) -> None:
+def test_records_of_other_forms_are_refused_with_their_place(tmp_path: Path, record: Any, message: str) -> None:
     """What comes before them is captured, and the run that follows is stopped at the same one."""
     topic = Topic(None)
     write(tmp_path / "in" / "a.jsonl", [topic.event("c", None, _row(1))])
@@ -192,7 +192,7 @@ def test_records_of_other_forms_are_refused_with_their_place(tmp_path: Path, rec
     found.capture()
     write(tmp_path / "in" / "a.jsonl", [record])
     for _ in range(2):
-        with pytest.raises(UnknownLogEvent, match=told) as caught:
+        with pytest.raises(UnknownLogEvent, match=message) as caught:
             found.capture()
         assert "a.jsonl, line 2" in str(caught.value)
     assert found.rows("inventory.orders") == [_row(1)]
@@ -256,10 +256,10 @@ def test_records_that_are_no_events_are_left_out_and_told(
     with caplog.at_level(logging.INFO):
         found = _start_connector(tmp_path, Topic(None).event("c", None, _row(1)), record, record)
     assert [e["source"]["topic"] for e in _events(found)] == [TOPIC]
-    told = [r.message for r in caplog.records if "are skipped" in r.message]
-    assert len(told) == 1
-    assert record["topic"] in told[0]
-    assert name.split()[-1] in told[0]
+    messages = [r.message for r in caplog.records if "are skipped" in r.message]
+    assert len(messages) == 1
+    assert record["topic"] in messages[0]
+    assert name.split()[-1] in messages[0]
 
 
 def test_lines_that_are_bare_values_say_their_topic(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_only_selected_topics_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("properties", "told"),
+    ("properties", "message"),
     [
         ({"topics": "shop.a.b", "bootstrap.servers": "k:9092"}, "exclude each other"),
         ({"snapshot.mode": "initial"}, "only never"),
@@ -314,8 +314,8 @@ def test_only_selected_topics_are_read(tmp_path: Path) -> None:
         ({"events.path": ""}, "events.path"),
     ],
 )
-def test_properties_that_contradict_each_other_are_refused(properties: Row, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_properties_that_contradict_each_other_are_refused(properties: Row, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         DebeziumConfig.parse({"topic.prefix": "shop", "events.path": "/in", **properties})
 
 

@@ -96,17 +96,17 @@ def test_the_right_that_shows_how_far_the_oplog_goes_back_is_told(secured_server
         root.admin.command(
             {"createUser": "more", "pwd": "sesame&${x}", "roles": [{"role": "readAnyDatabase", "db": "admin"}]}
         )
-        with source(secured_server, "more") as asked:
-            (finding,) = asked.check_prerequisites()
+        with source(secured_server, "more") as requested:
+            (finding,) = requested.check_prerequisites()
             assert not finding.fatal
             assert finding.fix == 'db.getSiblingDB("admin").grantRolesToUser("more", [{role: "read", db: "local"}])'
-            assert asked.log_window(asked.current_position()) == LogWindow()
+            assert requested.log_window(requested.current_position()) == LogWindow()
             root.admin.command({"grantRolesToUser": "more", "roles": [{"role": "read", "db": "local"}]})
-            assert asked.check_prerequisites() == []
+            assert requested.check_prerequisites() == []
             root.shop.orders.insert_one({})
             time.sleep(1.1)  # an oplog is measured in seconds
             root.shop.orders.insert_one({})
-            assert asked.log_window(asked.current_position()).gone_at_s is not None
+            assert requested.log_window(requested.current_position()).gone_at_s is not None
 
 
 @pytest.mark.parametrize(
@@ -228,11 +228,13 @@ def test_products_that_are_no_mongodb_are_refused(product: str, name: str, tmp_p
     """Amazon's does not say what it is where its host has another name than Amazon gave it: its change streams show it."""
     with MongoDb({"product": product, "version": "5.0.31"}) as server:
         address = f"mongodb://{server.host}:{server.port}/?directConnection=true"
-        asked = MongoDbSource(MongoDbConfig.parse({"topic.prefix": "t", "mongodb.connection.string": address}))
-        fatal = [finding for finding in asked.check_prerequisites() if finding.fatal]
+        mongo_db_source = MongoDbSource(
+            MongoDbConfig.parse({"topic.prefix": "t", "mongodb.connection.string": address})
+        )
+        fatal = [finding for finding in mongo_db_source.check_prerequisites() if finding.fatal]
         assert [name in finding.what and "not MongoDB" in finding.what for finding in fatal] == [True]
         with pytest.raises(PrerequisiteError, match="not MongoDB"):
-            asked.verify_position(MongoPosition(ClusterTime(int(time.time()), 1)))
+            mongo_db_source.verify_position(MongoPosition(ClusterTime(int(time.time()), 1)))
         with pytest.raises(PrerequisiteError, match="not MongoDB"):
             mongodb_connector(address, tmp_path).capture()
 

@@ -171,9 +171,9 @@ def test_fields_without_end_do_not_end_memory() -> None:
 
 
 def test_a_schema_declares_columns_in_its_order_and_closes_the_table() -> None:
-    said = """{"bsonType": "object", "additionalProperties": false, "properties": {"_id": {}, "total": {"bsonType": ["null", "decimal", "int"]},
+    text = """{"bsonType": "object", "additionalProperties": false, "properties": {"_id": {}, "total": {"bsonType": ["null", "decimal", "int"]},
         "who": {"bsonType": "object", "properties": {"name": {"type": "string"}}}, "tags": {"bsonType": "array"}, "n": {"bsonType": "number"}}}"""
-    table = Rows(**{"document.columns.schema.shop.orders": said, "document.columns.depth": 2})
+    table = Rows(**{"document.columns.schema.shop.orders": text, "document.columns.depth": 2})
     assert table.tables.resolve_schema(TABLE).column_names[2:] == ("total", "total__long", "who_name", "tags")
     (row,) = table.put(
         encode_document(

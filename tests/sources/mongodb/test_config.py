@@ -216,9 +216,9 @@ def test_the_server_leaves_out_what_is_excluded_and_nothing_else(pattern: str) -
         (match,) = build_stages(made, EIGHT, {})[1:]
         left = 0
         for table in [*NAMES, TableId(namespace="shop", name="orders\n")]:
-            wanted = any(_fulfils_condition(table, one) for one in match["$match"]["$or"][1:])
-            assert wanted >= (filters.is_table_captured(table) or str(table) == "x.o"), (given, table)
-            left += not wanted
+            expected = any(_fulfils_condition(table, one) for one in match["$match"]["$or"][1:])
+            assert expected >= (filters.is_table_captured(table) or str(table) == "x.o"), (given, table)
+            left += not expected
         assert left
 
 
@@ -232,14 +232,17 @@ def test_plain_patterns_are_pushed_down() -> None:
 def _fulfils_condition(table: TableId, condition: dict[str, Any]) -> bool:
     values = {"ns.db": table.namespace, "ns.coll": table.name}
 
-    def fulfils_one(field: str, wanted: Any) -> bool:
+    def fulfils_one(field: str, expected: Any) -> bool:
         if field in ("$or", "$nor"):
-            return any(_fulfils_condition(table, condition) for condition in wanted) == (field == "$or")
-        if isinstance(wanted, str):
-            return values[field] == wanted
-        return re.search(wanted["$regex"], values[field], re.I | (re.S if "s" in wanted["$options"] else 0)) is not None
+            return any(_fulfils_condition(table, condition) for condition in expected) == (field == "$or")
+        if isinstance(expected, str):
+            return values[field] == expected
+        return (
+            re.search(expected["$regex"], values[field], re.I | (re.S if "s" in expected["$options"] else 0))
+            is not None
+        )
 
-    return all(fulfils_one(field, wanted) for field, wanted in condition.items())
+    return all(fulfils_one(field, expected) for field, expected in condition.items())
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def test_each_field_is_left_out_and_renamed_and_the_others_stay_as_they_are(name
 
 
 @pytest.mark.parametrize(
-    ("rules", "wanted"),
+    ("rules", "expected"),
     [
         (parse_excluded_fields("a.b.document.a"), {"document": {"b": {"c": 2}}}),
         (parse_excluded_fields("a.b.document.b.c"), {"document": {"a": 1, "b": {}}}),
@@ -45,14 +45,14 @@ def test_each_field_is_left_out_and_renamed_and_the_others_stay_as_they_are(name
         ),
     ],
 )
-def test_nested_fields_one_rule_after_the_other(rules: Any, wanted: dict[str, Any]) -> None:
+def test_nested_fields_one_rule_after_the_other(rules: Any, expected: dict[str, Any]) -> None:
     given = {name: EVERY[name] for name in ("document", "array")}
     found = bson.decode(rewrite_document(bson.encode(given), rules))
-    assert {name: found.get(name) for name in wanted} == wanted
+    assert {name: found.get(name) for name in expected} == expected
 
 
 @pytest.mark.parametrize(
-    ("rules", "wanted"),
+    ("rules", "expected"),
     [
         (parse_excluded_fields("a.b.years.2024"), {"years.2025": 2, "items.3.years.2024.n": 3, "2024.0.x": 4}),
         (parse_excluded_fields("a.b.items.years.2024"), {"years.2024": 1, "years.2025": 2, "2024.0.x": 4}),
@@ -60,13 +60,13 @@ def test_nested_fields_one_rule_after_the_other(rules: Any, wanted: dict[str, An
         (parse_renamed_fields("a.b.years.2024:x,a.b.items.years.2024.n:m"), {"years.x": 1, "years.2025": 2, "items.3.years.2024.m": 3, "2024.0.x": 4}),
     ],
 )  # fmt: skip
-def test_digits_of_a_rule_are_a_name_and_others_places_in_arrays(rules: Any, wanted: dict[str, Any]) -> None:
+def test_digits_of_a_rule_are_a_name_and_others_places_in_arrays(rules: Any, expected: dict[str, Any]) -> None:
     given = {"years.2024": 1, "years.2025": 2, "items.3.years.2024.n": 3, "2024.0.x": 4}
-    assert bson.decode(rewrite_document(bson.encode(given), rules, dotted=True)) == wanted
+    assert bson.decode(rewrite_document(bson.encode(given), rules, dotted=True)) == expected
 
 
 @pytest.mark.parametrize(
-    ("rules", "wanted"),
+    ("rules", "expected"),
     [
         (parse_excluded_fields("a.b.card"), {"n": 1, "items.0.price": 2}),
         (parse_excluded_fields("a.b.card.number"), {"card": {"x": 1}, "n": 1, "items.0.price": 2}),
@@ -77,6 +77,6 @@ def test_digits_of_a_rule_are_a_name_and_others_places_in_arrays(rules: Any, wan
         ),
     ],
 )
-def test_paths_of_updates(rules: Any, wanted: dict[str, Any]) -> None:
+def test_paths_of_updates(rules: Any, expected: dict[str, Any]) -> None:
     given = {"card": {"x": 1, "number": 5}, "card.number": 6, "n": 1, "items.0.price": 2}
-    assert bson.decode(rewrite_document(bson.encode(given), rules, dotted=True)) == wanted
+    assert bson.decode(rewrite_document(bson.encode(given), rules, dotted=True)) == expected

@@ -224,11 +224,11 @@ def test_streams_and_snapshots_are_read_where_the_read_preference_says(tmp_path:
     with ReplicaSet(count=1) as members, members.connect() as client:
         analytics = members.add_member(priority=0, votes=0, tags=tags)
         client.shop.orders.insert_many([{"_id": n} for n in range(5)])
-        wanted = members.url() + "&readPreference=secondary&readPreferenceTags=nodeType:ANALYTICS"
+        expected = members.url() + "&readPreference=secondary&readPreferenceTags=nodeType:ANALYTICS"
         wait_until(lambda: len(client.secondaries) == 1, "the client knows the member")
-        assert _ask_members(wanted) == (analytics.host, analytics.port)
+        assert _ask_members(expected) == (analytics.host, analytics.port)
         assert _ask_members(members.url()) == (members.members[0].host, members.members[0].port)
-        connector = mongodb_connector(wanted, tmp_path, database_include_list="shop")
+        connector = mongodb_connector(expected, tmp_path, database_include_list="shop")
         assert connector.capture().events == 5
         client.shop.orders.insert_one({"_id": 6})
         snapshot(connector, "shop.orders")

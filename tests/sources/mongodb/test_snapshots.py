@@ -252,7 +252,7 @@ def test_capped_collections_are_read_as_they_are_before_8_0(
         assert connector.capture().events == 25
         assert "capped" in caplog.text
         caplog.clear()
-        asked, written = chunk_reader.MongoChunkReader._find_documents, []
+        requested, written = chunk_reader.MongoChunkReader._asked, []
 
         by_majority = client.shop.get_collection("log", write_concern=WriteConcern("majority"))
 
@@ -262,7 +262,7 @@ def test_capped_collections_are_read_as_they_are_before_8_0(
                 first = int(json.loads(str(rows.after[0]))["$numberInt"]) + 1 if rows.after else 0
                 by_majority.update_one({"_id": first}, {"$inc": {"v": 1}})
                 written.append(by_majority.insert_one({"_id": first + (1 + len(written)) / 8, "v": 0}))
-            return asked(self, rows, at, also, options, limit, *more)
+            return requested(self, rows, at, also, options, limit, *more)
 
         ask_for(connector, "shop.log")
         with patch.object(chunk_reader.MongoChunkReader, "_asked", write_and_read):

@@ -105,7 +105,7 @@ def _findings(**variables: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("variables", "told", "fix", "fatal"),
+    ("variables", "message", "fix", "fatal"),
     [
         ({"log_bin": "OFF"}, "writes no binary log", "log_bin=binlog", True),
         ({"binlog_format": "MIXED"}, "binlog_format is MIXED", "SET GLOBAL binlog_format = 'ROW'", True),
@@ -114,9 +114,9 @@ def _findings(**variables: str) -> list[Any]:
         ({"binlog_expire_logs_seconds": "3600"}, "less than a day", "binlog_expire_logs_seconds = 864000", False),
     ],
 )
-def test_a_setting_that_will_not_do_is_told(variables: dict[str, str], told: str, fix: str, fatal: bool) -> None:
+def test_a_setting_that_will_not_do_is_told(variables: dict[str, str], message: str, fix: str, fatal: bool) -> None:
     (finding,) = _findings(**variables)
-    assert told in finding.what
+    assert message in finding.what
     assert fix in finding.fix
     assert finding.fatal == fatal
 

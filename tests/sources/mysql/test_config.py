@@ -185,12 +185,12 @@ def test_documented_defaults_of_snapshots_and_signals() -> None:
 @pytest.mark.parametrize("name", DOCUMENTED)
 def test_every_documented_property_is_known(name: str) -> None:
     """It works, is accepted with the reason why it has no effect, or is refused with a reason: never merely unknown."""
-    told = ""
+    reported = ""
     try:
         MySqlConfig.parse({**BASE, name: "1"})
     except ConfigError as e:
-        told = str(e)
-    assert "unknown property" not in told
+        reported = str(e)
+    assert "unknown property" not in reported
     with pytest.raises(ConfigError, match="unknown property"):
         MySqlConfig.parse({**BASE, f"no.such.{name}": "1"})
 

@@ -60,9 +60,9 @@ def _booleans(nodes: list[Any]) -> list[set[str]]:
 def test_tinyint_of_length_one_is_a_boolean(db: Any, connector_factory: Callable[..., Connector]) -> None:
     images, nodes = _capture_both_rows(db, connector_factory(), COLUMNS, "TRUE, NULL, 1, 5, 2")
     # MySQL hides the length of an unsigned one since 8.0.19
-    told = "(1)" in next(row[1] for row in db.sql("SHOW COLUMNS FROM t") if row[0] == "u")
-    assert images == [{"b": True, "t": None, "u": True if told else 1, "w": 5, "x": True}] * 3
-    types = {"b": "boolean", "t": "boolean", "u": "boolean" if told else "int16", "w": "int16", "x": "boolean"}
+    reported = "(1)" in next(row[1] for row in db.sql("SHOW COLUMNS FROM t") if row[0] == "u")
+    assert images == [{"b": True, "t": None, "u": True if reported else 1, "w": 5, "x": True}] * 3
+    types = {"b": "boolean", "t": "boolean", "u": "boolean" if reported else "int16", "w": "int16", "x": "boolean"}
     for node in nodes:
         assert {name: node[name]["type"] for name in types} == types
         assert (node["b"]["default"], node["x"]["default"]) == (True, False)
@@ -113,8 +113,8 @@ def test_the_sinks_types_are_the_same_in_snapshot_and_stream_and_texts_tell_thei
     assert images == [{"b": 1, "r": 1.5, "s": "ä", "c": "b"}] * 3
     for node in nodes:
         assert [node[name]["type"] for name in ("b", "r")] == ["int16", "double"]
-        told = {name: field.get("parameters", {}).get(CHARSET) for name, field in node.items()}
-        assert told == {"id": None, "b": None, "r": None, "s": "latin1", "c": "utf8mb4"}
+        reported = {name: field.get("parameters", {}).get(CHARSET) for name, field in node.items()}
+        assert reported == {"id": None, "b": None, "r": None, "s": "latin1", "c": "utf8mb4"}
 
 
 def test_character_sets_are_told_where_they_are_asked_for(db: Any, connector_factory: Callable[..., Connector]) -> None:
@@ -124,7 +124,7 @@ def test_character_sets_are_told_where_they_are_asked_for(db: Any, connector_fac
 
 
 @pytest.mark.parametrize(
-    ("properties", "told"),
+    ("properties", "message"),
     [
         ({}, r"c\.type: required and not set"),
         ({"c.type": "com.example.Mine"}, r"c\.type: 'com\.example\.Mine' is not a known type"),
@@ -134,8 +134,8 @@ def test_character_sets_are_told_where_they_are_asked_for(db: Any, connector_fac
         ({"c.type": BOOLEAN, "d.type": BOOLEAN}, r"d\.type: unknown property"),
     ],
 )
-def test_a_wrong_converter_is_told(properties: dict[str, str], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_a_wrong_converter_is_told(properties: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         MySqlConfig.parse({**BASE, "converters": "c", **properties})
 
 

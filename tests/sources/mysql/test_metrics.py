@@ -341,10 +341,10 @@ def test_locks_are_told_as_long_as_they_are_held(db: Any, mode: str, held: bool)
     during: list[Any] = []
     with source_of(db.server, snapshot_locking_mode=mode) as source:
         tables = [t for t in source.discover_tables() if t.namespace == db.name]
-        asked = source._file_created
+        creation_reader = source._file_created
         source._file_created = lambda file: (
             during.append(source.collect_stream_metrics()["HoldingGlobalLock"]),
-            asked(file),
+            creation_reader(file),
         )[1]  # type: ignore[method-assign]
         with source.open_snapshot(tables, readers=1):
             assert source.collect_stream_metrics()["HoldingGlobalLock"] is held
@@ -368,10 +368,10 @@ def test_how_far_the_log_reaches_is_told_by_its_files(db: Any, connector_factory
             db.sql("INSERT INTO t VALUES (4, 4)", "FLUSH BINARY LOGS")
             sizes = {str(name): int(size) for name, size, *_ in db.server.sql("SHOW BINARY LOGS")}
             names = [*sizes]
-            wanted = sizes[at.file] - at.pos + sum(sizes[name] for name in names[names.index(at.file) + 1 :])
+            expected = sizes[at.file] - at.pos + sum(sizes[name] for name in names[names.index(at.file) + 1 :])
             found = source.log_window(at)
             assert found.behind_bytes is not None
-            assert found.behind_bytes >= wanted > 0
+            assert found.behind_bytes >= expected > 0
             assert found.gone_at_s == pytest.approx(now + 36_000, abs=60)
             held = {"x": {"file": names[0], "pos": 4, "server": at.server}}
             assert (source.log_window(replace(at, prepared=held)).gone_at_s or 0) <= found.gone_at_s

@@ -68,7 +68,7 @@ def test_a_table_that_is_missing_is_told_with_the_statements_that_make_it(db: An
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
+    ("columns", "messages"),
     [
         ("id VARCHAR(64) PRIMARY KEY, type VARCHAR(32)", ["2 columns instead of three"]),
         ("id VARCHAR(41) PRIMARY KEY, type VARCHAR(32), data TEXT", ["ids of watermarks"]),
@@ -77,14 +77,14 @@ def test_a_table_that_is_missing_is_told_with_the_statements_that_make_it(db: An
         ("id VARCHAR(64) PRIMARY KEY, type VARCHAR(32), data BLOB", ["data of signals"]),
     ],
 )
-def test_columns_that_do_not_fit_are_told(db: Any, columns: str, told: list[str]) -> None:
+def test_columns_that_do_not_fit_are_told(db: Any, columns: str, messages: list[str]) -> None:
     db.sql(f"CREATE TABLE s ({columns})")
     _grant_privileges(db, "INSERT")
     findings = _list_findings(db)
-    assert len(findings) == len(told)
-    for finding, what in zip(findings, told, strict=True):
+    assert len(findings) == len(messages)
+    for finding, what in zip(findings, messages, strict=True):
         assert what in finding.what
-    if "instead" not in told[0]:
+    if "instead" not in messages[0]:
         db.server.sql(*[f.fix for f in findings])
         assert _list_findings(db) == []
 

@@ -163,11 +163,11 @@ def test_structures_that_were_lost_are_built_anew_from_the_database(
 def test_a_silent_connection_is_kept_open_and_a_hanging_call_ends(
     dedicated_server: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: dict[str, Any] = {}
+    requested: dict[str, Any] = {}
     plain = oracledb.connect
 
     def record_and_connect(**options: Any) -> oracledb.Connection:
-        asked.update(options)
+        requested.update(options)
         return plain(**options)
 
     monkeypatch.setattr(connecting.oracledb, "connect", record_and_connect)
@@ -175,8 +175,8 @@ def test_a_silent_connection_is_kept_open_and_a_hanging_call_ends(
     with closing(connect(settings(dedicated_server, database__url=f"jdbc:oracle:thin:@{url}"))) as connection:
         assert fetch_scalar(connection, "SELECT 1 FROM DUAL") == 1
         assert connection.call_timeout == 600_000
-    assert 0 < asked["expire_time"] * 60 < 350, "gateways drop what is silent for 350 seconds"
-    assert "(ENABLE=broken)" in asked["dsn"]
+    assert 0 < requested["expire_time"] * 60 < 350, "gateways drop what is silent for 350 seconds"
+    assert "(ENABLE=broken)" in requested["dsn"]
 
 
 @pytest.mark.parametrize("strategy", ["redo_log_catalog", "online_catalog", "hybrid"])

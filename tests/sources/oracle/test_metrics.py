@@ -394,10 +394,10 @@ def test_a_run_tells_what_it_did_when_it_ends_and_meanwhile_from_time_to_time(
         schema.sql("INSERT INTO T SELECT NVL(MAX(ID), 0) + 1, 1 FROM T", "DELETE FROM U")
         with caplog.at_level(logging.INFO):
             found = capture_streaming_metrics(connector)
-        told = [r.getMessage() for r in caplog.records if r.name == metrics.__name__]
-        assert f"up to SCN {found['CurrentScn']} (" in told[-1]
-        assert " 1 changes, " in told[-1]
-        return told
+        messages = [r.getMessage() for r in caplog.records if r.name == metrics.__name__]
+        assert f"up to SCN {found['CurrentScn']} (" in messages[-1]
+        assert " 1 changes, " in messages[-1]
+        return messages
 
     assert len(lines()) == 1
     with patch.object(metrics, "REPORT_SECONDS", 0.0):

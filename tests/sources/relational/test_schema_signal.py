@@ -91,7 +91,7 @@ def test_a_column_that_the_database_numbers_is_not_a_generated_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "told"),
+    ("table", "message"),
     [
         ({"columns": []}, '"columns"'),
         ({"columns": None}, '"columns"'),
@@ -107,8 +107,8 @@ def test_a_column_that_the_database_numbers_is_not_a_generated_one() -> None:
         ({"primaryKeyColumnNames": [{"name": "a"}]}, "its columns are a, b"),
     ],
 )
-def test_what_cannot_be_understood_is_refused_in_the_words_of_the_source(table: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=f"refused: .*{told}"):
+def test_what_cannot_be_understood_is_refused_in_the_words_of_the_source(table: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=f"refused: .*{message}"):
         _change(**table)
 
 

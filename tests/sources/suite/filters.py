@@ -105,12 +105,12 @@ class Lists(Suite):
                     _read_what_the_warning_names(connector, caplog, name)
                 _write_everywhere(filled_adapter, other, 1005 + 100 * n + 10 * round_)
                 connector.capture()
-                wanted = {
+                expected = {
                     (db.namespace, table)
                     for db, table in tables
                     if name not in _list_narrowed(filled_adapter) or db is filled_adapter
                 }
-                assert _matching(connector, tables) >= wanted, name
+                assert _matching(connector, tables) >= expected, name
             connector.store.close()
 
 
@@ -185,9 +185,9 @@ def _told_as_missing(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def _read_what_the_warning_names(connector: Connector, caplog: pytest.LogCaptureFixture, name: str) -> None:
     """Do what the command says that the warning ends with."""
-    told = _told_as_missing(caplog)
-    assert told, f"{name}: nothing is said"
-    for message in told:
+    messages = _told_as_missing(caplog)
+    assert messages, f"{name}: nothing is said"
+    for message in messages:
         assert name in message
         command = shlex.split(message.rpartition("To snapshot them again: ")[2])
         assert command[:4] == ["airflow", "cdc", "snapshot", "test"]

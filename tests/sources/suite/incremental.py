@@ -412,10 +412,10 @@ class IncrementalSuite:
         connector.capture()
         equal(connector, three_table_adapter)
         if mode == "incremental":
-            asked = [(s.type, s.channel, s.state) for s in connector.store.signals_of("test", limit=5)]
-            assert asked == [("execute-snapshot", "repair", "done")] * (2 if three_table_adapter.structured else 1), (
-                "in chunks, and whole where the structure is another one"
-            )
+            requested = [(s.type, s.channel, s.state) for s in connector.store.signals_of("test", limit=5)]
+            assert requested == [("execute-snapshot", "repair", "done")] * (
+                2 if three_table_adapter.structured else 1
+            ), "in chunks, and whole where the structure is another one"
 
     def test_a_row_of_the_signal_table_asks_for_a_snapshot(self, three_table_adapter: Adapter, tmp_path: Path) -> None:
         table = three_table_adapter.signals()

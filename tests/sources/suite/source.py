@@ -66,7 +66,7 @@ class SourceContract(Suite):
         """Every question that may be asked beside a run, by two who ask at once, again and again: the stream continues."""
         connector = start_connector(filled_adapter, tmp_path)
         stop, threads = threading.Event(), []
-        asked: list[int] = [0, 0]
+        requested: list[int] = [0, 0]
         wrong: list[BaseException] = []
 
         def ask_questions(who: int) -> None:
@@ -75,7 +75,7 @@ class SourceContract(Suite):
                     for question in _QUESTIONS:
                         with source_of(connector) as source:
                             question(source, connector)
-                    asked[who] += 1
+                    requested[who] += 1
             except BaseException as e:
                 wrong.append(e)
 
@@ -88,7 +88,7 @@ class SourceContract(Suite):
                     with filled_adapter.transaction() as t:
                         t.insert("a", {"id": 700 + i})
                     rows(1 + i)
-                while min(asked) < 2 and not wrong:
+                while min(requested) < 2 and not wrong:
                     time.sleep(0.05)
             finally:
                 stop.set()
@@ -186,25 +186,25 @@ _QUESTIONS: tuple[Callable[[Source, Connector], object], ...] = (
 @contextlib.contextmanager
 def _live(connector: Connector, db: Adapter) -> Iterator[Callable[[int], None]]:
     """A stream from the connector's offset on that continues for ever; gives what waits until so many rows have come."""
-    got, over = [0], threading.Event()
+    actual, over = [0], threading.Event()
     wrong: list[BaseException] = []
 
     def read() -> None:
         try:
             with source_of(connector) as source:
                 for item in stream_of(source, connector, db, None):
-                    got[0] += item.row_count if isinstance(item, LogBlock) else 0
+                    actual[0] += item.row_count if isinstance(item, LogBlock) else 0
                     if over.is_set():
                         return
         except BaseException as e:
             wrong.append(e)
 
     def wait(rows: int) -> None:
-        while got[0] < rows:
+        while actual[0] < rows:
             assert wrong == [], f"the stream has ended: {wrong[0]}"
             assert thread.is_alive()
             time.sleep(0.01)
-        assert got[0] == rows
+        assert actual[0] == rows
 
     thread = threading.Thread(target=read)
     thread.start()

@@ -125,21 +125,21 @@ class Structure(Suite):
         """Row events and statements, each once and under the structure of its place; the read follows where it was made. Snapshots of
         the tables of every other story are asked for meanwhile, and some of the runs in between die."""
         random, journal = Random(7), RowJournal()
-        told = cases([*(["kind"] if db.changes_kinds else []), *db.rewrites()], random, each=2, longer=self.STORIES)
-        stories = [RewriteStory(db, journal, f"s{n}_", random) for n in range(len(told))]
+        reported = cases([*(["kind"] if db.changes_kinds else []), *db.rewrites()], random, each=2, longer=self.STORIES)
+        stories = [RewriteStory(db, journal, f"s{n}_", random) for n in range(len(reported))]
         listed = {"table_include_list": rf"{re.escape(db.namespace)}\.s\d+_.*", "batch_max_rows": 50}
         connector = db.connector(tmp_path, **listed, signal_data_collection=db.signals(), **CHUNKS)
         first = connector.capture().batches[-1]
         start = connector.store.load_offset("test").offset.position
-        going = dict(enumerate(story.tell(*case) for story, case in zip(stories, told, strict=True)))
-        asked = 0
+        going = dict(enumerate(story.tell(*case) for story, case in zip(stories, reported, strict=True)))
+        requested = 0
         while going:
             for n in random.sample(sorted(going), random.randint(1, len(going))):
                 if next(going[n], self) is self:
                     del going[n]
                 if n % 2 and random.random() < 0.4:
-                    _ask_for(random.choice(stories[1::2]), connector, db, random, asked)
-                    asked += 1
+                    _ask_for(random.choice(stories[1::2]), connector, db, random, requested)
+                    requested += 1
             with monkeypatch.context() as patch:
                 dies_at_commit(patch, random.randint(1, 12))
                 with contextlib.suppress(RunKilled):
@@ -150,12 +150,14 @@ class Structure(Suite):
         equal(connector, db, *(t for story in stories for t in story.tables if not t.startswith("out_")))
         consistent(connector)
         states = Counter(s.state for s in connector.store.signals_of("test", limit=1000))
-        assert states.total() == asked
+        assert states.total() == requested
         assert set(states) <= {"done", "refused", "failed"}
-        assert states["done"] > asked // 2
+        assert states["done"] > requested // 2
         with capsys.disabled():
             events = sum(map(len, journal.events.values()))
-            print(f" [{len(told)} cases, {events} events, {len(journal.changes)} statements, {dict(states)}]", end="")
+            print(
+                f" [{len(reported)} cases, {events} events, {len(journal.changes)} statements, {dict(states)}]", end=""
+            )
 
     def test_a_table_emptied(self, filled_adapter: Adapter, tmp_path: Path) -> None:
         connector = start_connector(filled_adapter, tmp_path)

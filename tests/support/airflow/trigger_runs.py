@@ -47,7 +47,7 @@ async def waiting(triggers: list[Any], *, until: Callable[[], bool]) -> None:
 
 
 def report(
-    shop: ShopConnector,
+    shop_connector: ShopConnector,
     last: int,
     lagging: dict[str, int] | None = None,
     failed: dict[str, str] | None = None,
@@ -64,4 +64,6 @@ def report(
         "table_states": table_states or {},
         "seconds": 1,
     }
-    ApplyReports(ChangeLog(shop.definition.changelog).storage, "shop").write({**document, "location": location})
+    ApplyReports(ChangeLog(shop_connector.definition.changelog).storage, "shop").write(
+        {**document, "location": location}
+    )

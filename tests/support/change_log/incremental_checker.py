@@ -201,9 +201,9 @@ class Checker:
         after, lacking = event["after"], event.get("unavailable") or []
         if after is None:
             raise IllegalEvent(f"{event['topic']}: {event['op']} at seq {event['seq']} has no after")
-        if told := [name for name in lacking if after.get(name) is not None]:
+        if names := [name for name in lacking if after.get(name) is not None]:
             raise IllegalEvent(
-                f"{event['topic']}: seq {event['seq']} has values of {told}, which it says it leaves out"
+                f"{event['topic']}: seq {event['seq']} has values of {names}, which it says it leaves out"
             )
         earlier = known.row if known is not None else None
         if earlier is None and event.get("previous_key") is not None:
@@ -231,8 +231,8 @@ class Checker:
             return  # a dropped table that comes again begins with a truncate
         old, keys.schema = keys.schema, manifest.schemas[topic][str(change.table.version)]
         renamed = change.previous_id not in (None, change.id)
-        said = change.model_copy(update={"exact": change.exact or renamed})
-        if not record.snapshot and rewrite_reason(old, said):
+        text = change.model_copy(update={"exact": change.exact or renamed})
+        if not record.snapshot and rewrite_reason(old, text):
             keys.known.clear()
             keys.emptied = None
             self._whole.discard(topic)
@@ -302,8 +302,8 @@ def _value(value: Any) -> Any:
 
 
 def _illegal_event(event: Mapping[str, Any], key: Key, known: Known, why: str) -> IllegalEvent:
-    told = {"before": event["before"], "after": event["after"]}
-    shown = ", ".join(f"{name} {row}" for name, row in told.items() if row is not None)
+    reported = {"before": event["before"], "after": event["after"]}
+    shown = ", ".join(f"{name} {row}" for name, row in reported.items() if row is not None)
     return IllegalEvent(
         f"{event['topic']} {key}: {event['op']} at seq {event['seq']}: {why}.\n  in force: {known}\n  event:    {shown}"
     )

@@ -320,8 +320,8 @@ class Replay:
         table = self.tables[topic]
         old = table.schema
         renamed = change.previous_id not in (None, change.id)
-        said = change.model_copy(update={"exact": change.exact or renamed})
-        if not record.snapshot and rewrite_reason(old, said):
+        text = change.model_copy(update={"exact": change.exact or renamed})
+        if not record.snapshot and rewrite_reason(old, text):
             table.doubt()
         table.schema = manifest.schemas[topic][str(change.table.version)]
         for row in table.rows.values():

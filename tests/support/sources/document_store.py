@@ -350,10 +350,10 @@ def _make_condition(condition: str | None, shelf: DocumentDatabase) -> Callable[
         return lambda sheet: True
     shelf.asked.append(condition)
     try:
-        wanted = json.loads(condition)
+        expected = json.loads(condition)
     except ValueError:
         raise QueryRejected(f"This is no condition of a shelf: {condition}") from None
-    return lambda sheet: wanted.items() <= sheet.items()
+    return lambda sheet: expected.items() <= sheet.items()
 
 
 class _Session(SnapshotSession):

@@ -358,17 +358,19 @@ def compare(connector: Connector, journal: RowJournal, after: int) -> None:
                 before = row["before"] if row["op"] != "c" else None
                 events[table].append((row["op"], before, row["after"]))
     for table in sorted({*events, *journal.events}):
-        there, wanted = events[table], list(_split_key_changes(journal.events[table]))
+        there, expected = events[table], list(_split_key_changes(journal.events[table]))
         n = next(
-            (i for i, (a, b) in enumerate(zip(there, wanted, strict=False)) if a != b), min(len(there), len(wanted))
+            (i for i, (a, b) in enumerate(zip(there, expected, strict=False)) if a != b), min(len(there), len(expected))
         )
-        assert there == wanted, (
-            f"{table}, event {n} of {len(wanted)}: {there[n : n + 1]} instead of {wanted[n : n + 1]}"
+        assert there == expected, (
+            f"{table}, event {n} of {len(expected)}: {there[n : n + 1]} instead of {expected[n : n + 1]}"
         )
     assert left_out == journal.unreadable
-    told = [_left(record) for record in sorted(changes, key=lambda r: r.seq)]
-    n = next((i for i, (a, b) in enumerate(zip(told, journal.changes, strict=False)) if a and a != b), len(told))
-    assert n == len(journal.changes), f"statement {n}: {told[n : n + 2]} instead of {journal.changes[n : n + 2]}"
+    reported = [_left(record) for record in sorted(changes, key=lambda r: r.seq)]
+    n = next(
+        (i for i, (a, b) in enumerate(zip(reported, journal.changes, strict=False)) if a and a != b), len(reported)
+    )
+    assert n == len(journal.changes), f"statement {n}: {reported[n : n + 2]} instead of {journal.changes[n : n + 2]}"
 
 
 def _split_key_changes(events: list[Event]) -> Iterator[Event]:

@@ -50,12 +50,12 @@ def cases(database: str) -> list[Case]:
 
 def _column(name: str, kind: ValueKind, *, key: bool) -> Column:
     """The column that has a kind."""
-    parameters, told = {}, kind.told
-    if told:
-        parameters[TOLD] = told
+    parameters, reported_type = {}, kind.told
+    if reported_type:
+        parameters[TOLD] = reported_type
     type_, semantic = _SEMANTIC.get(kind.name, (kind.name, ""))
     declared = ColumnDeclaration(
-        type_name=told or {"text": "VARCHAR", "bytes": "VARBINARY"}.get(kind.name, ""), length=kind.length
+        type_name=reported_type or {"text": "VARCHAR", "bytes": "VARBINARY"}.get(kind.name, ""), length=kind.length
     )
     match kind.name:
         case "decimal" if (kind.length or 0) <= _LONGEST_DECIMAL:

@@ -108,8 +108,8 @@ class Table:
         if not isinstance(type_, sa.types.NullType):
             return str(type_.compile(dialect=self.engine.dialect))
         with self.engine.connect() as connection:  # SQLAlchemy does not know it
-            asked = f"SELECT upper(udt_name) FROM information_schema.columns WHERE table_name = 'p_s_t' AND column_name = '{name}'"
-            return str(connection.exec_driver_sql(asked).scalar_one())
+            query = f"SELECT upper(udt_name) FROM information_schema.columns WHERE table_name = 'p_s_t' AND column_name = '{name}'"
+            return str(connection.exec_driver_sql(query).scalar_one())
 
     def found(self) -> list[dict[str, Any]]:
         return in_order(rows(self.engine, "p_s_t"))

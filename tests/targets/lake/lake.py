@@ -270,7 +270,7 @@ class Child:
         self._tell(lake, "rebuild", name, to, *point)
 
     def _tell(self, lake: Lake, *what: str | int) -> None:
-        told = [
+        reported = [
             lake.connector.changelog.storage.root,
             lake.connector.name,
             lake.location,
@@ -279,7 +279,7 @@ class Child:
             *what,
         ]
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(told) + "\n")
+        self._process.stdin.write(json.dumps(reported) + "\n")
         self._process.stdin.flush()
 
     def answer(self) -> str:

@@ -50,10 +50,10 @@ HOSTILE = {
 def test_the_defaults_are_hostile_and_sessions_of_ours_are_not(spark: SparkSession) -> None:
     delta = load_format("delta")
     plain, own = spark.newSession(), own_session(spark, delta)
-    wanted = {**PINNED, **delta.pinned}
+    expected = {**PINNED, **delta.pinned}
     assert {key: plain.conf.get(key) for key in HOSTILE} == HOSTILE
-    assert {key: own.conf.get(key) for key in wanted} == wanted
-    assert set(wanted) - set(HOSTILE) == {
+    assert {key: own.conf.get(key) for key in expected} == expected
+    assert set(expected) - set(HOSTILE) == {
         "spark.sql.variable.substitute", "spark.databricks.delta.allowArbitraryProperties.enabled",
     }  # fmt: skip
     assert [own.conf.get(key, None) for key in delta.unset] == [None] * len(delta.unset)

@@ -37,12 +37,12 @@ def tables(lake: Lake, namespace: str) -> dict[str, list[Row]]:
 def check(lake: Lake, namespace: str) -> int:
     """Each row is in the table of its region, and in no other one; returns the number of tables."""
     found = tables(lake, namespace)
-    wanted: dict[str, list[Row]] = {name: [] for name in found}
+    expected: dict[str, list[Row]] = {name: [] for name in found}
     for row in lake.connector.database.copy_rows("s.t"):  # type: ignore[attr-defined]
         if region := row["region"]:
             name = {".": "%2E", "..": "%2E%2E"}.get(region) or region.replace("%", "%25").replace("/", "%2F")
-            wanted.setdefault(f"of_{name}", []).append({column: row[column] for column in COLUMNS})
-    assert found == {name: sorted(rows, key=repr) for name, rows in wanted.items()}
+            expected.setdefault(f"of_{name}", []).append({column: row[column] for column in COLUMNS})
+    assert found == {name: sorted(rows, key=repr) for name, rows in expected.items()}
     return len(found)
 
 

@@ -119,9 +119,9 @@ class Privileges:
             rights = self._of_database(user)
             if "Y" in rights:
                 return
-            for table, wanted in _tables(sql, schema, verb):
-                if table[0] not in FREE and table[0] != user and not self._may(user, table, wanted):
-                    raise not_authorized(user, wanted, ".".join(table))
+            for table, expected in _tables(sql, schema, verb):
+                if table[0] not in FREE and table[0] != user and not self._may(user, table, expected):
+                    raise not_authorized(user, expected, ".".join(table))
 
     def _of(self, user: str, columns: str, name: str, where: str = "1 = 1", *values: str) -> list[Row]:
         """Grants to a user, direct or by PUBLIC, a group or a role."""
@@ -172,11 +172,11 @@ def _tables(sql: MaskedStatement, schema: str, verb: str) -> list[tuple[Table, s
         word, owner, name, owner_2, name_2 = match.groups()
         if name is None:
             owner, name, word = owner_2, name_2, "FROM"
-        wanted = "SELECT"
+        expected = "SELECT"
         word = word.upper()
         if (word, verb) in (("INTO", "INSERT"), ("UPDATE", "UPDATE")):
-            wanted = verb
+            expected = verb
         elif word == "FROM" and verb == "DELETE" and not found:
-            wanted = "DELETE"
-        found.append((((sql.name(owner) if owner else schema), sql.name(name)), wanted))
+            expected = "DELETE"
+        found.append((((sql.name(owner) if owner else schema), sql.name(name)), expected))
     return found

@@ -358,8 +358,8 @@ class Connection(threading.Thread):
 
     def _checked(self, frame: Frame) -> bytes:
         """Derby lets everybody in: the server checks the password."""
-        wanted = self._database.password(self._login.user)
-        if self._login.raw or wanted is None or wanted == self._login.password:
+        expected = self._database.password(self._login.user)
+        if self._login.raw or expected is None or expected == self._login.password:
             return frame.encoded()
         refused = drda.encode_parameters([(drda.SVRCOD, struct.pack(">H", 8)), (drda.SECCHKCD, b"\x0f")])
         self._client.sendall(Frame(drda.REPLY, frame.correlator, drda.wrap_object(drda.SECCHKRM, refused)).encoded())

@@ -61,9 +61,9 @@ async def hello(context: Context, body: Document) -> Document:
         "maxWireVersion": versions.wire_version(node.settings),
         "readOnly": False,
     }
-    wanted = [name for name in body.get("compression", []) if name in messages.COMPRESSORS]
-    if wanted:
-        reply["compression"] = wanted
+    expected = [name for name in body.get("compression", []) if name in messages.COMPRESSORS]
+    if expected:
+        reply["compression"] = expected
     reply |= server.hello_auth(context, body)
     if body.get("loadBalanced") and node.settings.load_balanced:
         reply["serviceId"] = context.connection.service if context.connection else node.process
@@ -173,9 +173,9 @@ def set_parameter(context: Context, body: Document) -> Document:
 def get_cluster_parameter(context: Context, body: Document) -> Document:
     """The cluster parameter of the images' expiry."""
     node = context.server.node
-    wanted = body["getClusterParameter"]
-    if wanted not in ("changeStreamOptions", "*") and wanted != ["changeStreamOptions"]:
-        raise MongoError(72, f"Unknown server parameter: {wanted}")
+    expected = body["getClusterParameter"]
+    if expected not in ("changeStreamOptions", "*") and expected != ["changeStreamOptions"]:
+        raise MongoError(72, f"Unknown server parameter: {expected}")
     expiry = node.parameters["image_expiry"]
     return {
         "clusterParameters": [

@@ -41,16 +41,16 @@ def _is_unrestricted(context: Context) -> bool:
     return context.connection.user is None and not context.server.users.documents()
 
 
-def check(context: Context, wanted: Command) -> None:
+def check(context: Context, expected: Command) -> None:
     """Raise unless the connection may run the command."""
-    if wanted.open_to_all or _is_unrestricted(context):
+    if expected.open_to_all or _is_unrestricted(context):
         return
     user = context.connection.user if context.connection else None
     if user is None:
-        raise MongoError(13, f"Command {wanted.name} requires authentication")
+        raise MongoError(13, f"Command {expected.name} requires authentication")
     given = context.server.users.privileges(user)
-    if not _is_allowed(context, wanted.name, given):
-        raise MongoError(13, f"not authorized on {context.db} to execute command {{ {wanted.name}: ... }}")
+    if not _is_allowed(context, expected.name, given):
+        raise MongoError(13, f"not authorized on {context.db} to execute command {{ {expected.name}: ... }}")
 
 
 def _is_allowed(context: Context, name: str, given: list[Privilege]) -> bool:

@@ -140,13 +140,13 @@ def drop_role(context: Context, body: Document) -> Document:
 @command("usersInfo", "showCredentials", "showPrivileges", "showCustomData", "filter")
 def users_info(context: Context, body: Document) -> Document:
     """What is known of users."""
-    wanted = body["usersInfo"]
-    names = wanted if isinstance(wanted, list) else [wanted]
+    expected = body["usersInfo"]
+    names = expected if isinstance(expected, list) else [expected]
     out = []
     for document in context.server.users.documents():
-        if wanted == 1 and document["db"] != context.db:
+        if expected == 1 and document["db"] != context.db:
             continue
-        if wanted != 1 and not any(
+        if expected != 1 and not any(
             document["user"] == (name if isinstance(name, str) else name["user"])
             and document["db"] == (context.db if isinstance(name, str) else name["db"])
             for name in names

@@ -58,11 +58,11 @@ def make_collection(context: Context, db: str, name: str, options: Document) -> 
     else:
         o["idIndex"] = {**ID_INDEX, **({"collation": options["collation"]} if "collation" in options else {})}
     if writer.transaction is not None:
-        made = Collection(db, name, uuid, copy(options), [copy(ID_INDEX)])
-        node.catalog.add(made)
-        writer.transaction.made.append(made)
+        collection = Collection(db, name, uuid, copy(options), [copy(ID_INDEX)])
+        node.catalog.add(collection)
+        writer.transaction.made.append(collection)
         writer.command(db, o, uuid)
-        return made
+        return collection
     writer.command(db, o, uuid)
     return _find_collection(node, db, name)
 

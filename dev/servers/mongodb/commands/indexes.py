@@ -112,21 +112,21 @@ def drop_indexes(context: Context, body: Document) -> Document:
     collection = context.collection(body["dropIndexes"])
     if collection is None:
         raise MongoError(26, f"ns not found {context.db}.{body['dropIndexes']}")
-    before, wanted = len(collection.indexes), body["index"]
-    if wanted == "*":
+    before, expected = len(collection.indexes), body["index"]
+    if expected == "*":
         chosen = [index for index in collection.indexes if index["name"] != "_id_"]
     else:
         chosen = (
             [
                 index
                 for index in collection.indexes
-                if index["name"] in wanted or (isinstance(wanted, dict) and are_identical(index["key"], wanted))
+                if index["name"] in expected or (isinstance(expected, dict) and are_identical(index["key"], expected))
             ]
-            if not isinstance(wanted, str)
-            else [index for index in collection.indexes if index["name"] == wanted]
+            if not isinstance(expected, str)
+            else [index for index in collection.indexes if index["name"] == expected]
         )
         if not chosen:
-            raise MongoError(27, f"index not found with name [{wanted}]")
+            raise MongoError(27, f"index not found with name [{expected}]")
         if any(index["name"] == "_id_" for index in chosen):
             raise MongoError(72, "cannot drop _id index")
     for index in chosen:
@@ -135,6 +135,6 @@ def drop_indexes(context: Context, body: Document) -> Document:
             context.db, {"dropIndexes": collection.name, "index": index["name"]}, collection.uuid, o2=old
         )
     reply: Document = {"nIndexesWas": before}
-    if wanted == "*":
+    if expected == "*":
         reply["msg"] = "non-_id indexes dropped for collection"
     return {**reply, "ok": 1.0}

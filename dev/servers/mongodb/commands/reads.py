@@ -29,9 +29,9 @@ def matching(
 ) -> Iterator[Document]:
     """The documents that a filter lets through."""
     test = queries.compile_filter(query)
-    wanted = query.get("_id")
-    if "_id" in query and not queries.is_operators(wanted) and type_name(wanted) != "regex" and not bounds:
-        found = view.get(collection, order.key(wanted))
+    expected = query.get("_id")
+    if "_id" in query and not queries.is_operators(expected) and type_name(expected) != "regex" and not bounds:
+        found = view.get(collection, order.key(expected))
         documents: Iterator[Document] = iter([found] if found is not None else [])
     elif bounds is not None or (sort and next(iter(sort)) == "_id"):
         first = order.key(bounds["min"]) if bounds and "min" in bounds else None

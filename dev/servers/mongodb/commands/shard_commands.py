@@ -102,11 +102,11 @@ def change_without_event(context: Context, body: Document) -> Document:
     _require_trusted_peer(context)
     context.must_write()
     inner = {**body["command"], "$db": context.db}
-    wanted = find_command(next(iter(inner)), inner)
+    expected = find_command(next(iter(inner)), inner)
     context.server.node.quiet = True
     try:
         context.name = next(iter(inner))
-        wanted.run(context, inner)
+        expected.run(context, inner)
     except MongoError as error:
         if error.code not in (26, 27):
             raise

@@ -22,13 +22,13 @@ from dev.servers.mongodb.values.missing import MISSING
 # arrays and sets
 
 
-def index_of_array(items: Any, wanted: Any, start: Any = 0, end: Any = MISSING) -> Any:
+def index_of_array(items: Any, expected: Any, start: Any = 0, end: Any = MISSING) -> Any:
     """``$indexOfArray``."""
     if is_null(items):
         return None
     if not isinstance(items, list):
         raise MongoError(40090, f"$indexOfArray requires an array as a first argument, found: {type_name(items)}")
-    place = (-0.5,) if wanted is MISSING else order.key(wanted)
+    place = (-0.5,) if expected is MISSING else order.key(expected)
     return place_of(
         "$indexOfArray", items, start, end, lambda low, high: next((i for i in range(low, high) if order.key(items[i]) == place), -1)
     )  # fmt: skip

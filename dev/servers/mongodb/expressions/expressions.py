@@ -118,14 +118,14 @@ def _eager(
     def maker(argument: Any) -> Expression:
         parts = _arguments(argument)
         if count and not count[0] <= len(parts) <= count[1]:
-            wanted = (
+            expected = (
                 f"exactly {count[0]}"
                 if count[0] == count[1]
                 else f"at least {count[0]} arguments, and at most {count[1]}"
             )
             raise MongoError(
                 16020 if count[0] == count[1] else 28667,
-                f"Expression {name} takes {wanted} arguments. {len(parts)} were passed in.",
+                f"Expression {name} takes {expected} arguments. {len(parts)} were passed in.",
             )
         return lambda document, variables: work(*[part(document, variables) for part in parts])
 

@@ -83,7 +83,7 @@ def split(value: Any, separator: Any) -> Any:
 
 
 def _index(in_bytes: bool, name: str) -> Callable[..., Any]:
-    def run(text: Any, wanted: Any, start: Any = 0, end: Any = MISSING) -> Any:
+    def run(text: Any, expected: Any, start: Any = 0, end: Any = MISSING) -> Any:
         if is_null(text):
             return None
         if not isinstance(text, str):
@@ -91,13 +91,13 @@ def _index(in_bytes: bool, name: str) -> Callable[..., Any]:
                 40091 if in_bytes else 40093,
                 f"{name} requires a string as the first argument, found: {type_name(text)}",
             )
-        if not isinstance(wanted, str):
+        if not isinstance(expected, str):
             raise MongoError(
                 40092 if in_bytes else 40094,
-                f"{name} requires a string as the second argument, found: {kind_of(wanted)}",
+                f"{name} requires a string as the second argument, found: {kind_of(expected)}",
             )
         one: Any = text.encode() if in_bytes else text
-        other: Any = wanted.encode() if in_bytes else wanted
+        other: Any = expected.encode() if in_bytes else expected
         return place_of(name, one, start, end, lambda low, high: one.find(other, low, high))
 
     return run

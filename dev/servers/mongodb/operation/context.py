@@ -289,12 +289,12 @@ class Context:
         if stamp is None:
             return
         node = self.server.node
-        wanted = (stamp.time, stamp.inc)
-        if wanted > node.clock and wanted[0] > time.time() + 60:
+        expected = (stamp.time, stamp.inc)
+        if expected > node.clock and expected[0] > time.time() + 60:
             raise MongoError(72, "readConcern afterClusterTime value must not be greater than the current clusterTime.")
-        while node.oplog.last < wanted:
+        while node.oplog.last < expected:
             if node.primary:
-                node.clock = max(node.clock, wanted)
+                node.clock = max(node.clock, expected)
                 node.noop({"msg": "noop for afterClusterTime"})
             else:
                 await node.oplog.wait(0.5)

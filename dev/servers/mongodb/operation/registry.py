@@ -72,11 +72,11 @@ ALIASES = {
 
 def find_command(name: str, body: dict[str, Any]) -> Command:
     """The command of a name. Raises :class:`MongoError` when there is none, or it does not know an option."""
-    wanted = COMMANDS.get(name) or COMMANDS.get(ALIASES.get(name, ""))
-    if wanted is None:
+    expected = COMMANDS.get(name) or COMMANDS.get(ALIASES.get(name, ""))
+    if expected is None:
         raise MongoError(59, f"no such command: '{name}'")
-    if wanted.options is not None:
+    if expected.options is not None:
         for option in body:
-            if option not in wanted.options and option not in GENERIC and option != name:
-                raise MongoError(40415, f"BSON field '{wanted.name}.{option}' is an unknown field.")
-    return wanted
+            if option not in expected.options and option not in GENERIC and option != name:
+                raise MongoError(40415, f"BSON field '{expected.name}.{option}' is an unknown field.")
+    return expected

@@ -17,28 +17,28 @@ async def wait_for_write_concern(replication: Replication, context: Context, rep
     """Wait for as many members as the command's write concern asks for."""
     node = replication.node
     given = context.body.get("writeConcern", {})
-    wanted = given.get("w", replication.default_write_concern)
+    expected = given.get("w", replication.default_write_concern)
     if (
         node.majority is None
         or (context.transaction is not None and context.transaction.state == "open")
-        or wanted in (0, 1)
+        or expected in (0, 1)
     ):
         return reply
     limit = int(given.get("wtimeout", 0)) / 1000
     end = time.monotonic() + limit if limit else None
     place, term = node.oplog.last, node.term
     replication._count()
-    while not reached_by(replication, wanted, place):
+    while not reached_by(replication, expected, place):
         if end is not None and time.monotonic() >= end:
             info = {
                 "wtimeout": True,
-                "writeConcern": {"w": wanted, "wtimeout": int(limit * 1000), "provenance": "clientSupplied"},
+                "writeConcern": {"w": expected, "wtimeout": int(limit * 1000), "provenance": "clientSupplied"},
             }
             error = {"code": 64, "codeName": "WriteConcernFailed", "errmsg": "waiting for replication timed out", "errInfo": info}  # fmt: skip
             return _with_concern(reply, error)
         if not node.primary or node.term != term:
             provenance = "clientSupplied" if "w" in given else "implicitDefault"
-            info = {"writeConcern": {"w": wanted, "wtimeout": int(limit * 1000), "provenance": provenance}}
+            info = {"writeConcern": {"w": expected, "wtimeout": int(limit * 1000), "provenance": provenance}}
             interrupted = {
                 "code": 11602,
                 "codeName": "InterruptedDueToReplStateChange",
@@ -49,11 +49,11 @@ async def wait_for_write_concern(replication: Replication, context: Context, rep
     return reply
 
 
-def reached_by(replication: Replication, wanted: Any, place: Time) -> bool:
+def reached_by(replication: Replication, expected: Any, place: Time) -> bool:
     """Whether as many members as wanted have a place."""
-    if wanted == "majority":
+    if expected == "majority":
         return replication.node.seen >= place
-    return 1 + sum(reached >= place for reached in replication.reached.values()) >= int(wanted)
+    return 1 + sum(reached >= place for reached in replication.reached.values()) >= int(expected)
 
 
 def _with_concern(reply: Document, error: Document) -> Document:

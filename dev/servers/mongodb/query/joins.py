@@ -116,8 +116,8 @@ def _matching(others: list[Document], argument: Document) -> Callable[[Document]
             places.setdefault(place, []).append(index)
 
     def find(document: Document) -> list[Document]:
-        wanted = {order.key(value) for value in _values(document, local, whole=False)}
-        return [others[index] for index in sorted({index for place in wanted for index in places.get(place, ())})]
+        expected = {order.key(value) for value in _values(document, local, whole=False)}
+        return [others[index] for index in sorted({index for place in expected for index in places.get(place, ())})]
 
     return find
 
@@ -160,11 +160,11 @@ def _find_reached(others: list[Document], values: list[Any], argument: Document,
     seen: set[Any] = set()
     depth = 0
     while values and (deepest is None or depth <= deepest):
-        wanted, values = {order.key(value) for value in values}, []
+        expected, values = {order.key(value) for value in values}, []
         for other in others:
             if order.key(other["_id"]) in seen:
                 continue
-            if any(order.key(value) in wanted for value in _values(other, arrive, whole=True)):
+            if any(order.key(value) in expected for value in _values(other, arrive, whole=True)):
                 seen.add(order.key(other["_id"]))
                 values += _values(other, leave, whole=False)
                 at = {argument["depthField"]: depth} if "depthField" in argument else {}

@@ -188,21 +188,21 @@ def _check_required(argument: Any, given: Document) -> Rule:
 
 def _dependencies(argument: Any, given: Document) -> Rule:
     schemas = {
-        name: wanted if isinstance(wanted, list) else Schema(wanted)
-        for name, wanted in leaves.check_type("dependencies", argument, dict).items()
+        name: expected if isinstance(expected, list) else Schema(expected)
+        for name, expected in leaves.check_type("dependencies", argument, dict).items()
     }
 
-    def find_failure(name: str, wanted: list[str] | Schema, value: Document) -> Document | None:
-        if isinstance(wanted, Schema):
-            found = wanted.broken(value)
+    def find_failure(name: str, expected: list[str] | Schema, value: Document) -> Document | None:
+        if isinstance(expected, Schema):
+            found = expected.broken(value)
             return {"conditionalProperty": name, "details": found} if found else None
-        missing = [other for other in wanted if other not in value]
+        missing = [other for other in expected if other not in value]
         return {"conditionalProperty": name, "missingProperties": missing} if missing else None
 
     def rule(value: Any) -> Document | None:
         if not isinstance(value, dict):
             return None
-        details = [found for name, wanted in schemas.items() if name in value and (found := find_failure(name, wanted, value))]  # fmt: skip
+        details = [found for name, expected in schemas.items() if name in value and (found := find_failure(name, expected, value))]  # fmt: skip
         return {"operatorName": "dependencies", "failingDependencies": details} if details else None
 
     return rule

@@ -18,10 +18,10 @@ Rule = Callable[[Any], Document | None]
 """What a value breaks; None when it does not."""
 
 
-def check_type(keyword: str, value: Any, wanted: type) -> Any:
+def check_type(keyword: str, value: Any, expected: type) -> Any:
     """A keyword's argument, which must be of a type."""
-    if not isinstance(value, wanted):
-        raise MongoError(MISMATCH, f"$jsonSchema keyword '{keyword}' must be a {type_name(wanted())}")
+    if not isinstance(value, expected):
+        raise MongoError(MISMATCH, f"$jsonSchema keyword '{keyword}' must be a {type_name(expected())}")
     return value
 
 
@@ -140,10 +140,10 @@ def item_count(keyword: str, sign: int) -> Callable[[Any, Document], Rule]:
 
 def unique_items(argument: Any, given: Document) -> Rule:
     """``uniqueItems``."""
-    wanted = check_type("uniqueItems", argument, bool)
+    expected = check_type("uniqueItems", argument, bool)
 
     def rule(value: Any) -> Document | None:
-        if not wanted or not isinstance(value, list):
+        if not expected or not isinstance(value, list):
             return None
         seen = set()
         for item in value:

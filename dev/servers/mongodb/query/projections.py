@@ -28,14 +28,14 @@ def compile_projection(spec: Document, variables: Document | None = None) -> Wor
     tree: Tree = {}
     kinds = set()
     for path, value in _flatten_spec(spec):
-        wanted: Any = Computed(value)
+        expected: Any = Computed(value)
         if isinstance(value, bool) or order.is_number(value):
-            wanted = bool(order.number(value)) if not isinstance(value, bool) else value
+            expected = bool(order.number(value)) if not isinstance(value, bool) else value
             if path != "_id":
-                kinds.add(wanted)
+                kinds.add(expected)
         else:
             kinds.add(True)
-        _place_value(tree, path.split("."), wanted, path)
+        _place_value(tree, path.split("."), expected, path)
     if len(kinds) == 2:
         raise MongoError(
             31254 if next(iter(spec.values())) else 31253, "Cannot do exclusion and inclusion in one projection"
@@ -73,20 +73,20 @@ def _include_fields(tree: Tree, value: Any, root: Document, variables: Document)
     if "_id" in tree and value is root and tree["_id"] is True and "_id" in root:
         out["_id"] = root["_id"]
     for name, item in value.items():
-        wanted = tree.get(name)
-        if wanted is True:
+        expected = tree.get(name)
+        if expected is True:
             out[name] = item
-        elif isinstance(wanted, dict):
-            kept = _include_below(wanted, item, root, variables)
+        elif isinstance(expected, dict):
+            kept = _include_below(expected, item, root, variables)
             if kept is not MISSING:
                 out[name] = kept
-    for name, wanted in tree.items():
-        if isinstance(wanted, Computed):
-            made = wanted.compute(root, {**variables, "ROOT": root})
+    for name, expected in tree.items():
+        if isinstance(expected, Computed):
+            made = expected.compute(root, {**variables, "ROOT": root})
             if made is not MISSING:
                 out[name] = made
-        elif isinstance(wanted, dict) and name not in value and _computes_fields(wanted):
-            out[name] = _include_fields(wanted, {}, root, variables)
+        elif isinstance(expected, dict) and name not in value and _computes_fields(expected):
+            out[name] = _include_fields(expected, {}, root, variables)
     return out
 
 
@@ -112,10 +112,10 @@ def _exclude_fields(tree: Tree, value: Any) -> Any:
         return value
     out = {}
     for name, item in value.items():
-        wanted = tree.get(name)
-        if wanted is False:
+        expected = tree.get(name)
+        if expected is False:
             continue
-        out[name] = _exclude_fields(wanted, item) if isinstance(wanted, dict) else item
+        out[name] = _exclude_fields(expected, item) if isinstance(expected, dict) else item
     return out
 
 
@@ -149,11 +149,11 @@ def _add_fields(tree: Tree, value: Any, root: Document, variables: Document) -> 
     if isinstance(value, list):
         return [_add_fields(tree, item, root, variables) for item in value]
     out = dict(value) if isinstance(value, dict) else {}
-    for name, wanted in tree.items():
-        if isinstance(wanted, dict):
-            out[name] = _add_fields(wanted, out.get(name), root, variables)
+    for name, expected in tree.items():
+        if isinstance(expected, dict):
+            out[name] = _add_fields(expected, out.get(name), root, variables)
             continue
-        made = wanted.compute(root, {**variables, "ROOT": root})
+        made = expected.compute(root, {**variables, "ROOT": root})
         if made is MISSING:
             out.pop(name, None)
         else:

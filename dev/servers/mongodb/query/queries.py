@@ -114,8 +114,8 @@ def _operator(path: list[str], name: str, argument: Any) -> Test:
         inner = _operator(path, "$eq" if name == "$ne" else "$in", argument)
         return lambda document: not inner(document)
     if name == "$exists":
-        wanted = bool(argument)
-        return lambda document: any(value is not MISSING for value in values(document, path)) == wanted
+        expected = bool(argument)
+        return lambda document: any(value is not MISSING for value in values(document, path)) == expected
     whole = {"$size": _size, "$elemMatch": _elem_match, "$type": _type}.get(name)
     if whole is not None:
         return _on_whole(path, whole(argument), expand=name == "$type")
@@ -175,26 +175,26 @@ def values(document: Any, path: list[str]) -> Iterator[Any]:
         yield MISSING
 
 
-def _equality(wanted: Any) -> ValueTest:
-    if wanted is None:
+def _equality(expected: Any) -> ValueTest:
+    if expected is None:
         return lambda value: value is None or value is MISSING or isinstance(value, Undefined)
-    if isinstance(wanted, Undefined):
+    if isinstance(expected, Undefined):
         raise MongoError(2, "cannot compare to undefined")
-    place = order.key(wanted)
+    place = order.key(expected)
     return lambda value: value is not MISSING and order.key(value) == place
 
 
 def _compare(check: Callable[[Any, Any], bool], *, equal: bool) -> Callable[[Any], ValueTest]:
-    def maker(wanted: Any) -> ValueTest:
-        if isinstance(wanted, Regex):
+    def maker(expected: Any) -> ValueTest:
+        if isinstance(expected, Regex):
             raise MongoError(2, "Can't have RegEx as arg to predicate over field.")
-        if isinstance(wanted, MinKey | MaxKey):
-            place = order.key(wanted)
+        if isinstance(expected, MinKey | MaxKey):
+            place = order.key(expected)
             return lambda value: value is not MISSING and check(order.key(value), place)
-        if wanted is None:
+        if expected is None:
             return _equality(None) if equal else lambda value: False
-        kind, place = order.rank(wanted), order.key(wanted)
-        if order.is_number(wanted) and order.is_nan(wanted):
+        kind, place = order.rank(expected), order.key(expected)
+        if order.is_number(expected) and order.is_nan(expected):
             return (lambda value: value is not MISSING and order.key(value) == place) if equal else lambda value: False
 
         def test(value: Any) -> bool:
@@ -207,14 +207,14 @@ def _compare(check: Callable[[Any, Any], bool], *, equal: bool) -> Callable[[Any
     return maker
 
 
-def _make_in_test(wanted: Any) -> ValueTest:
-    if not isinstance(wanted, list):
+def _make_in_test(expected: Any) -> ValueTest:
+    if not isinstance(expected, list):
         raise MongoError(2, "$in needs an array")
-    if any(is_operators(item) for item in wanted):
+    if any(is_operators(item) for item in expected):
         raise MongoError(2, "cannot nest $ under $in")
-    patterns = [_regex(item.pattern, item.options) for item in wanted if isinstance(item, Regex)]
-    places = {order.key(item) for item in wanted if not isinstance(item, Regex)}
-    null = any(item is None for item in wanted)
+    patterns = [_regex(item.pattern, item.options) for item in expected if isinstance(item, Regex)]
+    places = {order.key(item) for item in expected if not isinstance(item, Regex)}
+    null = any(item is None for item in expected)
 
     def test(value: Any) -> bool:
         if value is MISSING or isinstance(value, Undefined):
@@ -251,10 +251,10 @@ def _regex(pattern: str, options: str) -> ValueTest:
     return test
 
 
-def _size(wanted: Any) -> ValueTest:
-    if not order.is_number(wanted) or wanted != int(order.number(wanted)) or wanted < 0:
+def _size(expected: Any) -> ValueTest:
+    if not order.is_number(expected) or expected != int(order.number(expected)) or expected < 0:
         raise MongoError(2, "Failed to parse $size. Expected a non-negative number")
-    return lambda value: isinstance(value, list) and len(value) == wanted
+    return lambda value: isinstance(value, list) and len(value) == expected
 
 
 def _elem_match(condition: Any) -> ValueTest:
@@ -279,21 +279,21 @@ def element_matching(condition: Any) -> ValueTest:
     return lambda item: inner({"x": item}) if not isinstance(item, list) else order.equal(item, condition)
 
 
-def _make_all_test(path: list[str], wanted: Any) -> Test:
-    if not isinstance(wanted, list):
+def _make_all_test(path: list[str], expected: Any) -> Test:
+    if not isinstance(expected, list):
         raise MongoError(2, "$all needs an array")
     parts = [
         _operator(path, "$elemMatch", item["$elemMatch"])
         if isinstance(item, dict) and "$elemMatch" in item
         else _field(path, item)
-        for item in wanted
+        for item in expected
     ]
     return lambda document: bool(parts) and all(part(document) for part in parts)
 
 
-def _type(wanted: Any) -> ValueTest:
+def _type(expected: Any) -> ValueTest:
     names = set()
-    for item in wanted if isinstance(wanted, list) else [wanted]:
+    for item in expected if isinstance(expected, list) else [expected]:
         name = TYPE_NUMBERS.get(int(item)) if order.is_number(item) else item
         if name != "number" and name not in TYPE_NUMBERS.values():
             raise MongoError(

@@ -46,18 +46,18 @@ async def _change_without_event(router: Router, shard: Shard, db: str, command: 
 
 
 def _cut_chunks(
-    namespace: str, key: Document, documents: list[Document], wanted: int, primary: str, shards: list[str]
+    namespace: str, key: Document, documents: list[Document], expected: int, primary: str, shards: list[str]
 ) -> list[Document]:
     """The chunks of a new key: where it is of ranges, cut where the documents are, and dealt out to the shards in turn."""
     chunks = first_chunks(namespace, key, primary, shards)
-    if len(chunks) > 1 or wanted < 2 or len(documents) < wanted:
+    if len(chunks) > 1 or expected < 2 or len(documents) < expected:
         return chunks
     places = sorted((key_values(key, document) for document in documents), key=order.key)
-    cuts = [dict(zip(key, places[len(places) * n // wanted], strict=True)) for n in range(1, wanted)]
+    cuts = [dict(zip(key, places[len(places) * n // expected], strict=True)) for n in range(1, expected)]
     bounds = [chunks[0]["min"], *cuts, chunks[0]["max"]]
     return [
         {"_id": ObjectId(), "ns": namespace, "min": bounds[n], "max": bounds[n + 1], "shard": shards[n % len(shards)]}
-        for n in range(wanted)
+        for n in range(expected)
         if order.key(list(bounds[n].values())) < order.key(list(bounds[n + 1].values()))
     ]
 
@@ -78,13 +78,13 @@ async def reshard_collection(router: Router, context: Context, body: Document) -
         await _list_collections(router, primary, db, {"name": name}),
         await _indexes(router, primary, db, name),
     )
-    wanted = int(body.get("numInitialChunks", len(router.shards)))
+    expected = int(body.get("numInitialChunks", len(router.shards)))
     described = {
-        "reshardUUID": uuid, "shardKey": key, "oldShardKey": old, "unique": bool(body.get("unique", False)), "numInitialChunks": Int64(wanted),
+        "reshardUUID": uuid, "shardKey": key, "oldShardKey": old, "unique": bool(body.get("unique", False)), "numInitialChunks": Int64(expected),
     }  # fmt: skip
     announce = {"_standInAnnounce": "reshardCollection", "coll": name, "uuid": noted["uuid"], "described": described}
     await router.send(primary, db, announce)
-    chunks = _cut_chunks(namespace, key, documents, min(wanted, MOST_CHUNKS), primary.name, router.staying)
+    chunks = _cut_chunks(namespace, key, documents, min(expected, MOST_CHUNKS), primary.name, router.staying)
     clone = {
         "_standInClone": name,
         "uuid": uuid,

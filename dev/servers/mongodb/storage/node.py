@@ -265,8 +265,10 @@ class Node:
         indexes = (
             [] if kind != "collection" or "clusteredIndex" in options else [copy(command.get("idIndex", ID_INDEX))]
         )
-        made = Collection(db, command["create"], operation.get("ui") or new_uuid(), copy(options), indexes, kind, when)
-        self.catalog.add(made)
+        collection = Collection(
+            db, command["create"], operation.get("ui") or new_uuid(), copy(options), indexes, kind, when
+        )
+        self.catalog.add(collection)
 
     def _apply_createIndexes(self, db: str, command: Document, operation: Document, when: Time) -> None:
         collection = self.catalog.by_uuid(operation["ui"])

@@ -275,8 +275,8 @@ class Engine:
         names = {name for _, _, columns in table.log_groups for name in columns}
         if table.primary_key and ("PK" in database or table.logs("PRIMARY KEY LOGGING")):
             names |= set(table.primary_key.columns)
-        wanted = {column.id for column in table.live if column.name in names} | set(changed)
-        return {column: value for column, value in before.items() if column in wanted}
+        expected = {column.id for column in table.live if column.name in names} | set(changed)
+        return {column: value for column, value in before.items() if column in expected}
 
     # keys and locks
 

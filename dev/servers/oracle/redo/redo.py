@@ -276,7 +276,7 @@ class Redo:
         self, connection: sqlite3.Connection, logs: Iterable[LogFile], start: int, end: int
     ) -> Iterable[tuple[Any, ...]]:
         """Records of these logs between two SCNs, those on disk only: of a thread in the order of the log, threads merged by SCN."""
-        wanted = {(log.thread, log.sequence) for log in logs}
+        expected = {(log.thread, log.sequence) for log in logs}
         flushed = dict(self.flushed)
 
         def of_thread(thread: int) -> Iterator[tuple[Any, ...]]:
@@ -284,7 +284,7 @@ class Redo:
                 "SELECT * FROM redo WHERE scn BETWEEN ? AND ? AND thread = ? AND place <= ? ORDER BY place",
                 (start, end, thread, flushed[thread]),
             )
-            return (row for row in rows if (row[2], row[3]) in wanted)
+            return (row for row in rows if (row[2], row[3]) in expected)
 
         return heapq.merge(*map(of_thread, flushed), key=lambda row: row[1])
 

@@ -301,9 +301,9 @@ class Queries:
         columns: Columns = []
         for item in items:
             if item and item[-1].text == "*" and item[-1].kind == SYMBOL and (len(item) == 1 or item[-2].text == "."):
-                wanted = item[-3].text if len(item) > 1 else None
+                expected = item[-3].text if len(item) > 1 else None
                 for alias, found in scope.tables.items():
-                    if wanted in (None, alias):
+                    if expected in (None, alias):
                         visible = [pair for pair in found if pair[0] not in (ROW_ID, ROW_SCN)]
                         texts += [f"{identifier(alias)}.{identifier(name)}" for name, _ in visible]
                         columns += visible

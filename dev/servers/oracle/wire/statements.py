@@ -119,7 +119,7 @@ class Statements:
         reader.ub()
         reader.raw(2)
         reader.ub()
-        wanted = reader.ub()
+        expected = reader.ub()
         reader.ub()
         reader.u8()
         bind_count = reader.ub()
@@ -143,7 +143,7 @@ class Statements:
         if define_count:
             cursor = self._cursor(number)
             cursor.defines = binds
-            return self._rows(number, wanted)
+            return self._rows(number, expected)
         if sql is None:
             cursor = self._cursor(number)
             cursor.binds = binds or cursor.binds
@@ -161,7 +161,7 @@ class Statements:
         return self._start(
             number,
             rows,
-            wanted,
+            expected,
             fetch=bool(options & FETCH_OPTION),
             describe=True,
             commit=bool(options & COMMIT_OPTION),
@@ -169,12 +169,12 @@ class Statements:
         )
 
     def execute_again(self, reader: Reader) -> bytes:
-        number, wanted = reader.ub(), reader.ub()
+        number, expected = reader.ub(), reader.ub()
         first, second = reader.ub(), reader.ub()
         cursor = self._cursor(number)
-        rows = self._bound_rows(reader, cursor, 1 if cursor.is_query else wanted)
+        rows = self._bound_rows(reader, cursor, 1 if cursor.is_query else expected)
         return self._start(
-            number, rows, wanted, fetch=bool(first & EXECUTE_OPTION), describe=False, commit=bool(second & 1)
+            number, rows, expected, fetch=bool(first & EXECUTE_OPTION), describe=False, commit=bool(second & 1)
         )
 
     def _free_number(self) -> int:

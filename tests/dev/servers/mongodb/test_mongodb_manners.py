@@ -25,13 +25,13 @@ def test_without_a_majority_streams_and_snapshots_stand_still_and_the_primary_sa
         orders.insert_one({"_id": 1})
         members.secondaries()[0].kill()
         client.shop.orders.insert_one({"_id": 2})
-        said = client.admin.command("hello")["lastWrite"]
-        assert said["majorityOpTime"]["ts"] < said["opTime"]["ts"]
+        text = client.admin.command("hello")["lastWrite"]
+        assert text["majorityOpTime"]["ts"] < text["opTime"]["ts"]
         majority = client.shop.get_collection("orders", read_concern=pymongo.read_concern.ReadConcern("majority"))
         assert (majority.count_documents({}), client.shop.orders.count_documents({})) == (1, 2)
-        read = {"find": "orders", "readConcern": {"level": "snapshot", "atClusterTime": said["majorityOpTime"]["ts"]}}
+        read = {"find": "orders", "readConcern": {"level": "snapshot", "atClusterTime": text["majorityOpTime"]["ts"]}}
         assert client.shop.command(read)["cursor"]["firstBatch"] == [{"_id": 1}]
-        read["readConcern"]["atClusterTime"] = said["opTime"]["ts"]
+        read["readConcern"]["atClusterTime"] = text["opTime"]["ts"]
         with members.primary().direct(socketTimeoutMS=500) as alone, pytest.raises(pymongo.errors.NetworkTimeout):
             alone.shop.command(read)
 
@@ -39,9 +39,9 @@ def test_without_a_majority_streams_and_snapshots_stand_still_and_the_primary_sa
 def test_a_set_of_one_may_learn_late_that_a_majority_has_what_it_wrote() -> None:
     with MongoDb({"commit_lag_ms": 200}) as server, server.connect(w=1) as client:
         client.shop.orders.insert_one({"_id": 1})
-        said = client.admin.command("hello")["lastWrite"]
-        assert said["majorityOpTime"]["ts"] < said["opTime"]["ts"]
-        wait_until(lambda: client.admin.command("hello")["lastWrite"]["majorityOpTime"]["ts"] >= said["opTime"]["ts"], "a majority has it")  # fmt: skip
+        text = client.admin.command("hello")["lastWrite"]
+        assert text["majorityOpTime"]["ts"] < text["opTime"]["ts"]
+        wait_until(lambda: client.admin.command("hello")["lastWrite"]["majorityOpTime"]["ts"] >= text["opTime"]["ts"], "a majority has it")  # fmt: skip
 
 
 @pytest.mark.parametrize(("version", "code"), [("5.0.31", 246), ("7.0.14", 246), ("8.0.10", 0)])

@@ -240,7 +240,7 @@ def test_a_merge_does_what_its_modes_say(shop_database: Any, mode: str, unmatche
     spec = {"into": "sums", "whenMatched": MATCHED[mode], "whenNotMatched": unmatched}
     spec |= {"on": on} if on is not None else {}
     spec |= {"let": {"more": {"$literal": 100}}} if mode == "pipeline" else {}
-    wanted: list[tuple[str, int]] = []
+    expected: list[tuple[str, int]] = []
     code = None if (mode, unmatched) in ALLOWED else 51181
     for document in new if code is None else ():
         n = document["k"]
@@ -252,11 +252,11 @@ def test_a_merge_does_what_its_modes_say(shop_database: Any, mode: str, unmatche
             break
         if n in model:
             after = _merged_document(mode, model[n], document)
-            wanted += [("change", n)] if after != model[n] else []
+            expected += [("change", n)] if after != model[n] else []
             model[n] = after
         elif unmatched == "insert":
             model[n] = document
-            wanted.append(("insert", n))
+            expected.append(("insert", n))
     with shop_database.sums.watch(full_document="updateLookup", max_await_time_ms=20) as stream:
         try:
             shop_database.source.aggregate([{"$sort": {"_id": 1}}, {"$replaceWith": "$d"}, {"$merge": spec}])
@@ -268,7 +268,7 @@ def test_a_merge_does_what_its_modes_say(shop_database: Any, mode: str, unmatche
         while (event := stream.try_next()) is not None:
             kind = event["operationType"]
             events.append((kind if kind == "insert" else "change", event["fullDocument"]["k"]))
-    assert events == wanted
+    assert events == expected
     rows = sorted(shop_database.sums.find(), key=lambda row: row["k"])
     assert [{"_id": row["_id"], **document} for row, (_, document) in zip(rows, sorted(model.items()), strict=True)] == rows  # fmt: skip
 

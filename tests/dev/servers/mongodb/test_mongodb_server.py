@@ -196,8 +196,8 @@ def test_messages_are_compressed(server: MongoDb) -> None:
 
 @pytest.mark.parametrize("compressor", [messages.ZLIB, messages.ZSTD])
 def test_a_compressed_message_is_read_as_it_was(compressor: int) -> None:
-    asked = messages.Message(7, {"find": "c"}, compressor=compressor)
-    data = messages.reply(asked, {"text": "x" * 1000})
+    message = messages.Message(7, {"find": "c"}, compressor=compressor)
+    data = messages.reply(message, {"text": "x" * 1000})
     assert len(data) < 200
     assert messages.parse_message(data[:16], data[16:]).body == {"text": "x" * 1000}
 
@@ -270,8 +270,8 @@ def _allowed_otherwise(client: Any, step: dict[str, Any]) -> str | None:
         code = None
     except OperationFailure as error:
         code = error.code
-    wanted = step.get("error", {}).get("code")
-    return None if (code == 13) == (wanted == 13) else f"{step['command']}: {code}, recorded {wanted}"
+    expected = step.get("error", {}).get("code")
+    return None if (code == 13) == (expected == 13) else f"{step['command']}: {code}, recorded {expected}"
 
 
 @pytest.fixture(scope="module")

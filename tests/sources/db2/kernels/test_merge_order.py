@@ -59,11 +59,11 @@ def test_the_first_row_out_of_order_is_found(compiled: bool, run: list[bytes]) -
 
 
 @settings(deadline=None)
-@given(wanted=st.lists(LSNS | FEW, max_size=12), among=st.lists(LSNS | FEW, max_size=12))
+@given(expected=st.lists(LSNS | FEW, max_size=12), among=st.lists(LSNS | FEW, max_size=12))
 @pytest.mark.parametrize("compiled", [True, False])
-def test_places_are_those_of_equal_rows(compiled: bool, wanted: list[bytes], among: list[bytes]) -> None:
-    wanted.sort(key=pad_lsn)
+def test_places_are_those_of_equal_rows(compiled: bool, expected: list[bytes], among: list[bytes]) -> None:
+    expected.sort(key=pad_lsn)
     among.sort(key=pad_lsn)
     places = merge_order.find_row_numbers if compiled else merge_order.find_row_numbers.py_func  # type: ignore[attr-defined]
-    equal = [[i for i, lsn in enumerate(among) if pad_lsn(lsn) == pad_lsn(one)] for one in wanted]
-    assert places(lsn_words(wanted), lsn_words(among)).tolist() == [max(found, default=-1) for found in equal]
+    equal = [[i for i, lsn in enumerate(among) if pad_lsn(lsn) == pad_lsn(one)] for one in expected]
+    assert places(lsn_words(expected), lsn_words(among)).tolist() == [max(found, default=-1) for found in equal]

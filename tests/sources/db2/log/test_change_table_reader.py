@@ -135,9 +135,9 @@ def test_a_fetch_is_the_smaller_the_larger_its_rows_are() -> None:
     rows = [(b"\1", i.to_bytes(3, "big"), "I", i, "x" * 20_000) for i in range(3000)]
     made = reader(rows, layout())
     read(made)
-    asked = made._cursors.asked  # type: ignore[attr-defined]
-    assert asked[0] == 1000
-    assert all(100 < size < 500 for size in asked[1:])
+    request_count = made._cursors.asked  # type: ignore[attr-defined]
+    assert request_count[0] == 1000
+    assert all(100 < size < 500 for size in request_count[1:])
 
 
 def test_images_before_without_the_key_are_none() -> None:

@@ -361,11 +361,11 @@ def test_marks_are_numbered_in_the_order_in_which_they_were_written_whatever_the
 
 def test_a_quiet_log_gives_heartbeats_as_often_as_the_caller_is_patient(streamed_schema: StreamedSchema) -> None:
     streamed_schema.properties = {"poll.interval.ms": 10_000}
-    asked = 0
+    requested = 0
 
     def patience() -> float:
-        nonlocal asked
-        asked += 1
+        nonlocal requested
+        requested += 1
         return 0.01
 
     began = time.monotonic()
@@ -373,7 +373,7 @@ def test_a_quiet_log_gives_heartbeats_as_often_as_the_caller_is_patient(streamed
         assert isinstance(item, Heartbeat)
         if number == 40:
             break
-    assert asked >= 30
+    assert requested >= 30
     assert time.monotonic() - began < 60, "by its own interval it were 400 seconds"
     assert streamed_schema.metrics.counters.polls > 3
 
@@ -658,13 +658,14 @@ def test_a_table_that_was_registered_anew_on_purpose_is_read_from_its_beginning(
     streamed_schema.server.catch_up()
     streamed_schema.server.add_table(streamed_schema.namespace, "T")
     with closing(connect_database(streamed_schema.config)) as connection:
-        made = (
+        made_us = (
             Db2CatalogReader(connection, streamed_schema.config).list_registrations()[streamed_schema.id("T")].made_us
         )
     streamed_schema.sql("INSERT INTO {s}.T VALUES (3, 'a')")
-    assert streamed_schema.position.made[f"{streamed_schema.namespace}.T"] < made
+    assert streamed_schema.position.made[f"{streamed_schema.namespace}.T"] < made_us
     streamed_schema.position = replace(
-        streamed_schema.position, made={**streamed_schema.position.made, f"{streamed_schema.namespace}.T": made}
+        streamed_schema.position,
+        made={**streamed_schema.position.made, f"{streamed_schema.namespace}.T": made_us},
     )
     assert shorten_events(streamed_schema.read()) == [("c", "U", 1), ("c", "T", 3)]
 

@@ -26,11 +26,11 @@ from tests.support.sources.db2.db2_settings import CONTROL_GRANTS
 @pytest.fixture
 def db(db2: Db2) -> Iterator[Db2Adapter]:
     with ExitStack() as stack:
-        made = Db2Adapter(db2, stack)
-        made.create("t", {"id": INT, "note": TEXT}, ("id",))
-        with made.transaction() as t:
+        db2_adapter = Db2Adapter(db2, stack)
+        db2_adapter.create("t", {"id": INT, "note": TEXT}, ("id",))
+        with db2_adapter.transaction() as t:
             t.insert("t", *({"id": i, "note": f"ä{i}"} for i in range(100)))
-        yield made
+        yield db2_adapter
 
 
 def open_snapshot(

@@ -100,9 +100,9 @@ def test_an_update_of_a_document_that_nobody_has_is_told_until_it_is_read_again(
     lake.connector.capture()
     with pytest.raises(TargetError) as refused:
         lake.apply()
-    told = str(refused.value)
-    assert '''of the key "it's"''' in told
-    assert f"airflow cdc snapshot test {database.name}.letters --filter '{database.name}.letters=" in told
+    error_text = str(refused.value)
+    assert '''of the key "it's"''' in error_text
+    assert f"airflow cdc snapshot test {database.name}.letters --filter '{database.name}.letters=" in error_text
     assert documents(lake, database) == [({"_id": 1, "v": 0},)]
     send(lake.connector, "execute-snapshot", {"data-collections": [f"{database.name}.letters"]})
     lake.follow()

@@ -47,7 +47,7 @@ def topics(found: list[dict[str, Any]], prefix: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("lists", "wanted"),
+    ("lists", "expected"),
     [
         ({"database_include_list": "{x}inventory"}, {"inventory.products", "inventory.products_on_hand"}),
         ({"database_include_list": "{x}INVENTORY.?, {x}s"}, {name for name in ALL if name.startswith("inv")}),
@@ -60,20 +60,23 @@ def topics(found: list[dict[str, Any]], prefix: str) -> set[str]:
     ],
 )  # fmt: skip
 def test_lists_of_databases_and_collections_are_anchored(
-    uri: str, tmp_path: Path, database_prefix: str, client: Any, lists: dict[str, str], wanted: set[str]
+    uri: str, tmp_path: Path, database_prefix: str, client: Any, lists: dict[str, str], expected: set[str]
 ) -> None:
     """Of the snapshot and of the stream; the sample of the guide, inventory[.]*, is a pattern of the database's name and dots."""
     given = {name: text.replace("{x}", database_prefix) for name, text in lists.items()}
     connector = mongodb_connector(uri, tmp_path, **given)
-    assert topics(capture_records(connector), database_prefix) == wanted
+    assert topics(capture_records(connector), database_prefix) == expected
     for name in ALL:
         database, _, collection = name.partition(".")
         client[database_prefix + database][collection].insert_one({})
     found = capture_records(connector)
-    assert (topics(found, database_prefix), {r["value"]["op"] for r in found}) == (wanted, {"c"} if wanted else set())
+    assert (topics(found, database_prefix), {r["value"]["op"] for r in found}) == (
+        expected,
+        {"c"} if expected else set(),
+    )
     with open_source(connector.definition(), connector.secrets) as source:
-        said = [finding.what for finding in source.check_prerequisites() if "match none" in finding.what]
-    assert len(said) == (not wanted), "a list that matches nothing is told"
+        text = [finding.what for finding in source.check_prerequisites() if "match none" in finding.what]
+    assert len(text) == (not expected), "a list that matches nothing is told"
     for name in given:
         other = name.replace("include", "exclude") if "include" in name else name.replace("exclude", "include")
         with pytest.raises(ConfigError, match=name.replace("_", ".").replace("exclude", "include")):

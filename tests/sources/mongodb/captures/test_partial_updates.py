@@ -69,11 +69,11 @@ def test_an_update_of_a_document_that_nobody_has_is_told_with_the_command_that_r
     ours.capture()
     with pytest.raises(TargetError) as refused:
         sink(engine, ours, **NAMED).apply()
-    told = str(refused.value)
-    assert f"{database.name}.letters" in told
-    assert '''key "it's"''' in told
-    assert re.search(r"event \d+ of the key", told)
-    assert "airflow cdc snapshot test" in told
+    error_text = str(refused.value)
+    assert f"{database.name}.letters" in error_text
+    assert '''key "it's"''' in error_text
+    assert re.search(r"event \d+ of the key", error_text)
+    assert "airflow cdc snapshot test" in error_text
     assert documents(engine) == [{"_id": 1, "v": 1}]
     # what the command reads is a later event of the key
     letters.update_one({"_id": "it's"}, {"$set": {"v": 4}})

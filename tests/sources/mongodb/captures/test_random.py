@@ -259,36 +259,36 @@ def test_a_table_keeps_its_form_until_it_is_read_again_as_the_warning_says(
         return {t.topic.rpartition(".")[2]: (t.problem, t.source, t.missing + t.surplus + t.different) for t in found}
 
     equal(columns=False)
-    for wanted in (True, False):
+    for expected in (True, False):
         ours.properties = {name: v for name, v in ours.properties.items() if name != "document.columns.list"}
-        if wanted:
+        if expected:
             ours.properties |= {"document.columns.list": r".*\.(letters|quiet)", "document.columns.depth": 2}
         caplog.clear()
         ours.capture()
-        told = {
+        messages = {
             m.split()[2]: m
             for m in caplog.messages
             if m.startswith("Rows of") and "document.columns.list has changed" in m
         }
-        assert set(told) == {f"{database.name}.letters", f"{database.name}.quiet"}
+        assert set(messages) == {f"{database.name}.letters", f"{database.name}.quiet"}
         work.write(20)
-        equal(columns=not wanted)
+        equal(columns=not expected)
         ours.store.send("test", chunks_of(f"{database.name}.letters"))
         work.write(10)
-        equal(columns=not wanted)
+        equal(columns=not expected)
         assert compare_tables() == {"letters": ("", work.collection.count_documents({}), 0), "quiet": ("", 3, 0)}
         caplog.clear()
         ours.capture()
         assert not [m for m in caplog.messages if m.startswith("Rows of")], "it is told once"
-        for message in told.values():
+        for message in messages.values():
             command = shlex.split(message.rpartition("new form: ")[2])
             assert (command[:4], command[5:]) == (["airflow", "cdc", "snapshot", "test"], ["--type", "blocking"])
             snapshot(ours, command[4], type="blocking")
         ours.capture()
         work.write(10)
-        equal(columns=wanted)
-        assert all(row["document"] is None for row in target()) is wanted
+        equal(columns=expected)
+        assert all(row["document"] is None for row in target()) is expected
         assert [(row["v"], row["document"]) for row in target("quiet")] == (
-            [(n, None) for n in range(3)] if wanted else [(None, f'{{"_id": {n},"v": {n}}}') for n in range(3)]
+            [(n, None) for n in range(3)] if expected else [(None, f'{{"_id": {n},"v": {n}}}') for n in range(3)]
         )
         assert compare_tables() == {"letters": ("", work.collection.count_documents({}), 0), "quiet": ("", 3, 0)}

@@ -80,9 +80,9 @@ def test_fields_are_left_out_and_renamed_wherever_an_event_has_them(uri: str, tm
     assert document(update["before"]) == shown
     after = {"_id": 1, "card": {"x": 1}, "labels": [*"ab"], "address": {"street": "s"}, "n": 1} | rest
     assert document(update["after"]) == after
-    said = update["updateDescription"]
-    fields = document(said["updatedFields"])
+    text = update["updateDescription"]
+    fields = document(text["updatedFields"])
     whole = [{}, {"card": {"x": 1}}, {"address": {"street": "s"}}, {"card": {"x": 1}, "address": {"street": "s"}}]
     assert fields in [{"n": 1} | said for said in whole], "a server may say a small document whole"
-    assert said["removedFields"] == (None if "address" in fields else ["address.code"])
-    assert said["truncatedArrays"] == [{"field": "labels", "size": 2}]
+    assert text["removedFields"] == (None if "address" in fields else ["address.code"])
+    assert text["truncatedArrays"] == [{"field": "labels", "size": 2}]

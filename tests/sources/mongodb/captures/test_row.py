@@ -49,10 +49,10 @@ def test_a_document_is_found_by_its_key_and_compared_with_the_source(
     database.orders.update_one({"_id": 7}, {"$set": {"n": 2}})
     capture_once()
     for key in IDS:
-        told = read_row_history(key)
-        assert told.source is not None, key
-        assert (told.row.state, told.source.equal) == ("row", True), key
-        assert "secret" not in str(told.source.row)
+        row_history = read_row_history(key)
+        assert row_history.source is not None, key
+        assert (row_history.row.state, row_history.source.equal) == ("row", True), key
+        assert "secret" not in str(row_history.source.row)
     assert [change.operation for change in read_row_history("7").changes] == ["update", "read"]
     database.orders.update_one({"_id": 7}, {"$set": {"n": 3}})
     database.orders.delete_one({"_id": "7"})

@@ -76,12 +76,12 @@ def test_the_document_of_the_guide_has_collections_read(
     shop_database: Any, connector_factory: ConnectorFactory, data: Any, kind: Any, id_: Any
 ) -> None:
     connector = connector_factory()
-    wanted = {
+    expected = {
         "data-collections": [f'"{shop_database.name}"."orders"', f'"{shop_database.name}"."My.Collection"'],
         **kind,
     }
     given = shop_database.debeziumSignal.insert_one(
-        {**id_, "type": "execute-snapshot", "data": data(wanted)}
+        {**id_, "type": "execute-snapshot", "data": data(expected)}
     ).inserted_id
     found = capture_signal_records(connector)
     assert {r["topic"] for r in found} == {f"test.{shop_database.name}.{name}" for name in ("orders", "My.Collection")}
@@ -130,7 +130,7 @@ def test_a_database_some_collections_or_a_part_of_one_is_read(
 ) -> None:
     connector = connector_factory(signal_allowed_types=WITH_CONDITIONS)
     part = {"data-collection": f"{shop_database.name}.orders", "filter": {"n": {"$lt": 3}}}
-    for data, wanted in (
+    for data, expected in (
         ({"data-collections": [rf"{shop_database.name}\..*"]}, {"orders": 25, "Collection": 25}),
         ({"data-collections": [rf"{shop_database.name}\.ord.*"]}, {"orders": 25}),
         (
@@ -140,7 +140,7 @@ def test_a_database_some_collections_or_a_part_of_one_is_read(
     ):
         shop_database.debeziumSignal.insert_one({"type": "execute-snapshot", "data": data})
         found = Counter(str(record["topic"]).rpartition(".")[2] for record in capture_signal_records(connector))
-        assert dict(found) == wanted
+        assert dict(found) == expected
 
 
 VALUES = [

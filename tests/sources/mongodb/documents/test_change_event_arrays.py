@@ -75,12 +75,12 @@ def test_every_field_of_every_recorded_event_is_found(order: Callable[[dict[str,
 
 def test_every_part_of_every_recorded_update_is_found() -> None:
     events = recorded.events()
-    found, said = read_all(events), [e.get("updateDescription", {}) for e in events]
+    found, text = read_all(events), [e.get("updateDescription", {}) for e in events]
     for name in ("updatedFields", "disambiguatedPaths"):
-        assert documents(found.update_parts[name.encode()]) == [one.get(name) for one in said]
+        assert documents(found.update_parts[name.encode()]) == [one.get(name) for one in text]
     removed = removed_fields(found.update_parts[b"removedFields"]).to_pylist()
-    assert removed == [one.get("removedFields") for one in said]
-    cut = [one.get("truncatedArrays") for one in said]
+    assert removed == [one.get("removedFields") for one in text]
+    cut = [one.get("truncatedArrays") for one in text]
     expected = [
         None if one is None else [{"field": c["field"], "size": parse_number(c["newSize"])} for c in one] for one in cut
     ]

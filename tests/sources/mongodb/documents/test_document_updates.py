@@ -41,10 +41,10 @@ def test_every_recorded_update_with_its_paths_gives_the_document_after() -> None
 
 def test_a_recorded_update_without_its_paths_gives_the_document_after_or_none() -> None:
     right = ambiguous = 0
-    for before, said, after, clear in recorded.updates():
+    for before, message, after, clear in recorded.updates():
         if not clear:
             try:
-                assert apply_update(before, said) == after
+                assert apply_update(before, message) == after
                 right += 1
             except AmbiguousPath:
                 ambiguous += 1
@@ -54,20 +54,20 @@ def test_a_recorded_update_without_its_paths_gives_the_document_after_or_none() 
 
 def test_the_order_and_the_types_of_everything_else_stay() -> None:
     before = {"_id": INT, "b": {"$numberDouble": "-0.0"}, "a": {"x": {"$undefined": True}, "y": [{"$symbol": "s"}]}}
-    got = apply_to_document(before, updatedFields={"a.x": None, "new": "n"}, disambiguatedPaths={})
-    assert list(got) == ["_id", "b", "a", "new"]
-    assert got["a"] == {"x": None, "y": [{"$symbol": "s"}]}
-    assert got["b"] == {"$numberDouble": "-0.0"}
+    actual = apply_to_document(before, updatedFields={"a.x": None, "new": "n"}, disambiguatedPaths={})
+    assert list(actual) == ["_id", "b", "a", "new"]
+    assert actual["a"] == {"x": None, "y": [{"$symbol": "s"}]}
+    assert actual["b"] == {"$numberDouble": "-0.0"}
 
 
 def test_arrays_are_cut_before_elements_are_set_and_filled_up_to_them() -> None:
-    got = apply_to_document(
+    actual = apply_to_document(
         {"l": [INT, INT, INT]},
         updatedFields={"l.0": "x"},
         truncatedArrays=[truncated_array("l", 1)],
         disambiguatedPaths={},
     )
-    assert got == {"l": ["x"]}
+    assert actual == {"l": ["x"]}
     assert apply_to_document({"l": ["a"]}, updatedFields={"l.3": "d"}, disambiguatedPaths={}) == {
         "l": ["a", None, None, "d"]
     }
@@ -79,8 +79,8 @@ def test_arrays_are_cut_before_elements_are_set_and_filled_up_to_them() -> None:
 def test_names_with_dots_dollars_and_digits() -> None:
     before = {"x": {"y": "path"}, "x.y": "name", "$d": {"0": "zero"}, "": {"": "empty"}}
     paths = {"x.y": ["x.y"], "$d.0": ["$d", "0"], ".": ["", ""]}
-    got = apply_to_document(before, updatedFields={"x.y": "N", "$d.0": "Z", ".": "E"}, disambiguatedPaths=paths)
-    assert got == {"x": {"y": "path"}, "x.y": "N", "$d": {"0": "Z"}, "": {"": "E"}}
+    actual = apply_to_document(before, updatedFields={"x.y": "N", "$d.0": "Z", ".": "E"}, disambiguatedPaths=paths)
+    assert actual == {"x": {"y": "path"}, "x.y": "N", "$d": {"0": "Z"}, "": {"": "E"}}
     assert apply_to_document(before, removedFields=["x.y"], disambiguatedPaths={}) == {**before, "x": {}}
     assert apply_to_document(
         {"l": ["a"]}, updatedFields={"l.0": "b"}, disambiguatedPaths={"l.0": ["l", {"$numberInt": "0"}]}

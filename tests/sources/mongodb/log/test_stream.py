@@ -280,7 +280,7 @@ def test_texts_that_are_not_utf8_come_as_java_reads_them(
         raw = bson.encode({"_id": key, "n": 1, "text": "abc", "in": {"list": ["abc"]}}).replace(b"abc", b"a\xffc")
         collection.insert_one(RawBSONDocument(raw))
 
-    wanted = {"_id": 1, "n": 1, "text": "a\ufffdc", "in": {"list": ["a\ufffdc"]}}
+    expected = {"_id": 1, "n": 1, "text": "a\ufffdc", "in": {"list": ["a\ufffdc"]}}
     put_text(database.orders)
     put_text(database.columns)
     connector = start_connector(uri, tmp_path, database, document_columns_list=r".*\.columns")
@@ -289,9 +289,9 @@ def test_texts_that_are_not_utf8_come_as_java_reads_them(
         database[name].delete_many({})
         put_text(database[name])
     connector.capture()
-    assert connector.documents(f"{database.name}.orders") == [wanted]
+    assert connector.documents(f"{database.name}.orders") == [expected]
     (row,) = super(MongoConnector, connector).rows(f"{database.name}.columns")
-    assert (row["n"], row["text"], json.loads(row["in"])) == (1, "a\ufffdc", wanted["in"])
+    assert (row["n"], row["text"], json.loads(row["in"])) == (1, "a\ufffdc", expected["in"])
     put_text(database.orders, "abc")
     database.columns.delete_many({})
     with pytest.raises(CdcError, match="not valid UTF-8"):

@@ -71,7 +71,7 @@ def test_timeouts_are_the_drivers() -> None:
         "mongodb.connect.timeout.ms": 1_100, "mongodb.socket.timeout.ms": 1_200, "mongodb.server.selection.timeout.ms": 1_300,
         "mongodb.heartbeat.frequency.ms": 1_400,
     }  # fmt: skip
-    for properties, wanted in (({}, (10, None, 30, 10)), (given, (1.1, 1.2, 1.3, 1.4))):
+    for properties, expected in (({}, (10, None, 30, 10)), (given, (1.1, 1.2, 1.3, 1.4))):
         config = MongoDbConfig.parse({"topic.prefix": "t", "mongodb.connection.string": "mongodb://a/", **properties})
         with open_client(config, connect=False) as client:
             options = client.options
@@ -79,7 +79,7 @@ def test_timeouts_are_the_drivers() -> None:
         found = (
             pool.connect_timeout, pool.socket_timeout, options.server_selection_timeout, options.heartbeat_frequency,
         )  # fmt: skip
-        assert found == wanted
+        assert found == expected
 
 
 TWENTY_MINUTES = [0, 1, 2, 4, 8, 16, 32, 64, *[120] * 9]

@@ -62,12 +62,12 @@ def test_schemas_can_tell_the_types_that_columns_have_in_the_database(
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(40), p DECIMAL(12, 2))", "INSERT INTO t VALUES (1, 'a', 1.5)")
     (read,) = of_table(capture_records(connector_factory(**{name: value.format(db.name)}), schemas=True), "t")
     prefix = "__debezium.source.column."
-    told = {
+    reported = {
         column: {k.removeprefix(prefix): v for k, v in f.get("parameters", {}).items() if k.startswith(prefix)}
         for column, f in row_fields(read).items()
     }
     types = {"v": {"type": "VARCHAR", "length": "40"}, "p": {"type": "DECIMAL", "length": "12", "scale": "2"}}
-    assert told == {column: types[column] if column in columns else {} for column in ("id", "v", "p")}
+    assert reported == {column: types[column] if column in columns else {} for column in ("id", "v", "p")}
 
 
 @pytest.mark.parametrize("on", [True, False])

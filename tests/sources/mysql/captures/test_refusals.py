@@ -41,9 +41,9 @@ def db(dedicated_server: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def connector(db: Any, tmp_path: Path) -> Connector:
-    made = mysql_connector(db.server, tmp_path, database_include_list=db.name)
-    made.capture()
-    return made
+    connector = mysql_connector(db.server, tmp_path, database_include_list=db.name)
+    connector.capture()
+    return connector
 
 
 def _assert_run_fails(
@@ -104,9 +104,9 @@ def test_missing_grant_is_named_with_the_statement_that_gives_it(connector: Conn
     grants = {"SELECT", "RELOAD", "REPLICATION SLAVE", "BINLOG MONITOR"} - {lost}
     db.sql(f"GRANT {', '.join(sorted(grants))} ON *.* TO 'few'@'%'")
     try:
-        told = "REPLICATION CLIENT" if lost == "BINLOG MONITOR" else lost
+        reported = "REPLICATION CLIENT" if lost == "BINLOG MONITOR" else lost
         _assert_run_fails(
-            connector, PrerequisiteError, f"lacks the privilege {told}", f"GRANT {told} ON *.* TO 'few'@'%'",
+            connector, PrerequisiteError, f"lacks the privilege {reported}", f"GRANT {reported} ON *.* TO 'few'@'%'",
             secrets={"database.user": "few", "database.password": "few"},
         )  # fmt: skip
     finally:
@@ -114,7 +114,7 @@ def test_missing_grant_is_named_with_the_statement_that_gives_it(connector: Conn
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "wanted"),
+    ("name", "value", "expected"),
     [
         ("binlog_format", "STATEMENT", "ROW"),
         ("binlog_format", "MIXED", "ROW"),
@@ -124,10 +124,10 @@ def test_missing_grant_is_named_with_the_statement_that_gives_it(connector: Conn
     ],
 )
 def test_server_setting_that_loses_data(
-    connector: Connector, set_variable: Callable[[str, str], None], name: str, value: str, wanted: str
+    connector: Connector, set_variable: Callable[[str, str], None], name: str, value: str, expected: str
 ) -> None:
     set_variable(name, value)
-    _assert_run_fails(connector, PrerequisiteError, f"{name} is {value}", f"SET GLOBAL {name} = '{wanted}'")
+    _assert_run_fails(connector, PrerequisiteError, f"{name} is {value}", f"SET GLOBAL {name} = '{expected}'")
 
 
 def test_all_findings_are_told_at_once(connector: Connector, set_variable: Callable[[str, str], None]) -> None:
@@ -225,24 +225,24 @@ def test_another_server_in_its_place(connector: Connector, mariadb_factory: Any,
 
 
 def test_source_kind_that_the_server_is_not(db: Any, tmp_path: Path) -> None:
-    made = mysql_connector(db.server, tmp_path, kind="mysql", database_include_list=db.name)
+    connector = mysql_connector(db.server, tmp_path, kind="mysql", database_include_list=db.name)
     with pytest.raises(CdcError, match="use the source mariadb"):
-        made.capture()
+        connector.capture()
 
 
 def test_server_that_goes_away_in_the_middle(mariadb_factory: Any, tmp_path: Path) -> None:
     with mariadb_factory() as server, server.database() as db:
         db.sql("CREATE TABLE t (a INT PRIMARY KEY, b VARCHAR(10))")
-        made = mysql_connector(server, tmp_path, database_include_list=db.name)
-        made.capture()
+        connector = mysql_connector(server, tmp_path, database_include_list=db.name)
+        connector.capture()
         db.sql("INSERT INTO t VALUES (1, 'x')")
         server.kill()
         with pytest.raises(SourceUnavailable):
-            made.capture()
+            connector.capture()
         server.restart()
-        made.capture()
-        assert made.rows(f"{db.name}.t") == source_rows(server, db.name, "t")
-        assert made.replay.operations["c"] == 1
+        connector.capture()
+        assert connector.rows(f"{db.name}.t") == source_rows(server, db.name, "t")
+        assert connector.replay.operations["c"] == 1
 
 
 @pytest.mark.parametrize(

@@ -101,8 +101,8 @@ def test_the_story_goes_on_under_the_primary_key_before(database: Database, tmp_
     )
     connector.capture()
     story = _read_row_history(connector, TableId(namespace=database.name, name="items"), "7", "eu")
-    told = [(change.operation, (change.after or {}).get("note")) for change in story.changes]
-    assert told == [("update", "three"), ("schema change", None), ("update", "two"), ("read", "one")]
+    reported = [(change.operation, (change.after or {}).get("note")) for change in story.changes]
+    assert reported == [("update", "three"), ("schema change", None), ("update", "two"), ("read", "one")]
 
 
 VOLATILE = {
@@ -136,7 +136,7 @@ def test_the_story_in_the_docs_is_what_the_command_says(database: Database, tmp_
     story = RowHistoryReader(events, connector.name, history).read_history(
         table, key_of_texts(["7"], columns, str(table))
     )
-    said = (
+    text = (
         "\n".join(format_row_history(story))
         .replace(database.name, "inventory")
         .replace(f"({connector.name})", "(shop)")
@@ -146,4 +146,4 @@ def test_the_story_in_the_docs_is_what_the_command_says(database: Database, tmp_
         Path(paths.ROOT, "docs/operations.md").read_text(),
         re.DOTALL,
     )
-    assert _mask_volatile(shown) == _mask_volatile(said)
+    assert _mask_volatile(shown) == _mask_volatile(text)

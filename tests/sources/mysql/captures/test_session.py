@@ -120,8 +120,8 @@ def test_chunks_have_everything(hostile_session: HostileServer, tmp_path: Path, 
     connector.replay.partial = True
     with hostile_session:
         connector.capture()
-        asked = {"data-collections": ["hostile.t"], **({"surrogate-key": surrogate} if surrogate else {})}
-        number = send(connector, "execute-snapshot", asked)
+        signal_data = {"data-collections": ["hostile.t"], **({"surrogate-key": surrogate} if surrogate else {})}
+        number = send(connector, "execute-snapshot", signal_data)
         connector.capture()
         assert signal_state(connector, number)[0] == "done"
     assert connector.rows("hostile.t") == source_rows(hostile_session.server, "hostile", "t")

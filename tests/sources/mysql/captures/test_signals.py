@@ -316,18 +316,18 @@ def test_pause_log_structures_and_resume_are_carried_out(db: Any, connector_fact
     (known,) = (c for r in records(connector) if r["topic"] == "test" for c in r["value"]["tableChanges"])
     changed = json.loads(json.dumps(known)) | {"type": "ALTER"}
     changed["table"]["columns"][1]["length"] = 200
-    asked = snapshot(connector, table)
+    signal_number = snapshot(connector, table)
     send(connector, "pause-snapshot")
-    told = send(connector, "log", {"message": "at {}."})
+    reported = send(connector, "log", {"message": "at {}."})
     connector.capture()
     assert connector.rows(table) == []
-    state, message = signal_state(connector, told)
+    state, message = signal_state(connector, reported)
     assert (state, message.startswith("at "), "{}" in message, message == "at .") == ("done", True, False, False)
     structure = send(connector, "schema-changes", {"database": db.name, "changes": [changed]})
     send(connector, "resume-snapshot")
     connector.capture()
     assert len(connector.rows(table)) == 25
-    assert [signal_state(connector, number)[0] for number in (asked, structure)] == ["done"] * 2
+    assert [signal_state(connector, number)[0] for number in (signal_number, structure)] == ["done"] * 2
     *_, last = connector.store.schema_history("test")
     assert last.changes[0].table is not None
     assert [c.declared.length for c in last.changes[0].table.columns if c.name == "color"] == [200]

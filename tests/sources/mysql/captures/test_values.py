@@ -76,9 +76,9 @@ def _check(matrix: Matrix) -> None:
             if expected is None and literal != "NULL" and not declared.startswith(("DATE", "TIMESTAMP")):
                 expected = matrix.selected(i)[n]
             for where, id_ in (("snapshot", n), ("log", 2000 + n)):
-                got = rows[id_]["v"]
-                if type(got) is not type(expected) or got != expected:
-                    wrong.append(f"{declared} {literal[:40]} by {where}: {got!r:.120} instead of {expected!r:.120}")
+                actual = rows[id_]["v"]
+                if type(actual) is not type(expected) or actual != expected:
+                    wrong.append(f"{declared} {literal[:40]} by {where}: {actual!r:.120} instead of {expected!r:.120}")
             if rows[n]["w"] != rows[2000 + n]["w"]:
                 wrong.append(
                     f"{declared}, second column: snapshot {rows[n]['w']!r:.80}, log {rows[2000 + n]['w']!r:.80}"

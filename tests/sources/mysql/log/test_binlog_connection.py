@@ -48,5 +48,5 @@ def test_a_run_that_another_replica_of_its_number_ends_says_so(
 
 def _dumps(server: Any) -> list[Any]:
     """Numbers of the replicas that read the log of a server."""
-    said = "SHOW SLAVE HOSTS" if not server.sql("SELECT VERSION()")[0][0].startswith("9") else "SHOW REPLICAS"
-    return [row for row in server.sql(said) if row[0] == NUMBER]
+    text = "SHOW SLAVE HOSTS" if not server.sql("SELECT VERSION()")[0][0].startswith("9") else "SHOW REPLICAS"
+    return [row for row in server.sql(text) if row[0] == NUMBER]

@@ -170,15 +170,15 @@ def test_a_mariadb_that_lacks_a_captured_transaction_is_refused_by_its_name(
         connector = mysql_connector(primary, tmp_path, database_include_list="f")
         connector.capture()
         _point_to_server(connector, other)
-        said = "has a log that lacks captured transactions: "
+        text = "has a log that lacks captured transactions: "
         apply_transaction(other, "0-11-1", *_MADE, *(f"INSERT INTO f.t VALUES ({n})" for n in range(3)))
-        with pytest.raises(PositionLost, match=f"{said}0-11-7,3-11-2; it is not the same server as before"):
+        with pytest.raises(PositionLost, match=f"{text}0-11-7,3-11-2; it is not the same server as before"):
             connector.capture()
         apply_transaction(other, "0-11-6", *(f"INSERT INTO f.t VALUES ({n})" for n in (3, 4)))
-        with pytest.raises(PositionLost, match=f"{said}3-11-2;"):
+        with pytest.raises(PositionLost, match=f"{text}3-11-2;"):
             connector.capture()
         apply_transaction(other, "3-11-1", "INSERT INTO f.t VALUES (31)")
-        with pytest.raises(PositionLost, match=f"{said}3-11-2;"):
+        with pytest.raises(PositionLost, match=f"{text}3-11-2;"):
             connector.capture()
         apply_transaction(other, "3-11-2", "INSERT INTO f.t VALUES (32)", "INSERT INTO f.t VALUES (33)")
         connector.capture()

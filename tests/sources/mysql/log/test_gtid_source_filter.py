@@ -97,9 +97,9 @@ def test_when_a_source_counts_that_did_not_the_tables_it_may_have_changed_are_to
         del connector.properties[f"gtid.source.{how}"]
         connector.capture()
         assert connector.rows("m.b") == []
-        (told,) = _missing_event_warnings(caplog)
-        assert f"changes that the earlier gtid.source.{how} left out are in no batch" in told
-        *tables, option = shlex.split(told.rpartition("To snapshot them again: ")[2])[4:]
+        (message,) = _missing_event_warnings(caplog)
+        assert f"changes that the earlier gtid.source.{how} left out are in no batch" in message
+        *tables, option = shlex.split(message.rpartition("To snapshot them again: ")[2])[4:]
         assert (tables, option) == (["m.a", "m.b"], "--replace")
         number = snapshot(connector, *tables, replace=True)
         connector.capture()

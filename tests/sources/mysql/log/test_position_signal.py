@@ -85,13 +85,13 @@ def test_each_place_between_two_transactions_is_one_and_no_other(db: Any, source
         db.sql(f"INSERT INTO t VALUES ({n}, 0), ({n + 100}, 0)", f"UPDATE t SET v = {n + 1} WHERE id > 50")
         places[source.current_position().pos] = n + 1
     file, end = source.current_position().file, source.current_position().pos
-    good, told = set(), set()
+    good, reported = set(), set()
     for pos in range(min(places) - 5, end + 3):
         try:
             source.position_of({"binlog_filename": file, "binlog_position": pos})
             good.add(pos)
         except ConfigError as e:
-            told.add(
+            reported.add(
                 "inside"
                 if "is inside a transaction" in str(e)
                 else "behind"
@@ -99,7 +99,7 @@ def test_each_place_between_two_transactions_is_one_and_no_other(db: Any, source
                 else str(e)
             )
     assert set(places) <= good
-    assert told == {"inside", "behind"}
+    assert reported == {"inside", "behind"}
     # each statement was a transaction: one more place for each INSERT
     assert len([pos for pos in good if pos >= min(places)]) == 1 + 6
 
@@ -160,9 +160,11 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("data", "told"), BAD)
-def test_what_is_no_place_is_refused_with_the_valid_forms(source: MySqlSource, data: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=told) as caught:
+@pytest.mark.parametrize(("data", "message"), BAD)
+def test_what_is_no_place_is_refused_with_the_valid_forms(
+    source: MySqlSource, data: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
         source.position_of(data)
     assert "airflow cdc offsets" in str(caught.value)
 
@@ -172,8 +174,8 @@ def test_gtids_that_the_server_has_not_reached_are_refused(db: Any, source: MySq
         wrong = {"0-1000-99999999": "log ends at", "0-1000-1,0-1000-2": "a domain twice"}
     else:
         wrong = {"3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5": "has not executed", "0-1-1": "not a set of GTIDs of MySQL"}
-    for text, told in wrong.items():
-        with pytest.raises(ConfigError, match=told):
+    for text, message in wrong.items():
+        with pytest.raises(ConfigError, match=message):
             source.position_of({"gtid_set": text})
 
 

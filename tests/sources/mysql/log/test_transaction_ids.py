@@ -31,14 +31,14 @@ def test_a_stream_of_mysql_ends_with_the_transaction_that_completes_the_set(data
     transactions = st.tuples(st.sampled_from(SOURCES), st.integers(1, 12))
     before = data.draw(st.sets(transactions))
     log = data.draw(st.lists(st.one_of(transactions.filter(lambda t: t not in before), st.just(None)), unique_by=repr))
-    wanted = data.draw(st.sets(st.one_of(transactions, st.sampled_from([t for t in log if t] or [(SOURCES[0], 1)]))))
+    expected = data.draw(st.sets(st.one_of(transactions, st.sampled_from([t for t in log if t] or [(SOURCES[0], 1)]))))
     numbers = np.array(
         [_row(*t) if t else _row(SOURCES[0], k.NO_GTID) for t in log], np.int64
     ).reshape(-1, k.GTID_FIELDS)  # fmt: skip
     gtids, target = MySqlGtids(), MySqlGtids()
     for source, number in before:
         gtids.add_interval(source_of(*source), number, number)
-    for source, number in wanted:
+    for source, number in expected:
         target.add_interval(source_of(*source), number, number)
     assert first_that_reaches(gtids, target, numbers) == _one_by_one(gtids.copy(), target, numbers)
 

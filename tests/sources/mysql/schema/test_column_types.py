@@ -156,8 +156,8 @@ def test_each_type_has_its_documented_schema_and_value(type_records: list[Any], 
     assert (read["value"]["payload"]["op"], created["value"]["payload"]["op"]) == ("r", "c")
     for record in type_records:
         assert row_fields(record)[f"c{i}"] == node | {"optional": True, "field": f"c{i}"}
-        got = record["value"]["payload"]["after"][f"c{i}"]
-        assert (type(got), got) == (type(value), value)
+        actual = record["value"]["payload"]["after"][f"c{i}"]
+        assert (type(actual), actual) == (type(value), value)
 
 
 @pytest.fixture

@@ -32,9 +32,9 @@ NEVER_NEEDLESS = {"integer", "decimal", "year", "bit", "time", "bytes"}
 def alterations(request: pytest.FixtureRequest) -> Iterator[Alterations]:
     server = request.getfixturevalue(request.param)
     with server.database() as database:
-        made = Alterations(server, database.name)
-        yield made
-        made.close()
+        alterations = Alterations(server, database.name)
+        yield alterations
+        alterations.close()
 
 
 def _draw_alterations(

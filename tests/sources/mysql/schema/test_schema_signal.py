@@ -101,7 +101,7 @@ def _column(**rest: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "message"),
     [
         (_document(id=None), "is not the name of a table"),
         (_document(id="a.b.c"), "is not the name of a table"),
@@ -111,6 +111,6 @@ def _column(**rest: Any) -> dict[str, Any]:
         (_column(typeName="ENUM"), "enumValues"),
     ],
 )
-def test_what_cannot_be_understood_is_refused(document: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_what_cannot_be_understood_is_refused(document: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         table_of(document, "db", CONFIG)

@@ -96,12 +96,12 @@ def wide_table(db: Any) -> TableId:
 def test_a_chunk_ends_by_its_bytes_and_the_next_goes_on_behind_it(
     reader: ChunkReader, wide_table: TableId, monkeypatch: pytest.MonkeyPatch, stoppable: bool
 ) -> None:
-    asked: list[bool] = []
+    requests: list[bool] = []
     stop = StatementStopper.stop
 
     def record_stop(self: StatementStopper, sql: str) -> bool:
-        asked.append(stop(self, sql) if stoppable else False)
-        return asked[-1]
+        requests.append(stop(self, sql) if stoppable else False)
+        return requests[-1]
 
     monkeypatch.setattr(StatementStopper, "stop", record_stop)
     ids: list[int] = []
@@ -112,7 +112,7 @@ def test_a_chunk_ends_by_its_bytes_and_the_next_goes_on_behind_it(
         ids += [row["id"] for row in rows_of(chunk)]
         last = chunk.last or last
     assert ids == list(range(512))
-    assert asked == [stoppable], "how many rows fit is known from then on"
+    assert requests == [stoppable], "how many rows fit is known from then on"
     with reader._connection.cursor() as cursor:  # type: ignore[attr-defined]
         cursor.execute("SHOW SESSION STATUS LIKE 'Bytes_sent'")
         sent = int(cursor.fetchone()[1])
@@ -294,7 +294,7 @@ def test_a_table_stays_as_it_is_while_it_is_read(db: Any, reader: ChunkReader) -
 
 
 @pytest.mark.parametrize(
-    ("condition", "told"),
+    ("condition", "message"),
     [
         ("v = = 3", "error in your SQL syntax"),
         ("no_such_column = 3", "no_such_column"),
@@ -309,12 +309,12 @@ def test_a_table_stays_as_it_is_while_it_is_read(db: Any, reader: ChunkReader) -
     ],
 )
 def test_a_condition_that_the_database_refuses_is_named(
-    db: Any, reader: ChunkReader, condition: str, told: str
+    db: Any, reader: ChunkReader, condition: str, message: str
 ) -> None:
     condition = condition.replace("FROM t)", f"FROM {db.name}.t)")
     rows = _range(reader, _id(db), condition=condition)
     for question in (lambda: reader.read_last_key(rows), lambda: reader.read(rows, 10)):
-        with pytest.raises(QueryRejected, match=told) as caught:
+        with pytest.raises(QueryRejected, match=message) as caught:
             question()
         assert condition in str(caught.value)
     assert len(read_whole_table(reader, _id(db))) == 6
@@ -340,12 +340,12 @@ def test_an_unknown_column_is_a_changed_table_where_that_is_what_it_is(db: Any, 
         reader.read(_range(reader, _id(db), condition="w <> 'w0'"), 10)
 
 
-@pytest.mark.parametrize(("name", "told"), [("nope", "does not exist"), ("j", "without an order")])
-def test_a_column_that_gives_no_order_is_refused(db: Any, reader: ChunkReader, name: str, told: str) -> None:
+@pytest.mark.parametrize(("name", "message"), [("nope", "does not exist"), ("j", "without an order")])
+def test_a_column_that_gives_no_order_is_refused(db: Any, reader: ChunkReader, name: str, message: str) -> None:
     db.sql("CREATE TABLE o (id INT PRIMARY KEY, j GEOMETRY)")
     schema = reader.read_table_schema(_id(db, "o"))
     assert schema is not None
-    with pytest.raises(QueryRejected, match=told) as caught:
+    with pytest.raises(QueryRejected, match=message) as caught:
         reader.read_last_key(KeyRange(schema, (name, "id")))
     assert "surrogate-key" in str(caught.value)
 

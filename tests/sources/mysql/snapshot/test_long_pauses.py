@@ -50,9 +50,9 @@ def test_a_place_that_the_server_is_about_to_delete_is_told(
             with caplog.at_level(logging.WARNING), open_source(connector.definition(), connector.secrets) as source:
                 offset = connector.store.load_offset("test")
                 source.verify_position(source.parse_position(offset.offset.position))
-            told = [r.getMessage() for r in caplog.records if "binlog_expire_logs_seconds" in r.getMessage()]
-            assert len(told) == expected
-        assert "binlog_expire_logs_seconds = 12" in told[0]
+            messages = [r.getMessage() for r in caplog.records if "binlog_expire_logs_seconds" in r.getMessage()]
+            assert len(messages) == expected
+        assert "binlog_expire_logs_seconds = 12" in messages[0]
         assert connector.capture().events == 1
         caplog.clear()
         connector.capture()

@@ -59,7 +59,7 @@ def test_a_select_gives_the_rows_and_other_tables_are_read_whole(db: Any, select
 
 
 @pytest.mark.parametrize(
-    ("select", "told"),
+    ("select", "message"),
     [
         ("SELECT * FORM t", "error in your SQL syntax"),
         ("SELECT id, name FROM {db}.t", "price"),
@@ -77,9 +77,9 @@ def test_a_select_gives_the_rows_and_other_tables_are_read_whole(db: Any, select
         ("SELECT id, NULL name, price, at, kind, raw, NULL n, j FROM {db}.t", "instead of"),
     ],
 )  # fmt: skip
-def test_a_select_that_does_not_give_the_table_is_refused(db: Any, select: str, told: str) -> None:
+def test_a_select_that_does_not_give_the_table_is_refused(db: Any, select: str, message: str) -> None:
     select = select.format(db=db.name)
-    with pytest.raises(QueryRejected, match=told) as caught:
+    with pytest.raises(QueryRejected, match=message) as caught:
         _read(db, {"t": select})
     assert select in str(caught.value)
     assert db.sql("SELECT COUNT(*) FROM t") == [(7,)]
@@ -94,6 +94,6 @@ def test_a_refusal_says_that_the_database_would_not_let_it_happen(db: Any) -> No
     try:
         _read(db, {"t": f"SELECT * FROM {db.name}.t WHERE no_such = 1"})
     except CdcError as e:
-        told = str(e)
-    assert "no_such" in told
-    assert f"{db.name}.t" in told
+        error_text = str(e)
+    assert "no_such" in error_text
+    assert f"{db.name}.t" in error_text

@@ -243,8 +243,8 @@ def test_rows_and_structures_come_in_one_order(db: Any, connector_factory: Calla
     capture_records(connector)
     db.sql("UPDATE t SET v = 9 WHERE id = 1", "ALTER TABLE t ADD w INT", "DELETE FROM t WHERE id = 2", "DROP TABLE u")
     db.sql("INSERT INTO t VALUES (5, 5, 5)")
-    told = [r["value"] and (r["value"].get("op") or r["value"]["ddl"][:10]) for r in capture_records(connector)]
-    assert told == ["u", "ALTER TABL", "d", None, "DROP TABLE", "c"]
+    reported = [r["value"] and (r["value"].get("op") or r["value"]["ddl"][:10]) for r in capture_records(connector)]
+    assert reported == ["u", "ALTER TABL", "d", None, "DROP TABLE", "c"]
 
 
 def test_a_table_that_was_swapped_for_its_changed_copy_is_followed(

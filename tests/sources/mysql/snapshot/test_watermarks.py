@@ -200,7 +200,7 @@ _A, _B = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "7f22ab58-71ca-11e1-9e33-c80aa9
 
 
 @pytest.mark.parametrize(
-    ("there", "wanted", "missing"),
+    ("there", "expected", "missing"),
     [
         (f"{_A}:1-8", f"{_A}:1-10", f"{_A}:9-10"),
         (f"{_A}:1-2:5-6:9", f"{_A}:1-10,{_B}:7", f"{_A}:3-4:7-8:10,{_B}:7"),
@@ -211,8 +211,8 @@ _A, _B = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "7f22ab58-71ca-11e1-9e33-c80aa9
         ("", "", ""),
     ],
 )
-def test_transactions_that_a_server_lacks_have_names(there: str, wanted: str, missing: str) -> None:
-    assert missing_gtids(there, wanted) == missing
+def test_transactions_that_a_server_lacks_have_names(there: str, expected: str, missing: str) -> None:
+    assert missing_gtids(there, expected) == missing
 
 
 class _NoTables:

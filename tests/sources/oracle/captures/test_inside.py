@@ -31,11 +31,11 @@ LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
 @pytest.fixture(params=[False, True], ids=["on premises", "autonomous"])
 def server(request: pytest.FixtureRequest) -> Iterator[Oracle]:
     """A server with a capture user in the pluggable database, and a common one."""
-    with Oracle({"local": True, "autonomous": request.param, "pdbs": ["ORCLPDB1", "ORCLPDB2"]}) as made:
-        made.admin(
+    with Oracle({"local": True, "autonomous": request.param, "pdbs": ["ORCLPDB1", "ORCLPDB2"]}) as oracle:
+        oracle.admin(
             "CREATE USER c##root IDENTIFIED BY dbz", *(f"GRANT {one} TO c##root" for one in (*CAPTURE_GRANTS, "SELECT ON V_$THREAD"))
         )  # fmt: skip
-        yield made
+        yield oracle
 
 
 @pytest.fixture(autouse=True)

@@ -214,7 +214,7 @@ def test_schemas_can_tell_the_types_that_columns_have_in_the_database(
     schema.sql("INSERT INTO T VALUES (1, 'a', 1.5)")
     (read,) = of_table(capture_records(connector_factory(**{name: value}), schemas=True), "T")
     fields = row_fields(read)
-    told = {
+    reported = {
         column: {k.rpartition(".")[2]: v for k, v in f.get("parameters", {}).items() if k.startswith("__debezium.source.column.")}
         for column, f in fields.items()
     }  # fmt: skip
@@ -223,7 +223,7 @@ def test_schemas_can_tell_the_types_that_columns_have_in_the_database(
         "V": {"type": "VARCHAR2", "length": "40"},
         "P": {"type": "NUMBER", "length": "12", "scale": "2"},
     }
-    assert told == {column: types[column] if column in columns else {} for column in types}
+    assert reported == {column: types[column] if column in columns else {} for column in types}
     assert read["value"]["payload"]["after"]["P"] == "AJY="
 
 
@@ -311,18 +311,18 @@ def test_fetch_sizes_are_those_of_the_round_trips(db: Oracle) -> None:
         assert [len(block) for block in view.read(chunk)] == [4, 4, 3]
     for size, largest in (({"query__fetch__size": 4}, 4), ({"query__fetch__size": 0}, 10_000), ({}, 10_000)):
         with closing(session_of(db, **size)) as session:
-            asked: list[int] = []
+            requests: list[int] = []
             fetch = session.connection.fetch_df_batches
 
             def fetching(*args: Any, size: int, **more: Any) -> Any:
-                asked.append(size)  # noqa: B023
+                requests.append(size)  # noqa: B023
                 return fetch(*args, size=size, **more)  # noqa: B023
 
             start = db.scn() - 5
             with patch.object(type(session), "connection", _WatchedConnection(session.connection, fetching)):
                 session.open_window(start, db.scn())
                 sizes = [batch.num_rows for batch in session.read_rows(start, db.scn())]
-            assert asked == [largest]
+            assert requests == [largest]
             assert max(sizes, default=0) <= largest
 
 

@@ -125,6 +125,6 @@ def test_a_structure_of_a_signal_is_taken_over_without_a_restart(
     number = send(connector, "schema-changes", {"database": "ORCLPDB1", "schema": "APP", "changes": [change]})
     (record,) = capture_records(connector)
     assert signal_state(connector, number) == ("done", "adopted the structure of APP.PRODUCTS")
-    told = record["value"]["tableChanges"][0]["table"]
-    assert [c["length"] for c in told["columns"] if c["name"] == "COLOR"] == [40]
-    assert json.dumps(told["primaryKeyColumnNames"]) == '["ID"]'
+    reported = record["value"]["tableChanges"][0]["table"]
+    assert [c["length"] for c in reported["columns"] if c["name"] == "COLOR"] == [40]
+    assert json.dumps(reported["primaryKeyColumnNames"]) == '["ID"]'

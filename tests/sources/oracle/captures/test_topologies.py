@@ -230,9 +230,9 @@ def test_the_smallest_documented_configuration_is_understood(caplog: pytest.LogC
         config = OracleConfig.parse(DOCUMENTED)
     assert (config.database_hostname, config.database_port, config.database_user) == ("db", 1521, "c##dbzuser")
     assert (config.database_dbname, config.database_pdb_name, config.topic_prefix) == ("ORCLCDB", "ORCLPDB1", "server1")
-    told = [r.getMessage() for r in caplog.records]
+    messages = [r.getMessage() for r in caplog.records]
     for name in ("connector.class", "tasks.max"):
-        assert len([t for t in told if f"Property {name} is accepted and has no effect" in t]) == 1
+        assert len([t for t in messages if f"Property {name} is accepted and has no effect" in t]) == 1
     assert "dbz'" not in caplog.text
 
 

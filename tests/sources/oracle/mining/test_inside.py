@@ -34,16 +34,18 @@ PLACES = ["on premises", "autonomous"]
 @pytest.fixture(params=PLACES)
 def server(request: pytest.FixtureRequest) -> Iterator[Oracle]:
     """A server whose capture user is a local one of the pluggable database."""
-    with Oracle({"local": True, "autonomous": request.param == "autonomous", "pdbs": ["ORCLPDB1", "ORCLPDB2"]}) as made:
-        table(made)
-        yield made
+    with Oracle(
+        {"local": True, "autonomous": request.param == "autonomous", "pdbs": ["ORCLPDB1", "ORCLPDB2"]}
+    ) as oracle:
+        table(oracle)
+        yield oracle
 
 
 @pytest.fixture
 def autonomous() -> Iterator[Oracle]:
-    with Oracle({"local": True, "autonomous": True}) as made:
-        table(made)
-        yield made
+    with Oracle({"local": True, "autonomous": True}) as oracle:
+        table(oracle)
+        yield oracle
 
 
 def table(server: Oracle, **login: Any) -> None:

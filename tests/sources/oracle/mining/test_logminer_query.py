@@ -153,11 +153,11 @@ def test_expressions_keep_what_the_filters_keep(
         assume(False)
         raise
     filters = Filters(config)
-    wanted = {(o, t) for o, t in CAPTURABLE if filters.is_table_captured(TableId(namespace=o, name=t))}
+    expected = {(o, t) for o, t in CAPTURABLE if filters.is_table_captured(TableId(namespace=o, name=t))}
     found = mined_log.kept(config)
-    assert names(found) >= wanted | UNRESOLVED
+    assert names(found) >= expected | UNRESOLVED
     if all(is_portable_pattern(p) for p in (*config.namespace_lists()[0], *config.namespace_lists()[1], *config.table_include_list, *config.table_exclude_list)):  # fmt: skip
-        assert known_names(found) == wanted
+        assert known_names(found) == expected
     assert codes(found) >= {1, 5, 6, 7, 34, 36}
 
 
@@ -182,11 +182,11 @@ def test_lists_of_names_keep_what_the_filters_keep(
     )  # fmt: skip
     assert mined_log.config().log_mining_query_filter_mode == "none"
     filters = Filters(config)
-    wanted = {(o, t) for o, t in CAPTURABLE if filters.is_table_captured(TableId(namespace=o, name=t))}
+    expected = {(o, t) for o, t in CAPTURABLE if filters.is_table_captured(TableId(namespace=o, name=t))}
     found = mined_log.kept(config)
-    assert names(found) >= wanted | UNRESOLVED
+    assert names(found) >= expected | UNRESOLVED
     if all(name.count(".") == 1 for name in table_names) and not any("." in name for name in schema_names):
-        assert known_names(found) == wanted
+        assert known_names(found) == expected
 
 
 def test_more_names_than_an_in_list_may_have(mined_log: Log) -> None:
@@ -271,13 +271,13 @@ CASES: list[tuple[dict[str, str], Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("lists", "wanted"), CASES)
+@pytest.mark.parametrize(("lists", "expected"), CASES)
 @pytest.mark.parametrize("mode", ["in", "regex"])
 def test_users_and_clients_are_filtered_but_starts_and_ends_are_not(
-    mined_log: Log, mode: str, lists: dict[str, str], wanted: Any
+    mined_log: Log, mode: str, lists: dict[str, str], expected: Any
 ) -> None:
     found = mined_log.kept(mined_log.config(log__mining__query__filter__mode=mode, **lists))
-    assert users(found) == {pair for pair in ALL_USERS if wanted(*pair)}
+    assert users(found) == {pair for pair in ALL_USERS if expected(*pair)}
     assert sum(row["OPERATION_CODE"] in (6, 7, 36) and row["USERNAME"] == "SCOTT" for row in found) == 3
 
 
@@ -289,11 +289,11 @@ def batch(*rows_: dict[str, Any]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([blank | {"code": 1, "user": "APP"} | row for row in rows_], schema=BATCH)
 
 
-@pytest.mark.parametrize(("lists", "wanted"), CASES)
-def test_without_a_mode_the_same_users_are_kept(mined_log: Log, lists: dict[str, str], wanted: Any) -> None:
+@pytest.mark.parametrize(("lists", "expected"), CASES)
+def test_without_a_mode_the_same_users_are_kept(mined_log: Log, lists: dict[str, str], expected: Any) -> None:
     users_ = UserFilter(mined_log.config(**lists))
     for user, client in ALL_USERS - {("UNKNOWN", None), ("UNKNOWN", "web"), ("UNKNOWN", "WEB")}:
-        assert users_.is_captured_user(user, client) == (wanted(user, client) and user != "SYS")
+        assert users_.is_captured_user(user, client) == (expected(user, client) and user != "SYS")
 
 
 def test_rows_of_before_the_window_are_those_of_some_transactions_from_their_beginnings_on() -> None:

@@ -29,11 +29,11 @@ def test_looking_only_selects(schema: Oracle, tmp_path: Path, monkeypatch: pytes
     offset = connector.store.load_offset("test").offset
     assert offset is not None
     assert offset.position is not None
-    said: list[str] = []
+    text: list[str] = []
     execute = oracledb.Cursor.execute
 
     def heard(self: Any, statement: Any, *args: Any, **options: Any) -> Any:
-        said.append(str(statement))
+        text.append(str(statement))
         return execute(self, statement, *args, **options)
 
     monkeypatch.setattr(oracledb.Cursor, "execute", heard)
@@ -44,7 +44,7 @@ def test_looking_only_selects(schema: Oracle, tmp_path: Path, monkeypatch: pytes
         assert find_gap("test", offset, None, source) is None
         for place in (source.current_position(), source.oldest_position(), source.parse_position(offset.position)):
             source.verify_position(source.position_of(place.to_json()))
-    assert len(said) > 10
-    assert [s for s in said if not _HARMLESS.match(s) or _SAID.search(s.replace("'DBMS_LOGMNR", ""))] == []
+    assert len(text) > 10
+    assert [s for s in text if not _HARMLESS.match(s) or _SAID.search(s.replace("'DBMS_LOGMNR", ""))] == []
     connector.capture()
-    assert any("DBMS_LOGMNR" in s for s in said), "what a run says is heard"
+    assert any("DBMS_LOGMNR" in s for s in text), "what a run says is heard"

@@ -244,11 +244,11 @@ def test_archived_logs_are_asked_for_again_only_when_a_log_was_switched_or_archi
     server: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their view may have ten thousands of rows."""
-    asked: list[str] = []
+    requests: list[str] = []
     ask = redo_log_collector.fetch_rows
 
     def count_and_ask(connection: object, sql: str, **binds: object) -> list[tuple[object, ...]]:
-        asked.append(sql)
+        requests.append(sql)
         return ask(connection, sql, **binds)  # type: ignore[arg-type]
 
     monkeypatch.setattr(redo_log_collector, "fetch_rows", count_and_ask)
@@ -265,10 +265,10 @@ def test_archived_logs_are_asked_for_again_only_when_a_log_was_switched_or_archi
             elif step == "purge":
                 server.purge()
                 logs.discard_cached_logs()
-            before = len(asked)
+            before = len(requests)
             scn = server.scn()
             assert logs.collect(scn, scn)
-            counts.append(sum("FROM V$ARCHIVED_LOG" in sql for sql in asked[before:]))
+            counts.append(sum("FROM V$ARCHIVED_LOG" in sql for sql in requests[before:]))
     assert counts == [1, 0, 0, 1, 0, 1, 0, 1, 0]
 
 

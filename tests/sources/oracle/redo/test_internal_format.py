@@ -115,8 +115,8 @@ def test_texts_are_in_the_character_set_of_the_database(characters: str, text: s
 
 
 def test_local_time_lies_in_the_time_zone_of_the_database() -> None:
-    told = read("TIMESTAMP(6) WITH LOCAL TIME ZONE", "120,113,3,5,1,8,10", StoredFormats(zone="+02:00"))
-    assert told == "TO_TIMESTAMP_TZ(' 2013-03-04 22:07:09.000000000 +00:00')"
+    reported = read("TIMESTAMP(6) WITH LOCAL TIME ZONE", "120,113,3,5,1,8,10", StoredFormats(zone="+02:00"))
+    assert reported == "TO_TIMESTAMP_TZ(' 2013-03-04 22:07:09.000000000 +00:00')"
     with pytest.raises(UnreadableRedo, match="region"):
         read("TIMESTAMP(6) WITH LOCAL TIME ZONE", "120,113,3,5,1,8,10", StoredFormats(zone="Europe/Paris"))
 

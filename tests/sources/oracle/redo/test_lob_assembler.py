@@ -168,14 +168,14 @@ CASES: dict[str, tuple[list[MinedLine], list[Any]]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_recorded_sequence_is_the_recorded_rows(name: str) -> None:
-    lines, wanted = CASES[name]
-    assert rows(lines) == wanted
+    lines, expected = CASES[name]
+    assert rows(lines) == expected
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_recorded_sequence_in_blocks_of_23ai_is_the_same_rows(name: str) -> None:
-    lines, wanted = CASES[name]
-    assert [row[1:] for row in rows(as_blocks(lines))] == [row[1:] for row in wanted]
+    lines, expected = CASES[name]
+    assert [row[1:] for row in rows(as_blocks(lines))] == [row[1:] for row in expected]
 
 
 BLOCKS: dict[str, tuple[list[MinedLine], list[Any]]] = {
@@ -208,8 +208,8 @@ BLOCKS: dict[str, tuple[list[MinedLine], list[Any]]] = {
 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_a_sequence_of_23ai_is_the_recorded_rows(name: str) -> None:
-    lines, wanted = BLOCKS[name]
-    assert rows(lines) == wanted
+    lines, expected = BLOCKS[name]
+    assert rows(lines) == expected
 
 
 def test_the_row_of_a_value_is_known_from_the_log_row_that_names_it() -> None:
@@ -236,12 +236,12 @@ def test_a_value_that_may_have_been_undone_is_not_known() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_sequences_of_several_transactions_do_not_touch_each_other(name: str) -> None:
     """The lines of a case dealt out among those of another transaction."""
-    lines, wanted = CASES[name]
+    lines, expected = CASES[name]
     other = [line._replace(transaction=line.transaction + 10) for line in lines]
     mixed = [line for pair in zip(lines, other, strict=True) for line in pair]
     found = rows(mixed)
-    assert [row[1:] for row in found if row[0] % 2 == 0] == [row[1:] for row in wanted]
-    assert [row[1:] for row in found if row[0] % 2 == 1] == [row[1:] for row in wanted]
+    assert [row[1:] for row in found if row[0] % 2 == 0] == [row[1:] for row in expected]
+    assert [row[1:] for row in found if row[0] % 2 == 1] == [row[1:] for row in expected]
 
 
 WITHOUT_KEY: dict[str, tuple[list[MinedLine], list[Any]]] = {
@@ -261,8 +261,8 @@ WITHOUT_KEY: dict[str, tuple[list[MinedLine], list[Any]]] = {
 
 @pytest.mark.parametrize("name", WITHOUT_KEY)
 def test_a_table_without_a_key_goes_by(name: str) -> None:
-    lines, wanted = WITHOUT_KEY[name]
-    assert rows(lines, key=()) == wanted
+    lines, expected = WITHOUT_KEY[name]
+    assert rows(lines, key=()) == expected
 
 
 WRONG: dict[str, list[MinedLine]] = {

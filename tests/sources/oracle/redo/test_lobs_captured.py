@@ -100,11 +100,11 @@ def test_when_long_values_are_captured_that_were_not_the_tables_that_lack_them_a
     for enabled in (True, True, False):
         connector.properties["lob.enabled"] = enabled
         assert capture_records(connector) == []
-    (told,) = (m for m in caplog.messages if "may be missing or outdated" in m)
-    assert told.startswith(
+    (message,) = (m for m in caplog.messages if "may be missing or outdated" in m)
+    assert message.startswith(
         "Rows of APP.DOCS may be missing or outdated in the targets: more columns or longer values are captured with lob.enabled than before"
     )
-    assert told.endswith("To snapshot them again: airflow cdc snapshot test APP.DOCS --replace")
+    assert message.endswith("To snapshot them again: airflow cdc snapshot test APP.DOCS --replace")
     connector.properties["lob.enabled"] = True
     number = snapshot(connector, r"APP\.DOCS", replace=True)
     read = [(r["value"]["op"], _lobs(r["value"]["after"])) for r in capture_records(connector) if r["value"]]

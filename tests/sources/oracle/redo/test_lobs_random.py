@@ -42,8 +42,8 @@ def test_random_sequences_end_in_the_values_of_a_plain_model(seed: int, blocks: 
         id_ = row["after"]["ID"]
         assert (op == "c") == (id_ not in found)
         found.setdefault(id_, {}).update(row["after"])
-    wanted = {id_: {"V": row["V"], "C": row["C"], "B": row["B"].hex()} for id_, row in model.rows.items()}
-    assert {id_: {n: row[n] for n in "VCB"} for id_, row in found.items()} == wanted
+    expected = {id_: {"V": row["V"], "C": row["C"], "B": row["B"].hex()} for id_, row in model.rows.items()}
+    assert {id_: {n: row[n] for n in "VCB"} for id_, row in found.items()} == expected
 
 
 def test_a_hundred_megabytes_in_pieces_need_a_few_times_their_size() -> None:

@@ -124,12 +124,12 @@ def find_wrong_image(rows: RedoRows, at: int, one: RedoReader, text: str, code: 
         seen = Statement(text, code)
     except InvalidStatement as e:
         return f"not a statement ({e}), read as {found}: {text}"
-    wanted = {n: image for n, image in (("before", seen.before), ("after", seen.after)) if image is not None}
-    return None if repr(found) == repr(_order_images(wanted, one)) else f"{found} instead of {wanted}: {text}"
+    expected = {n: image for n, image in (("before", seen.before), ("after", seen.after)) if image is not None}
+    return None if repr(found) == repr(_order_images(expected, one)) else f"{found} instead of {expected}: {text}"
 
 
-def _order_images(wanted: dict[str, dict[str, Any]], one: RedoReader) -> dict[str, dict[str, Any]]:
-    return {n: {c: image[c] for c in one.schema.column_names if c in image} for n, image in wanted.items()}
+def _order_images(expected: dict[str, dict[str, Any]], one: RedoReader) -> dict[str, dict[str, Any]]:
+    return {n: {c: image[c] for c in one.schema.column_names if c in image} for n, image in expected.items()}
 
 
 def kernels() -> dict[str, Any]:
@@ -453,9 +453,9 @@ def test_lines_of_long_values_that_are_shuffled_missing_or_there_twice_are_never
         except (UnreadableValue, SchemaConflict):
             outcomes["error"] += 1
             continue
-        wanted = LobModel(lines).rows
-        assert _long_values(found) == _long_values(wanted), lines
-        outcomes["unknown" if "'?'" in repr(wanted) else "read"] += 1
+        expected = LobModel(lines).rows
+        assert _long_values(found) == _long_values(expected), lines
+        outcomes["unknown" if "'?'" in repr(expected) else "read"] += 1
     assert outcomes["read"] > SEQUENCES // 8
     assert outcomes["error"] > SEQUENCES // 8
     assert outcomes["unknown"] > 5

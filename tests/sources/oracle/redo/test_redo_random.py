@@ -32,7 +32,7 @@ def reader(**properties: Any) -> RedoReader:
 def generate_statements(seed: int, count: int) -> tuple[list[str], list[int], list[dict[str, Any]]]:
     """Texts, operation codes, and the images that they stand for."""
     r = random.Random(seed)
-    texts, codes, wanted = [], [], []
+    texts, codes, expected = [], [], []
     for _ in range(count):
         row = redo_sql.random_row(r)
         # LogMiner leaves LOBs out of where
@@ -51,18 +51,20 @@ def generate_statements(seed: int, count: int) -> tuple[list[str], list[int], li
             texts.append(redo_sql.update(r, named, changed))
             found = {"before": named, "after": {n: {**named, **changed}[n] for n in row if n in named or n in changed}}
         codes.append(code)
-        wanted.append({image: {n: redo_sql.recorded_value(n, v) for n, v in of.items()} for image, of in found.items()})
-    return texts, codes, wanted
+        expected.append(
+            {image: {n: redo_sql.recorded_value(n, v) for n, v in of.items()} for image, of in found.items()}
+        )
+    return texts, codes, expected
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_random_rows_come_back_as_they_were(seed: int) -> None:
-    texts, codes, wanted = generate_statements(seed, 250)
+    texts, codes, expected = generate_statements(seed, 250)
     one = reader()
     rows = read(one, texts, codes)
     assert 0 < rows.plain.sum() < 150, "both ways are taken"
     for i, text in enumerate(texts):
-        assert images(rows, i, one.schema) == wanted[i], text
+        assert images(rows, i, one.schema) == expected[i], text
 
 
 @pytest.mark.parametrize(

@@ -48,10 +48,10 @@ def test_a_literal_is_the_recorded_value_wherever_it_stands(case: Case) -> None:
             assert "V" in str(caught.value)
         return
     rows = read(reader, sql, codes)
-    wanted: dict[str, Any] = {"ID": 7} if case.expected == UNAVAILABLE else {"ID": 7, "V": case.expected}
+    expected: dict[str, Any] = {"ID": 7} if case.expected == UNAVAILABLE else {"ID": 7, "V": case.expected}
     found = [images(rows, i, reader.schema) for i in range(4)]
     assert found == [
-        {"after": wanted}, {"before": wanted}, {"before": {"ID": 7}, "after": wanted}, {"before": wanted, "after": wanted},
+        {"after": expected}, {"before": expected}, {"before": {"ID": 7}, "after": expected}, {"before": expected, "after": expected},
     ]  # fmt: skip
     assert images(read_all_plainly(reader, sql, codes), 0, reader.schema) == found[0]
 

@@ -191,16 +191,16 @@ def test_many_tables_are_read_by_a_handful_of_queries(
     schema: Oracle, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schema.sql(*(f"CREATE TABLE T{i} (A NUMBER PRIMARY KEY)" for i in range(30)), "CREATE TABLE OTHER (A NUMBER)")
-    asked: list[str] = []
+    requests: list[str] = []
     query = module.fetch_rows
-    monkeypatch.setattr(module, "fetch_rows", lambda c, sql, **binds: asked.append(sql) or query(c, sql, **binds))
-    wanted = [table(f"T{i}") for i in range(30)]
+    monkeypatch.setattr(module, "fetch_rows", lambda c, sql, **binds: requests.append(sql) or query(c, sql, **binds))
+    expected = [table(f"T{i}") for i in range(30)]
     dictionary = OracleCatalog(connection, settings(schema))
-    assert set(dictionary.read_table_schemas(wanted)) == set(wanted)
-    assert len(asked) == 5
+    assert set(dictionary.read_table_schemas(expected)) == set(expected)
+    assert len(requests) == 5
     monkeypatch.setattr(module, "MOST_NAMED", 10)
-    assert set(dictionary.read_table_schemas(wanted)) == set(wanted)
-    assert len(asked) == 10
+    assert set(dictionary.read_table_schemas(expected)) == set(expected)
+    assert len(requests) == 10
     assert dictionary.read_table_schemas([]) == {}
     assert len(dictionary.read_table_schemas()) == 31
 

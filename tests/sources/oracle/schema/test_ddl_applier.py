@@ -16,10 +16,10 @@ CREATE = "CREATE TABLE t (id NUMBER(9) PRIMARY KEY, v VARCHAR2(20), n NUMBER(5,2
 
 @pytest.fixture
 def world() -> SchemaModel:
-    made = SchemaModel()
-    made.run(CREATE)
-    assert made.asked == []
-    return made
+    schema_model = SchemaModel()
+    schema_model.run(CREATE)
+    assert schema_model.asked == []
+    return schema_model
 
 
 def test_create_table_needs_no_dictionary(world: SchemaModel) -> None:

@@ -164,8 +164,8 @@ def test_each_type_has_its_documented_schema_and_value(type_records: list[Any], 
     _, _, node, value = TYPES[i]
     for record in type_records:
         assert row_fields(record)[f"C{i}"] == node | {"optional": True, "field": f"C{i}"}
-        got = record["value"]["payload"]["after"][f"C{i}"]
-        assert (type(got), got) == (type(value), value)
+        actual = record["value"]["payload"]["after"][f"C{i}"]
+        assert (type(actual), actual) == (type(value), value)
 
 
 # handling modes

@@ -81,8 +81,8 @@ def test_rows_and_structures_come_in_one_order(schema: Oracle, connector_factory
         "DROP TABLE U PURGE",
     )
     schema.sql("INSERT INTO T VALUES (5, 5, 5)")
-    told = [r["value"] and (r["value"].get("op") or r["value"]["ddl"][:10]) for r in capture_records(connector)]
-    assert told == ["u", "ALTER TABL", "d", None, "DROP TABLE", "c"]
+    reported = [r["value"] and (r["value"].get("op") or r["value"]["ddl"][:10]) for r in capture_records(connector)]
+    assert reported == ["u", "ALTER TABL", "d", None, "DROP TABLE", "c"]
 
 
 def test_the_history_is_kept_whether_schema_changes_are_told_or_not(

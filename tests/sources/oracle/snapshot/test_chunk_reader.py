@@ -602,15 +602,15 @@ def test_a_database_that_can_only_be_read_has_no_written_watermarks() -> None:
 def test_the_session_is_in_the_pluggable_database_and_compares_bytes(
     schema: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    requests: list[str] = []
     execute = oracledb.Cursor.execute
     monkeypatch.setattr(
-        oracledb.Cursor, "execute", lambda self, sql, *a, **k: (asked.append(sql), execute(self, sql, *a, **k))[1]
+        oracledb.Cursor, "execute", lambda self, sql, *a, **k: (requests.append(sql), execute(self, sql, *a, **k))[1]
     )
     with OracleChunkReader(settings(schema), None):
         pass
-    assert [sql for sql in asked if "CONTAINER" in sql] == ["ALTER SESSION SET CONTAINER = ORCLPDB1"]
-    assert "ALTER SESSION SET NLS_SORT = BINARY NLS_COMP = BINARY" in asked
+    assert [sql for sql in requests if "CONTAINER" in sql] == ["ALTER SESSION SET CONTAINER = ORCLPDB1"]
+    assert "ALTER SESSION SET NLS_SORT = BINARY NLS_COMP = BINARY" in requests
 
 
 def test_a_lost_connection_is_transient_and_another_reader_goes_on() -> None:

@@ -72,8 +72,8 @@ def rows(server: Oracle, where: str = "1 = 1") -> list[dict[str, Any]]:
 
 
 def request_snapshot(connector: Connector, **data: Any) -> int:
-    asked = {"data-collections": ["APP.T1"], **data}
-    return connector.store.send(connector.name, SentSignal("one", "execute-snapshot", json.dumps(asked)))
+    signal_data = {"data-collections": ["APP.T1"], **data}
+    return connector.store.send(connector.name, SentSignal("one", "execute-snapshot", json.dumps(signal_data)))
 
 
 FORMS = {

@@ -84,9 +84,9 @@ def test_what_happens_during_the_snapshot_is_streamed_after_it(
     with monkeypatch.context() as patch:
         _while_reading(patch, write_meanwhile)
         found = [r for r in capture_records(connector) if r["topic"] != "test"]
-    told = _rows(found)
-    assert sorted(told[:3]) == [("T", "r", 1), ("T", "r", 2), ("U", "r", 1)]
-    assert told[3:] == [("T", "c", 3), ("T", "u", 1), ("LATE", "c", 1), ("U", "c", 2)]
+    reported = _rows(found)
+    assert sorted(reported[:3]) == [("T", "r", 1), ("T", "r", 2), ("U", "r", 1)]
+    assert reported[3:] == [("T", "c", 3), ("T", "u", 1), ("LATE", "c", 1), ("U", "c", 2)]
     reads = [r["value"] for r in found[:3]]
     (scn,) = {v["source"]["scn"] for v in reads}
     assert before <= int(scn) < min(int(r["value"]["source"]["scn"]) for r in found[3:])

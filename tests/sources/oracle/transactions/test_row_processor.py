@@ -367,7 +367,7 @@ def test_shuffled_duplicated_or_missing_rows_never_give_a_wrong_row(seed: int) -
                 rows.insert(other, rows[at])
             case "lose":
                 del rows[at]
-    made = Counter(work.changes)
+    counter = Counter(work.changes)
     try:
         items: list[LogItem] = []
         t = processor()
@@ -376,4 +376,4 @@ def test_shuffled_duplicated_or_missing_rows_never_give_a_wrong_row(seed: int) -
     except CdcError:
         return
     given = Counter(e for item in items if isinstance(item, LogBlock) for e in events_of(item))
-    assert given <= made
+    assert given <= counter

@@ -291,8 +291,8 @@ class Db2Writer(Sessions):
             "ASNCDC.IBMSNAP_UOW",
             *(self.change_table(t) for t in self.columns if self.is_registered(t)),
         ]  # IBMSNAP_UOW may be empty
-        asked = (f"SELECT DISTINCT IBMSNAP_COMMITSEQ FROM {name} {last}" for name in named)
-        self._commits += sorted({bytes(lsn) for sql in asked for (lsn,) in self.server.rows(sql)})
+        queries = (f"SELECT DISTINCT IBMSNAP_COMMITSEQ FROM {name} {last}" for name in named)
+        self._commits += sorted({bytes(lsn) for sql in queries for (lsn,) in self.server.rows(sql)})
 
     def truths(self, times: int) -> list[TableTruth]:
         """What all tables held at some random commits of the past, and what they hold now."""

@@ -217,12 +217,12 @@ class Player:
 
     def outcome(self, step, where, reply=None, failure=None, keys=("reply",)):
         if failure is not None:
-            got, want = _error(failure), step.get("error")
+            actual, want = _error(failure), step.get("error")
             if want is None:
-                self.differences.append(f"{where}: failed with {got}, recorded as successful")
+                self.differences.append(f"{where}: failed with {actual}, recorded as successful")
             else:
                 want = {k: want[k] for k in ("code", "codeName", "errorLabels", "client") if k in want}
-                self.differences += self.alike.differences(want, got, where)
+                self.differences += self.alike.differences(want, actual, where)
         elif "error" in step:
             self.differences.append(
                 f"{where}: succeeded, recorded error {step['error'].get('codeName', step['error'])}"
@@ -288,11 +288,11 @@ class Player:
         self.settle(stream, step.get("firstBatch", []), f"{where} open {step['open']}")
 
     def settle(self, stream, want, where):
-        got, stream["waiting"] = stream["waiting"][: len(want)], stream["waiting"][len(want) :]
-        want, got = dropped_in_any_order(want), dropped_in_any_order(got)
-        for w, g in zip(want, got, strict=False):
+        actual, stream["waiting"] = stream["waiting"][: len(want)], stream["waiting"][len(want) :]
+        want, actual = dropped_in_any_order(want), dropped_in_any_order(actual)
+        for w, g in zip(want, actual, strict=False):
             self.learn(w, g)
-        self.differences += self.alike.differences(want, got, where)
+        self.differences += self.alike.differences(want, actual, where)
 
     def batches(self, steps, where):
         """Several getMores of one stream: the same events in the same order, however they fall into batches."""

@@ -89,17 +89,17 @@ class FourWays:
                 }  # fmt: skip
                 if query:
                     ways["query"] = second["query"]
-                wanted = ways["query" if query else "snapshot"]
+                expected = ways["query" if query else "snapshot"]
                 wrong += [
-                    f"{declared:.40} {literal:.60}, {way}: {_difference(value, wanted)}"
+                    f"{declared:.40} {literal:.60}, {way}: {_difference(value, expected)}"
                     for way, value in ways.items()
-                    if value != wanted or type(value) is not type(wanted)
+                    if value != expected or type(value) is not type(expected)
                 ]
         return wrong
 
 
-def _difference(found: Any, wanted: Any) -> str:
-    if isinstance(found, str) and isinstance(wanted, str) and len(found) == len(wanted):
-        at = next(i for i, pair in enumerate(zip(found, wanted, strict=True)) if pair[0] != pair[1])
-        return f"at {at} {found[at : at + 5]!r} instead of {wanted[at : at + 5]!r}"
-    return f"{found!r:.100} instead of {wanted!r:.100}"
+def _difference(found: Any, expected: Any) -> str:
+    if isinstance(found, str) and isinstance(expected, str) and len(found) == len(expected):
+        at = next(i for i, pair in enumerate(zip(found, expected, strict=True)) if pair[0] != pair[1])
+        return f"at {at} {found[at : at + 5]!r} instead of {expected[at : at + 5]!r}"
+    return f"{found!r:.100} instead of {expected!r:.100}"

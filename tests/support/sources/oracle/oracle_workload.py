@@ -216,8 +216,8 @@ class OracleWriter:
     def _some(self, session: Session, table: str, before: int, *, gone: bool = False) -> tuple[str, list[Any]]:
         """A row or a few that belong to the session, as a condition."""
         if table == "BAG":
-            wanted = self.random.randint(0, 5)
-            return f"who = :{before + 1} AND MOD(NVL(n, 0), 6) = :{before + 2}", [session.number, wanted]
+            expected = self.random.randint(0, 5)
+            return f"who = :{before + 1} AND MOD(NVL(n, 0), 6) = :{before + 2}", [session.number, expected]
         if not session.keys[table]:
             return "", []
         key = self._old_key(session, table)

@@ -100,8 +100,8 @@ def test_a_bare_key_is_a_column_of_its_name(engine: sa.Engine, tmp_path: Path) -
 
 
 def test_types_of_the_source_that_events_tell_refine_the_columns(engine: sa.Engine, tmp_path: Path) -> None:
-    told = {"__debezium.source.column.type": "VARCHAR", "__debezium.source.column.length": "20"}
-    topic = Topic([FIELDS[0], node("name", "string", parameters=told)])
+    reported = {"__debezium.source.column.type": "VARCHAR", "__debezium.source.column.length": "20"}
+    topic = Topic([FIELDS[0], node("name", "string", parameters=reported)])
     write(tmp_path / "in" / "a.jsonl", [topic.event("c", None, {"id": 1, "name": "a"})])
     found = connector(tmp_path)
     found.capture()
@@ -110,7 +110,7 @@ def test_types_of_the_source_that_events_tell_refine_the_columns(engine: sa.Engi
     )
     declared = schema.get_column("name").declared
     assert (declared.type_name, declared.length) == ("VARCHAR", 20)
-    assert schema.get_column("name").parameters == told
+    assert schema.get_column("name").parameters == reported
     assert kind_of(schema.get_column("name")) == ValueKind("text", 20, told="VARCHAR")
 
 

@@ -335,9 +335,9 @@ def test_tables_that_are_ahead_of_the_change_log_take_nothing_of_it(
             verified(engine, connector, wait_s=0)
         assert in_order(rows(engine, "p_s_a")) == [{"id": n, "n": n} for n in (1, 2, 3, 4)]
     with engine.begin() as connection:  # as the remedy says
-        said = re.search(r"\((DELETE FROM .*)\), and", str(caught.value.remedy))
-        assert said is not None
-        connection.exec_driver_sql(said[1])
+        text = re.search(r"\((DELETE FROM .*)\), and", str(caught.value.remedy))
+        assert text is not None
+        connection.exec_driver_sql(text[1])
         connection.exec_driver_sql("DROP TABLE p_s_a")
     of(engine, connector).apply()
     assert_equal_tables(engine, source, "s.a")

@@ -209,9 +209,11 @@ REFUSED = {"oracle": {6}, "db2": {6}}
 """Those that it does not make at all: a row that does not fit is refused."""
 
 
-def by_hand(table: Table, wanted: str) -> None:
+def by_hand(table: Table, expected: str) -> None:
     """The apply says what is to be done, and it is done."""
-    with pytest.raises(TargetError, match=rf"(?is)in p_s_t its type is .*, but must be {re.escape(wanted)}") as caught:
+    with pytest.raises(
+        TargetError, match=rf"(?is)in p_s_t its type is .*, but must be {re.escape(expected)}"
+    ) as caught:
         table.apply()
     with table.engine.begin() as connection:
         for statement in str(caught.value).partition("run ")[2].partition("; then run the apply")[0].split("; "):
@@ -241,8 +243,8 @@ def test_a_column_that_the_source_widens_has_room_for_its_values(
             table.apply()
         return
     if one in BY_HAND.get(engine.dialect.name, ()):
-        wanted = dialect_of(engine).type_of(kind_of(after), key=False)
-        by_hand(table, wanted if before.nullable else f"{wanted} with NULL allowed")
+        expected = dialect_of(engine).type_of(kind_of(after), key=False)
+        by_hand(table, expected if before.nullable else f"{expected} with NULL allowed")
     table.apply()
     found = {row["id"]: row["c"] for row in table.found()}
     exact = Decimal if isinstance(large, Decimal) else lambda value: value

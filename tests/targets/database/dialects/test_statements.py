@@ -92,23 +92,23 @@ DELETED = {
 @pytest.mark.parametrize("name", MERGING)
 def test_upserts_are_merges(name: str) -> None:
     named = dialect(name)
-    wanted = table(named, ID, NOTE, PRICE, schema="S")
-    assert named.build_merge(wanted, wanted.fields) == MERGED[name]
+    expected = table(named, ID, NOTE, PRICE, schema="S")
+    assert named.build_merge(expected, expected.fields) == MERGED[name]
 
 
 @pytest.mark.parametrize("name", MERGING)
 def test_where_there_is_nothing_but_a_key_nothing_is_changed(name: str) -> None:
     named = dialect(name)
-    wanted = table(named, ID)
-    assert named.build_merge(wanted, wanted.fields) == KEY_ONLY[name]
+    expected = table(named, ID)
+    assert named.build_merge(expected, expected.fields) == KEY_ONLY[name]
 
 
 @pytest.mark.parametrize("name", MERGING)
 def test_tables_are_made_and_get_columns(name: str) -> None:
     named = dialect(name)
-    wanted = table(named, ID, NOTE, PRICE)
-    assert named.build_create_table(wanted) == CREATED[name]
-    assert named.build_add_columns(wanted, wanted.value_columns) == ADDED[name]
+    expected = table(named, ID, NOTE, PRICE)
+    assert named.build_create_table(expected) == CREATED[name]
+    assert named.build_add_columns(expected, expected.value_columns) == ADDED[name]
 
 
 @pytest.mark.parametrize("name", MERGING)
@@ -202,9 +202,9 @@ def test_texts_and_bytes_have_the_lengths_of_the_source_only_if_it_tells_its_typ
     named = dialect(name)
     assert named.type_of(ValueKind("text", 20), key=False) == text
     assert named.type_of(ValueKind("bytes", 20), key=False) == raw
-    told = [named.type_of(ValueKind(kind, 20, told="X"), key=False) for kind in ("text", "bytes")]  # type: ignore[arg-type]
+    names = [named.type_of(ValueKind(kind, 20, told="X"), key=False) for kind in ("text", "bytes")]  # type: ignore[arg-type]
     assert (
-        told
+        names
         == {
             "oracle": ["VARCHAR2(20 CHAR)", "RAW(20)"],
             "db2": ["VARCHAR(20 CODEUNITS32)", "VARBINARY(20)"],
@@ -229,14 +229,14 @@ def test_numbers_with_more_digits_than_the_database_keeps_are_refused(
 ) -> None:
     named = dialect(name)
     number = Column(name="n", type="string", semantic="io.debezium.data.VariableScaleDecimal")
-    wanted = table(named, ID, number)
-    field = wanted.fields[1]
+    expected = table(named, ID, number)
+    field = expected.fields[1]
     assert named.type_of(kind_of(number), key=False) == type_
-    (found,) = named.bind_columns(wanted, pa.table({field.name: [*kept, None]}))
+    (found,) = named.bind_columns(expected, pa.table({field.name: [*kept, None]}))
     assert found[0].to_pylist() == [*kept, None]
     for value in lost:
         with pytest.raises(TargetError, match=rf"(?i)column n cannot store all digits of a value: {value}"):
-            list(named.bind_columns(wanted, pa.table({field.name: [None, value]})))
+            list(named.bind_columns(expected, pa.table({field.name: [None, value]})))
 
 
 ALTERED: list[tuple[str, str, str, bool, bool, str]] = [
@@ -285,17 +285,17 @@ def test_what_would_keep_others_from_the_table_is_left_to_people(
 
 
 @pytest.mark.parametrize(
-    ("name", "there", "wanted"),
+    ("name", "there", "expected"),
     [
         ("oracle", "VARCHAR2(10 CHAR)", "VARCHAR2(20 CHAR)"), ("oracle", "VARCHAR2(20 CHAR)", None), ("oracle", "CLOB", None),
         ("db2", "VARCHAR(10 CODEUNITS32)", "VARCHAR(20 CODEUNITS32)"), ("db2", "CLOB", None), ("db2", "SMALLINT", None),
         ("mssql", "NVARCHAR(20) COLLATE Greek_CI_AS", "nvarchar(40)"), ("mssql", "NVARCHAR(max)", None),
     ],
 )  # fmt: skip
-def test_only_columns_with_less_room_are_changed(name: str, there: str, wanted: str | None) -> None:
+def test_only_columns_with_less_room_are_changed(name: str, there: str, expected: str | None) -> None:
     named = dialect(name)
     fields = table(named, ID, NOTE).fields
-    assert named.find_wider_type(ExistingColumn("note", there, True), fields[1]) == wanted
+    assert named.find_wider_type(ExistingColumn("note", there, True), fields[1]) == expected
     assert named.find_wider_type(ExistingColumn("note", "VARCHAR2(9 CHAR)", True), DatabaseColumn("note", Column(name="c", type="string"))) in (
         None, "nvarchar(max)",
     )  # fmt: skip
@@ -325,8 +325,8 @@ def test_geometries_keep_their_reference_system(name: str) -> None:
     point = bytes.fromhex("0101000000" + "00" * 16)
     shapes = pa.array([{"wkb": point, "srid": 4326}, None], pa.struct([("wkb", pa.binary()), ("srid", pa.int32())]))
     found = dialect(name).to_driver_values(shapes, ValueKind("geometry"))  # type: ignore[attr-defined]
-    wanted = bytes.fromhex("0101000020e6100000" + "00" * 16)
-    assert (found if isinstance(found, list) else found.to_pylist()) == [wanted, None]
+    expected = bytes.fromhex("0101000020e6100000" + "00" * 16)
+    assert (found if isinstance(found, list) else found.to_pylist()) == [expected, None]
 
 
 @pytest.mark.parametrize(

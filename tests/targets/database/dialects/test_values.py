@@ -85,10 +85,10 @@ def test_values_of_every_kind_come_back(engine: sa.Engine) -> None:
             named.upsert(connection, table, some, unique=False)
     found = sorted(rows(engine, "t"), key=lambda row: row["id"])
     for column, values, kept in kinds:
-        wanted = kept.get(engine.dialect.name, values)
-        assert [_plain_value(row[column.name], column) for row in found] == [_plain_value(v, column) for v in wanted], (
-            column.name
-        )
+        expected = kept.get(engine.dialect.name, values)
+        assert [_plain_value(row[column.name], column) for row in found] == [
+            _plain_value(v, column) for v in expected
+        ], column.name
 
 
 def _array(type_: str, values: list[Any]) -> pa.Array:

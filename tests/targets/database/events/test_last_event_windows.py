@@ -89,12 +89,12 @@ def test_a_window_ends_in_the_rows_of_the_source(tmp_path: Path, seed: int, monk
     source, connector = _prepare_batches(tmp_path, r)
     pending, table = _pending(connector, config)
     assert last_event_windows.can_use_windows(pending, table, config)
-    told = list[int]()
+    reports = list[int]()
     given = (connector.changelog, connector.name, pending, table, config)
-    found = list(last_event_windows.EventWindows(*given, committed=told.append).read_operations())
+    found = list(last_event_windows.EventWindows(*given, committed=reports.append).read_operations())
     assert _apply_steps(found) == sorted(source.copy_rows(TABLE), key=repr)
-    assert len(told) == len(pending.files)
-    assert max(told) > 0
+    assert len(reports) == len(pending.files)
+    assert max(reports) > 0
     if last_event_windows.WINDOW_EVENTS == 10**6 and last_event_windows.WINDOW_BYTES > 1:
         keys = [tuple(row.values()) for step in found for row in step.rows.select(["id", "k"]).to_pylist()]
         assert len(keys) == len(set(keys)), "of each key there is one step"

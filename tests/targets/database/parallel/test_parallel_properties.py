@@ -109,12 +109,12 @@ def test_a_property_does_the_same_with_workers_and_without(engines: list[sa.Engi
     for number, properties in enumerate(CASES[name]):
         for engine in engines:
             _empty_target(engine, refusing=name in REFUSING)
-        workers, said, dumps = WorkerCount(), list[str](), list[Any]()
+        workers, text, dumps = WorkerCount(), list[str](), list[Any]()
         for engine, staged in zip(engines, (False, True), strict=True):
-            said.append(_apply_changes(engine, connector, properties, workers if staged else None))
+            text.append(_apply_changes(engine, connector, properties, workers if staged else None))
             dumps.append(_dump(engine))
         assert dumps[0] == dumps[1], (number, properties)
-        assert said[0] == said[1]
+        assert text[0] == text[1]
         by_driver += not workers.topics
     assert by_driver == BY_DRIVER.get(name, 0)
 

@@ -169,8 +169,8 @@ def test_each_type_of_the_reference_has_its_column_in_oracle_and_db2(engine: sa.
     table = Table(tmp_path, engine, *(one[0].model_copy(update={"name": name}) for name, one in columns.items()))
     table.insert({"id": 1, **{name: one[1] for name, one in columns.items()}}, {"id": 2})
     table.apply()
-    wanted = {name: OTHERS[engine.dialect.name][name] for name in cases}
-    assert dict(zip(cases, table.types(*columns), strict=True)) == wanted
+    expected = {name: OTHERS[engine.dialect.name][name] for name in cases}
+    assert dict(zip(cases, table.types(*columns), strict=True)) == expected
     full, nothing = (list(row.values())[1:] for row in table.found())
     assert None not in full
     assert set(nothing) == {None}
@@ -232,7 +232,7 @@ def _plain(type_: str, text: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("type_", "semantic", "declared", "told", "kind"),
+    ("type_", "semantic", "declared", "message", "kind"),
     [
         ("string", None, ColumnDeclaration(type_name="DECIMAL", length=12, scale=2), "", ValueKind("text", 17)),
         ("double", None, ColumnDeclaration(type_name="DECIMAL", length=12, scale=2), "", ValueKind("double")),
@@ -254,10 +254,10 @@ def _plain(type_: str, text: str) -> tuple[str, str]:
     ],
 )
 def test_modes_of_the_source_end_in_columns_that_have_room_for_their_values(
-    type_: str, semantic: str | None, declared: ColumnDeclaration, told: str, kind: ValueKind
+    type_: str, semantic: str | None, declared: ColumnDeclaration, message: str, kind: ValueKind
 ) -> None:
     """Of decimal.handling.mode, binary.handling.mode, and of the values of the source."""
-    parameters = {"__debezium.source.column.type": told} if told else {}
+    parameters = {"__debezium.source.column.type": message} if message else {}
     assert kind_of(Column(name="c", type=type_, semantic=semantic, declared=declared, parameters=parameters)) == kind
 
 

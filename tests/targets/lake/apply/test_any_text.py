@@ -150,9 +150,9 @@ def _arrives(
         follow()
         shelves.change()
         follow()
-        asked = snapshot(connector, ".*")
+        signal_number = snapshot(connector, ".*")
         follow()
-        assert signal_state(connector, asked) == ("done", "")
+        assert signal_state(connector, signal_number) == ("done", "")
         if verified:
             _verify(server, source, lake, shelves)
     assert [str(path) for path, text in _everything(folder) if secret in text] == []

@@ -65,12 +65,12 @@ def _last(db: Database) -> None:
 @pytest.fixture(scope="module")
 def applied_lake(spark: SparkSession, kind: str, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Tables with the first rows, which each test finds in the same place: there are kinds whose tables do not work anywhere else."""
-    made = new_lake(spark, tmp_path_factory.mktemp("applied"), kind)
-    _first(made.connector.database)
-    made.follow()
-    made.connector.store.close()
-    _save(made, "first")
-    return made
+    lake = new_lake(spark, tmp_path_factory.mktemp("applied"), kind)
+    _first(lake.connector.database)
+    lake.follow()
+    lake.connector.store.close()
+    _save(lake, "first")
+    return lake
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ def _proves(server: Any, kind: str, form: str, folder: Path, forks: Forks, spark
         connector.capture()
         lake = Lake(spark, folder, connector)
         with HotKeyWriter(server, name, connector) as hot:
-            asked = _killed(connector, forks, folder, kind)
+            signal_numbers = _killed(connector, forks, folder, kind)
         connector.capture()
         print(f"{hot.changes} changes in {hot.seconds:.0f} s")
         assert hot.changes > 2000, "too few changes for a proof"
@@ -123,7 +123,7 @@ def _proves(server: Any, kind: str, form: str, folder: Path, forks: Forks, spark
         assert rows == there
         lake.apply()
         assert {row["id"]: row for row in lake.rows(f"{name}.hot", "id", "n", "s")} == there
-        assert all(signal_state(connector, number) == ("done", "") for number in asked)
+        assert all(signal_state(connector, number) == ("done", "") for number in signal_numbers)
         assert scans(connector) == {f"{name}.hot": "SUCCEEDED"}
         scanned = sum(
             int(d.get("total_rows_scanned", 0)) for t, d in list_notifications(connector) if t == "TABLE_SCAN_COMPLETED"
@@ -137,7 +137,7 @@ def _proves(server: Any, kind: str, form: str, folder: Path, forks: Forks, spark
 
 def _killed(connector: Connector, forks: Forks, folder: Path, kind: str) -> list[int]:
     """Runs that are killed in the middle of incremental snapshots, and one that is not; the numbers of the requests."""
-    r, kills, asked = random.Random(5), 0, [snapshot(connector, ".*hot")]
+    r, kills, signal_number = random.Random(5), 0, [snapshot(connector, ".*hot")]
     while kills < KILLS:
         run = forks.start(
             "tests.support.processes.crash:capture", folder=str(folder), kind=kind, options=connector.properties,
@@ -146,12 +146,12 @@ def _killed(connector: Connector, forks: Forks, folder: Path, kind: str) -> list
         _until(lambda: _reads(connector), 20)
         time.sleep(r.random() * 0.7)
         if not _reads(connector):
-            asked.append(snapshot(connector, ".*hot"))
+            signal_number.append(snapshot(connector, ".*hot"))
         os.kill(run.pid, signal.SIGKILL)
         assert run_ended(run.wait())
         kills += 1
     connector.capture()
-    return asked
+    return signal_number
 
 
 def run_ended(ended: Any) -> bool:

@@ -23,8 +23,8 @@ from tests.targets.lake.lake import Lake
 
 
 def _line(progress: JobTableProgress) -> str:
-    told = progress.to_document()
-    return f"{told['done']} of {told['total']} tables; {told['now']}"
+    document = progress.to_document()
+    return f"{document['done']} of {document['total']} tables; {document['now']}"
 
 
 def test_a_line_names_the_tables_at_work_and_which_of_their_batches() -> None:

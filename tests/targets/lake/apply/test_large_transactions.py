@@ -20,9 +20,9 @@ ROWS = 2_000_000
 @pytest.fixture
 def compiled_queries(spark: SparkSession) -> Iterator[None]:
     """Small tests do without compiled queries; these rows are worth them."""
-    wanted = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
-    before = {name: spark.conf.get(name) for name in wanted}
-    for name, value in wanted.items():
+    expected = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+    before = {name: spark.conf.get(name) for name in expected}
+    for name, value in expected.items():
         spark.conf.set(name, value)
     yield
     for name, old in before.items():

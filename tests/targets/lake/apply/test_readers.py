@@ -71,11 +71,11 @@ OF_ICEBERG: dict[str, Reader] = {
 
 
 def _agree(lake: Lake, table: str, *readers: str) -> None:
-    wanted = lake.rows(table)
-    assert wanted
+    expected = lake.rows(table)
+    assert expected
     for name in readers:
         found = (READERS if lake.kind == "delta" else OF_ICEBERG)[name](lake.path(table))
-        assert sorted(map(_comparable, found), key=repr) == sorted(map(_comparable, wanted), key=repr), name
+        assert sorted(map(_comparable, found), key=repr) == sorted(map(_comparable, expected), key=repr), name
 
 
 def _comparable(row: Row) -> Row:

@@ -240,9 +240,9 @@ def test_a_mode_that_keeps_what_was_says_where_it_begins(
     other = other_target(memory, tables=TableRules.parse([{"tables": r"s\.a", "mode": mode}]))
     with caplog.at_level(logging.WARNING):
         other.apply()
-    said = [r.getMessage() for r in caplog.records if "earlier states of its rows are lost" in r.getMessage()]
-    assert len(said) == 1
-    assert said[0].startswith(f"The table of p.s.a (mode {mode}) starts with batch")
+    messages = [r.getMessage() for r in caplog.records if "earlier states of its rows are lost" in r.getMessage()]
+    assert len(messages) == 1
+    assert messages[0].startswith(f"The table of p.s.a (mode {mode}) starts with batch")
     assert {row["id"] for row in other.rows("s.a", "id")} == {1, 2, 3, 4} | ({None} if mode == "log" else set())
     equal(other, "b", "c")
 

@@ -90,7 +90,7 @@ def test_a_removal_beside_an_apply_that_begins_is_killed_at_any_moment(
     keep = base if moment % 2 else last
     kill, when = 1 + moment * 7 % 14, ("before", "within", "after")[moment % 3]
     with monkeypatch.context() as patch:
-        made = NthCall(patch, moment, lambda: _removal(changelog, keep, kill, when))
+        nth_call = NthCall(patch, moment, lambda: _removal(changelog, keep, kill, when))
         try:
             failed = memory.apply().failed
         except CdcError:
@@ -98,7 +98,7 @@ def test_a_removal_beside_an_apply_that_begins_is_killed_at_any_moment(
             failed = (
                 report["failed"] if report is not None and report["failed"] else {"p.s.a": "", "p.s.b": "", "p.s.c": ""}
             )
-    assert made.count >= moment  # it took place
+    assert nth_call.count >= moment  # it took place
     _equal(memory, *({"a", "b", "c"} - {topic[-1] for topic in failed}))
     first = changelog.find_first_batch("test")
     for number in range(2):  # what is left of the removal is finished beside; what is needed is not removed
@@ -110,10 +110,10 @@ def test_a_removal_beside_an_apply_that_begins_is_killed_at_any_moment(
             assert report is not None
             failed = report["failed"]
             assert all("--replace" in text for text in failed.values()), failed
-        wanted = {"a", "b", "c"} - {topic[-1] for topic in failed}
-        assert "c" in wanted
-        assert "a" in wanted or first > base
-        _equal(memory, *wanted)
+        expected = {"a", "b", "c"} - {topic[-1] for topic in failed}
+        assert "c" in expected
+        assert "a" in expected or first > base
+        _equal(memory, *expected)
         if number == 0:
             Retention(changelog, "test", RetentionLimits(ms=-1)).run()
             assert changelog.find_first_batch("test") == first

@@ -67,7 +67,7 @@ def test_a_table_begins_where_it_lacks_nothing(
 
 
 @pytest.mark.parametrize(
-    ("base", "at", "new", "told"),
+    ("base", "at", "new", "messages"),
     [
         ((), 0, True, ["The table of p.shop.t cannot be built", "some of them contained changes", "airflow cdc snapshot c shop.t --replace", "run the apply again"]),
         ((), 2, False, ["is at batch 2 and cannot be continued", "move the table away", "but first run `airflow cdc snapshot c shop.t --replace"]),
@@ -75,12 +75,12 @@ def test_a_table_begins_where_it_lacks_nothing(
     ],
 )  # fmt: skip
 def test_what_lacks_something_says_what_to_do(
-    tmp_path: Path, base: tuple[int, ...], at: int, told: list[str], *, new: bool
+    tmp_path: Path, base: tuple[int, ...], at: int, messages: list[str], *, new: bool
 ) -> None:
     changelog = _log(tmp_path, *base, topics={TOPIC: RemovedTopic(3, SCHEMA.id)})
     with pytest.raises(BatchesRemoved) as caught:
         _start(changelog, at, new=new)
-    for text in (*told, "batches of the change log before 5 were removed", "as it was old", "/lake/t (c/p.shop.t)"):
+    for text in (*messages, "batches of the change log before 5 were removed", "as it was old", "/lake/t (c/p.shop.t)"):
         assert text in str(caught.value)
 
 

@@ -78,23 +78,23 @@ class _Model:
             self.r,
             self.r.choice(["insert", "update", "update", "update", "delete", "move", "move", "swap", "cross", "cross"]),
         )
-        told = [c for c in self.COLUMNS if r.random() < 0.5]
+        reported = [c for c in self.COLUMNS if r.random() < 0.5]
         values = {"v": r.choice([None, r.randrange(100)]), "w": r.choice([None, "", f"w{len(self.events)}"])}
         free = [k for k in range(1, 11) if k not in self.rows]
         if kind == "insert" and free:
             k = r.choice(free)
-            self.event(r.choice("cr"), k, values, told)
-            self.rows[k] = {"k": k, **{c: values[c] if c in told else None for c in self.COLUMNS}}
+            self.event(r.choice("cr"), k, values, reported)
+            self.rows[k] = {"k": k, **{c: values[c] if c in reported else None for c in self.COLUMNS}}
         elif kind == "update" and self.rows:
             k = r.choice(sorted(self.rows))
-            self.event("u", k, values, told)
-            self.rows[k] |= {c: values[c] for c in told}
+            self.event("u", k, values, reported)
+            self.rows[k] |= {c: values[c] for c in reported}
         elif kind == "delete" and self.rows:
             k = r.choice(sorted(self.rows))
             self.event("d", k, {}, ())
             del self.rows[k]
         elif kind == "move" and self.moves and self.rows and free:
-            self.move(r.choice(sorted(self.rows)), r.choice(free), values, told)
+            self.move(r.choice(sorted(self.rows)), r.choice(free), values, reported)
         elif kind == "swap" and self.moves and len(self.rows) > 1:
             a, b = r.sample(sorted(self.rows), 2)
             for old, new in ((a, 99), (b, a), (99, b)):

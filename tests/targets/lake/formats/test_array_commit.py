@@ -40,7 +40,7 @@ def _info_logs(caplog: pytest.LogCaptureFixture) -> None:
 
 def _list_write_reports(caplog: pytest.LogCaptureFixture, table: str) -> list[str]:
     """What was said about how a table was written."""
-    said = [
+    messages = [
         r.message
         for r in caplog.records
         if r.name
@@ -51,7 +51,7 @@ def _list_write_reports(caplog: pytest.LogCaptureFixture, table: str) -> list[st
         and r.message.startswith(f"p.{table} ")
     ]
     caplog.clear()
-    return said
+    return messages
 
 
 def _operations(lake: Lake, table: str) -> list[str]:
@@ -288,7 +288,7 @@ def test_new_keys_are_appended_to_a_large_table_of_the_plainest_kind(
 
 
 @pytest.mark.parametrize(
-    ("profile", "large_", "said"),
+    ("profile", "large_", "message"),
     [
         ("compatible", False, "is committed: 1 keys"),
         ("compatible", True, "is merged: it is large; the table has no deletion vectors and already has some"),
@@ -299,7 +299,7 @@ def test_a_create_of_a_key_that_the_table_has_replaces_its_row(
     table: Lake,
     profile: str,
     large_: bool,
-    said: str,
+    message: str,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -310,7 +310,7 @@ def test_a_create_of_a_key_that_the_table_has_replaces_its_row(
     _change(table, 50)
     caplog.clear()
     table.apply()
-    assert said in _list_write_reports(caplog, "s.t")[0]
+    assert message in _list_write_reports(caplog, "s.t")[0]
     table.check()
 
 
@@ -368,14 +368,14 @@ def test_readers_that_skip_files_by_their_statistics_find_every_row(lake: Lake) 
 
 def test_batches_are_merged_if_asked_for(table: Lake, caplog: pytest.LogCaptureFixture) -> None:
     table.apply()
-    for writes, said in (
+    for writes, message in (
         ("auto", "is committed"),
         ("commit", "is committed"),
         ("merge", "is merged: writes=merge is set"),
     ):
         _change(table, 3)
         table.apply(writes=writes)
-        assert said in _list_write_reports(caplog, "s.t")[0]
+        assert message in _list_write_reports(caplog, "s.t")[0]
     with pytest.raises(ConfigError, match=r"'never' is not a write strategy\. Valid values are: auto, merge, commit"):
         table.apply(writes="never")
 

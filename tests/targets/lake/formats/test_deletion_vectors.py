@@ -81,16 +81,16 @@ def _rows(number: int, often: float) -> Callable[[Random], list[int]]:
     ],
 )
 def test_a_bitmap_is_written_as_delta_writes_it(spark: SparkSession, numbers: Callable[[Random], list[int]]) -> None:
-    delta, wanted = DeltaClasses(spark), numbers(Random(7))
+    delta, expected = DeltaClasses(spark), numbers(Random(7))
     found = delta.load_class(deletion_vectors._BITMAP).readFrom(
-        deletion_vectors.serialize_row_numbers(np.array(wanted, np.int64))
+        deletion_vectors.serialize_row_numbers(np.array(expected, np.int64))
     )
-    assert int(found.cardinality()) == len(wanted)
-    assert (int(found.first().get()), int(found.last().get())) == (wanted[0], wanted[-1])
-    assert all(found.contains(number) for number in Random(3).sample(wanted, min(50, len(wanted))))
+    assert int(found.cardinality()) == len(expected)
+    assert (int(found.first().get()), int(found.last().get())) == (expected[0], expected[-1])
+    assert all(found.contains(number) for number in Random(3).sample(expected, min(50, len(expected))))
     portable = delta.load_scala_object(f"{deletion_vectors._BITMAP}Format").Portable()
     assert bytes(found.serializeAsByteArray(portable)) == deletion_vectors.serialize_row_numbers(
-        np.array(wanted, np.int64)
+        np.array(expected, np.int64)
     )
 
 
@@ -119,8 +119,8 @@ def test_a_file_whose_rows_are_all_gone_goes_and_others_say_what_they_still_hold
     large_table.apply()
     added = [line["add"] for line in _actions(large_table) if "add" in line]
     (vector,) = (file for file in added if "deletionVector" in file)
-    said = json.loads(vector["stats"])
-    assert (vector["deletionVector"]["cardinality"], said["numRecords"], said["tightBounds"]) == (150, 300, False)
+    text = json.loads(vector["stats"])
+    assert (vector["deletionVector"]["cardinality"], text["numRecords"], text["tightBounds"]) == (150, 300, False)
 
     _delete(large_table, *range(150, 300))
     large_table.apply()
@@ -144,21 +144,21 @@ def test_a_file_without_any_of_the_keys_stays_as_it_is(large_table: Lake) -> Non
 
 
 @pytest.mark.parametrize(
-    ("limit", "value", "said"),
+    ("limit", "value", "message"),
     [("MOST_FILES", 0, "the table has 1 files"), ("MOST_BYTES", 100, "the keys may be in files of 0 GB")],
 )
 def test_what_is_too_much_for_the_driver_is_left_to_spark(
     large_table: Lake,
     limit: str,
     value: int,
-    said: str,
+    message: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(parquet_key_lookup, limit, value)
     _update(large_table, 5, 6)
     large_table.apply()
-    assert f"Spark searches for the rows to remove: {said}." in caplog.messages
+    assert f"Spark searches for the rows to remove: {message}." in caplog.messages
     large_table.check()
 
 
@@ -184,10 +184,10 @@ def test_rows_are_found_where_they_are_whatever_the_filesystem(
     files = DeltaFileReader(columns, path.getFileSystem(conf), jvm.org.apache.hadoop.fs.Path)  # type: ignore[arg-type]
     size = (tmp_path / "part.parquet").stat().st_size
 
-    wanted = {r.randrange(ROWS) for _ in range(500)}
-    keys = pa.table({"a.b": [f"it's {i % 5}" if i % 3 else "other" for i in sorted(wanted)], "id": sorted(wanted)})
+    expected = {r.randrange(ROWS) for _ in range(500)}
+    keys = pa.table({"a.b": [f"it's {i % 5}" if i % 3 else "other" for i in sorted(expected)], "id": sorted(expected)})
     found = files.find_row_numbers(DeltaDataFile(None, path, size, "", has_vector=False), keys)
-    assert list(found) == [n for n, i in enumerate(ids) if i in wanted and i % 3]
+    assert list(found) == [n for n, i in enumerate(ids) if i in expected and i % 3]
     none = pa.table({"a.b": ["it's 0"], "id": [ROWS + 5]})
     assert list(files.find_row_numbers(DeltaDataFile(None, path, size, "", has_vector=False), none)) == []
 
@@ -236,6 +236,6 @@ def test_of_a_table_without_a_key_spark_writes_the_vectors_if_the_files_are_too_
         lake.connector.capture()
         caplog.clear()
         lake.apply()
-        said = [text for text in caplog.messages if text.startswith("Spark writes the deletion vectors")]
-        assert said == ([] if limit else ["Spark writes the deletion vectors: the table has 2 files."])
+        messages = [text for text in caplog.messages if text.startswith("Spark writes the deletion vectors")]
+        assert messages == ([] if limit else ["Spark writes the deletion vectors: the table has 2 files."])
         lake.check("s.bag")

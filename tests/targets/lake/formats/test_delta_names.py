@@ -109,24 +109,24 @@ def test_a_table_that_the_catalog_has_elsewhere_is_written_there(lake: Lake, sch
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("made", "message"),
     [
         ("CREATE TABLE {}.orders (id BIGINT) USING parquet", "in use for a table of another format"),
         ("CREATE VIEW {}.orders AS SELECT 1 AS id", "in use for a view"),
         ("CREATE TABLE {}.orders (id BIGINT) USING delta", "does not belong to a connector"),
     ],
 )
-def test_what_has_the_name_already_is_left_alone(lake: Lake, schema: str, made: str, said: str) -> None:
+def test_what_has_the_name_already_is_left_alone(lake: Lake, schema: str, made: str, message: str) -> None:
     lake.spark.sql(made.format(schema))
     before = lake.spark.table(f"{schema}.orders").collect()
     _orders(lake, 1)
-    with pytest.raises(TargetError, match=said):
+    with pytest.raises(TargetError, match=message):
         lake.apply(location=f"spark_catalog.{schema}.{{table}}")
     assert lake.spark.table(f"{schema}.orders").collect() == before
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("other.shop.orders", "use a name in the session's own catalog"),
         ("spark_catalog.a.b.orders", "use a name in the session's own catalog"),
@@ -135,8 +135,8 @@ def test_what_has_the_name_already_is_left_alone(lake: Lake, schema: str, made: 
         ("spark_catalog.shop.bücher", "only letters, digits and _"),
     ],
 )
-def test_names_that_the_catalog_cannot_have_are_refused(lake: Lake, name: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_names_that_the_catalog_cannot_have_are_refused(lake: Lake, name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         load_format("delta").open_target(lake.spark, name)
 
 

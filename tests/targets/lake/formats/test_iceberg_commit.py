@@ -82,7 +82,7 @@ def _change(lake: Lake, *ids: int) -> None:
 
 def _list_write_reports(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
     """What was said about how a table was written."""
-    said = [
+    messages = [
         r.message
         for r in caplog.records
         if r.name
@@ -93,7 +93,7 @@ def _list_write_reports(caplog: pytest.LogCaptureFixture, name: str) -> list[str
         and r.message.startswith(f"p.{name} ")
     ]
     caplog.clear()
-    return said
+    return messages
 
 
 def _snapshots(lake: Lake, name: str = "s.t") -> list[dict[str, str]]:
@@ -370,8 +370,8 @@ def test_rows_of_files_from_when_the_table_was_partitioned_are_replaced(
                 t.update("s.t", {"id": i}, {"n": {"merge": 100, "commit": 200}[way] + i})
         lake.follow()
         lake.check()
-        (said,) = _list_write_reports(caplog, "s.t")
-        assert ("it has files from an earlier partitioning" in said) == (way == "merge")
+        (message,) = _list_write_reports(caplog, "s.t")
+        assert ("it has files from an earlier partitioning" in message) == (way == "merge")
         if key and way == "merge":
             compaction.compact_files(lake.spark, _load_table(lake))
 
@@ -407,17 +407,17 @@ def test_rows_are_found_in_files_from_before_their_key_was_renamed_and_widened(l
 
 
 @pytest.mark.parametrize(
-    ("limit", "value", "said"),
+    ("limit", "value", "message"),
     [("MOST_FILES", 0, "the table has 1 files"), ("MOST_BYTES", 100, "the keys may be in files of 0 GB")],
 )
 def test_what_is_too_much_for_the_driver_is_left_to_spark(
-    table: Lake, limit: str, value: int, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    table: Lake, limit: str, value: int, message: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     table.apply()
     monkeypatch.setattr(parquet_key_lookup, limit, value)
     _change(table, 3, 22)
     table.apply(writes="commit")
-    assert f"Spark searches for the rows to remove: {said}." in caplog.messages
+    assert f"Spark searches for the rows to remove: {message}." in caplog.messages
     table.check()
 
 

@@ -63,8 +63,8 @@ def test_rows_without_a_source_are_deleted(spark: SparkSession, tmp_path: Path, 
     repair(lake, 1, 4, 5, 99)
     lake.apply()
     assert lake.rows(TABLE) == lake.connector.database.copy_rows(TABLE)
-    told = of_table(records(lake.connector), TABLE)
-    (lost,) = [r["value"] for r in told if r["key"]["id"] == 99 and r["value"] is not None]
+    reported = of_table(records(lake.connector), TABLE)
+    (lost,) = [r["value"] for r in reported if r["key"]["id"] == 99 and r["value"] is not None]
     assert (lost["op"], lost["source"]["snapshot"], lost["after"]) == ("d", "incremental", None)
     assert lost["before"] == {"id": 99, "n": None, "note": "__debezium_unavailable_value"}
 

@@ -417,9 +417,9 @@ def test_names_are_names_and_their_case_does_not_matter(target: Target) -> None:
     changes = _frame(target, [row], {OP: "string", **final, KEPT: "array<string>"})
     target.merge(KeyedMerge(changes, ("id",), frozenset(), final, fills), Marker(OURS, 2))
     (found,) = _rows(target)
-    wanted = [1, *values[::-1], *[None] * len(names)]
-    wanted[1] = "value of a.b"
-    assert list(found) == wanted
+    expected = [1, *values[::-1], *[None] * len(names)]
+    expected[1] = "value of a.b"
+    assert list(found) == expected
     assert [name.lower() for name in target.read_column_types()] == [name.lower() for name in final]
 
 

@@ -335,8 +335,8 @@ def test_each_connector_has_its_share_of_the_cores(lakes: list[Lake]) -> None:
     session = Session(lakes)
     for lake in lakes:
         job = session.create_apply_job(spec(lake), lake.connector.changelog)
-        asked = job._pool.submit(lambda job=job: (job._session(), job.spark.sparkContext))  # type: ignore[misc]
-        _, context = asked.result()
+        future = job._pool.submit(lambda job=job: (job._session(), job.spark.sparkContext))  # type: ignore[misc]
+        _, context = future.result()
         found = job._pool.submit(context.getLocalProperty, "spark.scheduler.pool").result()
         assert found == lake.connector.name
         job.close()
@@ -352,14 +352,14 @@ class Process:
     def __init__(self, lakes: list[Lake], log: Path, *more: Any, environment: dict[str, str] | None = None) -> None:
         self.log, kind = log, lakes[0].kind
         submit = Path(sys.executable).with_name("spark-submit")
-        told = [
+        reported = [
             argument for lake in lakes for argument in ("--apply", spec(lake).model_dump_json(exclude_defaults=True))
         ]
         command = [
             submit, "--master", "local[2]", "--driver-memory", "1g", "--conf", "spark.ui.enabled=false",
             "--conf", "spark.sql.codegen.wholeStage=false", "--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN",
             "--jars", ",".join(map(str, ensure(kind))), paths.ROOT / "spark_jobs" / "apply_connectors.py",
-            "--target", kind, *told, *more,
+            "--target", kind, *reported, *more,
         ]  # fmt: skip
         with log.open("wb") as out:
             self._process = subprocess.Popen(
@@ -399,10 +399,10 @@ def test_the_job_applies_what_it_can_and_names_what_it_cannot(lakes_with_missing
     options = {STORAGE_OPTIONS: json.dumps({whole.connector.name: {"auto_mkdir": True}})}
     with Process([damaged, whole], tmp_path / "log", environment=options) as process:
         assert process.wait() == 1, process.said()[-3000:]
-    said = process.said()
+    output = process.said()
     whole.check()
-    assert "bil-l.ing_2: bil-ling_2.s.a: 1 events, batches 1 to 1" in said
-    assert re.search(r"1 of 2 connectors could not be applied completely:\n  shop: .*manifest of batch 2", said)
+    assert "bil-l.ing_2: bil-ling_2.s.a: 1 events, batches 1 to 1" in output
+    assert re.search(r"1 of 2 connectors could not be applied completely:\n  shop: .*manifest of batch 2", output)
 
 
 @pytest.mark.slow
@@ -425,14 +425,14 @@ def test_after_kill_9_the_next_run_goes_on_with_all_and_sigterm_ends_it_cleanly(
             wait_until_applied(lake, process)
         process.ask_to_end()
         assert process.wait() == 0, process.said()[-3000:]
-    said = process.said()
+    output = process.said()
     for lake in lakes:
         lake.check()
         # the first round, if the killed one had time to apply all that it was given
-        assert re.search(rf"\[{re.escape(lake.connector.name)}\] Round [12]: 1 tables", said)
+        assert re.search(rf"\[{re.escape(lake.connector.name)}\] Round [12]: 1 tables", output)
         assert turns(lake).find_turn("next")["ended"]  # type: ignore[index]
         assert "no sign of life" in turns(lake).find_turn("killed")["error"]  # type: ignore[index]
-    assert "The session warm-up took" in said
+    assert "The session warm-up took" in output
     assert killed.wait() != 0
 
 
@@ -453,8 +453,8 @@ def test_where_nothing_is_new_spark_is_not_started(
         json.dumps([spec(lake).model_dump(include={"connector", "changelog", "location"}) for lake in lakes])
     )
     assert apply_connectors.main(["--apply", str(file), "--target", lakes[0].kind]) == 0
-    said = capsys.readouterr().out
-    assert all(f"every table of {lake.connector.name} is at batch 1" in said for lake in lakes)
+    output = capsys.readouterr().out
+    assert all(f"every table of {lake.connector.name} is at batch 1" in output for lake in lakes)
     insert_rows(lakes[0], 2)
     with pytest.raises(AssertionError, match="Spark is started"):
         apply_connectors.main(["--apply", str(file), "--target", lakes[0].kind])
@@ -464,7 +464,7 @@ GIVEN = {"connector": "shop", "changelog": "/log", "location": "/lake/{table}"}
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ([{**GIVEN, "profil": "fast"}], r"connector shop: 'profil' is not known; did you mean 'profile'\?"),
         ([{"connector": "shop", "location": "/x"}], "connector shop: changelog is missing"),
@@ -477,10 +477,10 @@ GIVEN = {"connector": "shop", "changelog": "/log", "location": "/lake/{table}"}
         ("/nowhere/at all.json", "/nowhere/at all.json cannot be read"),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_name(given: Any, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_used_is_refused_by_name(given: Any, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = given if isinstance(given, str) else json.dumps(given)
     assert apply_connectors.main(["--apply", text]) == 2
-    assert re.search(told, capsys.readouterr().err)
+    assert re.search(message, capsys.readouterr().err)
 
 
 def test_storage_options_are_given_by_connector(monkeypatch: pytest.MonkeyPatch) -> None:

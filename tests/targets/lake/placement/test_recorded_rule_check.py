@@ -303,10 +303,10 @@ def test_shards_share_a_table_with_the_shard_in_the_key(lake: Lake, mode: str) -
 def _same_shards(lake: Lake, shards: tuple[str, ...], mode: str) -> None:
     rows = [r for r in lake.rows("all.people") if r.get("_is_current", True) and not r.get("_is_deleted", False)]
     for shard in shards:
-        wanted = lake.connector.database.copy_rows(f"s_{shard}.people")
-        names = list(wanted[0])
+        expected = lake.connector.database.copy_rows(f"s_{shard}.people")
+        names = list(expected[0])
         found = [{name: row[name] for name in names} for row in rows if row["region"] == shard]
-        assert sorted(found, key=repr) == sorted(wanted, key=repr), (shard, mode)
+        assert sorted(found, key=repr) == sorted(expected, key=repr), (shard, mode)
     assert {row["region"] for row in rows} == set(shards)
 
 

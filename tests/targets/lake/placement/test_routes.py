@@ -58,12 +58,12 @@ def _entries(lake: Lake) -> dict[str, Any]:
 
 def _check(lake: Lake, otherwise: str = "default") -> None:
     """Each row of the source is in its table, and in no other one."""
-    wanted: dict[str, list[Row]] = {location: [] for location in _entries(lake)}
+    expected: dict[str, list[Row]] = {location: [] for location in _entries(lake)}
     for row in lake.connector.database.copy_rows("s.t"):
         if place := _expected_place(lake, row, otherwise):
-            wanted.setdefault(place, []).append(row)
+            expected.setdefault(place, []).append(row)
     names = list(COLUMNS)
-    for location, rows in wanted.items():
+    for location, rows in expected.items():
         found = [{name: row[name] for name in names} for row in _rows(lake, location)]
         assert found == sorted(({name: row[name] for name in names} for row in rows), key=repr), location
 

@@ -175,10 +175,10 @@ def test_tables_by_rules_are_built_as_an_apply_makes_them_where_nothing_is(
 ) -> None:
     memory.tables, choose = _rules(memory, "lake"), random.Random(seed)
     names = tuple(f"s.{kind}" for kind in kinds)
-    work, asked = RuleWork(memory, seed, names), choose.randint(1, 2)
+    work, request_count = RuleWork(memory, seed, names), choose.randint(1, 2)
     for batch in (1, 2, 3):
         memory.follow()
-        if batch == asked:
+        if batch == request_count:
             then = _apply_fresh(memory, "then")
         work.go(choose.randint(1, 4))
     memory.connector.capture()
@@ -197,14 +197,14 @@ def test_tables_by_rules_are_built_as_an_apply_makes_them_where_nothing_is(
     assert memory.apply().tables == []
 
     beside = f"{memory.folder}/beside/{{table}}/{{place}}"
-    built = {d.location: d.batch for d in _rebuild(memory, *names, to=beside, batch=asked)}
-    assert set(built.values()) == {asked}
-    wanted = {
+    built = {d.location: d.batch for d in _rebuild(memory, *names, to=beside, batch=request_count)}
+    assert set(built.values()) == {request_count}
+    expected = {
         beside.format(table=topic.rpartition(".")[2], place=text.replace("/", "%2F")): location
         for (topic, text), location in then.items()
     }
-    assert set(built) == set(wanted)
-    for location, other in wanted.items():
+    assert set(built) == set(expected)
+    for location, other in expected.items():
         assert _content(memory, location) == _content(memory, other), location
     work.go(3)
     memory.follow()
@@ -361,8 +361,8 @@ def test_a_run_that_ends_between_two_tables_leaves_whole_ones_and_the_next_one_f
     assert len(job.done) == len(ends.done) == 3
     for key, location in there.items():
         if not to:
-            wanted = _content(memory, now[key]) if location in ends.done else damaged[location]
-            assert _content(memory, location) == wanted
+            expected = _content(memory, now[key]) if location in ends.done else damaged[location]
+            assert _content(memory, location) == expected
     done = _rebuild(memory, *names, **options)
     assert len(done) == len(there)
     places = {(d.topic, d.name.rpartition(" → ")[2] if not to else d.location) for d in done}

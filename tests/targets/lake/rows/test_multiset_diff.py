@@ -52,9 +52,9 @@ def _take_rows(
     left = list(there)
     image, others = [], []
     goes = zip(*(found.goes[name].to_pylist() for name in ("a", "x")), strict=True)
-    for i, (wanted, number) in enumerate(zip(goes, found.number, strict=True)):
+    for i, (expected, number) in enumerate(zip(goes, found.number, strict=True)):
         for _ in range(number):
-            at = next(at for at, row in enumerate(left) if _key(row[0]) == _key(wanted))
+            at = next(at for at, row in enumerate(left) if _key(row[0]) == _key(expected))
             image.append(i)
             others.append(left.pop(at)[1])
     nothing = pa.table({"place": pa.nulls(len(others))})

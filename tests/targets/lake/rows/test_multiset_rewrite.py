@@ -209,9 +209,11 @@ def _format_rows(rows: list[dict[str, Any]]) -> list[str]:
 
 def _list_write_ways(caplog: pytest.LogCaptureFixture) -> list[str]:
     """How the table was written."""
-    said = [r.message for r in caplog.records if r.name == "airflow_provider_cdc.targets.lake.apply.table_batch_writer"]
+    messages = [
+        r.message for r in caplog.records if r.name == "airflow_provider_cdc.targets.lake.apply.table_batch_writer"
+    ]
     caplog.clear()
-    return [text.removeprefix("p.s.bag is ").removesuffix(".") for text in said]
+    return [text.removeprefix("p.s.bag is ").removesuffix(".") for text in messages]
 
 
 @pytest.fixture

@@ -146,8 +146,8 @@ def test_an_update_of_the_outbox_is_told_or_stops_its_tables(
         memory.tables = _rules()
     caplog.clear()
     memory.apply()
-    told = [record.levelname for record in caplog.records if "the apply ignores the updates" in record.message]
-    assert told == [level or "WARNING"]
+    messages = [record.levelname for record in caplog.records if "the apply ignores the updates" in record.message]
+    assert messages == [level or "WARNING"]
     assert [row["payload"] for row in _rows(memory, "outbox.event.order")] == ['{"n": 0}', '{"n": 1}']
 
 

@@ -83,28 +83,28 @@ class Model:
         return found
 
     def change(self, name: str, type_: str) -> None:
-        old, wanted = self.placed[name], spark_type(type_)
-        if wider := find_common_type(self.types[old], wanted):
+        old, expected = self.placed[name], spark_type(type_)
+        if wider := find_common_type(self.types[old], expected):
             self.types[old] = wider
             return
         self.behind.add(self.placed[name])
-        self.placed[name] = new = self.free(name, wanted)
-        self._new(new, wanted, None)
+        self.placed[name] = new = self.free(name, expected)
+        self._new(new, expected, None)
 
     def add(self, name: str, type_: str, value: Any) -> None:
-        wanted, there = spark_type(type_), self.types.get(name)
+        expected, there = spark_type(type_), self.types.get(name)
         live = name in self.placed.values()
-        if there is None or (not live and name not in self.behind and find_common_type(there, wanted)):
+        if there is None or (not live and name not in self.behind and find_common_type(there, expected)):
             self.placed[name] = name
             if there is not None and self.mode == "log":
                 self.vague.add(name)
             else:
                 self.vague.discard(name)
-            self._new(name, find_common_type(there, wanted) or wanted if there else wanted, value)
+            self._new(name, find_common_type(there, expected) or expected if there else expected, value)
         else:
             self.placed[name] = name  # so that the name itself counts as taken
-            self.placed[name] = new = self.free(name, wanted)
-            self._new(new, wanted, value)
+            self.placed[name] = new = self.free(name, expected)
+            self._new(new, expected, value)
 
     def rename(self, old: str, new: str) -> None:
         was = self.placed.pop(old)

@@ -128,10 +128,10 @@ def test_a_name_that_a_kind_of_table_cannot_have_is_refused_before_anything_is_w
     assert set(failed) == {f"p.{table}" for table in tables}
     for table, word in tables.items():
         assert not Path(lake.path(table)).exists()
-        said = failed[f"p.{table}"]
-        assert f"column called {word.upper()!r}" in said
-        assert lake.path(table) in said
-        assert f"columns.rename {{{word.upper()!r}: " in said
+        text = failed[f"p.{table}"]
+        assert f"column called {word.upper()!r}" in text
+        assert lake.path(table) in text
+        assert f"columns.rename {{{word.upper()!r}: " in text
     before = lake.rows("s.added"), lake.rows("s.named")
     db.add_column("s.added", words[0], "string", "x")
     db.rename_column("s.named", "plain", words[-1])

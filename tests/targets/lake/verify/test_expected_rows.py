@@ -54,13 +54,13 @@ def _find_difference(frame: DataFrame, key: tuple[str, ...], names: tuple[str, .
         a = Counter(tuple(row[c] for c in names) for row in found)
         b = Counter(tuple(row[c] for c in names) for row in rows)
         return "" if a == b else f"{a - b} and {b - a}"
-    wanted = {tuple(row[k] for k in key): row for row in rows}
+    expected = {tuple(row[k] for k in key): row for row in rows}
     assert len(found) == len({tuple(row[k] for k in key) for row in found})
     for row in found:
-        other = wanted.pop(tuple(row[k] for k in key), None)
+        other = expected.pop(tuple(row[k] for k in key), None)
         if other is None or any(row[c] != other[c] for c in names if c not in row[UNKNOWN]):
             return f"{row} and {other}"
-    return f"nothing and {wanted}" if wanted else ""
+    return f"nothing and {expected}" if expected else ""
 
 
 def _check_references(
@@ -76,11 +76,11 @@ def _check_references(
             for last in sorted({*world.known} - set(range(1, since.required_batch)))[-2:]:
                 rows = world.known[last].get(topic, [])
                 try:
-                    wanted = build_expected_rows(spark, topics[topic], since, last)
+                    expected = build_expected_rows(spark, topics[topic], since, last)
                 except NotComparable as e:
                     done[str(e)[:30]] += 1
                     continue
-                wrong = _find_difference(wanted.rows, wanted.schema.key, wanted.schema.column_names, rows)
+                wrong = _find_difference(expected.rows, expected.schema.key, expected.schema.column_names, rows)
                 if wrong:
                     why = since.explain_lag(str(topics[topic].schema.id), last)
                     assert why, (topic, last, point, wrong)

@@ -74,9 +74,9 @@ def test_a_damaged_table_is_found_and_repaired_and_another_is_built_again(
         spark.sql(f"INSERT INTO {parts} VALUES ('K2x', 1)")
         spark.sql(f"UPDATE delta.`{tmp_path}/lake/lines of eu` SET id = 2 WHERE id = 1")  # of the other table
         jars = ("--jars", ",".join(map(str, ensure("delta"))), "-o", "json")
-        status, said = _run(capfd, "verify", "shop", "--repair", *jars)
+        status, text = _run(capfd, "verify", "shop", "--repair", *jars)
         assert status == 1
-        found = json.loads(said)
+        found = json.loads(text)
         differ = [t for t in found["tables"] if not t["equal"]]
         counts = {t["name"] or t["topic"]: (t["missing"], t["surplus"], t["different"]) for t in differ}
         eu = f"shop.{db.name}.lines → {tmp_path}/lake/lines of eu"
@@ -96,9 +96,9 @@ def test_a_damaged_table_is_found_and_repaired_and_another_is_built_again(
         there = ("--scratch", f"{scratch.replace('s3:', 's3a:')}/it's", "--jars", more)
         left = ChangeLog(f"{scratch}/it's/20260101T000000-abcdef").storage
         left.replace(left.join_path("shop", "part"), b"of a comparison that was killed")
-        status, said = _run(capfd, "verify", "shop", *there, "-o", "json")
-        assert status == 0, said
-        found = json.loads(said)["tables"]
+        status, text = _run(capfd, "verify", "shop", *there, "-o", "json")
+        assert status == 0, text
+        found = json.loads(text)["tables"]
         assert {t["topic"] for t in found if not t["equal"]} == {t["topic"] for t in found if t["never"]}
         assert sorted(t["source"] for t in found) == [0, 1, 1, 2, 50, 300]
         status, _ = _run(capfd, "verify", "shop", "--tables", rf"{db.name}\.audit", "-o", "json")
@@ -106,8 +106,8 @@ def test_a_damaged_table_is_found_and_repaired_and_another_is_built_again(
         assert "Contents" not in s3.connect().list_objects_v2(Bucket="scratch")
 
         spark.sql(f"DELETE FROM {parts}")
-        status, said = _run(capfd, "rebuild", "shop", f"{db.name}.parts", *jars)
+        status, text = _run(capfd, "rebuild", "shop", f"{db.name}.parts", *jars)
         assert status == 0
-        assert [t["topic"] for t in json.loads(said)["tables"]] == [f"shop.{db.name}.parts"]
+        assert [t["topic"] for t in json.loads(text)["tables"]] == [f"shop.{db.name}.parts"]
         assert spark.read.format("delta").load(f"{tmp_path}/lake/shop.{db.name}.parts").count() == 50
     shop.store.close()

@@ -259,8 +259,8 @@ def test_what_is_not_sure_of_a_route_is_not_called_different(memory: Lake) -> No
     other = TableRules.parse([{"tables": ".*", "filter": "n > 0"}])
     assert "the given rules have no route" in verify(memory, rules=other).format_text()
     other = TableRules.parse([{"tables": ".*", "route": {"by": "lower(region)", "location": "/x/{value}"}}])
-    said = [table.not_compared or table.problem for table in verify(memory, rules=other).tables]
-    assert all("another rule" in text or text == "the table does not exist" for text in said), said
+    text = [table.not_compared or table.problem for table in verify(memory, rules=other).tables]
+    assert all("another rule" in text or text == "the table does not exist" for text in text), text
     wrong = TableRules.parse([{"tables": ".*", "route": {"by": "regoin", "location": "/x/{value}"}}])
     assert "did you mean 'region'?" in verify(memory, rules=wrong).format_text()
 

@@ -224,9 +224,9 @@ def test_rules_that_are_not_known_or_have_changed_are_named(lake: Lake, tmp_path
     lake.follow()
     assert verify(lake).is_equal
     other = TableRules.parse([{"tables": ".*", "filter": "age > 5"}])
-    said = _table_verification(verify(lake, rules=other), "s.people").not_compared
-    assert "it was built by another rule" in said
-    assert "age > 5" in said
+    text = _table_verification(verify(lake, rules=other), "s.people").not_compared
+    assert "it was built by another rule" in text
+    assert "age > 5" in text
     wrong = TableRules.parse([{"tables": ".*", "filter": "agee > 5"}])
     assert "did you mean 'age'?" in _table_verification(verify(lake, rules=wrong), "s.people").not_compared
 

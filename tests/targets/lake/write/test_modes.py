@@ -109,8 +109,8 @@ class TimedTable:
         return found
 
 
-def _equal_unordered(found: list[Row], wanted: list[Row]) -> bool:
-    return sorted(found, key=repr) == sorted(wanted, key=repr)
+def _equal_unordered(found: list[Row], expected: list[Row]) -> bool:
+    return sorted(found, key=repr) == sorted(expected, key=repr)
 
 
 def _time(us: int) -> datetime:

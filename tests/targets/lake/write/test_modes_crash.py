@@ -94,9 +94,9 @@ class StoppedWrites:
 def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared_lake: Lake, sampled: CaseSample) -> None:
     prepared_lake.hook = count = StoppedWrites(0)
     prepared_lake.apply(threads=1)
-    wanted = _read_all(prepared_lake)
+    expected = _read_all(prepared_lake)
     assert {"upsert_arrays", "merge"} <= {name for names in count.names.values() for name in names}
-    ops = sorted(row["_op"] for row in wanted["log"])
+    ops = sorted(row["_op"] for row in expected["log"])
     assert ops == sorted("rrrrr" + "udc" + "dcd")
     for number in range(1, max(map(len, count.names.values())) + 1):
         if not sampled.of(number, every=3):
@@ -107,14 +107,14 @@ def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared_lake: Lake
             prepared_lake.apply(threads=1)
         prepared_lake.hook = None
         prepared_lake.apply()
-        assert _read_all(prepared_lake) == wanted, number
+        assert _read_all(prepared_lake) == expected, number
 
 
 @pytest.mark.long
 def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothing(prepared_lake: Lake) -> None:
     """The other run applies the first of two batches between this one's look at the marker and its first write to each table."""
     prepared_lake.apply()
-    wanted = _read_all(prepared_lake)
+    expected = _read_all(prepared_lake)
     _restore(prepared_lake)
     changelog, overtaken = prepared_lake.connector.changelog, set[str]()
     topics = {prepared_lake.path(f"s.{name}"): f"p.s.{name}" for name in MODES}
@@ -131,7 +131,7 @@ def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothi
     prepared_lake.hook = apply_meanwhile
     prepared_lake.apply(threads=1)
     assert overtaken == set(topics)
-    assert _read_all(prepared_lake) == wanted
+    assert _read_all(prepared_lake) == expected
 
 
 @pytest.mark.long
@@ -139,11 +139,11 @@ def test_after_kill_9_the_next_run_makes_the_tables_what_they_would_have_been(
     prepared_lake: Lake, child: Callable[[], Child]
 ) -> None:
     prepared_lake.apply()
-    wanted = _read_all(prepared_lake)
+    expected = _read_all(prepared_lake)
     _restore(prepared_lake)
     killed = child()
     killed.begin(prepared_lake, "during", 3)
     assert killed.answer() == ""
     assert killed.wait() == -signal.SIGKILL, killed.said()
     prepared_lake.apply()
-    assert _read_all(prepared_lake) == wanted
+    assert _read_all(prepared_lake) == expected

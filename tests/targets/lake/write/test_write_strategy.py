@@ -68,12 +68,12 @@ def _list_write_reports(caplog: pytest.LogCaptureFixture) -> dict[str, list[str]
     """Table → what was said about how it was written."""
     found: dict[str, list[str]] = {}
     for record in caplog.records:
-        table, _, said = record.getMessage().removeprefix("p.s.").partition(" is ")
+        table, _, text = record.getMessage().removeprefix("p.s.").partition(" is ")
         if record.name in (
             "airflow_provider_cdc.targets.lake.apply.table_batch_writer",
             "airflow_provider_cdc.targets.lake.write.table_write",
         ) and record.getMessage().startswith("p.s."):
-            found.setdefault(table, []).append(said)
+            found.setdefault(table, []).append(text)
     caplog.clear()
     return found
 
@@ -134,8 +134,8 @@ def _prepare_second_lake(lake: Lake, way: str, monkeypatch: pytest.MonkeyPatch) 
 
 def _assert_equal_lakes(lake: Lake, merged: Lake, *names: str) -> None:
     for name in names:
-        found, wanted = lake.rows(f"s.{name}"), merged.rows(f"s.{name}")
-        assert found == wanted, name
+        found, expected = lake.rows(f"s.{name}"), merged.rows(f"s.{name}")
+        assert found == expected, name
         assert len(found) > 0, name
 
 
@@ -168,11 +168,11 @@ def test_tables_by_rules_that_are_committed_are_those_that_a_merge_makes(
     merged.apply(profile=profile)
     lake.apply(profile=profile)
     for transactions in (8, 8) if tables != SHORT else (8,):
-        said = apply_transactions(transactions)
-        assert {name: [text.split(":")[0] for text in texts] for name, texts in said.items()} == {
+        text = apply_transactions(transactions)
+        assert {name: [text.split(":")[0] for text in texts] for name, texts in text.items()} == {
             name: ["committed"] for name in tables
         }
-        assert {n for n, (text,) in said.items() if SPARK in text} == {n for n in tables if TABLES[n][1] == SPARK}
+        assert {n for n, (text,) in text.items() if SPARK in text} == {n for n in tables if TABLES[n][1] == SPARK}
     if tables != SHORT:  # columns change in place, and tables are emptied
         for name in ("columns", "marked"):
             world.db.rename_columns(f"s.{name}", at="since")
@@ -180,15 +180,15 @@ def test_tables_by_rules_that_are_committed_are_those_that_a_merge_makes(
         world.go(2)
         for name in ("history", "marked_filtered", "logged"):
             world.db.truncate_table(f"s.{name}")
-        said = apply_transactions(3)
-        assert said["columns"][0].endswith("computed by Spark: the table's columns change.")
-        assert said["marked_filtered"] == said["history"] == ["merged: the table is truncated in between."]
+        text = apply_transactions(3)
+        assert text["columns"][0].endswith("computed by Spark: the table's columns change.")
+        assert text["marked_filtered"] == text["history"] == ["merged: the table is truncated in between."]
     # rows are read again beside the stream
     number = snapshot(lake.connector, *world.tables)
     properties = {"read.only": True, "signal.poll.interval.ms": 50}
     lake.connector.capture(properties, run_for_s=20, until=signal_ended(lake.connector, number))
-    said = apply_transactions(3)
-    assert {text.split(":")[0] for texts in said.values() for text in texts} == {"committed"}
+    text = apply_transactions(3)
+    assert {text.split(":")[0] for texts in text.values() for text in texts} == {"committed"}
     assert lake.apply().tables == []
 
 

@@ -79,8 +79,8 @@ def test_the_log_tells_the_structure_of_rows(request: pytest.FixtureRequest, tmp
             for s in of.values()
         ]
         then = connector.discovered(f"{db.name}.t_then")
-        told = {c.name: (c.type, c.nullable) for c in seen[-1].columns}
-        assert told == {c.name: (c.type, c.nullable) for c in then.columns if c.name != "late"}
+        reported = {c.name: (c.type, c.nullable) for c in seen[-1].columns}
+        assert reported == {c.name: (c.type, c.nullable) for c in then.columns if c.name != "late"}
 
 
 def _events(connector: Connector) -> list[dict[str, Any]]:
@@ -190,12 +190,12 @@ def test_rows_without_the_names_of_their_columns_are_counted_and_never_guessed(
     with contextlib.ExitStack() as stack:
         db = MySqlAdapter(server, "mariadb" if kind == "mariadb" else "mysql", stack)
         stack.callback(server.sql, "SET GLOBAL binlog_row_metadata = 'FULL'")
-        told = cases(["kind", *db.rewrites()], random, each=1, longer=4)
-        stories = [_UnnamedStory(db, journal, f"s{n}_", random) for n in range(len(told))]
+        reported = cases(["kind", *db.rewrites()], random, each=1, longer=4)
+        stories = [_UnnamedStory(db, journal, f"s{n}_", random) for n in range(len(reported))]
         listed = {"table_include_list": rf"{re.escape(db.namespace)}\.s\d+_.*", "batch_max_rows": 50}
         connector = db.connector(tmp_path, **listed)
         first = connector.capture().batches[-1]
-        going = [story.tell(*case) for story, case in zip(stories, told, strict=True)]
+        going = [story.tell(*case) for story, case in zip(stories, reported, strict=True)]
         while going:
             going = [g for g in going if next(g, stories) is not stories]
             with monkeypatch.context() as patch, contextlib.suppress(RunKilled):
@@ -207,7 +207,7 @@ def test_rows_without_the_names_of_their_columns_are_counted_and_never_guessed(
         compare(connector, journal, first)
         tables = [t for story in stories for t in story.tables if not t.startswith("out_")]
         equal(connector, db, *tables)
-        assert journal.unreadable.total() > len(told)
+        assert journal.unreadable.total() > len(reported)
 
         server.sql(f"SET GLOBAL binlog_row_metadata = '{metadata[-1]}'")
         for story in stories:
@@ -219,7 +219,7 @@ def test_rows_without_the_names_of_their_columns_are_counted_and_never_guessed(
         equal(connector, db, *tables)
     with capsys.disabled():
         events = sum(map(len, journal.events.values()))
-        print(f" [{len(told)} cases, {events} events, {journal.unreadable.total()} without names]", end="")
+        print(f" [{len(reported)} cases, {events} events, {journal.unreadable.total()} without names]", end="")
 
 
 @pytest.mark.parametrize("name", ["a", "CONNECTOR $(x)'s"])

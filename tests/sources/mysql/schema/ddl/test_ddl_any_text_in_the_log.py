@@ -85,13 +85,13 @@ def test_any_text_is_what_the_catalog_says(kind: str, request: pytest.FixtureReq
             for statement in case.afterwards():
                 cursor.execute(statement)
     connector.capture()
-    told: dict[str, list[TableSchema]] = {}
+    reported: dict[str, list[TableSchema]] = {}
     operations: dict[str, int] = {}
     for manifest in connector.changelog.read_manifests(connector.name):
         for record in manifest.schema_changes:
             for change in record.changes:
                 if change.table is not None and not record.snapshot:
-                    told.setdefault(change.id.name, []).append(change.table)
+                    reported.setdefault(change.id.name, []).append(change.table)
         for file in manifest.files:
             for schema in manifest.schemas[file.topic].values():
                 operations[schema.id.name] = operations.get(schema.id.name, 0)
@@ -100,7 +100,7 @@ def test_any_text_is_what_the_catalog_says(kind: str, request: pytest.FixtureReq
     print(f"{kind}: {len(cases)} cases")
     wrong = []
     for case in cases:
-        (_, schema, _), right = told[case.table], expected[case.table]
+        (_, schema, _), right = reported[case.table], expected[case.table]
         assert right is not None
         found = [(c.name, c.declared.comment, c.declared.values, c.declared.default) for c in schema.columns]
         want = [(c.name, c.declared.comment, c.declared.values, c.declared.default) for c in right.columns]

@@ -131,16 +131,16 @@ def _write(server: Any, connector: Connector, database: str, all_cases: list[Cas
 
 def _differences(connector: Connector, database: str, all_cases: list[Case]) -> list[str]:
     """Where the structures that the text of the statements gave are not those of the catalog."""
-    told: dict[str, list[TableSchema]] = {}
+    reported: dict[str, list[TableSchema]] = {}
     for manifest in connector.changelog.read_manifests(connector.name):
         for record in manifest.schema_changes:
             for change in record.changes:
                 if change.table is not None and not record.snapshot:
-                    told.setdefault(change.id.name, []).append(change.table)
+                    reported.setdefault(change.id.name, []).append(change.table)
     found = []
     for case in all_cases:
         assert case.expected is not None
-        *_, schema, after_that = told[case.table]
+        *_, schema, after_that = reported[case.table]
         assert after_that.column_names == ("after_that", *schema.column_names)
         found += _columns_that_differ(case, case.expected, schema)
     return found

@@ -65,14 +65,14 @@ def test_transactions_begin_and_end_with_what_was_emitted_of_them(
     ]
     assert (begin["topic"], end["topic"]) == ("test.transaction", "test.transaction")
     assert begin["key"] == end["key"] == {"id": id_}
-    told = ("status", "id", "event_count", "data_collections")
-    assert {n: begin["value"][n] for n in told} == {
+    reported = ("status", "id", "event_count", "data_collections")
+    assert {n: begin["value"][n] for n in reported} == {
         "status": "BEGIN",
         "id": id_,
         "event_count": None,
         "data_collections": None,
     }
-    assert {n: end["value"][n] for n in told} == {
+    assert {n: end["value"][n] for n in reported} == {
         "status": "END", "id": id_, "event_count": 4, "data_collections": [
             {"data_collection": "ORCLPDB1.APP.T", "event_count": 3}, {"data_collection": "ORCLPDB1.APP.U", "event_count": 1},
         ],
@@ -152,9 +152,9 @@ def test_a_transaction_that_is_open_for_longer_than_its_retention_is_given_up_an
         run(owner, "INSERT INTO T VALUES (2)")
         db.sql("INSERT INTO T VALUES (3)")
         run(owner, "COMMIT")
-    told = [r.getMessage() for r in caplog.records if "is abandoned" in r.message]
-    assert len(told) == 1
-    assert id_ in told[0]
+    messages = [r.getMessage() for r in caplog.records if "is abandoned" in r.message]
+    assert len(messages) == 1
+    assert id_ in messages[0]
     offset = connector.store.load_offset("test").offset
     assert offset is not None
     assert offset.position is not None
