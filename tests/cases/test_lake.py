@@ -273,7 +273,7 @@ def test_a_column_that_the_rule_leaves_out_and_that_is_renamed_stops_the_table(
 
 @pytest.mark.parametrize("mode", ["current", "log", "keyless"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_column_that_somebody_has_taken_away_is_not_made_again_without_its_values(
+def test_a_column_that_someone_has_taken_away_is_not_made_again_without_its_values(
     spark: SparkSession,  # noqa: F811
     tmp_path: Path,
     kind: str,

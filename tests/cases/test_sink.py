@@ -202,7 +202,7 @@ def test_rows_from_before_a_table_was_emptied_need_no_value_of_a_later_column(
 @pytest.mark.parametrize(
     "what", ["DROP TABLE p_s_t", "ALTER TABLE p_s_t DROP COLUMN v", "ALTER TABLE p_s_t RENAME COLUMN v TO w"]
 )
-def test_what_somebody_has_taken_away_is_not_made_again_without_its_values(
+def test_what_someone_has_taken_away_is_not_made_again_without_its_values(
     engine: sa.Engine, tmp_path: Path, what: str
 ) -> None:
     """D2: rows that do not change any more would be missing, or have NULL; the ways out of the error work."""
@@ -647,7 +647,7 @@ def has_several_markers(sink_tables: SinkTables) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["mariadb", "mysql"])
-def test_a_lock_that_somebody_holds_for_a_while_is_waited_for(
+def test_a_lock_that_someone_holds_for_a_while_is_waited_for(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str
 ) -> None:
     """The number of an error says that it passes (1205), whatever SQLSTATE the driver has of it."""
@@ -673,7 +673,7 @@ def test_a_lock_that_somebody_holds_for_a_while_is_waited_for(
 
 @pytest.mark.parametrize("way", [sink, staged_apply], ids=["sink", "staged"])
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb", "mysql"])
-def test_a_table_that_somebody_keeps_locked_stops_and_no_other(
+def test_a_table_that_someone_keeps_locked_stops_and_no_other(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str, way: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D2: a lock that no one gives back was waited for without end, by all tables."""

@@ -176,7 +176,7 @@ def test_a_line_that_is_still_being_written_is_waited_for(path: Path) -> None:
     assert [(s.id, (s.origin or "")[-2:]) for s in channel.poll()] == [("2", ":2"), ("3", ":3")]
 
 
-def test_a_last_line_without_an_end_is_read_when_nobody_writes_any_more(path: Path) -> None:
+def test_a_last_line_without_an_end_is_read_when_no_one_writes_any_more(path: Path) -> None:
     channel = _channel(path, quiet_s=600)
     path.write_text(json.dumps(LOG))
     assert channel.poll() == []
@@ -273,7 +273,7 @@ def test_a_folder_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
         _channel(tmp_path)
 
 
-def test_a_taken_file_that_somebody_deletes_is_forgotten(path: Path) -> None:
+def test_a_taken_file_that_someone_deletes_is_forgotten(path: Path) -> None:
     channel = _channel(path)
     _append(path, LOG)
     signals = channel.poll()

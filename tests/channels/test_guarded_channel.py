@@ -74,7 +74,7 @@ def test_the_pause_does_not_grow_for_ever(clock: list[float]) -> None:
     assert channel.polls == 20
 
 
-def test_other_trouble_is_told_at_once(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
+def test_other_trouble_is_reported_at_once(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
     guard = GuardedChannel(
         "mine", _Channel(OSError("gone"), OSError("gone"), ValueError("strange"), ValueError("strange"))
     )
@@ -87,7 +87,7 @@ def test_other_trouble_is_told_at_once(clock: list[float], caplog: pytest.LogCap
     assert len(caplog.records) == 3
 
 
-def test_a_channel_that_gives_something_else_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_channel_that_gives_something_else_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     for answer in (["text"], None, [None]):
         assert GuardedChannel("mine", _Channel(answer)).poll() == []
     assert "the channel returned a str instead of a SentSignal" in caplog.text

@@ -105,7 +105,7 @@ def test_a_wrong_password_reads_nothing_and_is_not_shown(
     assert "not-the-password" not in caplog.text
 
 
-def test_a_broker_whose_certificate_nobody_known_has_signed_is_not_talked_to(
+def test_a_broker_whose_certificate_no_one_known_has_signed_is_not_talked_to(
     broker: Kafka, topic: str, tmp_path: Path
 ) -> None:
     other = Authority.made(tmp_path, "other")
@@ -140,7 +140,7 @@ def test_what_was_asked_to_be_encrypted_is_never_sent_as_plain_text(
     assert PASSWORD not in str(caught.value)
 
 
-def test_tls_that_verifies_nothing_is_told(broker: Kafka, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_tls_that_verifies_nothing_is_reported(broker: Kafka, topic: str, caplog: pytest.LogCaptureFixture) -> None:
     off = {"enable_ssl_certificate_verification": "false"}
     channel = _channel(broker, topic, "SSL", security_protocol="SSL", **off)
     assert _signals(channel) == ["ad-hoc-1"]

@@ -265,7 +265,7 @@ def test_several_partitions_are_all_read_with_a_warning(kafka: Kafka, caplog: py
     assert f"The topic {topic} has 3 partitions" in caplog.text
 
 
-def test_signals_that_the_broker_deleted_before_they_were_read_are_told(
+def test_signals_that_the_broker_deleted_before_they_were_read_are_reported(
     kafka: Kafka, topic: str, channel_factory: ChannelFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
     from confluent_kafka import TopicPartition

@@ -197,7 +197,7 @@ def test_pause_waits_for_the_run_that_is_alive(
     assert "Connector shop: paused" in output
 
 
-def test_restart_counts_and_tells_that_a_paused_connector_stays_so(
+def test_restart_counts_and_reports_that_a_paused_connector_stays_so(
     captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("restart", "shop")
@@ -264,7 +264,7 @@ def test_without_a_confirmation_a_change_is_only_told(
     assert captured_connector.store.load_offset("shop") == before
 
 
-def test_an_offset_that_is_set_repeats_what_was_told(
+def test_an_offset_that_is_set_repeats_what_was_reported(
     captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("offset", "set", "--to", '{"entry": 2}', "shop", "--confirm", "shop")
@@ -325,7 +325,7 @@ def test_no_gap_ends_with_0(captured_connector: ShopConnector, capsys: pytest.Ca
     assert json.loads(capsys.readouterr().out) == {"gap": None}
 
 
-def test_a_gap_is_told_exactly_with_the_ways_out_and_ends_with_1(
+def test_a_gap_is_reported_exactly_with_the_ways_out_and_ends_with_1(
     connector_with_gap: ShopConnector, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_rejected("gap", "shop") == "1"

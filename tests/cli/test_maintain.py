@@ -73,7 +73,7 @@ def test_without_a_target_that_can_be_maintained_the_log_may_be(
 
 
 @pytest.mark.parametrize("form", ["table", "json"])
-def test_what_fails_of_log_or_tables_keeps_nothing_of_the_other_from_being_done_and_told(
+def test_what_fails_of_log_or_tables_keeps_nothing_of_the_other_from_being_done_and_reported(
     shop_connector: ShopConnector,
     change_log: ChangeLog,
     tmp_path: Path,

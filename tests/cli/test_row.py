@@ -133,7 +133,7 @@ def test_a_mask_holds_for_what_was_captured_before_it(
     assert ": equal" in output
 
 
-def test_what_a_snapshot_empties_is_no_truncate_of_somebody(shop_connector: ShopConnector, capfd: Any) -> None:
+def test_what_a_snapshot_empties_is_no_truncate_of_someone(shop_connector: ShopConnector, capfd: Any) -> None:
     _write_orders(shop_connector)
     data = {"data-collections": [r"inventory\.orders"], "type": "blocking"}
     shop_connector.store.send("shop", SentSignal("again", "execute-snapshot", json.dumps(data)))
@@ -153,7 +153,7 @@ def test_what_a_snapshot_empties_is_no_truncate_of_somebody(shop_connector: Shop
     assert (newest.operation, newest.snapshot) == ("truncate", None)
 
 
-def test_rows_are_not_shown_unless_somebody_has_allowed_it(
+def test_rows_are_not_shown_unless_someone_has_allowed_it(
     shop_connector: ShopConnector, capfd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _write_orders(shop_connector)

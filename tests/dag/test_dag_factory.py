@@ -344,7 +344,7 @@ BROKEN: dict[str, tuple[str, str | bytes, str]] = {
 
 
 @pytest.mark.parametrize("which", BROKEN)
-def test_a_broken_file_breaks_only_itself_and_its_dag_tells_what_is_wrong(folder: Path, which: str) -> None:
+def test_a_broken_file_breaks_only_itself_and_its_dag_reports_what_is_wrong(folder: Path, which: str) -> None:
     name, content, expected = BROKEN[which]
     write(folder, name, content)
     text = only_broken(folder)
@@ -354,7 +354,7 @@ def test_a_broken_file_breaks_only_itself_and_its_dag_tells_what_is_wrong(folder
     assert "sesame" not in text
 
 
-def test_an_unknown_key_is_told_with_all_that_are_valid(folder: Path) -> None:
+def test_an_unknown_key_is_reported_with_all_that_are_valid(folder: Path) -> None:
     write(folder, "bad.yaml", f"{SHOP}group: {{apply: {{x: 1}}}}\nx: 1\n")
     text = only_broken(folder)
     for part in (DagDefinition, ApplyPart):
@@ -432,7 +432,7 @@ def test_defaults_that_cannot_be_used_break_what_is_below_them_and_are_named(fol
         ("tags: x\n", "fleet/team/_defaults.yaml, line 1: tags must be a list, but is a string"),
     ],
 )
-def test_what_is_wrong_in_defaults_is_told_with_its_place_there(folder: Path, defaults: str, expected: str) -> None:
+def test_what_is_wrong_in_defaults_is_reported_with_its_place_there(folder: Path, defaults: str, expected: str) -> None:
     write(folder, "team/_defaults.yaml", defaults)
     write(folder, "team/shop.yaml", SHOP)
     assert expected in only_broken(folder)
@@ -448,7 +448,7 @@ def test_two_files_with_defaults_in_one_folder_are_an_error(folder: Path) -> Non
 # -- files that cannot be read ------------------------------------------------------------------------------------------
 
 
-def test_a_link_to_nowhere_a_link_to_itself_and_a_pipe_are_told_and_never_waited_for(folder: Path) -> None:
+def test_a_link_to_nowhere_a_link_to_itself_and_a_pipe_are_reported_and_never_waited_for(folder: Path) -> None:
     (folder / "gone.yaml").symlink_to("nowhere.yaml")
     (folder / "loop.yaml").symlink_to("loop.yaml")
     os.mkfifo(folder / "pipe.yaml")
@@ -459,7 +459,7 @@ def test_a_link_to_nowhere_a_link_to_itself_and_a_pipe_are_told_and_never_waited
     assert sorted(fleet.dags) == ["cdc_gone", "cdc_good", "cdc_loop", "cdc_pipe"]
 
 
-def test_what_may_not_be_read_is_told() -> None:
+def test_what_may_not_be_read_is_reported() -> None:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made) / "fleet"
         write(folder, "good.yaml", GOOD)

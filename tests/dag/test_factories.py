@@ -56,7 +56,7 @@ def filled_params(dag: DAG, **values: Any) -> dict[str, Any]:
     return dict(params.validate())
 
 
-def test_a_form_that_nobody_filled_in_is_valid_and_asks_for_nothing() -> None:
+def test_a_form_that_no_one_filled_in_is_valid_and_asks_for_nothing() -> None:
     for made in (ad_hoc_snapshot_dag([SHOP]), signal_dag([SHOP]), lifecycle_dag([SHOP]), tables_dag([SHOP])):
         assert filled_params(made)["connector"] == "shop"
     assert filled_params(lifecycle_dag([SHOP]))["action"] == "status"

@@ -141,7 +141,7 @@ def test_rows_that_are_missing_make_the_figures_void(reads: int, fine: bool) -> 
         incremental._verify("ours", one, 1_000_000)
 
 
-def test_a_streaming_process_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_a_streaming_process_that_fails_is_reported_with_its_last_words(tmp_path: Path) -> None:
     program = "import sys; print('streaming', flush=True); print('the cause', file=sys.stderr); sys.exit(3)"
     with Streaming("It", [sys.executable, "-c", program], tmp_path, tmp_path / "log", {}) as process:
         process.wait("streaming", 30)

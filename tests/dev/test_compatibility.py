@@ -72,7 +72,7 @@ def test_a_range_is_each_of_its_requirements() -> None:
     assert ids("DB2-007") == ["DB2-007"]
 
 
-def test_a_file_and_a_test_that_is_not_there_are_told() -> None:
+def test_a_file_and_a_test_that_is_not_there_are_reported() -> None:
     statements = [
         Entry("X-001", "done", "tests/a.py"),
         Entry("X-002", "done", "tests/a.py::test_b"),
@@ -118,7 +118,7 @@ _KIND = sources.SourceClassPaths(f"{__name__}:_Source", f"{__name__}:_Config")
         ("shop.size", "", "", "nothing is said of X-001, shop.size"),
     ],
 )
-def test_a_contradiction_is_told(
+def test_a_contradiction_is_reported(
     name: str, section: str, text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sources.SOURCES, "shop", _KIND)
@@ -133,7 +133,7 @@ def test_a_contradiction_is_told(
     assert message in "".join(found)
 
 
-def test_a_property_that_is_without_effect_and_not_in_the_documentation_is_told(
+def test_a_property_that_is_without_effect_and_not_in_the_documentation_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sources.SOURCES, "shop", _KIND)

@@ -70,7 +70,7 @@ def test_a_wrong_password_is_told_without_being_shown(mariadb: Any, monkeypatch:
     assert "hunter2" not in text
 
 
-def test_a_missing_privilege_is_told_with_the_statement_that_grants_it(
+def test_a_missing_privilege_is_reported_with_the_statement_that_grants_it(
     mariadb: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mariadb.sql("CREATE OR REPLACE USER few@'%' IDENTIFIED BY 'fewfew'", "GRANT SELECT ON *.* TO few@'%'")

@@ -36,7 +36,7 @@ def test_tables_are_looked_for_in_the_schema_that_extra_names(postgres: Any, mon
         assert not CdcStateHook("state").test_connection()[0]
 
 
-def test_a_missing_connection_is_told_with_the_command_that_makes_it() -> None:
+def test_a_missing_connection_is_reported_with_the_command_that_makes_it() -> None:
     with pytest.raises(StateError, match="airflow cdc setup"):
         CdcStateHook("nowhere").resolve_address()
 
@@ -50,7 +50,7 @@ def test_something_else_than_a_url_is_told_without_being_shown(monkeypatch: pyte
     assert "hunter2" not in text
 
 
-def test_an_unreachable_database_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_database_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     url = "postgresql+psycopg://user:hunter2hunter2@127.0.0.1:1/db"
     connect(monkeypatch, "state", conn_type="cdc_state", password=url)
     ok, text = CdcStateHook("state").test_connection()

@@ -51,7 +51,7 @@ def test_another_notifier_gets_the_state_and_the_newest_notifications(shop_conne
     assert text.endswith("| STARTED")
 
 
-def test_only_what_came_since_the_run_began_is_told(shop_connector: ShopConnector) -> None:
+def test_only_what_came_since_the_run_began_is_reported(shop_connector: ShopConnector) -> None:
     mail = MailNotifier("{{ cdc_notifications | length }}")
     run = SimpleNamespace(start_date=datetime.now(UTC) + timedelta(minutes=1))
     CdcNotifier(shop_connector.definition, callback=mail)({"dag_run": run})

@@ -360,7 +360,9 @@ def test_what_a_task_had_applied_that_was_killed_when_its_job_had_ended_is_annou
     assert turns.is_announced(owner_of(context()))
 
 
-def test_a_task_whose_report_another_job_has_replaced_tells_what_its_own_has_done(tmp_path: Path, spark: Spark) -> None:
+def test_a_task_whose_report_another_job_has_replaced_reports_what_its_own_has_done(
+    tmp_path: Path, spark: Spark
+) -> None:
     mine = {"owner": owner_of(context()), "tables": [table("shop.a", c=2)]}
     spark.will({**report(table("shop.b", c=7)), "owner": "another task", "earlier": [mine]})
     given = context()

@@ -153,7 +153,7 @@ def test_one_job_is_told_of_each_connector_what_is_said_of_it_or_of_all(tmp_path
     assert arguments[arguments.index(job_path("apply_connectors.py")) :][-4:-1] == ["--target", "delta", "--owner"]
 
 
-def test_what_the_job_is_told_is_what_it_understands(tmp_path: Path, spark: Spark) -> None:
+def test_what_the_job_is_reported_is_what_it_understands(tmp_path: Path, spark: Spark) -> None:
     from airflow_provider_cdc.targets.lake.jobs.connector_spec import ConnectorSpec
 
     spark.will(*map(report, NAMES))

@@ -256,7 +256,7 @@ def test_what_a_run_has_changed_that_is_ended_is_told_by_the_next_one_too(
     assert apply(shop_connector)["events"] == 0
 
 
-def test_one_that_goes_on_tells_what_it_measures_while_it_does(
+def test_one_that_goes_on_reports_what_it_measures_while_it_does(
     shop_connector: ShopConnector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(apply_to_database, "EVERY_S", 0.0)

@@ -383,7 +383,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("broken", "message"), BROKEN)
-def test_one_that_is_broken_does_not_end_the_waiting_for_the_others_and_is_told_after_a_pause(
+def test_one_that_is_broken_does_not_end_the_waiting_for_the_others_and_is_reported_after_a_pause(
     connector_group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch, broken: Any, message: str
 ) -> None:
     run(connector_group.of())

@@ -94,7 +94,7 @@ def test_status_is_what_people_are_told(shop_connector: ShopConnector) -> None:
     assert (status["connector"], status["state"], status["batch"]) == ("shop", "unassigned", 1)
 
 
-def test_a_dry_run_tells_what_would_be_done_and_does_nothing(shop_connector: ShopConnector) -> None:
+def test_a_dry_run_reports_what_would_be_done_and_does_nothing(shop_connector: ShopConnector) -> None:
     before = shop_connector.store.load_offset("shop")
     plan = steer("offset-reset", plan_only=True)
     assert plan["plan_only"] is True

@@ -78,7 +78,7 @@ def _table(topic: str, problem: str = "", **steps: bool) -> dict[str, Any]:
     return {"topic": topic, "location": f"/lake/{topic}", "steps": text, "problem": problem, "seconds": 1.0}
 
 
-def test_it_submits_the_job_and_tells_what_was_done_and_what_was_not(
+def test_it_submits_the_job_and_reports_what_was_done_and_what_was_not(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _set_outcome(folder, 0, _table("a", compact=True, vacuum=False), _table("b", compact=False))
@@ -143,7 +143,7 @@ def test_batches_that_no_target_needs_are_removed_whatever_becomes_of_the_tables
     )
 
 
-def test_what_holds_batches_back_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_holds_batches_back_is_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changelog = _applied_change_log(folder, 3)
     ApplyReports(changelog.storage, "shop").register_target("iceberg", LOCATION)
     _set_outcome(folder, 0, _table("a", compact=True))

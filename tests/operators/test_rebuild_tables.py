@@ -60,7 +60,7 @@ def _set_outcome(folder: Path, status: int, *built: str, problem: str = "") -> N
     (folder / "status").write_text(str(status))
 
 
-def test_it_submits_the_job_and_tells_what_was_built(folder: Path) -> None:
+def test_it_submits_the_job_and_reports_what_was_built(folder: Path) -> None:
     _set_outcome(folder, 0, "shop.s.a", "shop.s.it_s")
     done = _task(folder, to="/beside/{table}", batch=7).execute(context())
     built = {"shop.s.a": 7, "shop.s.it_s": 7}

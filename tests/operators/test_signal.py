@@ -88,7 +88,7 @@ def test_data_that_cannot_be_meant_is_refused_before_it_is_sent(
     assert signals(shop_connector) == []
 
 
-def test_a_connector_that_nobody_knows_is_refused_by_name(shop_connector: ShopConnector) -> None:
+def test_a_connector_that_no_one_knows_is_refused_by_name(shop_connector: ShopConnector) -> None:
     with pytest.raises(AirflowException, match=r"No connector 'shpo'[\s\S]*shop"):
         SendSignalOperator(task_id="t", connector="shpo", type="pause-snapshot").execute(instance())
 

@@ -57,7 +57,7 @@ def change(folder: Path, statement: str) -> None:
     connection.close()
 
 
-def test_equal_tables_are_told_with_their_rows_and_nothing_is_left(
+def test_equal_tables_are_reported_with_their_rows_and_nothing_is_left(
     shop_connector: ShopConnector, tmp_path: Path
 ) -> None:
     apply(shop_connector)

@@ -104,7 +104,7 @@ def test_tables_that_differ_fail_the_task_for_good_and_those_not_compared_have_i
     assert not isinstance(e.value, AirflowFailException)
 
 
-def test_tables_that_can_never_be_compared_fail_the_task_only_if_somebody_has_named_them(
+def test_tables_that_can_never_be_compared_fail_the_task_only_if_someone_has_named_them(
     shop_connector: ShopConnector, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     events = TableVerification("shop.log", "/lake/log", not_compared="its rows are events", never=True)

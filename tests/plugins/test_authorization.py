@@ -165,7 +165,7 @@ def test_what_a_page_of_another_site_could_send_is_refused(
     assert len(shop_connector.store.list_notifications("shop")) == before
 
 
-def test_rows_are_shown_to_nobody_unless_the_configuration_names_the_connector(
+def test_rows_are_shown_to_no_one_unless_the_configuration_names_the_connector(
     shop_connector: ShopConnector, client_factory: ClientFactory
 ) -> None:
     answer = client_factory().post("/api/v1/connectors/shop/row", json=BODIES["row"])

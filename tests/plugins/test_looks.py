@@ -82,7 +82,7 @@ def test_why_a_source_cannot_be_asked_is_a_sentence(
 
 
 @pytest.mark.parametrize("what", ["check", "gap"])
-def test_a_source_that_does_not_answer_is_told_in_time_and_takes_no_more_than_its_places(
+def test_a_source_that_does_not_answer_is_reported_in_time_and_takes_no_more_than_its_places(
     shop_connector: ShopConnector, client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     answers = threading.Event()

@@ -31,7 +31,7 @@ def list_looks(shop_connector: ShopConnector) -> int:
     return [e.notification.type for e in shop_connector.store.list_notifications("shop")].count("LOOKED_AT")
 
 
-def test_the_columns_of_a_key_are_told_and_nothing_is_recorded(
+def test_the_columns_of_a_key_are_reported_and_nothing_is_recorded(
     shop_connector: ShopConnector, client_factory: ClientFactory
 ) -> None:
     (column,) = post(client_factory, "/key", {"table": "inventory.orders"})
@@ -41,7 +41,7 @@ def test_the_columns_of_a_key_are_told_and_nothing_is_recorded(
     assert list_looks(shop_connector) == 0
 
 
-def test_which_row_somebody_has_seen_is_told_to_those_who_may_see_rows(
+def test_which_row_someone_has_seen_is_told_to_those_who_may_see_rows(
     shop_connector: ShopConnector, client_factory: ClientFactory
 ) -> None:
     """The key of a row is a part of it."""

@@ -163,7 +163,7 @@ def run_lifecycle(conf: dict[str, Any]) -> dict[str, Any]:
     return ConnectorLifecycleOperator(task_id="steer", **given).execute(context())
 
 
-def test_an_offset_is_set_to_what_somebody_writes(shop_connector: ShopConnector, client_factory: ClientFactory) -> None:
+def test_an_offset_is_set_to_what_someone_writes(shop_connector: ShopConnector, client_factory: ClientFactory) -> None:
     first = shop_connector.store.load_offset("shop")
     assert first.offset is not None
     shop_connector.order(1)

@@ -112,7 +112,7 @@ def test_what_could_not_run_is_refused(
     assert "hunter2" not in answer.text
 
 
-def test_connections_are_those_that_somebody_may_see(
+def test_connections_are_those_that_someone_may_see(
     shop_connector: ShopConnector, client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = [KnownConnection("shop", "memory"), KnownConnection("orders", "mariadb")]

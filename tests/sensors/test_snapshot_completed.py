@@ -95,7 +95,7 @@ def test_what_is_no_number_is_refused(shop_connector: ShopConnector, number: Any
         sensor(number=number).execute(context())
 
 
-def test_a_number_that_nobody_sent_fails_the_task(shop_connector: ShopConnector) -> None:
+def test_a_number_that_no_one_sent_fails_the_task(shop_connector: ShopConnector) -> None:
     with pytest.raises(AirflowFailException, match="has no signal 99"):
         sensor(number=99).execute(context())
 

@@ -31,7 +31,7 @@ def registration(connector: str, changelog: str = "/lake") -> ConnectorRegistrat
     return ConnectorRegistration(connector, "mariadb", changelog, {}, properties, {"source": "shop"})
 
 
-def test_a_record_comes_back_as_it_was_told_last(url: str) -> None:
+def test_a_record_comes_back_as_it_was_reported_last(url: str) -> None:
     store = StateStore(url)
     store.create_tables()
     assert store.find_registration("shop") is None

@@ -24,7 +24,7 @@ from tests.support.change_log.manifests import manifest
 from tests.support.patience import LONGEST_S
 
 
-def test_a_connector_is_wanted_to_run_until_somebody_says_otherwise(store: StateStore) -> None:
+def test_a_connector_is_wanted_to_run_until_someone_says_otherwise(store: StateStore) -> None:
     assert store.load_control("c") == ConnectorControl()
     paused = store.set_control("c", DesiredState.PAUSED, "ada", "upgrade")
     assert (paused.wanted, paused.by, paused.reason) == (DesiredState.PAUSED, "ada", "upgrade")
@@ -74,7 +74,7 @@ def test_how_the_last_run_ended_is_kept_with_the_last_error(store: StateStore) -
     assert ended.control.wanted is DesiredState.RUNNING
 
 
-def test_a_run_that_did_not_give_its_lease_back_is_told_apart(store: StateStore, stores: Stores) -> None:
+def test_a_run_that_did_not_give_its_lease_back_is_distinguished(store: StateStore, stores: Stores) -> None:
     with store.acquire_lease("c", "me", wait_s=0) as lease:
         store.advance_offset(lease, store.load_offset("c"), Offset(position={"entry": 1}))
         alive = store.find_connector("c")

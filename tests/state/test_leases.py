@@ -170,7 +170,7 @@ def test_a_run_that_was_taken_over_does_not_renew_the_others_lease(
     assert _row(store) == before
 
 
-def test_a_lease_that_has_run_out_and_that_nobody_took_is_still_good(stores: Stores) -> None:
+def test_a_lease_that_has_run_out_and_that_no_one_took_is_still_good(stores: Stores) -> None:
     """A pause longer than the lease is harmless as long as no one else came."""
     store = stores(lease_ttl_s=0.1)
     lease = _dead_run(store)

@@ -135,7 +135,7 @@ def test_a_commit_that_was_lost_before_it_arrived_is_made_again(store: StateStor
     assert _versions(store) == [1]
 
 
-def test_somebody_elses_write_is_not_taken_for_a_lost_answer(store: StateStore, proxy: Proxy) -> None:
+def test_someone_elses_write_is_not_taken_for_a_lost_answer(store: StateStore, proxy: Proxy) -> None:
     with store.acquire_lease("c", "me", wait_s=0) as lease:
         before = store.load_offset("c")
         store.advance_offset(lease, before, Offset(position={"entry": 7}))

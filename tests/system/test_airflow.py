@@ -73,7 +73,7 @@ def test_setup_makes_the_connection_once_and_does_not_show_or_replace_it(airflow
     assert "sqlite" not in stored  # encrypted
 
 
-def test_check_tells_before_the_first_run_whether_the_database_is_ready(airflow: Airflow) -> None:
+def test_check_reports_before_the_first_run_whether_the_database_is_ready(airflow: Airflow) -> None:
     assert airflow.run("cdc", "check", "--conn-id", "inventory_mariadb").stdout == "Ready for capture.\n"
 
 
@@ -185,7 +185,7 @@ def test_the_commands_know_the_connector_after_its_run(airflow_after_first_run: 
     assert "Ready for capture." in airflow_after_first_run.run("cdc", "check", "inventory").stdout
 
 
-def test_what_the_spark_job_tells_is_what_waiting_for_a_target_looks_at(airflow_after_first_run: Airflow) -> None:
+def test_what_the_spark_job_reports_is_what_waiting_for_a_target_looks_at(airflow_after_first_run: Airflow) -> None:
     store = StateStore(f"sqlite:///{airflow_after_first_run.home}/airflow.db")
     try:
         last = store.list_batches("inventory", limit=1)[0]

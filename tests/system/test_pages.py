@@ -286,7 +286,7 @@ def test_what_can_repeat_something_wants_the_connectors_name(
     page.keyboard.press("Escape")
 
 
-def test_an_api_that_breaks_is_told_and_what_was_seen_stays(page: Any, services: Services) -> None:
+def test_an_api_that_breaks_is_reported_and_what_was_seen_stays(page: Any, services: Services) -> None:
     show(page, services)
     table = page.get_by_role("table", name="Connectors")
     table.wait_for()

@@ -199,7 +199,7 @@ def test_every_dialog_says_what_it_will_do_before(
     assert page.errors == []
 
 
-def test_what_somebody_may_not_do_is_not_offered(
+def test_what_someone_may_not_do_is_not_offered(
     page: Any, services: Services, applied_connector: AppliedConnector
 ) -> None:
     def only(rights: list[str]) -> list[str]:

@@ -103,7 +103,7 @@ def held_requests(page: Any) -> Iterator[HeldRequests]:
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("place", places())
-def test_an_api_that_is_slow_and_then_broken_is_told(
+def test_an_api_that_is_slow_and_then_broken_is_reported(
     page: Any, services: Services, axe_script: str, held_requests: HeldRequests, place: str
 ) -> None:
     show(page, services, place)

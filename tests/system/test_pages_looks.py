@@ -304,7 +304,7 @@ def test_with_no_connector_the_page_says_how_to_get_one(
 
 
 @pytest.mark.parametrize("tab", ["charts", "check", "offsets", "new"])
-def test_a_slow_and_a_broken_api_is_told_on_each_of_them(
+def test_a_slow_and_a_broken_api_is_reported_on_each_of_them(
     page: Any, services: Services, page_states: PageStates, axe_script: str, tab: str
 ) -> None:
     requested = {"charts": "charts**", "check": "check", "offsets": "gap", "new": "wizard"}[tab]

@@ -142,7 +142,7 @@ def test_what_is_done_is_what_the_plan_was_about_whatever_is_typed_meanwhile(
     page.keyboard.press("Escape")
 
 
-def test_what_does_not_fit_is_told_in_words(page: Any, services: Services) -> None:
+def test_what_does_not_fit_is_reported_in_words(page: Any, services: Services) -> None:
     show(page, services, PLACE)
     dialog = open_dialog(page, "Stop")
     dialog.get_by_label("Reason").fill("x" * 2001)
@@ -256,7 +256,7 @@ def test_sizes_and_long_numbers_are_shown_as_they_are(page: Any, services: Servi
     assert 'scn 9223372036854775807, text "9007199254740993,' in row.inner_text()
 
 
-def test_a_computer_whose_clock_is_wrong_tells_no_other_time(page: Any, services: Services) -> None:
+def test_a_computer_whose_clock_is_wrong_reports_no_other_time(page: Any, services: Services) -> None:
     """The server's clock is said to be two hours behind: everything has happened in two hours, if the moments are its own."""
 
     def two_hours_behind(route: Any) -> None:

@@ -138,7 +138,7 @@ def test_from_there_it_is_one_click_to_the_table_the_cause_and_the_repair(
         assert "--repair snapshot" in report.inner_text()
 
 
-def test_the_page_for_whoever_is_on_call_shows_these_pictures() -> None:
+def test_the_page_for_anyone_who_is_on_call_shows_these_pictures() -> None:
     text = (paths.ROOT / "docs" / "on-call.md").read_text()
     for name in ("overview", *EXPECTED):
         assert f"(pictures/on-call-{name}.png)" in text

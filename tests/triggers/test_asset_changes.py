@@ -150,7 +150,7 @@ async def triggerer() -> AsyncIterator[Triggerer]:
         await triggerer.die()
 
 
-def test_a_table_tells_of_its_own_changes_only(shop_connector: ShopConnector) -> None:
+def test_a_table_reports_its_own_changes_only(shop_connector: ShopConnector) -> None:
     async def run_story() -> None:
         async with triggerer() as t:
             t.start(1, AssetState(), [ORDERS])
@@ -196,7 +196,7 @@ def test_all_tables_of_a_connector_share_one_poll(
     assert batches.calls <= 2, "only where the offset has moved"
 
 
-def test_what_was_captured_while_no_triggerer_was_alive_is_told_of(shop_connector: ShopConnector) -> None:
+def test_what_was_captured_while_no_triggerer_was_alive_is_reported(shop_connector: ShopConnector) -> None:
     async def run_story() -> None:
         kept = AssetState()
         async with triggerer() as t:
@@ -212,7 +212,7 @@ def test_what_was_captured_while_no_triggerer_was_alive_is_told_of(shop_connecto
     asyncio.run(run_story())
 
 
-def test_an_event_that_was_not_kept_when_the_triggerer_died_is_told_again(shop_connector: ShopConnector) -> None:
+def test_an_event_that_was_not_kept_when_the_triggerer_died_is_reported_again(shop_connector: ShopConnector) -> None:
     async def run_story() -> None:
         kept = AssetState()
         async with triggerer() as t:
@@ -296,7 +296,7 @@ def test_who_was_given_up_on_is_told_again_though_others_go_on(shop_connector: S
     asyncio.run(run_story())
 
 
-def test_a_connector_that_was_deleted_and_began_again_is_told_of_from_its_first_batch(
+def test_a_connector_that_was_deleted_and_began_again_is_reported_from_its_first_batch(
     shop_connector: ShopConnector, tmp_path: Path
 ) -> None:
     async def run_story() -> None:

@@ -76,7 +76,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("broken", BROKEN)
 @pytest.mark.parametrize("bad_first", [True, False])
-def test_a_definition_that_cannot_be_used_is_told_and_its_neighbours_of_the_same_source_wait_on(
+def test_a_definition_that_cannot_be_used_is_reported_and_its_neighbours_of_the_same_source_wait_on(
     shop_connector: ShopConnector, broken: str, *, bad_first: bool
 ) -> None:
     definition = ConnectorDefinition("bad", "memory", shop_connector.definition.changelog, BROKEN[broken])

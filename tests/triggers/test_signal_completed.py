@@ -115,7 +115,7 @@ def test_the_log_says_why_nothing_moves_and_how_the_snapshot_comes_on(
     assert logged_states() == [("orders", ""), ("lines", ""), ("", "done")]
 
 
-def test_a_number_that_nobody_sent_ends_the_waiting(shop_connector: ShopConnector) -> None:
+def test_a_number_that_no_one_sent_ends_the_waiting(shop_connector: ShopConnector) -> None:
     assert "has no signal 77" in asyncio.run(await_first_event(trigger(77)))["error"]
 
 

@@ -161,7 +161,7 @@ def test_tables_of_which_rows_were_left_out_are_not_compared(connector: Connecto
 
 
 @pytest.mark.parametrize("letters", ["c", "u", "d", "t", "t,d"])
-def test_where_changes_are_left_out_nobody_can_say_what_a_table_ought_to_have(
+def test_where_changes_are_left_out_no_one_can_say_what_a_table_ought_to_have(
     connector: Connector, letters: str
 ) -> None:
     """Rows that the connector is configured to keep would be surplus, and a repair would delete them."""
@@ -260,6 +260,6 @@ def test_what_killed_comparisons_have_left_is_removed_and_nothing_else(connector
     VerificationPlan.read(verification.scratch.storage)
 
 
-def test_a_folder_without_a_plan_is_told(connector: Connector) -> None:
+def test_a_folder_without_a_plan_is_reported(connector: Connector) -> None:
     with pytest.raises(ChangeLogDamaged, match="plan of the verification does not exist"):
         VerificationPlan.read(connector.changelog.storage)

@@ -243,7 +243,7 @@ def test_deleting_a_connector_leaves_nothing_of_it_and_everything_of_the_others(
         assert changelog.storage.read(changelog.storage.join_path("d", *path)) == b"x"
 
 
-def test_a_check_tells_when_the_newest_event_of_a_file_was_committed_at_the_source(tmp_path: Path) -> None:
+def test_a_check_reports_when_the_newest_event_of_a_file_was_committed_at_the_source(tmp_path: Path) -> None:
     db = MemoryDatabase(str(tmp_path))
     db.create_table("s.a", {"id": "int64!"}, key=("id",))
     connector = memory_connector(db, tmp_path)

@@ -167,7 +167,7 @@ def test_the_end_of_the_names_is_not_passed(tmp_path: Path) -> None:
     assert numbers.find_beyond_gap(MOST) == 0
 
 
-def test_files_of_somebody_else_are_no_manifests(storage_address: tuple[str, dict[str, Any]]) -> None:
+def test_files_of_someone_else_are_no_manifests(storage_address: tuple[str, dict[str, Any]]) -> None:
     storage = Storage(*storage_address)
     numbers = _fill(storage, {1, 2, 4})
     folder = storage.join_path("c", "manifests")

@@ -313,7 +313,7 @@ def test_an_error_of_the_writing_shows_at_a_later_call_and_leaves_nothing(
     assert not [t for t in {*threading.enumerate()} - before if t.name == "cdc-parquet"]
 
 
-def test_nobody_waits_for_room_that_a_failed_thread_will_not_make(
+def test_no_one_waits_for_room_that_a_failed_thread_will_not_make(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "QUEUE_BYTES", 1)

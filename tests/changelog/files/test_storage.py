@@ -275,7 +275,7 @@ def test_an_unknown_store_is_refused() -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-def test_a_full_disk_is_told_with_what_to_do(number: int) -> None:
+def test_a_full_disk_is_reported_with_what_to_do(number: int) -> None:
     error = storage_error(OSError(number, os.strerror(number)), "/lake/x")
     assert isinstance(error, StorageFull)
     assert error.where == "/lake/x"
@@ -328,6 +328,6 @@ def _options(storage: Storage) -> dict[str, Any]:
     return dict(storage._fs.storage_options)
 
 
-def test_a_file_that_is_not_there_is_told_as_such(storage: Storage) -> None:
+def test_a_file_that_is_not_there_is_reported_as_such(storage: Storage) -> None:
     with pytest.raises(FileNotFoundError), storage.open_input(storage.join_path("nope")) as f:
         f.read()

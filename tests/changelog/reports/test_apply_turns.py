@@ -130,7 +130,7 @@ def test_a_disk_that_is_full_for_a_while_ends_no_heartbeat_and_hides_no_successo
     assert not (turns.find_turn("a") or {})["ended"]  # the work of the turn is done, whatever its file says
 
 
-def test_whoever_waits_looks_again_if_the_storage_does_not_answer(
+def test_anyone_who_waits_looks_again_if_the_storage_does_not_answer(
     turns: ApplyTurns, short_waits: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one before ends as soon as another one waits: if that one gave up, no one would go on."""
@@ -174,7 +174,7 @@ def test_a_turn_can_be_ended_from_outside_by_its_owner_alone(turns: ApplyTurns, 
         assert turns.passed_on("a")
 
 
-def test_whether_somebody_tells_of_what_was_done_is_noted_for_the_last_owners(
+def test_whether_someone_tells_of_what_was_done_is_noted_for_the_last_owners(
     turns: ApplyTurns, short_waits: None
 ) -> None:
     with turns.take_turn("a") as turn:
@@ -198,7 +198,7 @@ def test_whether_somebody_tells_of_what_was_done_is_noted_for_the_last_owners(
     assert turns.is_announced("a")
 
 
-def test_whether_somebody_is_at_work_is_known_before_a_turn_is_taken(turns: ApplyTurns, storage: Storage) -> None:
+def test_whether_someone_is_at_work_is_known_before_a_turn_is_taken(turns: ApplyTurns, storage: Storage) -> None:
     assert not turns.has_live_turn()
     with turns.take_turn("a"):
         assert turns.has_live_turn()

@@ -315,7 +315,7 @@ def test_a_target_that_is_forgotten_holds_nothing_back(local_change_log: ChangeL
 # what readers find
 
 
-def test_a_reader_that_begins_with_what_was_removed_is_told(changelog: ChangeLog) -> None:
+def test_a_reader_that_begins_with_what_was_removed_is_reported(changelog: ChangeLog) -> None:
     _record_applied(changelog, 5)
     found = changelog.find_manifest("c", 2)
     assert found is not None

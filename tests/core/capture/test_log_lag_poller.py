@@ -77,7 +77,7 @@ def test_it_is_asked_once_a_minute_over_runs_with_and_without_changes(shop_conne
 
 
 @pytest.mark.parametrize("answer", [None, SourceUnavailable("it is away")])
-def test_what_is_not_told_is_absent_and_costs_no_run(shop_connector: ShopConnector, answer: Any) -> None:
+def test_what_is_not_reported_is_absent_and_costs_no_run(shop_connector: ShopConnector, answer: Any) -> None:
     found, kept = run(shop_connector, answer)
     assert not [name for name in found if name.startswith("Log")]
     assert kept == {}

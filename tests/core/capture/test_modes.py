@@ -123,7 +123,7 @@ def test_recovery_reads_tables_that_the_lists_have_added(db: MemoryDatabase, tmp
     equal(connector, db)
 
 
-def test_without_rows_a_list_that_lets_in_more_is_told_with_the_command_that_reads_them(
+def test_without_rows_a_list_that_lets_in_more_is_reported_with_the_command_that_reads_them(
     db: MemoryDatabase, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     db.create_table("shop.bag", {"n": "int32"})

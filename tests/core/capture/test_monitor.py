@@ -138,7 +138,7 @@ def test_every_observed_value_is_in_one_class_of_the_histogram(values: list[floa
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 50)), max_size=30))
-def test_totals_are_told_as_what_was_added(steps: list[tuple[bool, int]]) -> None:
+def test_totals_are_reported_as_what_was_added(steps: list[tuple[bool, int]]) -> None:
     """However often it is delivered, and however many attempts there are."""
     reports: list[MetricSamples] = []
     monitor, now, expected = MetricsMonitor("shop", "capture", [reports.append]), 0, 0

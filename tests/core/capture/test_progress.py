@@ -65,7 +65,9 @@ def progress_recorder(connector: Connector, caplog: pytest.LogCaptureFixture) ->
     logging.getLogger().removeHandler(progress_recorder)
 
 
-def test_a_snapshot_tells_rows_tables_and_time_left(connector: Connector, progress_recorder: ProgressRecorder) -> None:
+def test_a_snapshot_reports_rows_tables_and_time_left(
+    connector: Connector, progress_recorder: ProgressRecorder
+) -> None:
     connector.capture()
     ends = [line for line in progress_recorder.lines if line.startswith("Snapshot: 30 rows (75 %), ")]
     assert len(ends) == 1
@@ -94,7 +96,7 @@ def test_a_snapshot_that_fails_is_not_at_work_any_more(
     assert connector.changelog.open_progress_board(connector.name).list_work() == []
 
 
-def test_a_stream_tells_its_events_and_its_position(
+def test_a_stream_reports_its_events_and_its_position(
     connector: Connector, database: MemoryDatabase, progress_recorder: ProgressRecorder
 ) -> None:
     connector.capture()
@@ -108,7 +110,7 @@ def test_a_stream_tells_its_events_and_its_position(
     )
 
 
-def test_an_incremental_snapshot_tells_rows_and_how_much_is_left(
+def test_an_incremental_snapshot_reports_rows_and_how_much_is_left(
     connector: Connector, progress_recorder: ProgressRecorder
 ) -> None:
     connector.capture()

@@ -142,7 +142,7 @@ def test_a_rewriting_statement_stops_the_run_if_told_so_every_time(db: MemoryDat
     equal(connector, db)
 
 
-def test_a_rewriting_statement_is_passed_over_if_told_so_and_the_command_that_repairs_is_told(
+def test_a_rewriting_statement_is_passed_over_if_told_so_and_the_command_that_repairs_is_reported(
     db: MemoryDatabase, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     connector = memory_connector(db, tmp_path, schema_change_rewrite_mode="ignore")

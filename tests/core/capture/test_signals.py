@@ -267,7 +267,7 @@ def test_signals_are_in_the_log_of_the_run_by_their_ids(
     assert "Signal message at offset entry 7" in caplog.text
 
 
-def test_the_log_of_a_run_tells_of_a_snapshot_with_its_place(
+def test_the_log_of_a_run_reports_a_snapshot_with_its_place(
     db: MemoryDatabase, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     connector = memory_connector(db, tmp_path, table_include_list="shop.a")

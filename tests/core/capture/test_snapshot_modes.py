@@ -64,7 +64,7 @@ def test_initial_reads_until_the_snapshot_is_complete_and_never_again(
     equal(connector, db)
 
 
-def test_recovery_builds_a_lost_history_anew(db: MemoryDatabase, tmp_path: Path) -> None:
+def test_recovery_builds_a_lost_history_again(db: MemoryDatabase, tmp_path: Path) -> None:
     connector = memory_connector(db, tmp_path)
     connector.capture()
     insert(db, "shop.a", 3)

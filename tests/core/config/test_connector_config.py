@@ -112,7 +112,7 @@ def test_texts_as_in_a_properties_file_are_understood() -> None:
 # every mistake
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     problems = _problems(
         ShopConfig,
         {
@@ -180,12 +180,12 @@ def test_all_mistakes_are_told_at_once() -> None:
         ({"tombstones.on.delete": "perhaps"}, "tombstones.on.delete: 'perhaps' cannot be used"),
     ],
 )
-def test_a_mistake_is_told_with_its_value_and_what_would_be_right(properties: dict[str, Any], problem: str) -> None:
+def test_a_mistake_is_reported_with_its_value_and_what_would_be_right(properties: dict[str, Any], problem: str) -> None:
     (line,) = _problems(TableConfig, {**MINIMAL, **properties})
     assert line.startswith(problem)
 
 
-def test_a_required_property_is_told_with_its_description() -> None:
+def test_a_required_property_is_reported_with_its_description() -> None:
     (line,) = _problems(TableConfig, {})
     assert line.startswith("topic.prefix: required and not set. Logical name of the source")
 
@@ -375,18 +375,18 @@ def test_the_public_properties_are_json_and_mean_the_same_again() -> None:
 
 
 @pytest.mark.parametrize("value", [["hunter2"], {"hunter2": 1}, 5, object])
-def test_a_secret_of_a_wrong_kind_is_not_told(value: Any) -> None:
+def test_a_secret_of_a_wrong_kind_is_not_reported(value: Any) -> None:
     (line,) = _problems(ShopConfig, {**SHOP, "database.password": value})
     assert line.startswith("database.password: ******** cannot be used")
     assert "hunter2" not in line
 
 
-def test_a_secret_under_a_misspelt_name_is_not_told() -> None:
+def test_a_secret_under_a_misspelt_name_is_not_reported() -> None:
     (line,) = _problems(ShopConfig, {**SHOP, "database.pasword": SECRET})
     assert line == "database.pasword: unknown property; did you mean database.password?"
 
 
-def test_a_secret_is_not_told_when_another_property_is_wrong() -> None:
+def test_a_secret_is_not_reported_when_another_property_is_wrong() -> None:
     for properties in ({"table.include.list": "a", "table.exclude.list": "b"}, {"database.port": -1}, {"x": 1}):
         with pytest.raises(ConfigError) as caught:
             ShopConfig.parse({**SHOP, "database.password": SECRET, **properties})
@@ -422,7 +422,7 @@ def test_the_definition_wins_over_the_connection_and_the_name_is_the_prefix() ->
     assert config.to_public_properties()["database.hostname"] == "mine"
 
 
-def test_an_unknown_kind_of_source_is_told_with_the_kinds_there_are() -> None:
+def test_an_unknown_kind_of_source_is_reported_with_the_kinds_there_are() -> None:
     with pytest.raises(ConfigError) as caught:
         load_source("mysq")
     assert str(caught.value) == f"'mysq' is not a kind of source. Valid values are: {', '.join(sorted(SOURCES))}."
@@ -433,7 +433,7 @@ def test_the_registry_names_the_configuration_that_the_source_has(kind: str) -> 
     assert config_class(kind) is load_source(kind).Config
 
 
-def test_a_missing_driver_is_told_with_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_driver_is_reported_with_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     kind = SOURCES["oracle"]._replace(source="airflow_provider_cdc.sources.no_such_driver.source:X")
     monkeypatch.setitem(SOURCES, "oracle", kind)
     with pytest.raises(ConfigError, match="pip install 'airflow-provider-cdc\\[no_such_driver\\]'"):

@@ -73,7 +73,7 @@ def test_a_pattern_that_would_hold_the_run_up_is_refused(
     equal(connector, db, "shop.a")
 
 
-def test_of_many_names_that_there_are_not_some_are_told(db: MemoryDatabase, tmp_path: Path) -> None:
+def test_of_many_names_that_there_are_not_some_are_reported(db: MemoryDatabase, tmp_path: Path) -> None:
     connector = partial(db, tmp_path)
     number = snapshot(connector, *(f"shop.nix{i}" for i in range(500)))
     connector.capture()
@@ -100,7 +100,9 @@ def test_a_table_that_is_unknown_among_others_fails_the_request_but_not_the_othe
     assert (state, "shop.nix" in message) == ("failed", True)
 
 
-def test_a_log_signal_tells_the_position(db: MemoryDatabase, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_signal_reports_the_position(
+    db: MemoryDatabase, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     connector = partial(db, tmp_path)
     number = send(connector, "log", {"message": "now at {}"})
     with caplog.at_level("INFO"):

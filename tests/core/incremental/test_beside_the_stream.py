@@ -171,7 +171,7 @@ def test_a_signal_table_that_is_emptied_while_a_window_is_open_does_not_keep_it_
     equal(connector, db, "shop.a", "shop.b")
 
 
-def test_watermarks_that_do_not_come_back_in_the_log_are_told_and_no_row_is_taken_for_new(
+def test_watermarks_that_do_not_come_back_in_the_log_are_reported_and_no_row_is_taken_for_new(
     db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connector = partial(db, tmp_path, **FORMS["insert_insert"])

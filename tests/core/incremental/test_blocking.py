@@ -96,7 +96,7 @@ def test_a_blocking_snapshot_that_the_account_may_not_make_ends_no_run(
     assert (state, "denied for table shop.a" in message, "GRANT SELECT" in message) == ("failed", True, True)
 
 
-def test_what_the_account_may_not_read_ends_the_run_where_nobody_has_asked_for_it(
+def test_what_the_account_may_not_read_ends_the_run_where_no_one_has_asked_for_it(
     db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connector = memory_connector(db, tmp_path, table_include_list="shop.[a-z]")

@@ -130,7 +130,7 @@ CHANGES: dict[str, Callable[[MemoryDatabase], None]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_snapshot_begins_anew_when_rows_have_become_others_and_nothing_else_reads_them(
+def test_a_snapshot_begins_again_when_rows_have_become_others_and_nothing_else_reads_them(
     db: MemoryDatabase,
     tmp_path: Path,
     watermark_form: dict[str, Any],
@@ -155,7 +155,7 @@ def test_a_snapshot_begins_anew_when_rows_have_become_others_and_nothing_else_re
     assert "The incremental snapshot of shop.a starts again at the first row" in caplog.text
 
 
-def test_a_paused_snapshot_of_a_table_that_was_swapped_begins_anew(
+def test_a_paused_snapshot_of_a_table_that_was_swapped_begins_again(
     db: MemoryDatabase, tmp_path: Path, at_read: Any
 ) -> None:
     db.create_table("shop.a_new", COLUMNS, key=("id",), rows=[{"id": i, "n": -i, "note": "new"} for i in range(1000)])

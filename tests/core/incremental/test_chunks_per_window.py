@@ -49,7 +49,7 @@ def test_one_slow_window_does_not_undo_what_is_known() -> None:
     assert size.compute_chunk_count(100) == settle_window_size(0.001, 0.001, 100)
 
 
-def test_a_window_that_is_not_full_tells_nothing() -> None:
+def test_a_window_that_is_not_full_reports_nothing() -> None:
     size = WindowSize()
     size.record_window(1.0, 0.001, 99, 100)
     assert size.compute_chunk_count(100) == 1

@@ -77,7 +77,7 @@ def test_a_lost_connection_is_made_again(
     assert signal_state(connector, number) == ("done", "")
 
 
-def test_a_table_that_somebody_has_locked_is_waited_for_while_the_stream_goes_on(
+def test_a_table_that_someone_has_locked_is_waited_for_while_the_stream_goes_on(
     db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(chunking, "_LONGEST_S", 0.01)

@@ -64,7 +64,7 @@ def test_a_run_that_was_killed_is_a_failure(connector: Connector, lifecycle: Con
     assert "worker-1 did not release its lease" in status.last_error
 
 
-def test_a_status_tells_what_is_captured_and_what_is_under_way(
+def test_a_status_reports_what_is_captured_and_what_is_under_way(
     connector: Connector, lifecycle: ConnectorLifecycle
 ) -> None:
     number = connector.store.send("test", SentSignal("ad-hoc", "execute-snapshot", "{}"))

@@ -38,7 +38,7 @@ def test_there_is_no_gap_while_the_log_holds_the_position(connector: Connector, 
 
 
 @pytest.mark.usefixtures("log_gap")
-def test_a_gap_is_told_with_both_ends_and_its_time(connector: Connector, lifecycle: ConnectorLifecycle) -> None:
+def test_a_gap_is_reported_with_both_ends_and_its_time(connector: Connector, lifecycle: ConnectorLifecycle) -> None:
     found = lifecycle.find_gap()
     assert found is not None
     moved = connector.store.find_connector("test").moved_at.isoformat(timespec="seconds")
@@ -51,7 +51,7 @@ def test_a_gap_is_told_with_both_ends_and_its_time(connector: Connector, lifecyc
     }  # fmt: skip
 
 
-def test_a_log_that_was_reset_is_told_apart(
+def test_a_log_that_was_reset_is_distinguished(
     db: MemoryDatabase, connector: Connector, lifecycle: ConnectorLifecycle
 ) -> None:
     del db.log[2:]

@@ -118,7 +118,7 @@ def test_going_back_over_a_ddl_statement_is_refused(
     ],
     ids=str,
 )
-def test_a_purged_log_is_told_exactly_and_repaired(
+def test_a_purged_log_is_reported_exactly_and_repaired(
     server: Any,
     database: Any,
     connector: Connector,

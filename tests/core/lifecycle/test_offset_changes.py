@@ -30,7 +30,7 @@ from tests.support.workloads.small_tables import KEYED, equal, insert, operation
 # moving the offset
 
 
-def test_going_forward_is_told_as_a_loss_and_skips_exactly_that(
+def test_going_forward_is_reported_as_a_loss_and_skips_exactly_that(
     db: MemoryDatabase, connector: Connector, lifecycle: ConnectorLifecycle
 ) -> None:
     for i in (5, 6, 7):
@@ -49,7 +49,7 @@ def test_going_forward_is_told_as_a_loss_and_skips_exactly_that(
     assert [row["id"] for row in connector.rows("shop.a")] == [1, 2, 3, 4, 7]
 
 
-def test_going_back_is_told_with_the_events_that_come_again(
+def test_going_back_is_reported_with_the_events_that_come_again(
     db: MemoryDatabase, connector: Connector, lifecycle: ConnectorLifecycle
 ) -> None:
     plan = lifecycle.plan_offset(MemoryPosition(4))
@@ -299,7 +299,7 @@ def test_a_deleted_connector_is_gone_and_its_change_log_stays(
     equal(connector, db)
 
 
-def test_with_its_change_log_it_begins_anew(
+def test_with_its_change_log_it_begins_again(
     db: MemoryDatabase, connector: Connector, lifecycle: ConnectorLifecycle
 ) -> None:
     lifecycle.delete("test", with_changelog=True)

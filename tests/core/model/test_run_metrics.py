@@ -40,7 +40,7 @@ def made_at(seconds: float) -> Any:
     return SimpleNamespace(topic="t", counts={"c": 1, "u": 1}, last_seq=2, events=events)
 
 
-def test_a_snapshot_tells_how_long_it_takes_and_how_long_ago_its_last_event_was(clock: Clock) -> None:
+def test_a_snapshot_reports_how_long_it_takes_and_how_long_ago_its_last_event_was(clock: Clock) -> None:
     snapshot = SnapshotMetrics(began=clock.now)
     snapshot.start_snapshot(1)
     clock.now += 61.7
@@ -84,7 +84,7 @@ def test_pauses_of_incremental_snapshots_add_up(clock: Clock) -> None:
         assert (found["SnapshotPaused"], found["SnapshotPausedDurationInSeconds"]) == (False, total)
 
 
-def test_a_stream_tells_how_long_ago_its_last_event_was_and_how_late_it_came(clock: Clock) -> None:
+def test_a_stream_reports_how_long_ago_its_last_event_was_and_how_late_it_came(clock: Clock) -> None:
     stream = EventMetrics()
     assert stream.to_document([])["MilliSecondsSinceLastEvent"] == -1
     stream.record_events([made_at(BEGAN_S - 7.5)])
@@ -94,7 +94,7 @@ def test_a_stream_tells_how_long_ago_its_last_event_was_and_how_late_it_came(clo
     assert stream.behind_ms == 0, "its clock is ahead"
 
 
-def test_a_schema_history_tells_how_long_ago_its_changes_were_read_and_made(clock: Clock) -> None:
+def test_a_schema_history_reports_how_long_ago_its_changes_were_read_and_made(clock: Clock) -> None:
     history = HistoryMetrics()
     record: Any = SimpleNamespace(changes=[SimpleNamespace(id="shop.a")], ddl="ALTER")
     names = ("MilliSecondsSinceLastRecoveredChange", "MilliSecondsSinceLastAppliedChange")

@@ -70,7 +70,7 @@ def test_a_row_struct_has_the_columns_in_order_and_a_key_struct_those_asked_for(
     assert row_struct(T, only=("b", "a")) == pa.struct([("b", pa.string()), ("a", pa.int64())])
 
 
-def test_a_column_that_is_not_there_is_told_with_those_that_are() -> None:
+def test_a_column_that_is_not_there_is_reported_with_those_that_are() -> None:
     assert T.get_column("b").type == "string"
     with pytest.raises(KeyError, match=r"shop\.t has no column 'c'; its columns are a, b"):
         T.get_column("c")

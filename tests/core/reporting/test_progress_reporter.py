@@ -36,7 +36,7 @@ def open_board(tmp_path: Path) -> JobProgressBoard:
     return JobProgressBoard(Storage(str(tmp_path)), "shop")
 
 
-def test_work_is_told_every_few_seconds_and_not_before(clock: Clock) -> None:
+def test_work_is_reported_every_few_seconds_and_not_before(clock: Clock) -> None:
     progress = ProgressReporter("Snapshot", "rows")
     clock.after(module.EVERY_S - 0.1)
     assert not progress.is_due
@@ -70,7 +70,7 @@ def test_the_way_may_be_another_number_than_what_is_counted(clock: Clock) -> Non
     assert work.progress_text == "Snapshot: 600 rows (50 %), 50 rows/s, about 10 s left; now shop.b"
 
 
-def test_what_is_not_known_is_not_told(clock: Clock) -> None:
+def test_what_is_not_known_is_not_reported(clock: Clock) -> None:
     progress = ProgressReporter("Streaming", "events")
     clock.after(5)
     assert progress.report_progress(0).progress_text == "Streaming: 0 events"
@@ -134,7 +134,7 @@ def test_a_board_that_fails_costs_the_work_nothing(tmp_path: Path, caplog: pytes
     assert "The progress of apply cannot be shown" in caplog.text
 
 
-def test_a_thread_tells_where_the_work_cannot(
+def test_a_thread_reports_where_the_work_cannot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "EVERY_S", 0.02)

@@ -275,7 +275,7 @@ def test_data_that_cannot_be_read_is_told_why(type_: str, data: str, reason: str
 
 @pytest.mark.parametrize("type_", [t for t in TYPES if t not in ("pause-snapshot", "resume-snapshot")])
 @pytest.mark.parametrize("data", [None, "", " "])
-def test_data_that_is_missing_is_told(type_: str, data: str | None) -> None:
+def test_data_that_is_missing_is_reported(type_: str, data: str | None) -> None:
     assert _refusal(type_, data) == "it has no data; the data must be a JSON object"
 
 

@@ -237,7 +237,7 @@ def test_position_lost_mode_snapshot_reads_rows_whatever_the_mode(
 
 
 @pytest.mark.parametrize(("built", "tables"), [(True, ["shop.a", "shop.b"]), (False, ["shop.a"])])
-def test_a_lost_history_is_built_anew_where_that_is_wanted(
+def test_a_lost_history_is_built_again_where_that_is_wanted(
     db: MemoryDatabase, connector_factory: Callable[..., Connector], built: bool, tables: list[str]
 ) -> None:
     connector = connector_factory("snapshot.schema", "start.stream")
@@ -259,7 +259,7 @@ def test_a_lost_history_is_built_anew_where_that_is_wanted(
 
 
 @pytest.mark.parametrize("mode", ["configuration_based", "recovery"])
-def test_only_recovery_builds_a_history_anew_that_is_there(
+def test_only_recovery_builds_a_history_again_that_is_there(
     db: MemoryDatabase, connector_factory: Callable[..., Connector], mode: str
 ) -> None:
     connector = connector_factory("snapshot.schema", "start.stream", "snapshot.on.schema.error")
@@ -394,7 +394,7 @@ def test_a_policy_may_read_all_when_the_position_is_lost(
     assert _count_operations(connector) == {"a": {"t": 1, "r": 3}, "b": {"t": 1, "r": 2}}
 
 
-def test_a_hook_that_fails_is_told_and_what_was_read_is_read(
+def test_a_hook_that_fails_is_reported_and_what_was_read_is_read(
     policy_module: Any, custom_connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
     policy_module.ANSWERS |= {"data": lambda *a: True, "hook": True}
@@ -448,7 +448,7 @@ def test_an_answer_that_is_none_ends_the_run(
         ("snapshot.query.mode", SNAPSHOT_QUERIES, "gone, raises, some"),
     ],
 )
-def test_a_name_that_is_not_known_is_told_with_those_that_are(
+def test_a_name_that_is_not_known_is_reported_with_those_that_are(
     policy_module: Any, property_: str, group: str, names: str
 ) -> None:
     first = names.split(", ")[-1]

@@ -185,7 +185,7 @@ def test_a_table_dropped_before_it_could_be_read_is_left_out(
     _equal(connector, db)
 
 
-def test_an_error_of_one_reader_ends_the_others_and_is_told_as_it_is(
+def test_an_error_of_one_reader_ends_the_others_and_is_reported_as_it_is(
     db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(number: int, _chunk: SnapshotChunk) -> None:

@@ -56,7 +56,7 @@ def test_an_offset_with_a_state_is_small() -> None:
     assert "carried" not in offset.with_carried_file(None).to_document()
 
 
-def test_a_position_that_somebody_chooses_carries_nothing() -> None:
+def test_a_position_that_someone_chooses_carries_nothing() -> None:
     offset = Offset(position={"scn": "1"}).with_carried_file(CarriedFile(name="n", bytes=1, crc32=1))
     assert offset.advance_position({"scn": "2"}).carried is not None
     for moved in (offset.move_position({"scn": "1"}), offset.restore_position(offset), offset.clear_position()):
@@ -164,7 +164,7 @@ def test_what_is_missing_or_damaged_is_not_given_back(bench: CarryOverBench) -> 
         bench.carrier(file, epoch=2).load_state()
 
 
-def test_a_file_that_goes_while_it_is_used_is_told(bench: CarryOverBench) -> None:
+def test_a_file_that_goes_while_it_is_used_is_reported(bench: CarryOverBench) -> None:
     one = bench.carrier()
     rows = one.write_file([b"rows"])
     with pytest.raises(CarryOverLost, match="ends at byte 4 instead of 9"):

@@ -33,7 +33,7 @@ def test_every_page_is_in_the_site_and_every_link_leads_somewhere(site: Path) ->
         assert (site / page.relative_to(docs)).with_suffix(".html").exists(), page
 
 
-def test_the_site_asks_nobody_else_for_anything(site: Path) -> None:
+def test_the_site_asks_no_one_else_for_anything(site: Path) -> None:
     for page in site.rglob("*.html"):
         loaded = re.findall(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=\"(https?:[^\"]+)", page.read_text())
         assert loaded == [], page

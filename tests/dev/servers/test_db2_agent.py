@@ -34,7 +34,7 @@ def test_what_is_committed_is_captured_in_the_order_of_commits(server: Db2, tabl
     assert owners == [("ONE",), ("TWO",)]
 
 
-def test_transactions_of_one_connection_are_told_apart(server: Db2, table: str) -> None:
+def test_transactions_of_one_connection_are_distinguished(server: Db2, table: str) -> None:
     server.agent("pause")
     with server.connect() as connection:
         for number in range(5):
@@ -416,7 +416,7 @@ def test_remove_table_leaves_nothing(server: Db2, table: str) -> None:
     assert server.rows("SELECT DATACAPTURE FROM SYSCAT.TABLES WHERE TABNAME = ?", (table,)) == [("N",)]
 
 
-def test_a_table_is_removed_after_a_deadlock_with_somebody_else(server: Db2, table: str) -> None:
+def test_a_table_is_removed_after_a_deadlock_with_someone_else(server: Db2, table: str) -> None:
     register = f"UPDATE ASNCDC.IBMSNAP_REGISTER SET STATE_INFO = 'x' WHERE SOURCE_TABLE = '{table}'"
     with server.connect() as connection, ThreadPoolExecutor() as threads:
         for number in range(200):  # of two, the engine undoes the one with fewer locks

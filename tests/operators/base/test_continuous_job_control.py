@@ -183,7 +183,7 @@ def test_what_was_done_by_a_task_that_was_killed_at_once_is_announced_by_the_nex
 
 
 @pytest.mark.parametrize("state", ["alive", "announced"])
-def test_what_another_task_tells_of_is_not_told_twice(tmp_path: Path, spark: Spark, state: str) -> None:
+def test_what_another_task_reports_is_not_reported_twice(tmp_path: Path, spark: Spark, state: str) -> None:
     other = turns(tmp_path)
     other.create_turn(
         1, {"owner": "another", "at": time.time(), "ended": state == "announced", "report": None, "error": ""}

@@ -98,7 +98,7 @@ def test_tables_of_a_source_have_the_names_of_the_specification(
 # -- capture ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_capture_tells_the_tables_it_has_captured_their_topics_and_what_is_masked(
+def test_a_capture_reports_the_tables_it_has_captured_their_topics_and_what_is_masked(
     shop_connector: ShopConnector, tmp_path: Path
 ) -> None:
     shop_connector.database.create_table("inventory.idle", {"id": "int64"}, key=("id",))
@@ -126,7 +126,7 @@ def test_a_capture_tells_the_tables_it_has_captured_their_topics_and_what_is_mas
     assert statistics["size"] == sum(file.stat().st_size for file in files)
 
 
-def test_a_capture_that_found_nothing_tells_of_no_table(shop_connector: ShopConnector) -> None:
+def test_a_capture_that_found_nothing_reports_no_table(shop_connector: ShopConnector) -> None:
     operator = CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop")
     operator.execute(context())
     assert document(operator.get_openlineage_facets_on_complete(None)) == {"inputs": [], "outputs": []}
@@ -151,7 +151,7 @@ def origin(topic: str, **more: Any) -> dict[str, Any]:
     return {"location": f"/lake/{topic}", **known, **more}
 
 
-def test_an_apply_tells_what_rules_make_of_columns() -> None:
+def test_an_apply_reports_what_rules_make_of_columns() -> None:
     one = {**table("shop.a", c=2, d=1), "rows_written": 2, "bytes_written": 99, "files_written": 1}
     reported = document(told_of([one], {"shop.a": origin("shop.a")}, "s3://lake/log", "delta"))
     (read,), (written,) = reported["inputs"], reported["outputs"]
@@ -200,7 +200,7 @@ def test_topics_that_share_a_table_are_all_named_as_its_columns_origin() -> None
     )  # a number that is unknown for one of both is left out
 
 
-def test_tables_that_a_route_makes_of_one_topic_are_told_each_with_the_topic_read_once() -> None:
+def test_tables_that_a_route_makes_of_one_topic_are_reported_each_with_the_topic_read_once() -> None:
     names = {f"shop.a → /lake/{place}": f"/lake/{place}" for place in ("eu", "us")}
     tables = [{**table("shop.a", c=3), "name": name, "location": at} for name, at in names.items()]
     known = {name: origin("a", location=at, path=at) for name, at in names.items()}
@@ -234,14 +234,14 @@ def test_a_table_of_a_catalog_is_told_by_its_files_and_by_its_name(catalog: dict
     ]
 
 
-def test_of_a_table_whose_columns_are_not_known_only_its_name_is_told() -> None:
+def test_of_a_table_whose_columns_are_not_known_only_its_name_is_reported() -> None:
     tables = [table("shop.a", c=1), {**table("shop.b", c=1), "location": "lake.shop.b"}]
     lineage = document(told_of(tables, {"shop.a": origin("a", location="/elsewhere")}, "/log", "delta"))
     names = [(one["namespace"], one["name"], sorted(one["facets"])) for one in lineage["outputs"]]
     assert names == [("file", "/lake/shop.a", ["storage"]), ("lake", "shop.b", ["storage"])]
 
 
-def test_a_task_tells_of_the_tables_of_its_run_and_also_when_some_have_failed(tmp_path: Path, spark: Spark) -> None:
+def test_a_task_reports_the_tables_of_its_run_and_also_when_some_have_failed(tmp_path: Path, spark: Spark) -> None:
     from airflow.sdk.exceptions import AirflowException
 
     ColumnOrigins(Storage(f"{tmp_path}/changelog"), "shop").write(

@@ -59,12 +59,12 @@ def list_alerts(shop_connector: ShopConnector, *, later: timedelta = timedelta()
     )
 
 
-def test_a_connector_that_is_well_needs_nobody(shop_connector: ShopConnector) -> None:
+def test_a_connector_that_is_well_needs_no_one(shop_connector: ShopConnector) -> None:
     record_apply(shop_connector)
     assert list_alerts(shop_connector) == []
 
 
-def test_a_run_that_has_failed_is_told_with_its_error(shop_connector: ShopConnector) -> None:
+def test_a_run_that_has_failed_is_reported_with_its_error(shop_connector: ShopConnector) -> None:
     shop_connector.order(1)
     for table in ("inventory.a b", "inventory.a_b"):  # both have the topic shop.inventory.a_b
         shop_connector.database.create_table(table, {"id": "int64!"}, key=("id",))
@@ -76,14 +76,14 @@ def test_a_run_that_has_failed_is_told_with_its_error(shop_connector: ShopConnec
     assert "\n" not in text
 
 
-def test_a_killed_run_is_told_as_one(shop_connector: ShopConnector) -> None:
+def test_a_killed_run_is_reported_as_one(shop_connector: ShopConnector) -> None:
     shop_connector.store.leases._ttl_ms = 50
     shop_connector.store.leases.acquire("shop", "worker 7", 0)
     (text,) = wait_until(lambda: list_alerts(shop_connector), "the lease has ended")
     assert "The run worker 7 did not release its lease: the process was killed" in text
 
 
-def test_silence_is_told_after_its_time_only(shop_connector: ShopConnector) -> None:
+def test_silence_is_reported_after_its_time_only(shop_connector: ShopConnector) -> None:
     assert list_alerts(shop_connector, later=HOUR / 2) == []
     assert list_alerts(shop_connector, later=2 * HOUR) == [
         f"shop: no run since the last run ended 2 h ago{alert_ending('NoRun')}"
@@ -102,7 +102,7 @@ def test_an_apply_is_silent_only_while_batches_wait_for_it(shop_connector: ShopC
     ]
 
 
-def test_an_apply_that_fails_is_told_and_how_many_tables_it_concerns(shop_connector: ShopConnector) -> None:
+def test_an_apply_that_fails_is_reported_and_how_many_tables_it_concerns(shop_connector: ShopConnector) -> None:
     record_apply(shop_connector, LastRunFailed=1)
     assert list_alerts(shop_connector) == [
         f"shop: the apply to delta (1a2b) failed 0 s ago{alert_ending('ApplyFailed')}"
@@ -113,7 +113,7 @@ def test_an_apply_that_fails_is_told_and_how_many_tables_it_concerns(shop_connec
     ]
 
 
-def test_a_capture_that_is_too_far_behind_is_told(shop_connector: ShopConnector) -> None:
+def test_a_capture_that_is_too_far_behind_is_reported(shop_connector: ShopConnector) -> None:
     series = {"": MetricSeries(gauges={"streaming.MilliSecondsBehindSource": 700_000.0})}
     shop_connector.store.metrics.add_measurements(
         MetricSamples("shop", "capture", {}, datetime.now(UTC), series, ended=False)
@@ -122,7 +122,9 @@ def test_a_capture_that_is_too_far_behind_is_told(shop_connector: ShopConnector)
     assert list_alerts(shop_connector, behind_s=701) == []
 
 
-def test_a_log_that_is_removed_soon_is_told_also_while_the_connector_is_paused(shop_connector: ShopConnector) -> None:
+def test_a_log_that_is_removed_soon_is_reported_also_while_the_connector_is_paused(
+    shop_connector: ShopConnector,
+) -> None:
     def record_log_end(at: float) -> None:
         series = {"": MetricSeries(gauges={"streaming.LogGoneAtInSeconds": at})}
         shop_connector.store.metrics.add_measurements(
@@ -144,7 +146,7 @@ def test_a_log_that_is_removed_soon_is_told_also_while_the_connector_is_paused(s
 
 
 @pytest.mark.parametrize("expected", [DesiredState.PAUSED, DesiredState.STOPPED])
-def test_what_somebody_has_paused_or_stopped_is_no_trouble(
+def test_what_someone_has_paused_or_stopped_is_no_trouble(
     shop_connector: ShopConnector, expected: DesiredState
 ) -> None:
     record_apply(shop_connector, LastRunFailed=1)

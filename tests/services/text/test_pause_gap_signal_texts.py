@@ -47,7 +47,7 @@ def test_why_nothing_moves_is_said_in_one_sentence() -> None:
         ({"left": 1, "rows": 300, "of_about": 100}, "1 table left, 300 of about 100 rows", 1.0),
     ],
 )
-def test_progress_is_told_as_far_as_it_is_known(progress: Any, text: str, part: float | None) -> None:
+def test_progress_is_reported_as_far_as_it_is_known(progress: Any, text: str, part: float | None) -> None:
     assert progress_text(progress) == text
     assert compute_fraction(SignalState.RUNNING, progress) == part
     assert compute_fraction(SignalState.DONE, progress) == 1.0

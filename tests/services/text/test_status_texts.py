@@ -16,14 +16,14 @@ TOLD = {
 }
 
 
-def test_a_table_is_told_with_its_events_what_was_written_and_how_old_it_is() -> None:
+def test_a_table_is_reported_with_its_events_what_was_written_and_how_old_it_is() -> None:
     table = {"topic": "shop.orders", "rows": {"c": 1200, "u": 3}, "seconds": 0.44, **TOLD}
     assert table_text(table) == (
         "shop.orders: 1,200 created, 3 updated; 1,200 rows written, 48 kB in 1 file by commit; 0.4 s, 2.1 s after the source"
     )
 
 
-def test_what_is_not_known_of_a_table_is_not_told() -> None:
+def test_what_is_not_known_of_a_table_is_not_reported() -> None:
     assert table_text({"topic": "t", "rows": {}, "seconds": 1.0}) == "t: schema changes only; 1.0 s"
     more = {"rows_deleted": 7, "bytes_written": 3_200_000_000, "files_written": 20, "ways": {"merge": 2, "append": 1}}
     assert table_text({"topic": "t", "rows": {"d": 7}, "seconds": 90.0, **more}) == (
@@ -31,7 +31,7 @@ def test_what_is_not_known_of_a_table_is_not_told() -> None:
     )
 
 
-def test_targets_are_told_with_their_busiest_tables_and_what_has_failed() -> None:
+def test_targets_are_reported_with_their_busiest_tables_and_what_has_failed() -> None:
     def measured_events(events: int, **more: Any) -> dict[str, Any]:
         return {"events": events, "seconds": 1.0, **TOLD, **more}
 

@@ -212,7 +212,7 @@ def test_changes_that_are_not_captured_yet_are_not_thrown_away(db: Db2Adapter, c
     equal(connector, db, "a")
 
 
-def test_a_table_that_somebody_has_registered_anew_is_an_error_until_it_is_said_that_nothing_is_lost(
+def test_a_table_that_someone_has_registered_again_is_an_error_until_it_is_said_that_nothing_is_lost(
     db: Db2Adapter, connector: Connector
 ) -> None:
     db.server.remove_table(db.namespace, "a")

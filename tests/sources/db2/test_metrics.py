@@ -15,7 +15,7 @@ def make_progress(lsn: bytes = b"\1", synch_us: int = 1_000_000) -> AgentProgres
     return AgentProgress(lsn, synch_us, 4_000_000, 0, 7, 6, b"", lsn)
 
 
-def test_the_agents_place_and_latency_are_told() -> None:
+def test_the_agents_place_and_latency_are_reported() -> None:
     metrics = AsnStreamMetrics()
     metrics.record_poll(make_progress())
     metrics.record_position(Db2Position(bytes.fromhex("0000002500000d080025")))

@@ -136,7 +136,7 @@ def test_without_events_there_is_no_last_one(connector_factory: ConnectorFactory
     assert (found["LastEvent"], found["MilliSecondsSinceLastEvent"], found["TotalNumberOfEventsSeen"]) == ("", -1, 0)
 
 
-def test_the_schema_history_tells_what_was_read_and_what_was_added(
+def test_the_schema_history_reports_what_was_read_and_what_was_added(
     db: Db2Adapter, connector_factory: ConnectorFactory
 ) -> None:
     db._create("ALTERED", {"ID": "INTEGER"}, ("ID",))
@@ -158,7 +158,7 @@ def test_the_schema_history_tells_what_was_read_and_what_was_added(
     assert found["LastAppliedChange"].startswith(f"{s}.ALTERED: ")
 
 
-def test_when_the_agent_prunes_what_is_not_captured_is_told(
+def test_when_the_agent_prunes_what_is_not_captured_is_reported(
     db: Db2Adapter, connector_factory: ConnectorFactory
 ) -> None:
     connector, schema = connector_factory(), "ASNCDC"

@@ -240,7 +240,7 @@ SCHEMAS = {
 
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("schema", [True, False])
-def test_records_that_are_no_events_are_left_out_and_told(
+def test_records_that_are_no_events_are_left_out_and_reported(
     tmp_path: Path, name: str, schema: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     record = OTHERS[name]
@@ -327,7 +327,7 @@ def test_two_topics_are_never_one_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["blocking", "incremental"])
-def test_a_snapshot_that_somebody_asks_for_fails_and_capture_goes_on(tmp_path: Path, kind: str) -> None:
+def test_a_snapshot_that_someone_asks_for_fails_and_capture_goes_on(tmp_path: Path, kind: str) -> None:
     found = _start_connector(tmp_path, Topic(None).event("c", None, _row(1)))
     number = snapshot(found, "inventory.orders", type=kind)
     write(tmp_path / "in" / "a.jsonl", [Topic(None).event("c", None, _row(2))])

@@ -166,7 +166,7 @@ def test_new_records_are_followed(kafka: Kafka, topic: Topic, tmp_path: Path) ->
     assert [row["id"] for row in sorted(_captured_rows(connector, topic), key=lambda r: r["id"])] == list(range(n))
 
 
-def test_brokers_that_are_gone_are_told(
+def test_brokers_that_are_gone_are_reported(
     tmp_path: Path, kafka: Kafka, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow_provider_cdc.sources.debezium import topic_feed

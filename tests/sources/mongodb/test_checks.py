@@ -82,7 +82,7 @@ def source(server: MongoDb, user: str, password: str = "sesame&${x}", **properti
         ),
     ],
 )  # fmt: skip
-def test_a_missing_right_is_told_with_the_command_that_gives_it(
+def test_a_missing_right_is_reported_with_the_command_that_gives_it(
     secured_server: MongoDb, user: str, properties: dict[str, Any], fix: str | None
 ) -> None:
     found: list[Finding] = source(secured_server, user, **properties).check_prerequisites()
@@ -91,7 +91,7 @@ def test_a_missing_right_is_told_with_the_command_that_gives_it(
     assert all(fix in finding.fix for finding in found if fix is not None)
 
 
-def test_the_right_that_shows_how_far_the_oplog_goes_back_is_told(secured_server: MongoDb) -> None:
+def test_the_right_that_shows_how_far_the_oplog_goes_back_is_reported(secured_server: MongoDb) -> None:
     with secured_server.connect(username="root", password="secret") as root:
         root.admin.command(
             {"createUser": "more", "pwd": "sesame&${x}", "roles": [{"role": "readAnyDatabase", "db": "admin"}]}
@@ -144,7 +144,7 @@ def test_the_documented_accounts_capture_and_no_other_right_is_needed(
     ("version", "mode", "told"),
     [((5, 0, 3), "change_streams", True), ((5, 0, 3), "change_streams_update_full", False), ((6, 0), "change_streams", False)],
 )  # fmt: skip
-def test_paths_of_updates_that_a_server_does_not_explain_are_told(
+def test_paths_of_updates_that_a_server_does_not_explain_are_reported(
     version: tuple[int, ...], mode: str, told: bool
 ) -> None:
     config = MongoDbConfig.parse(
@@ -165,7 +165,7 @@ def test_errors_name_the_account_and_never_its_password(secured_server: MongoDb)
     assert "any" in str(wrong.value)
 
 
-def test_nobody_who_answers_is_an_error_that_says_where(tmp_path: Path) -> None:
+def test_no_one_who_answers_is_an_error_that_says_where(tmp_path: Path) -> None:
     config = {
         "topic.prefix": "t",
         "mongodb.connection.string": "mongodb://127.0.0.1:1/",
@@ -261,7 +261,7 @@ def test_a_certificate_has_to_name_the_host_unless_it_is_said_otherwise(tmp_path
             MongoDbSource(MongoDbConfig.parse(allowed | {"mongodb.ssl.ca": None} | SOON)).current_position()
 
 
-def test_how_far_the_log_reaches_is_told_as_far_as_the_account_may_see_it(secured_server: MongoDb) -> None:
+def test_how_far_the_log_reaches_is_reported_as_far_as_the_account_may_see_it(secured_server: MongoDb) -> None:
     with source(secured_server, "root", "secret") as all_, source(secured_server, "any") as few:
         at = all_.current_position()
         time.sleep(1.1)  # an oplog is measured in seconds

@@ -114,7 +114,7 @@ def _findings(**variables: str) -> list[Any]:
         ({"binlog_expire_logs_seconds": "3600"}, "less than a day", "binlog_expire_logs_seconds = 864000", False),
     ],
 )
-def test_a_setting_that_will_not_do_is_told(variables: dict[str, str], message: str, fix: str, fatal: bool) -> None:
+def test_a_setting_that_will_not_do_is_reported(variables: dict[str, str], message: str, fix: str, fatal: bool) -> None:
     (finding,) = _findings(**variables)
     assert message in finding.what
     assert fix in finding.fix

@@ -89,7 +89,7 @@ def test_a_year_among_signed_and_unsigned_columns(request: pytest.FixtureRequest
         assert connector.rows(f"{db.name}.t") == source_rows(server, db.name, "t")
 
 
-def test_a_replica_that_does_not_log_what_it_receives_is_told(mariadb_factory: Any, tmp_path: Path) -> None:
+def test_a_replica_that_does_not_log_what_it_receives_is_reported(mariadb_factory: Any, tmp_path: Path) -> None:
     from airflow_provider_cdc.connector import open_source
 
     with mariadb_factory(server_id="31") as server:

@@ -117,7 +117,9 @@ def test_the_sinks_types_are_the_same_in_snapshot_and_stream_and_texts_tell_thei
         assert reported == {"id": None, "b": None, "r": None, "s": "latin1", "c": "utf8mb4"}
 
 
-def test_character_sets_are_told_where_they_are_asked_for(db: Any, connector_factory: Callable[..., Connector]) -> None:
+def test_character_sets_are_reported_where_they_are_asked_for(
+    db: Any, connector_factory: Callable[..., Connector]
+) -> None:
     columns = "id INT PRIMARY KEY, s VARCHAR(9), c TEXT"
     _, nodes = _capture_both_rows(db, connector_factory(JDBC_SINK, selector_string=r".*\.s"), columns, "'a', 'b'")
     assert [[CHARSET in n[name].get("parameters", {}) for name in ("s", "c")] for n in nodes] == [[True, False]] * 3
@@ -134,7 +136,7 @@ def test_character_sets_are_told_where_they_are_asked_for(db: Any, connector_fac
         ({"c.type": BOOLEAN, "d.type": BOOLEAN}, r"d\.type: unknown property"),
     ],
 )
-def test_a_wrong_converter_is_told(properties: dict[str, str], message: str) -> None:
+def test_a_wrong_converter_is_reported(properties: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         MySqlConfig.parse({**BASE, "converters": "c", **properties})
 

@@ -235,7 +235,7 @@ TEXTS: dict[type[CdcError], tuple[str, ...]] = {
 
 @pytest.mark.parametrize("suffix", ["", NET])
 @pytest.mark.parametrize(("expected", "text"), [(kind, text) for kind, texts in TEXTS.items() for text in texts])
-def test_texts_of_the_servers_are_told_for_what_they_are(expected: type[CdcError], text: str, suffix: str) -> None:
+def test_texts_of_the_servers_are_reported_for_what_they_are(expected: type[CdcError], text: str, suffix: str) -> None:
     """Those that ``mysqld`` 8.0 and 9.7 and ``mariadbd`` 10.11 and 11.8 hold, which add places in the log to some of them."""
     from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 

@@ -114,7 +114,7 @@ def test_the_delay_is_that_of_the_last_event(db: Any, connector_factory: Callabl
     assert 1_000 <= found["MilliSecondsBehindSource"] < 60_000
 
 
-def test_the_schema_history_tells_what_was_read_and_what_was_added(
+def test_the_schema_history_reports_what_was_read_and_what_was_added(
     db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
     connector = connector_factory()
@@ -223,7 +223,7 @@ def test_the_places_of_the_stream_are_those_of_the_server(db: Any, connector_fac
     assert (found["SourceEventPosition"], found["LastTransactionId"]) == ({}, ""), "of each run anew"
 
 
-def test_whether_the_server_has_gtids_is_told(mysql97: Any, mysql_factory: Any, tmp_path: Path) -> None:
+def test_whether_the_server_has_gtids_is_reported(mysql97: Any, mysql_factory: Any, tmp_path: Path) -> None:
     with mysql97.database("with_gtids") as db:
         db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
         connector = mysql_connector(mysql97, tmp_path / "with", "mysql", database_include_list=db.name)
@@ -337,7 +337,7 @@ def test_a_transaction_without_its_end_is_counted_and_an_error(db: Any, monkeypa
 
 
 @pytest.mark.parametrize(("mode", "held"), [("minimal", False), ("extended", True), ("none", False)])
-def test_locks_are_told_as_long_as_they_are_held(db: Any, mode: str, held: bool) -> None:
+def test_locks_are_reported_as_long_as_they_are_held(db: Any, mode: str, held: bool) -> None:
     during: list[Any] = []
     with source_of(db.server, snapshot_locking_mode=mode) as source:
         tables = [t for t in source.discover_tables() if t.namespace == db.name]

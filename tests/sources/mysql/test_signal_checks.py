@@ -46,7 +46,7 @@ def test_a_table_that_fits_is_no_finding(db: Any) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["insert_insert", "insert_delete"])
-def test_a_missing_right_is_told_with_its_grant(db: Any, strategy: str) -> None:
+def test_a_missing_right_is_reported_with_its_grant(db: Any, strategy: str) -> None:
     db.sql(f"CREATE TABLE s ({GOOD})")
     (finding,) = _list_findings(db, incremental_snapshot_watermarking_strategy=strategy)
     needed = {"INSERT"} if strategy == "insert_insert" else {"INSERT", "DELETE"}
@@ -56,7 +56,7 @@ def test_a_missing_right_is_told_with_its_grant(db: Any, strategy: str) -> None:
     assert _list_findings(db, read_only=True) == []
 
 
-def test_a_table_that_is_missing_is_told_with_the_statements_that_make_it(db: Any) -> None:
+def test_a_table_that_is_missing_is_reported_with_the_statements_that_make_it(db: Any) -> None:
     (finding,) = _list_findings(db)
     assert "does not exist" in finding.what
     db.server.sql(*finding.fix.split("; "))
@@ -77,7 +77,7 @@ def test_a_table_that_is_missing_is_told_with_the_statements_that_make_it(db: An
         ("id VARCHAR(64) PRIMARY KEY, type VARCHAR(32), data BLOB", ["data of signals"]),
     ],
 )
-def test_columns_that_do_not_fit_are_told(db: Any, columns: str, messages: list[str]) -> None:
+def test_columns_that_do_not_fit_are_reported(db: Any, columns: str, messages: list[str]) -> None:
     db.sql(f"CREATE TABLE s ({columns})")
     _grant_privileges(db, "INSERT")
     findings = _list_findings(db)
@@ -89,7 +89,7 @@ def test_columns_that_do_not_fit_are_told(db: Any, columns: str, messages: list[
         assert _list_findings(db) == []
 
 
-def test_a_table_without_transactions_is_told(db: Any) -> None:
+def test_a_table_without_transactions_is_reported(db: Any) -> None:
     db.sql(f"CREATE TABLE s ({GOOD}) ENGINE=MyISAM")
     _grant_privileges(db, "INSERT")
     (finding,) = _list_findings(db)
@@ -101,7 +101,7 @@ def test_a_table_without_transactions_is_told(db: Any) -> None:
 @pytest.mark.parametrize(("kind", "option", "value"), [
     ("mariadb", "binlog_ignore_db", "quiet"), ("9.7", "binlog_do_db", "shop"), ("8.0", "binlog_ignore_db", "quiet"),
 ])  # fmt: skip
-def test_a_database_that_the_server_does_not_log_is_told_before_and_when_a_table_is_read(
+def test_a_database_that_the_server_does_not_log_is_reported_before_and_when_a_table_is_read(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str, option: str, value: str
 ) -> None:
     factory = request.getfixturevalue("mariadb_factory" if kind == "mariadb" else "mysql_factory")
@@ -137,14 +137,14 @@ def test_a_database_that_the_server_does_not_log_is_told_before_and_when_a_table
             connector.capture({"database.include.list": "quiet,shop", "table.include.list": ""})
 
 
-def test_a_name_that_is_none_is_told(db: Any) -> None:
+def test_a_name_that_is_none_is_reported(db: Any) -> None:
     with source_of(db.server, signal_data_collection="signals") as source:
         (finding,) = source.check_prerequisites()
     assert not finding.fatal
     assert "<database>.<table>" in finding.what
 
 
-def test_commits_out_of_order_are_told(mysql97: Any) -> None:
+def test_commits_out_of_order_are_reported(mysql97: Any) -> None:
     with mysql97.database("check") as db:
         db.sql(f"CREATE TABLE s ({GOOD})")
         _grant_privileges(db, "INSERT")
@@ -160,7 +160,7 @@ def test_commits_out_of_order_are_told(mysql97: Any) -> None:
             mysql97.sql("SET GLOBAL binlog_order_commits = ON")
 
 
-def test_a_server_that_takes_no_writes_is_told(db: Any) -> None:
+def test_a_server_that_takes_no_writes_is_reported(db: Any) -> None:
     db.sql(f"CREATE TABLE s ({GOOD})")
     _grant_privileges(db, "INSERT")
     db.server.sql("SET GLOBAL read_only = ON")

@@ -42,7 +42,7 @@ def test_an_encrypted_connection_is_known_as_one(request: pytest.FixtureRequest,
 
 @pytest.mark.parametrize("mode", MUST)
 @pytest.mark.parametrize("kind", ["mysql97", "mysql80"])
-def test_whoever_takes_the_offer_of_tls_out_of_the_greeting_is_refused(
+def test_anyone_who_takes_the_offer_of_tls_out_of_the_greeting_is_refused(
     request: pytest.FixtureRequest, kind: str, mode: str
 ) -> None:
     server = request.getfixturevalue(kind)
@@ -58,7 +58,7 @@ def test_whoever_takes_the_offer_of_tls_out_of_the_greeting_is_refused(
 
 
 @pytest.mark.parametrize("mode", MUST)
-def test_whoever_ends_tls_on_the_way_is_refused(mysql97: Any, tmp_path: Path, mode: str) -> None:
+def test_anyone_who_ends_tls_on_the_way_is_refused(mysql97: Any, tmp_path: Path, mode: str) -> None:
     """Even with a certificate that is trusted: the traffic to the server is plain text, and the server says so."""
     ca = tls.authority(tmp_path)
     certificate = tls.sign_certificate(tmp_path, ca, "somebody", mysql97.host)
@@ -83,7 +83,7 @@ def test_the_connection_of_the_log_is_encrypted_as_the_others(mysql97: Any) -> N
     connection.close()
 
 
-def test_the_check_tells_that_preferred_went_on_in_plain_text(mysql97: Any, mariadb: Any, tmp_path: Path) -> None:
+def test_the_check_reports_that_preferred_went_on_in_plain_text(mysql97: Any, mariadb: Any, tmp_path: Path) -> None:
     def list_tls_findings(server: Any, kind: str, **more: Any) -> list[tuple[str, bool]]:
         connector = mysql_connector(server, tmp_path / kind, kind, **more)
         with open_source(connector.definition(), connector.secrets) as source:

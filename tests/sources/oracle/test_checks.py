@@ -237,7 +237,7 @@ def test_pluggable_database_must_be_named_and_be_there(granted_server: Oracle, n
     assert finding.fix == "set database.pdb.name to one of ORCLPDB1"
 
 
-def test_name_that_is_not_the_databases_is_told() -> None:
+def test_name_that_is_not_the_databases_is_reported() -> None:
     with Oracle({"cdb": False}) as plain:
         prepare_server(plain)
         (finding,) = list_findings(plain, database__pdb__name="ORCLPDB1")

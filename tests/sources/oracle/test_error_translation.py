@@ -126,7 +126,7 @@ def test_an_offset_that_the_logs_do_not_reach_stops_capture_and_moves_nothing(
     assert connector.rows("APP.T") == [{"ID": 1, "V": 1}, {"ID": 2, "V": 2}]
 
 
-def test_a_database_that_was_set_back_is_told_and_read_again_where_that_is_allowed(
+def test_a_database_that_was_set_back_is_reported_and_read_again_where_that_is_allowed(
     dedicated_server: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     connector = connector_factory(dedicated_server)
@@ -144,7 +144,7 @@ def test_a_database_that_was_set_back_is_told_and_read_again_where_that_is_allow
     ]
 
 
-def test_structures_that_were_lost_are_built_anew_from_the_database(
+def test_structures_that_were_lost_are_built_again_from_the_database(
     dedicated_server: Oracle, connector_factory: Callable[..., Connector], tmp_path: Path
 ) -> None:
     table(dedicated_server, "U")

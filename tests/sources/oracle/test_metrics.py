@@ -127,7 +127,7 @@ def test_without_events_there_is_no_last_one(connector_factory: Callable[..., Co
     assert (found["LastEvent"], found["MilliSecondsSinceLastEvent"], found["TotalNumberOfEventsSeen"]) == ("", -1, 0)
 
 
-def test_the_schema_history_tells_what_was_read_and_what_was_added(
+def test_the_schema_history_reports_what_was_read_and_what_was_added(
     schema: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     connector = connector_factory()
@@ -313,7 +313,7 @@ def test_transactions_that_are_given_up_are_told_by_their_ids(
     assert found["BufferedChangesCount"] == 0
 
 
-def test_logs_of_the_session_and_switches_of_the_last_day_are_told(
+def test_logs_of_the_session_and_switches_of_the_last_day_are_reported(
     schema: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     connector = connector_factory(log_mining_strategy="online_catalog")
@@ -362,7 +362,7 @@ def test_spilled_changes_are_counted(schema: Oracle, connector_factory: Callable
     assert (found["SpilledChangesCount"], found["BufferedChangesCount"], found["BufferedChangesInBytes"]) == (7, 7, 0)
 
 
-def test_memory_of_the_session_is_told_where_the_user_may_see_it(
+def test_memory_of_the_session_is_reported_where_the_user_may_see_it(
     schema: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     names = [
@@ -384,7 +384,7 @@ def test_memory_of_the_session_is_told_where_the_user_may_see_it(
 # the log
 
 
-def test_a_run_tells_what_it_did_when_it_ends_and_meanwhile_from_time_to_time(
+def test_a_run_reports_what_it_did_when_it_ends_and_meanwhile_from_time_to_time(
     schema: Oracle, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
     connector = connector_factory(log_mining_batch_size_default=1, log_mining_batch_size_min=1)

@@ -77,7 +77,7 @@ WIDE_ROWS = [
 ]
 
 
-def test_negative_scales_are_told_as_they_are_without_a_converter(schema: Oracle, tmp_path: Path) -> None:
+def test_negative_scales_are_reported_as_they_are_without_a_converter(schema: Oracle, tmp_path: Path) -> None:
     rows, nodes = _capture_both_rows(schema, tmp_path, WIDE, WIDE_ROWS)
     assert rows[0][:2] == [_encode_unscaled(12345678901234567), _encode_unscaled(-1234567890123456789)]
     assert [nodes[n]["parameters"]["scale"] for n in "ABDE"] == ["-2", "-1", "0", "2"]

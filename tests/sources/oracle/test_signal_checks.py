@@ -63,7 +63,7 @@ def test_a_missing_signal_table_is_named_and_its_statements_mend_it(server: Orac
     assert list_findings(server) == []
 
 
-def test_a_name_of_another_database_is_told(server: Oracle) -> None:
+def test_a_name_of_another_database_is_reported(server: Oracle) -> None:
     (finding,) = list_findings(server, signal__data__collection="OTHER.APP.SIGNALS")
     assert "database OTHER" in finding.what
     assert not finding.fatal

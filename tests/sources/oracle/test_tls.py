@@ -104,7 +104,7 @@ def test_a_server_that_is_whom_it_should_be_is_let_in(tls_server: TlsServer, tru
         ({"database_ssl_ca": "{other}", "database_ssl_server_dn_match": False}, "certificate verify failed"),
     ],
 )
-def test_a_server_that_is_somebody_else_is_refused(tls_server: TlsServer, trusting: dict[str, Any], why: str) -> None:
+def test_a_server_that_is_someone_else_is_refused(tls_server: TlsServer, trusting: dict[str, Any], why: str) -> None:
     with pytest.raises(PrerequisiteError, match=why) as caught:
         _ask_server(tls_server, **_fill_placeholders(tls_server, trusting))
     assert "database.ssl.ca" in str(caught.value.remedy)

@@ -18,7 +18,7 @@ def test_the_change_has_the_columns_in_their_places_with_their_old_names_and_wha
     assert (change.renamed, change.added) == ({"title": "name"}, {"total": "0"})
 
 
-def test_what_is_not_told_stays() -> None:
+def test_what_is_not_reported_stays() -> None:
     change = build_alter_change(KNOWN, [AlteredColumn(ID, ID)], added={}, exact=False, update={})
     assert change.table == KNOWN.model_copy(update={"columns": (ID,)})
     assert not change.exact

@@ -145,7 +145,9 @@ class SourceContract(Suite):
         with open_connector_source(filled_adapter, tmp_path) as source:
             assert [f for f in source.check_prerequisites() if f.fatal] == []
 
-    def test_a_missing_prerequisite_is_told_with_what_mends_it(self, filled_adapter: Adapter, tmp_path: Path) -> None:
+    def test_a_missing_prerequisite_is_reported_with_what_mends_it(
+        self, filled_adapter: Adapter, tmp_path: Path
+    ) -> None:
         spoiled = filled_adapter.spoil()
         if spoiled is None:
             pytest.skip("this source has no prerequisites")

@@ -89,7 +89,7 @@ def test_moments_dates_and_casts_mean_the_same(lake: Lake) -> None:
     assert lake.rows("s.t") == db.copy_rows("s.t")
 
 
-def test_a_table_that_is_written_anew_is_written_whole(lake: Lake) -> None:
+def test_a_table_that_is_written_again_is_written_whole(lake: Lake) -> None:
     db = lake.connector.database
     db.create_table("s.bag", {"a": "int32", "b": "string"})
     with db.transaction() as t:

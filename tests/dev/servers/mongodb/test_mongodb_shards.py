@@ -161,7 +161,7 @@ def test_a_collection_of_another_shard_key_has_another_uuid_and_no_events_of_its
     assert client.re.c.count_documents({"k": {"$gte": 0}}) == 23
 
 
-def test_collections_that_go_with_their_database_are_made_anew(client: Any) -> None:
+def test_collections_that_go_with_their_database_are_made_again(client: Any) -> None:
     client.admin.command({"enableSharding": "goes", "primaryShard": "s1"})
     with client.goes.watch(show_expanded_events=True) as stream:
         client.goes.u.insert_one({"_id": 1})

@@ -108,7 +108,7 @@ EXPLAINED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("query", "document", "details"), EXPLAINED, ids=str)
-def test_why_a_filter_is_not_met_is_told_in_the_form_of_the_manual(
+def test_why_a_filter_is_not_met_is_reported_in_the_form_of_the_manual(
     query: dict[str, Any], document: dict[str, Any], details: dict[str, Any]
 ) -> None:
     assert not queries.compile_filter(query)(document)
@@ -137,7 +137,7 @@ def orders_collection(client: Any) -> Any:
     return client.checked.orders
 
 
-def test_the_manuals_example_of_an_error_is_told_as_there(orders_collection: Any) -> None:
+def test_the_manuals_example_of_an_error_is_reported_as_there(orders_collection: Any) -> None:
     with pytest.raises(WriteError) as failed:
         orders_collection.insert_one({"_id": 1, "n": "x"})
     assert failed.value.code == 121

@@ -63,5 +63,5 @@ def test_where_updates_come_as_one_row_a_delete_and_an_insert_stay_two_events() 
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-def test_an_unknown_letter_is_told_with_its_row(compiled: bool) -> None:
+def test_an_unknown_letter_is_reported_with_its_row(compiled: bool) -> None:
     assert events_of([(1, "I"), (1, "I"), (1, "X")], True, compiled) == -1 - 2

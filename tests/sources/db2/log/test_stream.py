@@ -473,7 +473,7 @@ def test_the_agent_is_looked_at_once_in_each_poll_interval(
         assert pauses == pytest.approx([poll_interval_ms / 1000] * 3)
 
 
-def test_an_agent_that_is_behind_is_told_in_the_metrics(streamed_schema: StreamedSchema) -> None:
+def test_an_agent_that_is_behind_is_reported_in_the_metrics(streamed_schema: StreamedSchema) -> None:
     streamed_schema.server.agent("pause")
     time.sleep(1.2)
     items = streamed_schema.stream()
@@ -631,7 +631,7 @@ def test_rows_pruned_while_they_are_read_are_an_error(streamed_with_apply: Strea
     assert len(on.events) < 60
 
 
-def test_a_table_that_was_registered_anew_is_an_error(streamed_schema: StreamedSchema) -> None:
+def test_a_table_that_was_registered_again_is_an_error(streamed_schema: StreamedSchema) -> None:
     streamed_schema.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     streamed_schema.read()
     streamed_schema.server.remove_table(streamed_schema.namespace, "T")
@@ -648,7 +648,7 @@ def test_a_table_that_was_registered_anew_is_an_error(streamed_schema: StreamedS
     assert shorten_events(streamed_schema.events) == [("c", "T", 1)]
 
 
-def test_a_table_that_was_registered_anew_on_purpose_is_read_from_its_beginning(
+def test_a_table_that_was_registered_again_on_purpose_is_read_from_its_beginning(
     streamed_schema: StreamedSchema,
 ) -> None:
     streamed_schema.sql("INSERT INTO {s}.T VALUES (1, 'a')")

@@ -49,17 +49,17 @@ def test_a_column_that_went_or_came_alone_leaves_nothing_open() -> None:
     assert (both.renamed, both.added, both.exact) == ({}, {"C": None}, True)
 
 
-def test_a_last_column_of_the_same_type_may_have_been_renamed_or_made_anew() -> None:
+def test_a_last_column_of_the_same_type_may_have_been_renamed_or_made_again() -> None:
     change = altered_table(schema_of(ID, column("VARCHAR(9)", "A")), schema_of(ID, column("VARCHAR(9)", "B")))
     assert (change.renamed, change.added, change.exact) == ({"B": "A"}, {}, False)
 
 
-def test_a_last_column_of_another_type_may_have_been_renamed_or_made_anew() -> None:
+def test_a_last_column_of_another_type_may_have_been_renamed_or_made_again() -> None:
     change = altered_table(schema_of(ID, column("VARCHAR(9)", "A")), schema_of(ID, column("INTEGER", "B")))
     assert (change.renamed, change.added, change.exact) == ({}, {"B": None}, False)
 
 
-def test_a_table_whose_columns_stand_in_another_order_was_made_anew() -> None:
+def test_a_table_whose_columns_stand_in_another_order_was_made_again() -> None:
     a, z = column("INTEGER", "A"), column("DATE", "Z")
     assert not altered_table(schema_of(ID, a, z), schema_of(ID, z, a)).exact
     assert not altered_table(schema_of(ID, z), schema_of(ID, a, z)).exact

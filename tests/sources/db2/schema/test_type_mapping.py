@@ -62,7 +62,7 @@ def test_type_in_other_modes(type_: str, properties: dict[str, Any], arrow: str,
     assert (made.type, made.semantic) == (arrow, semantic)
 
 
-def test_a_decimal_tells_its_scale_and_precision() -> None:
+def test_a_decimal_reports_its_scale_and_precision() -> None:
     assert column("DECIMAL(12,3)").parameters == {"scale": "3", "connect.decimal.precision": "12"}
 
 

@@ -88,7 +88,7 @@ def test_versions_and_rows_that_stay_have_their_documents(
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
-def test_an_update_of_a_document_that_nobody_has_is_told_until_it_is_read_again(
+def test_an_update_of_a_document_that_no_one_has_is_reported_until_it_is_read_again(
     spark: Any, uri: str, database: Any, letters_collection: Any, tmp_path: Path, kind: str
 ) -> None:
     lake = lake_of(spark, uri, database, tmp_path, kind)

@@ -53,7 +53,7 @@ def documents(engine: sa.Engine) -> list[Any]:
     return sorted((json.loads(row["document"]) for row in rows(engine, "letters")), key=lambda one: str(one["_id"]))
 
 
-def test_an_update_of_a_document_that_nobody_has_is_told_with_the_command_that_repairs_it(
+def test_an_update_of_a_document_that_no_one_has_is_reported_with_the_command_that_repairs_it(
     uri: str, database: Any, engine: sa.Engine, tmp_path: Path
 ) -> None:
     letters = database.letters
@@ -120,7 +120,7 @@ def test_rows_that_a_chunk_has_read_keep_what_updates_beside_it_changed(
 
 
 @pytest.mark.parametrize("end", ["delete", "replace", "drop"])
-def test_a_document_that_nobody_has_need_not_be_known_if_it_goes_or_comes_whole_later(
+def test_a_document_that_no_one_has_need_not_be_known_if_it_goes_or_comes_whole_later(
     uri: str, database: Any, engine: sa.Engine, tmp_path: Path, end: str
 ) -> None:
     letters = database.letters

@@ -22,7 +22,7 @@ def _equal(connector: MongoConnector, client: Any, *names: str) -> None:
         assert_same_documents(texts, client[DATABASE][name].find())
 
 
-def test_a_cluster_that_is_spread_anew_is_captured_without_a_gap(tmp_path: Path) -> None:
+def test_a_cluster_that_is_spread_again_is_captured_without_a_gap(tmp_path: Path) -> None:
     with ShardedCluster({"noop_seconds": 1}) as cluster, cluster.connect() as client:
         client.admin.command({"enableSharding": DATABASE, "primaryShard": "s1"})
         client.admin.command({"shardCollection": f"{DATABASE}.letters", "key": {"_id": "hashed"}})

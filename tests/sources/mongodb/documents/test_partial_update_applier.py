@@ -66,7 +66,7 @@ def test_every_recorded_update_gives_the_text_that_it_gives_in_bytes() -> None:
 
 @given(first=DOCUMENTS, changes=st.lists(st.tuples(st.booleans(), OPERATORS), min_size=1, max_size=8))
 @settings(deadline=None, max_examples=100)
-def test_random_updates_follow_each_other_and_what_begins_anew_does_not(
+def test_random_updates_follow_each_other_and_what_begins_again_does_not(
     first: dict[str, Any], changes: list[tuple[bool, dict[str, Any]]]
 ) -> None:
     """The document after each, by the stand-in."""
@@ -116,7 +116,7 @@ def test_an_update_without_fields_or_with_renamed_ones_is_one_of_the_document_wi
     assert tried > 100
 
 
-def test_what_does_not_fit_is_told_and_so_is_what_follows_it() -> None:
+def test_what_does_not_fit_is_reported_and_so_is_what_follows_it() -> None:
     lost = write({"updatedFields": {}, "removedFields": ["gone"], "truncatedArrays": [], "disambiguatedPaths": {}})
     more = write({"updatedFields": {"b": "x"}, "removedFields": [], "truncatedArrays": [], "disambiguatedPaths": {}})
     found, problems = apply_updates(['{"a": "secret"}', None, '{"a": 1}'], [lost, more, more], [-1, 0, -1])
@@ -126,7 +126,7 @@ def test_what_does_not_fit_is_told_and_so_is_what_follows_it() -> None:
     assert "secret" not in problems[0]
 
 
-def test_a_path_that_may_be_a_name_is_told_when_the_server_has_not_said_which_it_is() -> None:
+def test_a_path_that_may_be_a_name_is_reported_when_the_server_has_not_said_which_it_is() -> None:
     before = strict([write({"x": {"y": "path"}, "x.y": "name"})])
     description = {"updatedFields": {"x.y": "new"}, "removedFields": [], "truncatedArrays": []}
     _, problems = apply_updates(before, [write(description)])

@@ -212,7 +212,7 @@ def test_the_source_block_says_where_in_the_log_a_change_is(
 
 
 @pytest.mark.parametrize("kind", ["mysql97", "mariadb"])
-def test_statements_are_told_on_request_where_the_server_logs_them(
+def test_statements_are_reported_on_request_where_the_server_logs_them(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str
 ) -> None:
     server = request.getfixturevalue(kind)

@@ -130,7 +130,7 @@ def test_server_setting_that_loses_data(
     _assert_run_fails(connector, PrerequisiteError, f"{name} is {value}", f"SET GLOBAL {name} = '{expected}'")
 
 
-def test_all_findings_are_told_at_once(connector: Connector, set_variable: Callable[[str, str], None]) -> None:
+def test_all_findings_are_reported_at_once(connector: Connector, set_variable: Callable[[str, str], None]) -> None:
     set_variable("binlog_format", "STATEMENT")
     set_variable("binlog_row_image", "MINIMAL")
     _assert_run_fails(connector, PrerequisiteError, "binlog_format is STATEMENT", "binlog_row_image is MINIMAL")

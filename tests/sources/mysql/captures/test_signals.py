@@ -144,7 +144,7 @@ def test_the_signal_table_is_named_as_it_is_written(
 # conditions
 
 
-def test_text_without_quotes_is_no_condition_and_is_told_so(
+def test_text_without_quotes_is_no_condition_and_is_reported_so(
     db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
     connector = connector_factory()

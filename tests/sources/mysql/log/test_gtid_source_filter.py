@@ -84,7 +84,7 @@ def test_rows_of_a_source_that_does_not_count_are_left_out_and_its_ddl_is_not(
 
 @pytest.mark.parametrize("how", ["includes", "excludes"])
 @pytest.mark.parametrize("kind", ["mysql", "mariadb"])
-def test_when_a_source_counts_that_did_not_the_tables_it_may_have_changed_are_told(
+def test_when_a_source_counts_that_did_not_the_tables_it_may_have_changed_are_reported(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     replica = Replica(request, kind, 77)

@@ -252,7 +252,7 @@ def test_batches_of_a_few_rows_hold_whole_transactions(db: Any, tmp_path: Path) 
         assert manifest.event_count % 7 == 0
 
 
-def test_two_captures_with_one_server_id_are_told_apart_from_a_lost_connection(db: Any, tmp_path: Path) -> None:
+def test_two_captures_with_one_server_id_are_distinguished_from_a_lost_connection(db: Any, tmp_path: Path) -> None:
     """The server ends the older of two connections that say they are the same replica: that is an error, never an early end."""
     connector = _connector(db, tmp_path)
     with db.connect(autocommit=False) as connection, connection.cursor() as cursor:

@@ -60,7 +60,7 @@ def _document(**rest: Any) -> dict[str, Any]:
     return {"type": "CREATE", "id": '"shop"."orders"', "table": table, **rest}
 
 
-def test_texts_have_the_length_and_the_character_set_that_the_signal_tells() -> None:
+def test_texts_have_the_length_and_the_character_set_that_the_signal_reports() -> None:
     change = table_of(_document(), "db", CONFIG)
     assert change.id == TableId(namespace="shop", name="orders")
     assert change.table is not None

@@ -285,7 +285,7 @@ def _numbers(chunk: ChunkRows, schema: TableSchema) -> list[int]:
 
 @pytest.mark.parametrize("server", OWN)
 @pytest.mark.parametrize("nullable", [False, True])
-def test_sets_of_many_members_are_told_apart_by_all_of_them(key_places: Any, server: str, nullable: bool) -> None:
+def test_sets_of_many_members_are_distinguished_by_all_of_them(key_places: Any, server: str, nullable: bool) -> None:
     """Their numbers have more digits than a double, and some of them the bit of a sign."""
     place = key_places[server]
     members = ", ".join(f"'m{i}'" for i in range(64))

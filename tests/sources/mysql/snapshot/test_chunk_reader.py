@@ -200,7 +200,7 @@ DDL = [
 
 
 @pytest.mark.parametrize(("statement", "columns"), DDL)
-def test_a_structure_that_was_changed_is_told_and_nothing_decoded(
+def test_a_structure_that_was_changed_is_reported_and_nothing_decoded(
     db: Any, reader: ChunkReader, statement: str, columns: tuple[str, ...]
 ) -> None:
     old = _range(reader, _id(db))
@@ -367,7 +367,7 @@ def test_modes_of_the_server_do_not_matter(db: Any) -> None:
 # the connection
 
 
-def test_a_lost_connection_is_told_and_another_reader_goes_on(db: Any) -> None:
+def test_a_lost_connection_is_reported_and_another_reader_goes_on(db: Any) -> None:
     with reader_of(db.server) as reader:
         rows = _range(reader, _id(db))
         number = reader._connection.thread_id()  # type: ignore[attr-defined]
@@ -386,7 +386,7 @@ def test_a_lost_connection_is_told_and_another_reader_goes_on(db: Any) -> None:
         assert len(reader.read(rows, 10)) == 6
 
 
-def test_a_lock_that_is_not_got_is_told_as_what_it_is_and_the_reader_goes_on(db: Any) -> None:
+def test_a_lock_that_is_not_got_is_reported_as_what_it_is_and_the_reader_goes_on(db: Any) -> None:
     with (
         reader_of(db.server, database_initial_statements="SET SESSION lock_wait_timeout = 1") as reader,
         db.connect() as blocker,

@@ -234,7 +234,7 @@ def test_a_view_of_mariadb_beside_a_commit_that_waits_for_a_replica_loses_nothin
     assert sum(connector.replay.operations.values()) == 2
 
 
-def test_a_transaction_that_nobody_works_at_holds_nothing_up(
+def test_a_transaction_that_no_one_works_at_holds_nothing_up(
     db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
     with db.connect(autocommit=False) as connection, connection.cursor() as cursor:

@@ -34,7 +34,7 @@ def test_a_reader_may_wait_longer_than_the_server_lets_connections_be_idle(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_place_that_the_server_is_about_to_delete_is_told(
+def test_a_place_that_the_server_is_about_to_delete_is_reported(
     request: pytest.FixtureRequest, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     with request.getfixturevalue(f"{kind}_factory")() as server, server.database("rare") as db:

@@ -91,7 +91,7 @@ def test_the_public_properties_mean_the_same_again() -> None:
     )
 
 
-def test_a_name_of_no_table_is_told(db: Any) -> None:
+def test_a_name_of_no_table_is_reported(db: Any) -> None:
     listed = f"{db.name}.order,{db.name}.orders"
     named = {f"{LIST}.{name}": f"SELECT * FROM {db.name}.orders" for name in listed.split(",")}
     config = {LIST: listed, **named}

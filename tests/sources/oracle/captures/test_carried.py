@@ -126,7 +126,7 @@ def test_the_offset_has_a_name_and_a_size_and_no_more(db: Oracle, connector_fact
 @pytest.mark.parametrize(
     "damage", ["all gone", "rows gone", "state gone", "rows damaged", "properties", "put by another release"]
 )
-def test_what_cannot_be_used_is_mined_again_and_told(
+def test_what_cannot_be_used_is_mined_again_and_reported(
     db: Oracle,
     connector_factory: Callable[..., Connector],
     caplog: pytest.LogCaptureFixture,

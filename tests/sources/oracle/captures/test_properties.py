@@ -70,7 +70,7 @@ def connector_factory(schema: Oracle, tmp_path: Path) -> Callable[..., Connector
         ("schema.history.internal.store.only.captured.databases.ddl", "true", "only captured tables"),
     ],
 )
-def test_properties_without_a_meaning_here_are_accepted_and_told(
+def test_properties_without_a_meaning_here_are_accepted_and_reported(
     name: str, value: str, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -124,7 +124,7 @@ def test_what_would_be_silently_without_effect_is_refused(name: str, value: str,
         ({"column.mask.with.3.chars": "A.B.C", "log.mining.include.redo.sql": True}, "would expose the values that column.mask.with.3.chars"),
     ],
 )  # fmt: skip
-def test_a_value_that_is_none_is_told_with_those_that_are(properties: dict[str, Any], words: str) -> None:
+def test_a_value_that_is_none_is_reported_with_those_that_are(properties: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(words)):
         config(**properties)
 
@@ -489,7 +489,7 @@ def _database(db: Oracle) -> Any:
         return database_of(connection)
 
 
-def test_a_truncate_is_told_unless_it_is_skipped(db: Oracle, connector_factory: Callable[..., Connector]) -> None:
+def test_a_truncate_is_reported_unless_it_is_skipped(db: Oracle, connector_factory: Callable[..., Connector]) -> None:
     connector = connector_factory()
     connector.capture()
     db.sql("TRUNCATE TABLE T")

@@ -51,7 +51,7 @@ def _seconds_to_reach(items: Iterator[LogItem], scn: int) -> float:
 SLOW = {"log__mining__sleep__time__default__ms": 3000, "log__mining__sleep__time__min__ms": 0}
 
 
-def test_the_stream_is_looked_at_sooner_when_somebody_waits_for_it(schema: Oracle) -> None:
+def test_the_stream_is_looked_at_sooner_when_someone_waits_for_it(schema: Oracle) -> None:
     patience = 10.0
     with OracleSource(settings(schema, **SLOW)) as source:
         items = source.stream_log(source.current_position(), NoTables(), until=None, patience=lambda: patience)

@@ -249,7 +249,7 @@ def test_a_lost_connection_is_an_error_that_a_retry_mends(server: Oracle) -> Non
         assert ids(mine_rows(session, start, end)) == [1]
 
 
-def test_what_the_driver_says_of_wrong_rights_is_told(server: Oracle) -> None:
+def test_what_the_driver_says_of_wrong_rights_is_reported(server: Oracle) -> None:
     with session_of(server) as session:
         start = server.scn()
         server.admin("REVOKE LOGMINING FROM c##dbzuser", "REVOKE SELECT ANY TRANSACTION FROM c##dbzuser")

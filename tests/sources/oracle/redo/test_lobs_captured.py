@@ -86,7 +86,7 @@ def test_without_lob_enabled_statements_on_long_values_alone_change_no_other_val
         assert record["value"]["before"] == record["value"]["after"] == {"ID": 1, "V": 0, **ABSENT}
 
 
-def test_when_long_values_are_captured_that_were_not_the_tables_that_lack_them_are_told(
+def test_when_long_values_are_captured_that_were_not_the_tables_that_lack_them_are_reported(
     docs: Oracle, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
     docs.sql(

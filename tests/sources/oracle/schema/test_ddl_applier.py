@@ -194,7 +194,7 @@ MODIFIED: list[tuple[str, bool, str]] = [
 
 
 @pytest.mark.parametrize(("clause", "exact", "expected"), MODIFIED)
-def test_modify_keeps_what_it_does_not_say_and_tells_whether_values_stay(
+def test_modify_keeps_what_it_does_not_say_and_reports_whether_values_stay(
     clause: str, exact: bool, expected: str
 ) -> None:
     world = SchemaModel()
@@ -338,7 +338,7 @@ def test_a_statement_that_does_not_fit_the_structure_makes_the_dictionary_count(
     assert (change.exact, world.table().column_names) == (False, ("ID", "V", "N", "X", "Y"))
 
 
-def test_dropped_supplemental_logging_is_told_with_its_remedy(
+def test_dropped_supplemental_logging_is_reported_with_its_remedy(
     world: SchemaModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert world.run("ALTER TABLE t DROP SUPPLEMENTAL LOG DATA (ALL) COLUMNS").changes[0].exact
@@ -459,7 +459,7 @@ def test_differences_that_rows_do_not_show_are_none(world: SchemaModel) -> None:
     assert unknown(world, "DROP CLUSTER c INCLUDING TABLES") == []
 
 
-def test_nothing_of_a_password_is_told(world: SchemaModel, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_of_a_password_is_reported(world: SchemaModel, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     world.run(
         "CREATE USER u IDENTIFIED BY s3cr3t",

@@ -96,7 +96,7 @@ def test_columns_whose_names_differ_in_case_are_two() -> None:
         table_of(DOCUMENTED | {"table": {"columns": columns[:1] * 2}}, "ORCLPDB1", "APP", CONFIG)
 
 
-def test_what_a_schema_change_event_tells_is_understood_as_it_was(schema: Oracle) -> None:
+def test_what_a_schema_change_event_reports_is_understood_as_it_was(schema: Oracle) -> None:
     """Every column has the same type in the change log as the dictionary gives it."""
     body = ", ".join(f"{name} {kind}" for name, kind in (COLUMNS | LOBS).items())
     schema.sql(f"CREATE TABLE T1 ({body})")

@@ -85,7 +85,7 @@ def test_rows_and_structures_come_in_one_order(schema: Oracle, connector_factory
     assert reported == ["u", "ALTER TABL", "d", None, "DROP TABLE", "c"]
 
 
-def test_the_history_is_kept_whether_schema_changes_are_told_or_not(
+def test_the_history_is_kept_whether_schema_changes_are_reported_or_not(
     schema: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     schema.sql("CREATE TABLE T (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("T"), "INSERT INTO T VALUES (1)")
@@ -219,7 +219,7 @@ def test_the_structures_of_a_snapshot_say_so(schema: Oracle, connector_factory: 
     assert (change["type"], change["id"]) == ("CREATE", '"ORCLPDB1"."APP"."T"')
 
 
-def test_a_table_is_told_with_its_structure_before_its_first_row(tmp_path: Path) -> None:
+def test_a_table_is_reported_with_its_structure_before_its_first_row(tmp_path: Path) -> None:
     """Also where no DDL in the log reports it, and tables are not read."""
     with Oracle() as server:
         server.sql("CREATE TABLE T (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("T"))

@@ -352,7 +352,9 @@ def test_a_table_that_may_not_be_read_is_refused() -> None:
         "DROP TABLE T1",
     ],
 )
-def test_another_structure_is_told_before_a_row_is_given(schema: Oracle, reader: OracleChunkReader, ddl: str) -> None:
+def test_another_structure_is_reported_before_a_row_is_given(
+    schema: Oracle, reader: OracleChunkReader, ddl: str
+) -> None:
     fill(schema, "ID NUMBER(9) PRIMARY KEY, V VARCHAR2(9)", ["1, 'a'", "2, 'b'"])
     table = read_known_schema(reader)
     schema.sql(ddl)

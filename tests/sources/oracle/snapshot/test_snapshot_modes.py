@@ -179,7 +179,7 @@ def test_the_mode_says_what_is_read_and_whether_it_is_streamed(
     assert [op for _, op, _ in _rows(found)] == second
 
 
-def test_recovery_builds_the_history_anew_and_reads_no_row(
+def test_recovery_builds_the_history_again_and_reads_no_row(
     db: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     import sqlalchemy as sa

@@ -88,7 +88,7 @@ def test_a_query_of_ones_own_says_what_is_read_and_the_log_is_whole(
     assert _rows(capture_records(connector)) == [("T", "c", 3), ("U", "c", 2)]
 
 
-def test_a_query_that_cannot_be_used_is_told_with_its_table(
+def test_a_query_that_cannot_be_used_is_reported_with_its_table(
     snapshotter_module: Any, connector_factory: Callable[..., Connector]
 ) -> None:
     connector = connector_factory(snapshot_query_mode="custom", snapshot_query_mode_custom_name="some")

@@ -60,7 +60,7 @@ def test_an_event_has_the_value_of_its_own_commit_not_of_a_later_one(long_values
     assert _bodies(connector) == [(first + "c" * 20, "z" * 3000)]
 
 
-def test_a_value_that_cannot_be_read_any_more_stays_unavailable_and_is_told(
+def test_a_value_that_cannot_be_read_any_more_stays_unavailable_and_is_reported(
     long_values: Oracle, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     connector = oracle_connector(long_values, tmp_path, schema_include_list="APP", lob_enabled=True)

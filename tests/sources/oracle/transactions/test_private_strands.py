@@ -115,7 +115,7 @@ def multitenant_server() -> Iterator[Oracle]:
         yield server
 
 
-def test_transactions_of_two_pluggable_databases_with_the_same_ids_are_told_apart_under_load(
+def test_transactions_of_two_pluggable_databases_with_the_same_ids_are_distinguished_under_load(
     multitenant_server: Oracle, tmp_path: Path
 ) -> None:
     """Each container numbers its transactions by itself, so most ids occur in both while both are written."""

@@ -137,7 +137,7 @@ def test_a_dot_of_the_name_format_names_a_schema_and_those_of_topics_become_unde
 
 
 @pytest.mark.parametrize("name", ["use__time__zone", "database__time_zone"])
-def test_moments_are_told_in_the_zone_of_the_database_where_it_has_no_type_for_them(
+def test_moments_are_reported_in_the_zone_of_the_database_where_it_has_no_type_for_them(
     engine: sa.Engine, tmp_path: Path, name: str
 ) -> None:
     table = Table(tmp_path, engine, column("at", "timestamp[us, tz=UTC]"), column("wall", "timestamp[us]"))

@@ -319,7 +319,7 @@ def _has_table(engine: sa.Engine, table: str) -> bool:
 
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
-def test_a_table_that_somebody_else_has_just_made_gets_the_columns_that_it_lacks(
+def test_a_table_that_someone_else_has_just_made_gets_the_columns_that_it_lacks(
     url: str, engine: sa.Engine, tmp_path: Path
 ) -> None:
     """On PostgreSQL, where two may ask for it at once; others keep one of them out, and SQLite has one writer from the beginning."""
@@ -376,7 +376,7 @@ def test_a_column_that_another_run_has_just_added_is_taken_as_added(
     assert [(row["id"], row["a"], row["b"]) for row in table.found()] == [(1, None, "x"), (2, 5, "y")]
 
 
-def test_lengths_are_those_of_the_source_where_it_tells_its_types(engine: sa.Engine, tmp_path: Path) -> None:
+def test_lengths_are_those_of_the_source_where_it_reports_its_types(engine: sa.Engine, tmp_path: Path) -> None:
     table = Table(
         tmp_path, engine,
         column("name", "string", "VARCHAR", 20), column("plain", "string"), column("code", "binary", "VARBINARY", 9), column("tiny", "int16", "TINYINT", 1),

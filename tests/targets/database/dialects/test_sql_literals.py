@@ -40,7 +40,9 @@ MOMENTS = st.datetimes(dt.datetime(1000, 1, 1), dt.datetime(9999, 12, 31))
 
 
 @given(st.lists(st.one_of(st.none(), MOMENTS), **LISTS), st.sampled_from(["us", "ns"]), st.integers(0, 6))
-def test_times_without_a_zone_are_told_as_they_are(values: list[dt.datetime | None], unit: str, digits: int) -> None:
+def test_times_without_a_zone_are_reported_as_they_are(
+    values: list[dt.datetime | None], unit: str, digits: int
+) -> None:
     if unit == "ns":
         values = [None if v is None else v.replace(year=1700 + v.year % 500, day=min(v.day, 28)) for v in values]
     found = sql_literals.format_timestamps(pa.array(values, pa.timestamp(unit)), digits=digits).to_pylist()
@@ -50,7 +52,7 @@ def test_times_without_a_zone_are_told_as_they_are(values: list[dt.datetime | No
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/St_Johns"])
 @given(values=st.lists(st.one_of(st.none(), st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2100, 1, 1))), **LISTS))
-def test_moments_are_told_in_a_zone(values: list[dt.datetime | None], zone: str) -> None:
+def test_moments_are_reported_in_a_zone(values: list[dt.datetime | None], zone: str) -> None:
     moments = [None if v is None else v.replace(tzinfo=dt.UTC) for v in values]
     there = zoneinfo.ZoneInfo(zone)
     expected = [

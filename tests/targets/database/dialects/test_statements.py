@@ -196,7 +196,7 @@ def test_texts_without_a_length_have_any_and_in_keys_the_longest_that_the_databa
     ("name", "text", "raw"),
     [("oracle", "CLOB", "BLOB"), ("db2", "CLOB(1G)", "BLOB(1G)"), ("mssql", "nvarchar(max)", "varbinary(max)")],
 )
-def test_texts_and_bytes_have_the_lengths_of_the_source_only_if_it_tells_its_types(
+def test_texts_and_bytes_have_the_lengths_of_the_source_only_if_it_reports_its_types(
     name: str, text: str, raw: str
 ) -> None:
     named = dialect(name)
@@ -347,7 +347,7 @@ def test_types_of_some_databases_only_are_plain_ones_in_others(kind: ValueKind, 
     assert {name: load_dialect(name)().type_of(kind, key=False) for name in types} == types
 
 
-def test_moments_are_told_in_a_zone_where_no_type_has_one() -> None:
+def test_moments_are_reported_in_a_zone_where_no_type_has_one() -> None:
     db2: Any = load_dialect("db2")("Europe/Berlin")
     assert db2.type_of(ValueKind("timestamp_tz", scale=0), key=False) == "TIMESTAMP(0)"
     moments = pa.array([0], pa.timestamp("us", tz="UTC"))

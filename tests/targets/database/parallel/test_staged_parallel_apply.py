@@ -316,7 +316,7 @@ def test_a_run_that_is_overtaken_writes_nothing_twice_and_leaves_nothing(
     assert not left(engine)
 
 
-def test_staging_tables_of_a_killed_run_are_dropped_when_nobody_can_need_them(
+def test_staging_tables_of_a_killed_run_are_dropped_when_no_one_can_need_them(
     engine: sa.Engine, tmp_path: Path
 ) -> None:
     r, source = Random(2), MemoryDatabase(str(tmp_path))

@@ -220,7 +220,7 @@ def test_a_quoted_text_is_the_same_text(spark: SparkSession, text: str) -> None:
     assert own.sql(f"SELECT {quote_text(text)} AS {quote_name(text)}").collect()[0].asDict() == {text: text}
 
 
-def test_a_session_of_ones_own_asks_nobody(lake: Lake, secret: str) -> None:
+def test_a_session_of_ones_own_asks_no_one(lake: Lake, secret: str) -> None:
     """Neither does the one that it was made from, which people use to look at tables."""
     for spark in (lake.spark, own_session(lake.spark)):
         assert spark.sql(f"SELECT '${{env:{SECRET}}}' AS a").collect()[0].a == f"${{env:{SECRET}}}"

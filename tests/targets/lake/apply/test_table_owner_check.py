@@ -82,7 +82,7 @@ def test_a_table_says_whose_it_is_from_its_first_commit_on(lake: Lake) -> None:
 
 
 @pytest.mark.every_kind
-def test_a_table_of_somebody_else_is_refused_until_it_is_adopted_by_name(lake: Lake) -> None:
+def test_a_table_of_someone_else_is_refused_until_it_is_adopted_by_name(lake: Lake) -> None:
     rows = _foreign(lake)
     _orders(lake, 1, 2)
     text = _refused(lake, "does not belong to a connector")

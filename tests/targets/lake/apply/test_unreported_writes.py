@@ -135,7 +135,7 @@ def test_a_run_that_is_killed_between_two_tables_leaves_the_next_one_to_tell_of_
     assert memory.apply().unreported == []
 
 
-def test_a_table_that_fails_after_some_commits_is_told_of_once(memory: Lake) -> None:
+def test_a_table_that_fails_after_some_commits_is_reported_once(memory: Lake) -> None:
     db = memory.connector.database  # type: ignore[attr-defined]
     db.create_table("s.a", {"id": "int64!", "n": "int32"}, key=("id",))
     memory.tables = type(memory.tables).parse([{"tables": r"s\.a", "mode": "log"}])
@@ -164,7 +164,7 @@ def test_a_table_that_fails_after_some_commits_is_told_of_once(memory: Lake) -> 
     assert [(one.first_batch, one.last_batch) for one in report.tables] == [(3, 3), (4, 4)]
 
 
-def test_an_apply_that_goes_on_tells_what_the_one_before_it_could_not(
+def test_an_apply_that_goes_on_reports_what_the_one_before_it_could_not(
     memory: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _filled(memory)
@@ -191,7 +191,7 @@ def _raise(*_: Any) -> None:
     raise RuntimeError("no storage says so")
 
 
-def test_what_others_bring_into_a_table_again_and_again_is_told_as_a_whole(memory: Lake) -> None:
+def test_what_others_bring_into_a_table_again_and_again_is_reported_as_a_whole(memory: Lake) -> None:
     """Nothing says who they are: they take no turns, and their markers name no writer of a batch."""
     _filled(memory)
     with RunningApply(memory, "first") as running:
@@ -208,7 +208,7 @@ def test_what_others_bring_into_a_table_again_and_again_is_told_as_a_whole(memor
     assert _told(report.unreported) == {"p.s.a": ({"u": 2}, 2, 3)}
 
 
-def test_what_a_run_has_done_that_nobody_has_told_of_is_in_the_reports_after_it_until_somebody_has(
+def test_what_a_run_has_done_that_no_one_has_reported_is_in_the_reports_after_it_until_someone_has(
     memory: Lake,
 ) -> None:
     def earlier(report: ApplyRunReport) -> dict[str, Told]:

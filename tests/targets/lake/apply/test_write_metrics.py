@@ -40,7 +40,7 @@ def _told(found: TableApplyResult) -> tuple[dict[str, int], int | None, int | No
 
 
 @pytest.mark.every_kind
-def test_each_way_of_writing_tells_rows_bytes_and_files(lake: Lake) -> None:
+def test_each_way_of_writing_reports_rows_bytes_and_files(lake: Lake) -> None:
     watched, database = WatchedTable(lake), lake.connector.database
     with database.transaction() as t:
         for n in range(5):
@@ -71,7 +71,7 @@ def test_each_way_of_writing_tells_rows_bytes_and_files(lake: Lake) -> None:
 
 
 @pytest.mark.every_kind
-def test_rows_of_a_table_without_a_key_are_told_as_appended(lake: Lake) -> None:
+def test_rows_of_a_table_without_a_key_are_reported_as_appended(lake: Lake) -> None:
     watched, database = WatchedTable(lake, ()), lake.connector.database
     for n in range(2):
         with database.transaction() as t:
@@ -80,7 +80,7 @@ def test_rows_of_a_table_without_a_key_are_told_as_appended(lake: Lake) -> None:
     assert (*_told(found)[:2], found.bytes_written, found.files_written) == ({"append": 1}, 1, size, files)
 
 
-def test_a_table_tells_how_old_its_newest_event_was_when_it_came_in(lake: Lake) -> None:
+def test_a_table_reports_how_old_its_newest_event_was_when_it_came_in(lake: Lake) -> None:
     watched, database = WatchedTable(lake), lake.connector.database
     for age in (500, 100):
         database.clock = lambda age=age: int((time.time() - age) * 1e6)

@@ -35,7 +35,7 @@ def memory(spark: SparkSession, tmp_path: Path) -> Callable[..., Lake]:
 
 
 @pytest.mark.parametrize("dropped", [False, True], ids=["", "with a dropped column"])
-def test_a_table_without_a_key_that_is_written_anew(memory: Callable[..., Lake], dropped: bool) -> None:
+def test_a_table_without_a_key_that_is_written_again(memory: Callable[..., Lake], dropped: bool) -> None:
     lake = memory()
     db = lake.connector.database  # type: ignore[attr-defined]
     db.create_table("s.bag", {**BAG, **({"gone": "string"} if dropped else {})})

@@ -84,7 +84,7 @@ def test_what_lacks_something_says_what_to_do(
         assert text in str(caught.value)
 
 
-def test_where_nobody_knows_what_is_gone_anything_may_be(tmp_path: Path) -> None:
+def test_where_no_one_knows_what_is_gone_anything_may_be(tmp_path: Path) -> None:
     changelog = _log(tmp_path, 8)
     assert _start(changelog, 0, new=True) == TableStart(7, lacks=True)
     with pytest.raises(BatchesRemoved, match="it is not known whether any of them contained changes of the table"):

@@ -147,7 +147,7 @@ def _change(lake: Lake, *ids: int) -> None:
     lake.connector.capture()
 
 
-def test_a_small_batch_has_nobody_read_the_log_of_its_table(table: Lake) -> None:
+def test_a_small_batch_has_no_one_read_the_log_of_its_table(table: Lake) -> None:
     """A Spark job that makes the state of a table of its log takes longer than all the rest, and its plans stay in memory. The time zone is not UTC here."""
     table.apply()
     _change(table, 3, 20)
@@ -174,7 +174,7 @@ def test_a_table_without_checksums_of_its_versions_is_brought_up_to_date_once(ta
     assert table.version("s.t") == version == 1
 
 
-def test_files_with_rows_that_change_are_written_anew_in_a_small_table(
+def test_files_with_rows_that_change_are_written_again_in_a_small_table(
     table: Lake, caplog: pytest.LogCaptureFixture
 ) -> None:
     table.apply()

@@ -108,7 +108,7 @@ def test_columns_that_another_run_has_changed_a_moment_before_are_a_conflict(lak
         ours.merge(KeyedMerge(rows, ("id",), frozenset(), types), Marker(owner, 2))
 
 
-def test_a_restore_that_somebody_undoes_is_none(lake: Lake) -> None:
+def test_a_restore_that_someone_undoes_is_none(lake: Lake) -> None:
     _orders(lake, 1)
     lake.apply()
     _insert_rows(lake, 2)
@@ -120,7 +120,7 @@ def test_a_restore_that_somebody_undoes_is_none(lake: Lake) -> None:
     lake.check()
 
 
-def test_a_table_that_somebody_has_made_anew_is_an_error(lake: Lake) -> None:
+def test_a_table_that_someone_has_made_again_is_an_error(lake: Lake) -> None:
     """It has the marker still, and nothing says any more whose it is."""
     _orders(lake, 1)
     lake.apply()
@@ -135,7 +135,7 @@ def test_a_table_that_somebody_has_made_anew_is_an_error(lake: Lake) -> None:
     lake.check()
 
 
-def test_a_table_of_somebody_else_that_was_restored_may_be_adopted(lake: Lake) -> None:
+def test_a_table_of_someone_else_that_was_restored_may_be_adopted(lake: Lake) -> None:
     for _ in range(2):
         lake.spark.range(3).write.format("delta").mode("append").save(lake.path("s.orders"))
     lake.sql("RESTORE TABLE {} TO VERSION AS OF 0", "s.orders")

@@ -127,7 +127,7 @@ def test_a_snapshot_that_was_picked_alone_is_an_error(lake: Lake) -> None:
     lake.check()
 
 
-def test_a_table_that_somebody_has_made_anew_is_built_again(lake: Lake) -> None:
+def test_a_table_that_someone_has_made_again_is_built_again(lake: Lake) -> None:
     _orders(lake)
     lake.sql("REPLACE TABLE {} USING iceberg AS SELECT 1 AS other", "s.orders")
     lake.apply()
@@ -187,7 +187,7 @@ def test_a_commit_that_was_overtaken_leaves_no_files(lake: Lake) -> None:
     assert _target(lake).read_marker(lake.owner(TOPIC).application_name) == 1
 
 
-def test_of_a_commit_that_nobody_knows_of_the_table_tells(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_commit_that_no_one_knows_of_the_table_tells(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """A catalog whose answer is lost; here it is lost on the way to us."""
     _orders(lake, 1, ())
     jvm: Any = lake.spark._jvm
@@ -246,7 +246,7 @@ def _nulls_first(lake: Lake) -> Any:
     return lake.spark._jvm.org.apache.iceberg.NullOrder.NULLS_FIRST  # type: ignore[union-attr]
 
 
-def test_partitions_stay_when_a_table_is_written_anew_and_go_with_their_column(lake: Lake) -> None:
+def test_partitions_stay_when_a_table_is_written_again_and_go_with_their_column(lake: Lake) -> None:
     lake.connector.database.create_table("s.orders", {"id": "int64", "a": "int32", "b": "int32"})
     with lake.connector.database.transaction() as t:
         for i in range(6):

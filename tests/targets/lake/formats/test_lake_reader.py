@@ -186,7 +186,7 @@ def test_rules(lake: Lake) -> None:
 
 
 @pytest.mark.only_kind("delta")
-def test_what_a_library_cannot_read_is_not_told(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_library_cannot_read_is_not_reported(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     db = lake.connector.database  # type: ignore[attr-defined]
     db.create_table("s.t", {"id": "int64!", "n": "int32"}, key=("id",))
     with db.transaction() as t:

@@ -167,7 +167,7 @@ def test_applies_go_on_beside_a_maintenance(table: Lake) -> None:
     ] == []
 
 
-def test_a_table_of_somebody_else_and_one_that_is_gone_are_left_alone(table: Lake) -> None:
+def test_a_table_of_someone_else_and_one_that_is_gone_are_left_alone(table: Lake) -> None:
     changelog, location = table.connector.changelog, table.location
     with pytest.raises(ConfigError, match="Nothing to maintain"):
         MaintainTables(table.spark, changelog, "other", location=location, target=table.kind).run()
@@ -181,7 +181,7 @@ def test_a_table_of_somebody_else_and_one_that_is_gone_are_left_alone(table: Lak
     assert table.version("s.t") == version
 
 
-def test_a_table_that_is_gone_is_told_and_if_all_are_that_is_no_success(table: Lake) -> None:
+def test_a_table_that_is_gone_is_reported_and_if_all_are_that_is_no_success(table: Lake) -> None:
     table.connector.database.create_table("s.u", {"id": "int64!"}, key=("id",))
     with table.connector.database.transaction() as t:
         t.insert("s.u", {"id": 1})

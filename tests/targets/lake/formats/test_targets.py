@@ -358,7 +358,7 @@ def test_a_row_that_goes_on_keeps_what_its_images_do_not_have(target: Target) ->
     assert _rows(target)[-1] == (6, None, "x")
 
 
-def test_a_wider_type_is_reached_in_place_or_by_writing_the_table_anew(target: Target) -> None:
+def test_a_wider_type_is_reached_in_place_or_by_writing_the_table_again(target: Target) -> None:
     before = {"id": "bigint", **{f"{a} {b}": a for a, b in WIDER}}
     after = {"id": "bigint", **{f"{a} {b}": b for a, b in WIDER}}
     row, more = [1, *(VALUES[a] for a, _ in WIDER)], [2, *(VALUES[b] for _, b in WIDER)]
@@ -439,7 +439,7 @@ def test_columns_are_renamed_added_and_widened_before_a_merge(target: Target) ->
     assert _rows(target) == [(1, 2**40, "a", "own"), (2, 20, "b", "it's ${env:HOME} \\ `x`")]
 
 
-def test_a_table_of_somebody_else_is_taken_only_by_name(target: Target) -> None:
+def test_a_table_of_someone_else_is_taken_only_by_name(target: Target) -> None:
     _create_rows(target)
     with pytest.raises(TargetError, match="belongs to connector shop"):
         applied_batch(target, OTHERS)

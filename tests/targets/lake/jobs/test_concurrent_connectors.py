@@ -228,7 +228,7 @@ def test_one_that_is_repaired_meanwhile_catches_up_and_the_end_is_green(lakes_wi
     assert run.turn(damaged)["report"]["tables"][0]["rows"] == {"r": 1, "c": 3, "u": 2}
 
 
-def test_one_that_fails_in_the_middle_begins_anew_and_keeps_what_it_has_done(
+def test_one_that_fails_in_the_middle_begins_again_and_keeps_what_it_has_done(
     lakes: list[Lake], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(continuous_apply, "PATIENCE_S", 0.1)

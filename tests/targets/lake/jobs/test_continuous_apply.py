@@ -214,7 +214,7 @@ def test_a_table_that_cannot_be_looked_at_in_a_quiet_moment_ends_no_run(
     tables.check()
 
 
-def test_a_table_that_somebody_has_removed_is_built_again_also_if_it_has_no_events(
+def test_a_table_that_someone_has_removed_is_built_again_also_if_it_has_no_events(
     tables: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import shutil

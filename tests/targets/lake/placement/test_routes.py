@@ -291,7 +291,7 @@ def test_rows_that_no_step_takes_are_an_error_where_that_is_asked_for_and_the_ch
     _check(memory)
 
 
-def test_what_is_somebody_elses_at_a_place_stays_and_the_other_places_are_written(memory: Lake) -> None:
+def test_what_is_someone_elses_at_a_place_stays_and_the_other_places_are_written(memory: Lake) -> None:
     RouteWork(memory, 1, regions=PLAIN)
     STORED[f"{memory.folder}/lake/of us"] = "a folder of somebody"
     memory.connector.capture()

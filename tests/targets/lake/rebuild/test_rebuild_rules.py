@@ -312,7 +312,7 @@ def test_if_one_of_several_tables_cannot_be_built_none_is(memory: Lake) -> None:
     assert_refused(replace(found, layout=sound[eu].layout), "built by another rule")  # type: ignore[union-attr]
 
 
-def test_what_a_rule_has_given_up_is_left_alone_and_what_nobody_knows_is_refused(memory: Lake) -> None:
+def test_what_a_rule_has_given_up_is_left_alone_and_what_no_one_knows_is_refused(memory: Lake) -> None:
     memory.tables = _rules(memory, "lake")
     RuleWork(memory, 10, ("s.to_current", "s.only_history"))
     memory.follow()

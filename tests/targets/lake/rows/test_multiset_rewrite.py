@@ -344,7 +344,7 @@ def test_what_ends_between_the_files_and_the_commit_leaves_files_and_nothing_els
 
 
 @pytest.mark.only_kind("delta")
-def test_what_cannot_be_taken_is_written_anew_and_the_log_says_why(
+def test_what_cannot_be_taken_is_written_again_and_the_log_says_why(
     multiset_lake: Lake, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db, r = multiset_lake.connector.database, random.Random(_seed())

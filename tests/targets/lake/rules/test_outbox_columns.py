@@ -125,7 +125,7 @@ def test_the_documented_properties_say_where_the_fields_of_an_event_are(lake: La
 
 
 @pytest.mark.parametrize(("behavior", "level"), [("warn", "WARNING"), ("error", "ERROR"), ("fatal", "")])
-def test_an_update_of_the_outbox_is_told_or_stops_its_tables(
+def test_an_update_of_the_outbox_is_reported_or_stops_its_tables(
     memory: Lake, behavior: str, level: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     memory.tables = _rules({"table.op.invalid.behavior": behavior})

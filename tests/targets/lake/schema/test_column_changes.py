@@ -113,7 +113,7 @@ def test_other_types_stop_the_apply_if_the_rule_says_so(make_lake: Callable[...,
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("mode", ["log", "history"])
-def test_what_was_is_told_with_the_new_type_too(make_lake: Callable[..., Lake], tmp_path: Path, mode: str) -> None:
+def test_what_was_is_reported_with_the_new_type_too(make_lake: Callable[..., Lake], tmp_path: Path, mode: str) -> None:
     lake = _lake(make_lake, tmp_path, mode=mode)
     lake.connector.database.change_column("s.t", "n", "string", str)
     _change(lake, 1, n="eleven")

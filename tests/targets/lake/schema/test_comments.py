@@ -74,7 +74,7 @@ def test_a_comment_follows_its_column_to_the_name_that_a_rule_gives(lake: Lake) 
     assert _comments(lake)["remark"] == "what people say"
 
 
-def test_a_table_that_somebody_else_has_just_changed_gets_its_comments_with_the_next_batch(
+def test_a_table_that_someone_else_has_just_changed_gets_its_comments_with_the_next_batch(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     from airflow_provider_cdc.targets.lake.formats.table_values import WriteConflict

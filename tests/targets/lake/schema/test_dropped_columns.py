@@ -49,7 +49,7 @@ def _assert_equal_rows(lake: Lake, *more: str) -> None:
 
 
 @pytest.mark.every_kind
-def test_columns_go_in_place_or_with_the_table_written_anew(lake: Lake) -> None:
+def test_columns_go_in_place_or_with_the_table_written_again(lake: Lake) -> None:
     columns = {**COLUMNS, "a b": "string", ODD: "string", "Last": "string"}
     lake = _lake(lake, made=columns)  # odd names: a Delta table drops columns in place
     db = lake.connector.database

@@ -297,7 +297,7 @@ def test_columns_that_stay_do_not_depend_on_how_events_come_in_batches_and_appli
             _assert_equal_tables(lake, each, *OF_THE_SNAPSHOT)
 
 
-def test_a_table_without_a_key_that_is_written_anew_stops_where_its_rule_says_so(
+def test_a_table_without_a_key_that_is_written_again_stops_where_its_rule_says_so(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     STORED.clear()

@@ -141,7 +141,7 @@ def _remove_table(lake: Lake, table: str) -> None:
     shutil.rmtree(lake.path(table))
 
 
-def test_a_scratch_change_log_that_somebody_has_begun_to_delete_is_not_compared_with(lake: Lake) -> None:
+def test_a_scratch_change_log_that_someone_has_begun_to_delete_is_not_compared_with(lake: Lake) -> None:
     _fill_tables(lake)
     with open_verification(lake.connector.definition(), lake.connector.state_url) as verification:
         plan = verification.prepare_plan()
@@ -219,7 +219,7 @@ def test_a_table_that_the_connector_has_not_read_to_its_end_is_not_called_differ
     assert (orders.missing, verified.exit_status) == (0, 2)
 
 
-def test_a_table_of_somebody_else_or_with_a_rule_is_not_compared(lake: Lake) -> None:
+def test_a_table_of_someone_else_or_with_a_rule_is_not_compared(lake: Lake) -> None:
     _fill_tables(lake)
     shared = f"{lake.folder}/{lake.name}/s/orders"
     verified = _verify_at(lake, shared)

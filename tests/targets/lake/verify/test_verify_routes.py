@@ -131,7 +131,7 @@ def test_what_is_gone_or_was_never_made_is_a_difference_that_the_next_apply_or_a
     assert (_places(verified)["of us"].problem, verified.exit_status) == ("the table does not exist", 1)
 
 
-def test_rows_without_a_key_and_keys_that_are_twice_are_told_with_the_table_to_build_again(lake: Lake) -> None:
+def test_rows_without_a_key_and_keys_that_are_twice_are_reported_with_the_table_to_build_again(lake: Lake) -> None:
     db, place = lake.connector.database, f"{lake.folder}/{lake.name}/s"  # type: ignore[attr-defined]
     routes = {"bag": "a", "keyed": "a", "by_key": "b % 2"}
     rules = [

@@ -126,7 +126,7 @@ KINDS = [("truncate",), ("truncate", "schema"), ("sparse",), ("sparse", "truncat
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("kinds", KINDS, ids="-".join)
-def test_a_history_tells_what_the_source_was_at_any_time(memory: Lake, kinds: tuple[str, ...]) -> None:
+def test_a_history_reports_what_the_source_was_at_any_time(memory: Lake, kinds: tuple[str, ...]) -> None:
     world, rules = TimedTable(memory, zlib.crc32(repr(kinds).encode()), *kinds), _rules("history")
     for _ in range(4):
         world.go(world.random.randint(1, 12))

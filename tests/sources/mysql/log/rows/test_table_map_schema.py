@@ -55,7 +55,7 @@ def _capture_hidden_table(connector: Connector, db: Any, name: str, columns: str
 
 
 @pytest.mark.parametrize("kind", ["mariadb", "mysql97"])
-def test_the_log_tells_the_structure_of_rows(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
+def test_the_log_reports_the_structure_of_rows(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
     server = request.getfixturevalue(kind)
     columns = ", ".join(f"ADD c{i} {type_}" for i, type_ in enumerate(TYPES))
     insert = f"INSERT INTO t_seen VALUES (1, {', '.join(VALUES)})"
@@ -91,7 +91,7 @@ def _events(connector: Connector) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["seq"])
 
 
-def test_what_the_log_leaves_open_is_left_out_and_told(mariadb: Any, tmp_path: Path) -> None:
+def test_what_the_log_leaves_open_is_left_out_and_reported(mariadb: Any, tmp_path: Path) -> None:
     """The log has a UUID as 16 bytes."""
     with mariadb.database() as db:
         connector = mysql_connector(mariadb, tmp_path, table_include_list=rf"{db.name}\.t_.*")

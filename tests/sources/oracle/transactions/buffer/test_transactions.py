@@ -81,7 +81,9 @@ def test_transactions_begin_and_end_with_what_was_emitted_of_them(
         assert before * 1000 <= boundary["value"]["ts_ms"] <= time.time() * 1000
 
 
-def test_transactions_are_not_told_unless_asked_for(db: Oracle, connector_factory: Callable[..., Connector]) -> None:
+def test_transactions_are_not_reported_unless_asked_for(
+    db: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
     connector = connector_factory()
     capture_records(connector)
     db.sql("INSERT INTO T VALUES (1)")
@@ -90,7 +92,7 @@ def test_transactions_are_not_told_unless_asked_for(db: Oracle, connector_factor
     assert record["value"]["source"]["txId"]
 
 
-def test_transactions_of_before_the_first_run_are_not_told(
+def test_transactions_of_before_the_first_run_are_not_reported(
     db: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     db.sql("INSERT INTO T VALUES (1)")
@@ -129,7 +131,7 @@ def test_events_come_by_commit_whatever_the_order_of_the_changes(
 
 
 @pytest.mark.usefixtures("redo_at_once")
-def test_a_transaction_that_is_open_for_longer_than_its_retention_is_given_up_and_told(
+def test_a_transaction_that_is_open_for_longer_than_its_retention_is_given_up_and_reported(
     db: Oracle, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whole, its later changes too; after that its redo is not needed any more."""
@@ -177,7 +179,7 @@ def test_without_a_retention_a_transaction_is_waited_for(
 
 
 @pytest.mark.usefixtures("redo_at_once")
-def test_a_waiting_transaction_with_too_many_events_is_given_up_and_told(
+def test_a_waiting_transaction_with_too_many_events_is_given_up_and_reported(
     db: Oracle, connector_factory: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
     connector = connector_factory(log_mining_buffer_transaction_events_threshold=5)
