@@ -85,7 +85,7 @@ def test_a_table_of_a_topic_that_has_several_holds_up_those_who_wait_for_the_top
 ) -> None:
     name, topic = "shop.inventory.orders → /lake/eu", "shop.inventory.orders"
     stands = {name: {"location": "/lake/eu", "topic": topic, "place": {"step": 0, "value": "eu"}}}
-    report(shop_connector, 3, {name: 1}, {name: "disk is full"}, stands=stands)
+    report(shop_connector, 3, {name: 1}, {name: "disk is full"}, table_states=stands)
     found = poll_trigger(shop_connector, batch=2, topic=topic)
     assert found.event is None
     assert f"{name}: disk is full" in found.text

@@ -137,6 +137,7 @@ def test_a_row_of_the_signal_table_moves_no_position_and_runs_no_sql(db: MemoryD
     insert_signal(db, "move", "set-memory-position", '{"entry": 0}')
     for number, data in enumerate(WITH_SQL):
         insert_signal(db, f"sql{number}", "execute-snapshot", data.replace("a.b", "shop.a"))
+    insert_signal(db, "empty", "execute-snapshot", REPLACING.replace("a.b", "shop.a"))
     insert_signal(db, "plain", "execute-snapshot", '{"data-collections": ["shop.a"]}')
     found = states(connector)
     assert {id_: state for id_, (state, _) in found.items()} == {

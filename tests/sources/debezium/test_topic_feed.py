@@ -116,6 +116,23 @@ def test_a_topic_is_chosen_by_a_regular_expression_and_may_come_later(kafka: Kaf
     kafka.delete_topic(topic.name)
 
 
+def test_an_expression_that_may_be_matched_for_ever_is_rejected_before_a_broker_is_reached() -> None:
+    config = DebeziumConfig.parse(
+        {"topic.prefix": "p", "bootstrap.servers": "127.0.0.1:1", "topics.regex": r"([a-z-]+.?)+\d"}
+    )
+    with pytest.raises(ConfigError, match="may take for ever"):
+        TopicFeed(config)
+
+
+@pytest.mark.parametrize(
+    "properties", [{"consumer.ssl.ca.location": "/ca.pem"}, {"consumer.sasl.username": "cdc", "consumer.sasl.password": "x"}]
+)  # fmt: skip
+def test_a_login_or_encryption_that_would_not_be_used_is_an_error(properties: dict[str, str]) -> None:
+    given = {"topic.prefix": "p", "bootstrap.servers": "127.0.0.1:1", "topics": "a.b"}
+    with pytest.raises(ConfigError, match=r"would use plaintext, although consumer\.s"):
+        TopicFeed(DebeziumConfig.parse(given | properties)).find_begin_position()
+
+
 def _discover_tables(connector: Connector) -> list[Any]:
     with open_source(connector.definition()) as source:
         return list(source.discover_tables())

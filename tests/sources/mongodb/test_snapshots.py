@@ -252,7 +252,7 @@ def test_capped_collections_are_read_as_they_are_before_8_0(
         assert connector.capture().events == 25
         assert "capped" in caplog.text
         caplog.clear()
-        requested, written = chunk_reader.MongoChunkReader._asked, []
+        requested, written = chunk_reader.MongoChunkReader._find_documents, []
 
         by_majority = client.shop.get_collection("log", write_concern=WriteConcern("majority"))
 
@@ -265,7 +265,7 @@ def test_capped_collections_are_read_as_they_are_before_8_0(
             return requested(self, rows, at, also, options, limit, *more)
 
         ask_for(connector, "shop.log")
-        with patch.object(chunk_reader.MongoChunkReader, "_asked", write_and_read):
+        with patch.object(chunk_reader.MongoChunkReader, "_find_documents", write_and_read):
             found = capture_records(connector)
         found += capture_records(connector)
         assert "capped" in caplog.text

@@ -100,7 +100,7 @@ def test_no_event_is_lost_if_the_origins_of_columns_cannot_be_written(
             assert len(memory.apply().tables) == 2
     report = memory.apply()
     reported = dict.fromkeys(("p.s.a", "p.s.b"), ({"r": 1}, 1, 1))
-    assert _told(report.untold) == (reported if isinstance(error, RuntimeError) else {})
+    assert _told(report.unreported) == (reported if isinstance(error, RuntimeError) else {})
 
 
 def test_a_run_that_is_killed_between_two_tables_leaves_the_next_one_to_tell_of_the_first(memory: Lake) -> None:

@@ -184,8 +184,8 @@ def test_a_table_without_events_for_a_while_is_known_to_the_next_run_without_spa
         running.reached()
         _insert_rows(tables, 2)
         running.reached()
-        assert "" in {entry["stamp"] for entry in running.report()["stands"].values()}
-        wait_until(lambda: "" not in {entry["stamp"] for entry in running.report()["stands"].values()})
+        assert "" in {entry["stamp"] for entry in running.report()["table_states"].values()}
+        wait_until(lambda: "" not in {entry["stamp"] for entry in running.report()["table_states"].values()})
         running.stop()
     assert nothing_new(tables.connector.changelog, "test", tables.kind, tables.location) is not None
 
@@ -207,7 +207,7 @@ def test_a_table_that_cannot_be_looked_at_in_a_quiet_moment_ends_no_run(
         _insert_rows(tables, 2)
         running.reached()
         wait_until(lambda: "the lake does not answer" in caplog.text or running.error)
-        wait_until(lambda: running.report()["stands"]["p.s.b"]["stamp"] or running.error)
+        wait_until(lambda: running.report()["table_states"]["p.s.b"]["stamp"] or running.error)
         _insert_rows(tables, 3)
         running.reached()
         running.stop()
