@@ -24,10 +24,15 @@ def test_the_key_of_a_document_is_in_front_and_nothing_else_moves() -> None:
         fields = [("_id", random.randint(0, 9)), *((name, name * random.randint(0, 30)) for name in "abc")]
         random.shuffle(fields)
         documents.append(dict(fields[random.randint(0, 1) :]))
-    found = id_first(BsonDocuments.of_list([bson.encode(one) for one in documents]).document_values)
+    found = id_first(BsonDocuments.of_list([_encoded(one) for one in documents]).document_values)
     for number, one in enumerate(documents):
-        expected = {"_id": one["_id"], **one} if "_id" in one else one
-        assert found.read_bytes(number) == bson.encode(expected)
+        wanted = {"_id": one["_id"], **one} if "_id" in one else one
+        assert found.read_bytes(number) == _encoded(wanted)
+
+
+def _encoded(document: dict[str, Any]) -> bytes:
+    """Encode a document in the order of its fields. pymongo puts ``_id`` in front, but within another document it does not."""
+    return bson.encode({"": document})[6:-1]
 
 
 def test_documents_that_are_stored_so_are_the_same_bytes() -> None:
