@@ -26,8 +26,8 @@ def test_the_key_of_a_document_is_in_front_and_nothing_else_moves() -> None:
         documents.append(dict(fields[random.randint(0, 1) :]))
     found = id_first(BsonDocuments.of_list([_encoded(one) for one in documents]).document_values)
     for number, one in enumerate(documents):
-        wanted = {"_id": one["_id"], **one} if "_id" in one else one
-        assert found.read_bytes(number) == _encoded(wanted)
+        expected = {"_id": one["_id"], **one} if "_id" in one else one
+        assert found.read_bytes(number) == _encoded(expected)
 
 
 def _encoded(document: dict[str, Any]) -> bytes:
