@@ -175,9 +175,15 @@ class ConnectorTables:
                 "Another task took over %s before the apply turn of this task: this task applied nothing.",
                 self.connector_name,
             )
-            nothing = {"tables": [], "unreported": [], "earlier": [], "seconds": 0.0}
-            self.report = {**(self.read_written_report() or {"last_batch": 0}), **nothing}
+            last_report = self.read_written_report() or self._empty_report()
+            self.report = {**last_report, "tables": [], "unreported": [], "earlier": [], "seconds": 0.0}
         return report is not None
+
+    def _empty_report(self) -> dict[str, Any]:
+        return {
+            "target": self.target, "location": self.location, "last_batch": 0, "tables": [], "failed": {}, "lagging": {}, "table_states": {},
+            "seconds": 0.0,
+        }  # fmt: skip
 
     def taken_over(self) -> bool:
         """Check whether another job has begun a later turn."""

@@ -26,6 +26,7 @@ from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.operators.base import apply_metrics
 from airflow_provider_cdc.operators.base import continuous_job_control as module
 from tests.operators.test_apply_changes import LOCATION, Spark, apply, events, report, table
 from tests.support.airflow.airflow_connector import TaskState, context
@@ -328,6 +329,20 @@ def test_one_that_is_taken_over_before_its_turn_has_applied_nothing(tmp_path: Pa
         assert apply(tmp_path, run_for=3600).execute(given)["events"] == 0
         thread.join()
     assert events(given) == {}
+
+
+def test_one_that_is_taken_over_before_there_is_a_report_has_metrics(
+    tmp_path: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    will(tmp_path, report(table("shop.a", c=2)))
+    ended: list[str] = []
+    monkeypatch.setattr(apply_metrics, "run_ended", lambda _, job, **more: ended.append(job))
+    with turns(tmp_path).take_turn("busy") as busy:
+        thread = threading.Thread(target=lambda: (until(lambda: busy.successor), take(tmp_path, "x")))
+        thread.start()
+        assert apply(tmp_path, run_for=3600).execute(context())["last_batch"] == 0
+        thread.join()
+    assert ended == ["apply"]
 
 
 @pytest.mark.parametrize("wrong", [0, -1, float("inf"), timedelta(0)])
