@@ -20,6 +20,7 @@ from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_cdc.changelog.reports.apply_report import ApplyOutcome
     from airflow_provider_cdc.changelog.reports.asset_event_outbox import AssetEventOutbox
     from airflow_provider_cdc.connector import ConnectorDefinition
     from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
@@ -129,7 +130,7 @@ def report_database_metrics(access: ConnectorAccess, done: Mapping[str, Any], lo
     """
     from airflow_provider_cdc.operators.base.apply_metrics import measure_report
 
-    report = {"last_batch": done["batch"], "tables": [*done["tables"].values()], "failed": done["failed"]}
+    report: ApplyOutcome = {"last_batch": done["batch"], "tables": [*done["tables"].values()], "failed": done["failed"]}
     try:
         measure_report(access, TARGET, done["place"], report, **more)
     except Exception:
@@ -157,10 +158,9 @@ def emit_asset_events(
     tables = merge_by_table([*older, *done["tables"].values()])
     for table in tables:
         topic, batch = table["topic"], max(done["batch"], table["last_batch"])
-        context["outlet_events"][build_connector_alias(connector)].add(
-            build_topic_asset(connector, topic),
-            extra={"rows": table["rows"], "last_batch": batch, "location": table["location"]},
-        )
+        extra: dict[str, Any] = {"rows": table["rows"], "last_batch": batch, "location": table["location"]}
+        events = context["outlet_events"][build_connector_alias(connector)]
+        events.add(build_topic_asset(connector, topic), extra=extra)
         log.info("%s: %d events.", topic, sum(table["rows"].values()))
     try:
         if older and not keep:

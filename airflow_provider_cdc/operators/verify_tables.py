@@ -140,8 +140,9 @@ class VerifyTablesOperator(SparkJobOperator):
     def _rules(self) -> TableRules:
         """By which the last apply has kept the tables."""
         from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports, rules_of
+        from airflow_provider_cdc.core.config.target_table_rules import NO_RULES
 
         report = ApplyReports(self.connector_access.open_change_log().storage, self.connector).read(
             self.target, self.location
         )
-        return rules_of(report or {})
+        return NO_RULES if report is None else rules_of(report)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.position import Position
     from airflow_provider_cdc.core.spi.state_records import BatchRecord, ConnectorRecord
     from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
+    from airflow_provider_cdc.services.text.status_texts import AppliedTarget
     from airflow_provider_cdc.state.state_store import StateStore
 
 
@@ -98,18 +99,18 @@ class AppliedTrigger(StateTrigger):
             return PollResult(text, "applied", {"batch": batch, "applied": stands, "target": self.target})
         return PollResult(text + (f" Its last run failed: {failed}" if failed else ""), f"{stands} {failed}")
 
-    def _stands(self, report: dict[str, Any]) -> int:
+    def _stands(self, report: AppliedTarget) -> int:
         """Return the batch up to which all selected tables are applied. Tables that failed are behind the others."""
         last, lagging = int(report["last_batch"] or 0), report["lagging"] or {}
         if self.topic is not None:
             return min([last, *(int(batch) for name, batch in lagging.items() if self._is_of_it(report, name))])
         return min([last, *map(int, lagging.values())])
 
-    def _failed(self, report: dict[str, Any]) -> str:
+    def _failed(self, report: AppliedTarget) -> str:
         errors = report["failed"] or {}
         return "; ".join(f"{topic}: {text}" for topic, text in sorted(errors.items()) if self._is_of_it(report, topic))
 
-    def _is_of_it(self, report: dict[str, Any], name: str) -> bool:
+    def _is_of_it(self, report: AppliedTarget, name: str) -> bool:
         """Check whether a table is one that is waited for; a route may make several of one topic."""
         return self.topic is None or self.topic in (name, report.get("topics", {}).get(name))
 

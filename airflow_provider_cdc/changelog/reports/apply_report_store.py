@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal, cast
 
 import orjson
 
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReport, EarlierRun, TableApplied
 from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.changelog.reports.report_store import TargetReports
 from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, TableRules
@@ -20,26 +21,23 @@ from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, TableR
 log = logging.getLogger(__name__)
 
 
-class ApplyReports(TargetReports):
+class ApplyReports(TargetReports[ApplyReport]):
     """The reports about one connector.
 
         >>> ApplyReports(changelog.storage, "shop").read("delta", "/lake/{database}/{table}")["last_batch"]
         42
 
-    A report has ``target``, ``location``, ``last_batch``, ``tables`` (what the run did, see :func:`merge_by_table`), ``failed`` (topic → why), ``lagging``
-    (topic → last batch of a table that is behind the others), ``table_states`` (topic → the table's location, its last batch, and the
-    end of its log and its size in bytes then), ``unreported`` (what earlier runs did to tables and could not report, as ``tables``), ``earlier`` (see
-    :func:`not_announced`), ``owner`` (who has started the run), ``seconds``, ``at`` (when it was written), and the rules of tables, see :func:`rules_of`. Of a topic whose rows a route brings to several tables, each table is there by its own name, with ``topic`` and ``place``; the topic itself only if its tables could not be found (``routed``).
+    :class:`~airflow_provider_cdc.changelog.reports.apply_report.ApplyReport` describes the fields of a report.
     """
 
     FOLDER = "applied"
 
-    def read(self, target: str, location: str) -> dict[str, Any] | None:
+    def read(self, target: str, location: str) -> ApplyReport | None:
         """Read the last run's report; ``None`` if there is none that can be read."""
         report = self._parsed(self.report_path(target, location))
         return report if report is not None and report["location"] == location else None
 
-    def list_reports(self) -> list[dict[str, Any]]:
+    def list_reports(self) -> list[ApplyReport]:
         """Read the reports of all targets."""
         return [report for report in map(self._parsed, self._paths()) if report is not None]
 
@@ -55,27 +53,26 @@ class ApplyReports(TargetReports):
         names = self._storage.list(self._storage.join_path(self._connector, self.FOLDER))
         return [self._storage.join_path(self._connector, self.FOLDER, name) for name in names if name.endswith(".json")]
 
-    def write(self, report: dict[str, Any]) -> None:
+    def write(self, report: ApplyReport) -> None:
         """Replace the report of a target atomically."""
         super().write({**report, "at": datetime.now(UTC).isoformat(timespec="seconds")})
 
-    def register_target(self, target: str, location: str, rules: TableRules = NO_RULES) -> dict[str, Any]:
+    def register_target(self, target: str, location: str, rules: TableRules = NO_RULES) -> ApplyReport:
         """Have a target known before its first apply has done anything, so that nothing is removed that it is about to read. One that is known stays as it is.
 
         :param rules: by which it is about to apply
         :return: its report
         """
         report = self.read(target, location)
-        if report is None:
-            self.write(
-                {
-                    "connector": self._connector, "target": target, "location": location, "last_batch": 0, "tables": [], "failed": {},
-                    "lagging": {}, "table_states": {}, "seconds": 0.0, "rules": rules.compute_digest(),
-                    "table_rules": rules.format_rules() if rules else "",
-                }
-            )  # fmt: skip
-            report = self.read(target, location)
-        return report or {}
+        if report is not None:
+            return report
+        first: ApplyReport = {
+            "connector": self._connector, "target": target, "location": location, "last_batch": 0, "tables": [], "failed": {},
+            "lagging": {}, "table_states": {}, "seconds": 0.0, "rules": rules.compute_digest(),
+            "table_rules": rules.format_rules() if rules else "",
+        }  # fmt: skip
+        self.write(first)
+        return self.read(target, location) or first
 
     def delete_report(self, target: str, location: str) -> bool:
         """Delete the report of a target, which has no claim on the change log any more.
@@ -87,7 +84,7 @@ class ApplyReports(TargetReports):
         self._storage.delete(path)
         return there
 
-    def _parsed(self, path: str) -> dict[str, Any] | None:
+    def _parsed(self, path: str) -> ApplyReport | None:
         data = self._storage.read(path)
         if data is None:
             return None
@@ -98,7 +95,7 @@ class ApplyReports(TargetReports):
             return None
 
 
-def only_registered(report: Mapping[str, Any]) -> bool:
+def only_registered(report: ApplyReport) -> bool:
     """Check whether a report says only that the target exists: no apply has written it.
 
     >>> only_registered({"last_batch": 0, "table_states": {}})
@@ -107,20 +104,27 @@ def only_registered(report: Mapping[str, Any]) -> bool:
     return not report["last_batch"] and "owner" not in report
 
 
-def rules_of(report: Mapping[str, Any]) -> TableRules:
+def rules_of(report: ApplyReport) -> TableRules:
     """Return the rules of tables by which a run has applied."""
     return TableRules.parse(report["table_rules"]) if report.get("table_rules") else NO_RULES
 
 
-def merge_steps(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+_COUNTS: tuple[Literal["rows", "ways"], ...] = ("rows", "ways")
+_SIZES: tuple[Literal["rows_written", "rows_deleted", "bytes_written", "files_written"], ...] = (
+    "rows_written", "rows_deleted", "bytes_written", "files_written",
+)  # fmt: skip
+
+
+def merge_steps(earlier: TableApplied, later: TableApplied) -> TableApplied:
     """Merge the results of two steps on one table. A fact that only one step knows is unknown for both."""
-    merged = {**earlier, **later}
-    for name in ("rows", "ways"):
+    merged: TableApplied = {**earlier, **later}
+    for name in _COUNTS:
         first, second = earlier.get(name) or {}, later.get(name) or {}
         merged[name] = {key: first.get(key, 0) + second.get(key, 0) for key in {**first, **second}}
-    for name in ("seconds", "rows_written", "rows_deleted", "bytes_written", "files_written"):
-        first, second = earlier.get(name), later.get(name)
-        merged[name] = None if first is None or second is None else round(first + second, 3)
+    merged["seconds"] = round(earlier["seconds"] + later["seconds"], 3)
+    for size in _SIZES:
+        before, after = earlier.get(size), later.get(size)
+        merged[size] = None if before is None or after is None else round(before + after, 3)
     merged["first_batch"] = min(earlier["first_batch"], later["first_batch"])
     merged["last_batch"] = max(earlier["last_batch"], later["last_batch"])
     merged["committed_ms"] = max(earlier.get("committed_ms", 0), later.get("committed_ms", 0))
@@ -129,7 +133,7 @@ def merge_steps(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any
     return merged
 
 
-def all_done(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+def all_done(report: ApplyReport) -> list[TableApplied]:
     """Return the results of a run on tables, and before them those of earlier runs that no report has.
 
     Those runs were killed, or their storage was gone. All of it has to be reported, once.
@@ -137,7 +141,7 @@ def all_done(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [*report.get("unreported", ()), *report["tables"]]
 
 
-def not_announced(report: Mapping[str, Any], turns: ApplyTurns, owner: str = "") -> list[dict[str, Any]]:
+def not_announced(report: ApplyReport, turns: ApplyTurns, owner: str = "") -> list[EarlierRun]:
     """List the runs whose tables no task has reported, as far as is known: ``owner`` and ``tables`` of each.
 
     The task of the run after them checks again whether they were reported; if their own tasks were killed, it reports them. A run without an owner was started by hand, and is not reported.
@@ -152,7 +156,7 @@ def not_announced(report: Mapping[str, Any], turns: ApplyTurns, owner: str = "")
     return runs
 
 
-def name_of(table: Mapping[str, Any]) -> str:
+def name_of(table: TableApplied) -> str:
     """Return the name of a table in reports.
 
     It is its topic; of those that a route makes of one topic, that and the location.
@@ -160,19 +164,18 @@ def name_of(table: Mapping[str, Any]) -> str:
     return str(table.get("name") or table["topic"])
 
 
-def topic_of(report: Mapping[str, Any], name: str) -> str:
+def topic_of(report: ApplyReport, name: str) -> str:
     """Return the topic of a table, by its name in a report."""
-    return str(report["table_states"].get(name, {}).get("topic", name))
+    state = report["table_states"].get(name)
+    return name if state is None else str(state.get("topic", name))
 
 
-def merge_by_table(tables: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def merge_by_table(tables: Iterable[TableApplied]) -> list[TableApplied]:
     """Merge to one entry for each table, also if its batches were applied in several steps or jobs.
 
-    Each has ``topic``, ``location``, ``first_batch``, ``last_batch``, ``rows`` (operation letter → change events), ``position``, ``seconds``,
-    and what :class:`airflow_provider_cdc.targets.lake.apply.apply_run_report.TableApplyResult` says of the write: ``rows_written``, ``rows_deleted``, ``bytes_written``, ``files_written``,
-    ``ways`` and ``freshness_s``.
+    :class:`~airflow_provider_cdc.changelog.reports.apply_report.TableApplied` describes the fields of an entry.
     """
-    merged: dict[str, dict[str, Any]] = {}
+    merged: dict[str, TableApplied] = {}
     for table in tables:
         before = merged.get(name_of(table))
         merged[name_of(table)] = table if before is None else merge_steps(before, table)
@@ -185,15 +188,18 @@ METRICS = (
 """Names of the metrics of a table."""
 
 
-def build_table_metrics(tables: Iterable[dict[str, Any]], most: int | None = None) -> dict[str, dict[str, Any]]:
+def build_table_metrics(tables: Iterable[TableApplied], most: int | None = None) -> dict[str, dict[str, Any]]:
     """Table, as :func:`name_of` calls it → its metrics by name; see :data:`METRICS`.
 
     :param tables: as :func:`merge_by_table` gives them
     :param most: only so many, those with the most events
     """
-    counted = [{**table, "events": sum(table["rows"].values())} for table in tables]
-    counted = sorted(counted, key=lambda table: (-table["events"], name_of(table)))[:most]
-    return {name_of(table): {name: table.get(name) for name in METRICS} for table in counted}
+    counted = [(name_of(table), sum(table["rows"].values()), table) for table in tables]
+    counted = sorted(counted, key=lambda entry: (-entry[1], entry[0]))[:most]
+    return {
+        table_name: {name: events if name == "events" else table.get(name) for name in METRICS}
+        for table_name, events, table in counted
+    }
 
 
 _FIELDS: Mapping[str, Any] = {
@@ -201,7 +207,7 @@ _FIELDS: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-def _checked(report: Any) -> dict[str, Any]:
+def _checked(report: Any) -> ApplyReport:
     """Check a report, and return it.
 
     :raises TypeError: it is no report
@@ -211,4 +217,4 @@ def _checked(report: Any) -> dict[str, Any]:
     for name, kind in _FIELDS.items():
         if not isinstance(report.get(name), kind):
             raise TypeError(f"its field {name} is {report.get(name)!r}")
-    return report
+    return cast("ApplyReport", report)

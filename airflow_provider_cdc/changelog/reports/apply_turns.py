@@ -24,6 +24,7 @@ import orjson
 
 from airflow_provider_cdc.changelog.files.liveness_file_parser import read_sign
 from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReport
 from airflow_provider_cdc.core.errors import CdcError
 
 log = logging.getLogger(__name__)
@@ -174,7 +175,7 @@ class ApplyTurn:
         self.successor = ""
         """The owner that has taken over; empty as long as no owner has."""
         self._over = threading.Event()
-        self._report: dict[str, Any] | None = None
+        self._report: ApplyReport | None = None
         self._thread = threading.Thread(target=self._show, name="cdc-turn", daemon=True)
 
     @property
@@ -202,7 +203,7 @@ class ApplyTurn:
                 "The end of this apply turn could not be recorded; the next turn waits %.0f s: %s", DEAD_S, refused
             )
 
-    def set_report(self, report: dict[str, Any]) -> None:
+    def set_report(self, report: ApplyReport) -> None:
         """Set the report that is to be in the file when the turn ends."""
         self._report = report
 

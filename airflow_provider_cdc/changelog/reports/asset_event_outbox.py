@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterable
-from typing import Any
 
 import orjson
 
 from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.reports.apply_report import TableApplied
 from airflow_provider_cdc.changelog.reports.apply_report_store import merge_by_table
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class AssetEventOutbox:
         digest = hashlib.sha256(task.encode()).hexdigest()[:16]
         self._storage, self._path = storage, storage.join_path(connector, _FOLDER, f"{digest}.json")
 
-    def read(self) -> list[dict[str, Any]]:
+    def read(self) -> list[TableApplied]:
         """Read the tables as :func:`airflow_provider_cdc.changelog.reports.apply_report_store.merge_by_table` gives them.
 
         None if there is nothing that can be read.
@@ -42,7 +42,7 @@ class AssetEventOutbox:
             log.warning("The pending asset events in %s cannot be read: %s", self._path, e)
             return []
 
-    def add(self, tables: Iterable[dict[str, Any]]) -> None:
+    def add(self, tables: Iterable[TableApplied]) -> None:
         """Add the results of a run on tables."""
         if merged := merge_by_table([*self.read(), *tables]):
             self._storage.replace(self._path, orjson.dumps(merged))

@@ -17,7 +17,7 @@ from airflow_provider_cdc.changelog.reports.report_store import TargetReports
 log = logging.getLogger(__name__)
 
 
-class ColumnOrigins(TargetReports):
+class ColumnOrigins(TargetReports[dict[str, Any]]):
     """The documents of one connector.
 
         >>> ColumnOrigins(changelog.storage, "shop").read("delta", "/lake/{database}/{table}")["shop.shop.customers"]["columns"]["email"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow_provider_cdc.changelog.reports.report_store import TargetReports
 
 
-class RebuildReports(TargetReports):
+class RebuildReports(TargetReports[dict[str, Any]]):
     """The reports about one connector.
 
         >>> RebuildReports(changelog.storage, "shop").read("delta", "/lake/{database}/{table}")["tables"][0]["batch"]

@@ -6,14 +6,18 @@ There is one document for each kind of table and location, in a folder of the co
 from __future__ import annotations
 
 import hashlib
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import orjson
 
 from airflow_provider_cdc.changelog.files.storage import Storage
 
+Report = TypeVar("Report", bound=Mapping[str, Any])
+"""The type of the reports of one job."""
 
-class TargetReports:
+
+class TargetReports(Generic[Report]):
     """The reports of one job about one connector.
 
     :cvar FOLDER: in the connector's folder
@@ -29,12 +33,12 @@ class TargetReports:
         digest = hashlib.sha256(location.encode()).hexdigest()[:12]
         return self._storage.join_path(self._connector, self.FOLDER, f"{target}-{digest}.json")
 
-    def read(self, target: str, location: str) -> dict[str, Any] | None:
+    def read(self, target: str, location: str) -> Report | None:
         """Read the last run's report; ``None`` if there is none."""
         data = self._storage.read(self.report_path(target, location))
-        return None if data is None else dict(orjson.loads(data))
+        return None if data is None else cast("Report", dict(orjson.loads(data)))
 
-    def write(self, report: dict[str, Any]) -> None:
+    def write(self, report: Report) -> None:
         """Replace the report of a target atomically."""
         path = self.report_path(report["target"], report["location"])
         self._storage.replace(path, orjson.dumps(report, option=orjson.OPT_INDENT_2))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow_provider_cdc.changelog.reports.report_store import TargetReports
 
 
-class MaintenanceReports(TargetReports):
+class MaintenanceReports(TargetReports[dict[str, Any]]):
     """The reports about one connector.
 
         >>> MaintenanceReports(changelog.storage, "shop").read("delta", "/lake/{database}/{table}")["tables"][0]["steps"]

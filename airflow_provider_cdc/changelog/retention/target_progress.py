@@ -5,11 +5,11 @@ A target is known from the moment its first apply begins (:meth:`~airflow_provid
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReport
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 
 
@@ -53,11 +53,12 @@ def needs_of(storage: Storage, connector: str) -> list[TargetProgress]:
     return sorted(needs, key=lambda need: (need.after, need.display_name))
 
 
-def _need(report: Mapping[str, Any]) -> TargetProgress:
+def _need(report: ApplyReport) -> TargetProgress:
     last, table_states = int(report["last_batch"]), report["table_states"]
     behind = {name: int(batch) for name, batch in report["lagging"].items()}
     for name in report["failed"]:
-        behind.setdefault(name, max(int(table_states.get(name, {}).get("batch", 0)), 0))
+        state = table_states.get(name)
+        behind.setdefault(name, 0 if state is None else max(int(state.get("batch", 0)), 0))
     after = min([last, *behind.values()])
     tables = tuple(sorted(name for name, batch in behind.items() if batch < last))
     return TargetProgress(report["target"], report["location"], after, last, str(report.get("at", "")), tables)

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from airflow_provider_cdc.core.reporting.metrics_monitor import MetricsMonitor, Sink, run_ended
 from airflow_provider_cdc.hooks.airflow_stats import to_airflow
 from airflow_provider_cdc.hooks.state import CdcStateHook
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.changelog.reports.apply_report import ApplyOutcome
     from airflow_provider_cdc.core.model.metric_samples import MetricSamples
     from airflow_provider_cdc.operators.base.connector_apply_report import ConnectorTables
     from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
     from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
 
 
-_COUNTED = {
+_Counted = Literal["rows_written", "rows_deleted", "bytes_written", "files_written"]
+_COUNTED: dict[_Counted, str] = {
     "rows_written": "TotalNumberOfRowsWritten",
     "rows_deleted": "TotalNumberOfRowsDeleted",
     "bytes_written": "TotalNumberOfBytesWritten",
@@ -33,12 +34,13 @@ def report_apply_metrics(connector: ConnectorTables, *, failed: bool, seconds: f
     :param failed: it was not applied, or not all of it
     """
     # otherwise the report is that of an earlier job, which has reported its metrics
-    own = bool(connector.owner) and (connector.report or {}).get("owner") in (None, connector.owner)
+    report = connector.report
+    own = bool(connector.owner) and (report is None or report.get("owner") in (None, connector.owner))
     measure_report(
         connector.access,
         connector.target,
         connector.location,
-        connector.report,
+        report,
         own=own,
         failed=failed,
         seconds=seconds,
@@ -49,7 +51,7 @@ def measure_report(
     access: ConnectorAccess,
     target: str,
     location: str,
-    report: Mapping[str, Any] | None,
+    report: ApplyOutcome | None,
     *,
     own: bool = True,
     failed: bool = False,
@@ -101,7 +103,7 @@ def _keep(state_conn_id: str, samples: MetricSamples) -> None:
         store.metrics.add_measurements(samples)
 
 
-def _tables(monitor: MetricsMonitor, report: Mapping[str, Any] | None, *, own: bool) -> None:
+def _tables(monitor: MetricsMonitor, report: ApplyOutcome | None, *, own: bool) -> None:
     from airflow_provider_cdc.changelog.reports.apply_report_store import merge_by_table
 
     if report is None:
@@ -117,9 +119,9 @@ def _tables(monitor: MetricsMonitor, report: Mapping[str, Any] | None, *, own: b
             monitor.add_count("apply.TotalNumberOfEventsApplied", sum(table["rows"].values()), topic)
         counted.add(topic)
         for field, name in _COUNTED.items():
-            if table.get(field) is not None:
-                monitor.add_count(f"apply.{name}", table[field], topic)
+            if (count := table.get(field)) is not None:
+                monitor.add_count(f"apply.{name}", count, topic)
         monitor.set_gauge("apply.TableDurationInSeconds", table["seconds"], topic)
-        if table.get("freshness_s") is not None:
-            monitor.observe_value("apply.FreshnessInSeconds", table["freshness_s"], topic)
+        if (freshness := table.get("freshness_s")) is not None:
+            monitor.observe_value("apply.FreshnessInSeconds", freshness, topic)
     monitor.set_gauge("apply.FailedTables", len(report["failed"]))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from airflow.sdk.exceptions import AirflowException
 
     from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+    from airflow_provider_cdc.changelog.reports.apply_report import ApplyReport, TableApplied
     from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
     from airflow_provider_cdc.changelog.reports.asset_event_outbox import AssetEventOutbox
 
@@ -66,11 +67,11 @@ class ConnectorTables:
     shown: int
     log: Any
     memory: str = ""
-    before: dict[str, Any] | None = None
+    before: ApplyReport | None = None
     """The report that was there before the job."""
     little: bool = False
     """Whether the pending changes are little work."""
-    report: dict[str, Any] | None = None
+    report: ApplyReport | None = None
     """Report of the job, or of the last one, if there was nothing to do."""
     trouble: str = ""
     """Why it was not applied, or not all of it."""
@@ -112,7 +113,7 @@ class ConnectorTables:
         self.little = little_work(self.change_log, self.connector_name, self.before)
         return True
 
-    def read_written_report(self) -> dict[str, Any] | None:
+    def read_written_report(self) -> ApplyReport | None:
         """Return the report of the last job beside the change log; ``None`` if it has only registered its target."""
         from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports, only_registered
 
@@ -179,7 +180,7 @@ class ConnectorTables:
             self.report = {**last_report, "tables": [], "unreported": [], "earlier": [], "seconds": 0.0}
         return report is not None
 
-    def _empty_report(self) -> dict[str, Any]:
+    def _empty_report(self) -> ApplyReport:
         return {
             "target": self.target, "location": self.location, "last_batch": 0, "tables": [], "failed": {}, "lagging": {}, "table_states": {},
             "seconds": 0.0,
@@ -220,7 +221,7 @@ class ConnectorTables:
         self._note_announced()
         return True
 
-    def _left_to_next_run(self, context: Context, tables: list[dict[str, Any]]) -> bool:
+    def _left_to_next_run(self, context: Context, tables: list[TableApplied]) -> bool:
         try:
             self._left(context).add(tables)
         except CdcError as e:
@@ -234,7 +235,7 @@ class ConnectorTables:
 
         return ApplyTurns(self.change_log.storage, self.connector_name, self.target, self.location)
 
-    def _done(self) -> list[dict[str, Any]]:
+    def _done(self) -> list[TableApplied]:
         """Return the table results to report.
 
         If another job has replaced the report meanwhile, its own task reports that job.
@@ -245,11 +246,11 @@ class ConnectorTables:
         mine = self.report.get("owner") in (None, "", self.owner)
         return [*self._earlier(), *(all_done(self.report) if mine else ())]
 
-    def _earlier(self) -> list[dict[str, Any]]:
+    def _earlier(self) -> list[TableApplied]:
         """Return the results of earlier runs whose tasks were killed before they could report them."""
-        earlier_tables: list[dict[str, Any]] = []
+        earlier_tables: list[TableApplied] = []
         try:
-            for run in (self.report or {}).get("earlier", ()):
+            for run in self.report.get("earlier", ()) if self.report is not None else ():
                 if self._turns.has_ended(run["owner"]) and not self._turns.is_announced(run["owner"]):
                     if run["owner"] != self.owner:
                         self.log.info("The asset events of %s were not emitted yet; this run emits them.", run["owner"])
@@ -281,11 +282,11 @@ class ConnectorTables:
     def _key(self) -> str:
         return f"{_UNANNOUNCED}_{self.memory}" if self.memory else _UNANNOUNCED
 
-    def _unannounced(self, context: Context) -> list[dict[str, Any]]:
+    def _unannounced(self, context: Context) -> list[TableApplied]:
         store = context.get("task_state_store")
         return [] if store is None else list(json.loads(str(store.get(self._key) or "[]")))
 
-    def _note_lineage(self, report: dict[str, Any]) -> None:
+    def _note_lineage(self, report: ApplyReport) -> None:
         """Read the input of lineage now: another process requests it, which has no access to the change log."""
         from airflow_provider_cdc.changelog.reports.apply_report_store import all_done, merge_by_table
         from airflow_provider_cdc.changelog.reports.column_origins import ColumnOrigins
@@ -319,10 +320,14 @@ class ConnectorTables:
         tables = merge_by_table([*self._older(context), *self._unannounced(context), *done])
         events = context["outlet_events"][build_connector_alias(self.connector_name)]
         for table in tables:
-            events.add(
-                build_topic_asset(self.connector_name, table["topic"]),
-                extra={name: table[name] for name in ("rows", "position", "first_batch", "last_batch", "location")},
-            )
+            extra: dict[str, Any] = {
+                "rows": table["rows"],
+                "position": table["position"],
+                "first_batch": table["first_batch"],
+                "last_batch": table["last_batch"],
+                "location": table["location"],
+            }
+            events.add(build_topic_asset(self.connector_name, table["topic"]), extra=extra)
             self.log.info("  %s → %s", table_text(table), table["location"])
         totals = {name_of(table): sum(table["rows"].values()) for table in tables}
         by_topic = {table["topic"]: totals[name_of(table)] for table in tables}  # its tables have read the same events
@@ -340,7 +345,7 @@ class ConnectorTables:
             "seconds": report["seconds"],
         }
 
-    def _older(self, context: Context) -> list[dict[str, Any]]:
+    def _older(self, context: Context) -> list[TableApplied]:
         left = self._left(context)
         try:
             older_tables = left.read()
@@ -373,7 +378,7 @@ def secret_places(rules: TableRules) -> list[str]:
     ]
 
 
-def _failed(report: dict[str, Any]) -> str:
+def _failed(report: ApplyReport) -> str:
     """Format the errors of failed tables in a report."""
     lines = [f"  {topic}: {text}" for topic, text in sorted(report["failed"].items())]
     return "\n".join(

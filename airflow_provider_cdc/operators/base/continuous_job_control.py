@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_cdc.changelog.files.storage import Storage
+    from airflow_provider_cdc.changelog.reports.apply_report import ApplyReport
 
 END_S = 30.0
 """Seconds that a job which is to end has for its present commit, before it is killed."""
@@ -54,11 +55,12 @@ class ContinuousConnectorApply:
         turn = self._turns.find_turn(self.owner)
         return "" if turn is None or turn["error"] == NO_SIGN else str(turn["error"])
 
-    def read_report(self) -> dict[str, Any] | None:
+    def read_report(self) -> ApplyReport | None:
         """Return the last report of the job; without one, the report that it had written by then."""
         turn = self._turns.find_turn(self.owner)
         if turn is not None and turn["report"] is not None:
-            return dict(turn["report"])
+            last_report: ApplyReport = turn["report"]
+            return {**last_report}
         report = self._reports.read(*self._of)
         return report if report is not None and report.get("owner") == self.owner else None
 

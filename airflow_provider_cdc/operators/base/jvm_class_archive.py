@@ -19,13 +19,14 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+    from airflow_provider_cdc.changelog.reports.apply_report import ApplyReport
 
 log = logging.getLogger(__name__)
 
@@ -46,17 +47,16 @@ _AGAIN_S = 24 * 3600.0
 _FOLDERS_OF_SETTINGS = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 
-def little_work(changelog: ChangeLog, connector: str, report: Mapping[str, Any] | None) -> bool:
+def little_work(changelog: ChangeLog, connector: str, report: ApplyReport | None) -> bool:
     """Check whether the changes after a report are little work. A table of unknown size does not count as small.
 
     :param report: of the last run; ``None`` before the first one
     """
-    if report is None:
-        report = {"table_states": {}, "lagging": {}, "last_batch": 0}
-    if report["lagging"]:
+    if report is not None and report["lagging"]:
         return False  # older batches, too
-    table_states, pending, topics = report["table_states"], 0, set[str]()
-    number = report["last_batch"] or max(changelog.find_first_batch(connector) - 1, 0)
+    last, table_states = (0, {}) if report is None else (report["last_batch"], report["table_states"])
+    pending, topics = 0, set[str]()
+    number = last or max(changelog.find_first_batch(connector) - 1, 0)
     while manifest := changelog.find_manifest(connector, number + 1):
         number += 1
         pending += sum(file.bytes for file in manifest.files)

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         symlinks_dataset,
     )
 
+    from airflow_provider_cdc.changelog.reports.apply_report import TableApplied
     from airflow_provider_cdc.core.capture.connector_capture import TableCaptureResult
 
 Name = tuple[str, str]
@@ -103,7 +104,7 @@ class AppliedTables:
     :param changelog: folder or URL of the change log
     """
 
-    tables: Iterable[Mapping[str, Any]]
+    tables: Iterable[TableApplied]
     origins: Mapping[str, Mapping[str, Any]]
     changelog: str
     connector: str
@@ -137,7 +138,8 @@ def build_apply_lineage(runs: Iterable[AppliedTables], target: str) -> OperatorL
     return OperatorLineage(inputs=list(inputs.values()), outputs=outputs)
 
 
-_Step = tuple[Name, Mapping[str, Any], Mapping[str, Any]]
+_Written = Literal["rows_written", "bytes_written", "files_written"]
+_Step = tuple[Name, "TableApplied", Mapping[str, Any]]
 """A topic, the work on it, and the known origins of its table."""
 _Field = tuple[Name, str, str, str, bool]
 """Dataset, column, subtype, description, and whether it is masked."""
@@ -164,7 +166,7 @@ def _written(name: Name, steps: Sequence[_Step], target: str) -> OutputDataset:
         facets |= {"schema": _schema(types), "columnLineage": _lineage(columns, whole)}
     if catalog := next((origins["catalog"] for _, _, origins in steps if origins.get("catalog")), None):
         facets["symlinks"] = _symlinks(catalog)
-    names = ("rows_written", "bytes_written", "files_written")
+    names: tuple[_Written, ...] = ("rows_written", "bytes_written", "files_written")
     numbers = [[table.get(name) for _, table, _ in steps] for name in names]
     totals = [None if None in values else sum(n for n in values if n is not None) for values in numbers]
     return OutputDataset(*name, facets=facets, outputFacets={"outputStatistics": _statistics(*totals)})

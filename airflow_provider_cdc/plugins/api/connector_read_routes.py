@@ -113,7 +113,7 @@ def get_connector(store: Store, reached: Readable) -> response_models.ConnectorD
     )
 
 
-def _beside(record: ConnectorRecord) -> tuple[list[dict[str, Any]], list[JobProgress], str | None]:
+def _beside(record: ConnectorRecord) -> tuple[list[status_texts.AppliedTarget], list[JobProgress], str | None]:
     """Return the result of :func:`airflow_provider_cdc.services.text.status_texts.beside_changelog`.
 
     A storage that does not answer is waited for a short time only.

@@ -92,8 +92,8 @@ def database_of(access: ConnectorAccess, location: str, other_conn_id: str | Non
     """
     from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 
-    report = ApplyReports(access.open_change_log().storage, access.definition.name).read(TARGET, location) or {}
-    database = report.get("database") or {}
+    report = ApplyReports(access.open_change_log().storage, access.definition.name).read(TARGET, location)
+    database = (None if report is None else report.get("database")) or {}
     if not (conn_id := other_conn_id or database.get("conn_id", "")):
         raise CdcError(
             f"The connection that applies the changes of {access.definition.name} to {location} is not recorded.",

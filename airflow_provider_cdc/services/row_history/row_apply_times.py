@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_provider_cdc.changelog.row_history.row_history_models import RowChange, RowHistory, TargetOutcome
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.changelog.reports.apply_report import ApplyReport
     from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
     from airflow_provider_cdc.state.state_store import StateStore
 
@@ -28,13 +29,13 @@ def applied_at(story: RowHistory, access: ConnectorAccess, store: StateStore) ->
                 change.applied.append(_applied(report, runs, change))
 
 
-def batch_of(report: dict[str, Any], topic: str) -> int:
+def batch_of(report: ApplyReport, topic: str) -> int:
     """Return the last batch that the table of a topic has, by its report; 0 if there is none."""
     lagging = report["lagging"].get(topic)
     return int(report["last_batch"] if lagging is None else min(lagging, report["last_batch"]))
 
 
-def _applied(report: dict[str, Any], runs: Runs, change: RowChange) -> TargetOutcome:
+def _applied(report: ApplyReport, runs: Runs, change: RowChange) -> TargetOutcome:
     target, location = str(report["target"]), str(report["location"])
     if change.topic is None:
         return TargetOutcome(target=target, location=location, state="unknown")
@@ -47,7 +48,7 @@ def _applied(report: dict[str, Any], runs: Runs, change: RowChange) -> TargetOut
     return TargetOutcome(target=target, location=location, state="applied", at=at, at_latest=number == 0)
 
 
-def _runs(store: StateStore, connector: str, report: dict[str, Any]) -> Runs:
+def _runs(store: StateStore, connector: str, report: ApplyReport) -> Runs:
     place = hashlib.sha256(str(report["location"]).encode()).hexdigest()[:8]
     run_history = store.metrics.load_run_history(connector, f"apply {report['target']} {place}")
     batches = ((at, (metrics.get("gauges") or {}).get("apply.LastBatch")) for at, metrics in run_history)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import sqlalchemy as sa
 
+    from airflow_provider_cdc.changelog.reports.apply_report import ApplyReport, TableState
     from airflow_provider_cdc.changelog.row_history.row_masking import RowMasks
     from airflow_provider_cdc.core.config.target_table_rules import TableRule
     from airflow_provider_cdc.core.model.table_schema import TableId
@@ -72,7 +73,7 @@ class _TargetReader:
 
     def __init__(
         self,
-        report: dict[str, Any],
+        report: ApplyReport,
         topic: str | None,
         access: ConnectorAccess,
         table: TableId,
@@ -156,9 +157,7 @@ class _TargetReader:
             why = f"the table has only rows that match: {self._rule.filter}"
         return target_row.model_copy(update={"state": state, "row": held.row, "versions": held.versions, "why": why})
 
-    def _held(
-        self, entry: Mapping[str, Any], origin: Mapping[str, Any] | None, key: Row, requested_key: Row
-    ) -> StoredRow:
+    def _held(self, entry: TableState, origin: Mapping[str, Any] | None, key: Row, requested_key: Row) -> StoredRow:
         if self._kind == "database":
             if self._report.get("rules"):
                 raise TargetNotInspected("its tables have rules: query the table directly")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.lifecycle.connector_status import state_of
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+    from airflow_provider_cdc.changelog.reports.apply_report import ApplyReport, TableApplied
     from airflow_provider_cdc.core.lifecycle.connector_status import ConnectorStatus
     from airflow_provider_cdc.core.model.job_progress import JobProgress
     from airflow_provider_cdc.core.model.metric_samples import StoredSeries
@@ -178,22 +179,41 @@ def _figure(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def list_applied_targets(changelog: ChangeLog, connector: str) -> list[dict[str, Any]]:
-    """Return the report of the last apply to each target.
+class AppliedTarget(TypedDict):
+    """Summary of the report of the last apply to one target.
 
-    It has ``target``, ``location``, ``last_batch``, ``failed``, ``lagging``, ``seconds``, and ``tables``, the metrics of each table
-    (:func:`airflow_provider_cdc.changelog.reports.apply_report_store.build_table_metrics`).
+    - ``target``, ``location``, ``last_batch``, ``failed``, ``lagging``, ``seconds``: as in
+      :class:`~airflow_provider_cdc.changelog.reports.apply_report.ApplyReport`
+    - ``topics``: table → its topic, of those that are not called by it, and have failed or are behind
+    - ``tables``: table → its metrics, see :func:`airflow_provider_cdc.changelog.reports.apply_report_store.build_table_metrics`
     """
+
+    target: str
+    location: str
+    last_batch: int
+    failed: dict[str, str]
+    lagging: dict[str, int]
+    seconds: float
+    topics: dict[str, str]
+    tables: dict[str, dict[str, Any]]
+
+
+def list_applied_targets(changelog: ChangeLog, connector: str) -> list[AppliedTarget]:
+    """Return a summary of the report of the last apply to each target."""
     from airflow_provider_cdc.changelog.reports.apply_report_store import (
         ApplyReports,
         build_table_metrics,
         merge_by_table,
     )
 
-    shown = ("target", "location", "last_batch", "failed", "lagging", "seconds")
     return [
         {
-            **{k: report[k] for k in shown},
+            "target": report["target"],
+            "location": report["location"],
+            "last_batch": report["last_batch"],
+            "failed": report["failed"],
+            "lagging": report["lagging"],
+            "seconds": report["seconds"],
             "topics": _topics(report),
             "tables": build_table_metrics(merge_by_table(report["tables"])),
         }
@@ -201,7 +221,7 @@ def list_applied_targets(changelog: ChangeLog, connector: str) -> list[dict[str,
     ]
 
 
-def beside_changelog(connector: ConnectorRecord) -> tuple[list[dict[str, Any]], list[JobProgress], str | None]:
+def beside_changelog(connector: ConnectorRecord) -> tuple[list[AppliedTarget], list[JobProgress], str | None]:
     """Return the results of applies to the targets of a connector, see :func:`list_applied_targets`, and the active jobs.
 
     If the change log cannot be read from here, there is a text that says so.
@@ -236,7 +256,7 @@ def work_text(work: JobProgress) -> str:
     return work.progress_text + (f" [{work.where}]" if work.where else "")
 
 
-def target_lines(reports: Iterable[Mapping[str, Any]], trouble: str | None, most: int = 10) -> Iterator[str]:
+def target_lines(reports: Iterable[AppliedTarget], trouble: str | None, most: int = 10) -> Iterator[str]:
     """Format the results of applies to the targets of a connector as lines of text.
 
     :param most: tables of a target that are named, those with the most events in the last apply
@@ -265,7 +285,7 @@ def target_lines(reports: Iterable[Mapping[str, Any]], trouble: str | None, most
             yield f"    … and {len(tables) - most:,} more tables"
 
 
-def _topics(report: Mapping[str, Any]) -> dict[str, str]:
+def _topics(report: ApplyReport) -> dict[str, str]:
     """Table → its topic, of those that are not called by it, and have failed or are behind."""
     from airflow_provider_cdc.changelog.reports.apply_report_store import topic_of
 
@@ -279,7 +299,7 @@ def _topics(report: Mapping[str, Any]) -> dict[str, str]:
 _LETTERS = {"r": "read", "c": "created", "u": "updated", "d": "deleted", "t": "truncated"}
 
 
-def table_text(table: Mapping[str, Any]) -> str:
+def table_text(table: TableApplied) -> str:
     """Format the work of an apply on one table.
 
     :func:`airflow_provider_cdc.changelog.reports.apply_report_store.merge_by_table` gives it.

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reading.table_start_batch import unbuildable_error
+from airflow_provider_cdc.changelog.reports.apply_report import TableState
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.changelog.reports.rebuild_report_store import RebuildReports
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
@@ -179,5 +180,6 @@ class RebuildDatabase:
         report = reports.register_target(TARGET, self._sink.done.place)
         table_states = dict(report["table_states"])
         for topic, batch in after.items():
-            table_states[topic] = {"location": "", "stamp": "", **table_states.get(topic, {}), "batch": batch}
+            unknown: TableState = {"location": "", "stamp": "", "batch": batch}
+            table_states[topic] = {**table_states.get(topic, unknown), "batch": batch}
         reports.write({**report, "table_states": table_states, "lagging": {**report["lagging"], **after}})

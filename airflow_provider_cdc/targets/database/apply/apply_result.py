@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches
+from airflow_provider_cdc.changelog.reports.apply_report import TableApplied
 from airflow_provider_cdc.changelog.reports.apply_report_store import merge_steps
 
 
@@ -23,7 +24,7 @@ class DatabaseApplyResult:
 
     place: str
     batch: int = 0
-    tables: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tables: dict[str, TableApplied] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     behind: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
@@ -55,7 +56,7 @@ class DatabaseApplyResult:
         """
         fresh = round(max(time.time() - committed_ms / 1000, 0.0), 3) if committed_ms else None
         earlier = self.tables.get(pending.topic)
-        entry = {
+        entry: TableApplied = {
             "topic": pending.topic, "location": table, "first_batch": pending.first, "last_batch": pending.last, "rows": pending.count_operations(),
             "position": pending.position, "seconds": round(time.monotonic() - began, 3), "committed_ms": committed_ms, "freshness_s": fresh,
         }  # fmt: skip

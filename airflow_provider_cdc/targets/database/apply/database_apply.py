@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopic, PendingBatches
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReport, TableState
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.core.errors import CdcError, TargetError
 from airflow_provider_cdc.core.model.batch_manifest import BatchContents
@@ -117,7 +118,7 @@ class DatabaseApply(LaggingTableWriter):
 
     def _applied(self, done: DatabaseApplyResult, began: float) -> None:
         report = self._reports.register_target(TARGET, done.place)
-        table_states = report.get("table_states", {})
+        table_states = report["table_states"]
         self._written = {topic for topic, stand in table_states.items() if stand["location"]}
         self._ensure_tables()
         report = self._with_newly_selected(report)
@@ -130,7 +131,7 @@ class DatabaseApply(LaggingTableWriter):
         done.seconds = round(time.monotonic() - began, 3)
         self._report(report, done)
 
-    def _with_newly_selected(self, report: dict[str, Any]) -> dict[str, Any]:
+    def _with_newly_selected(self, report: ApplyReport) -> ApplyReport:
         """Have tables of topics that were left out, and are taken now, begin where they ended.
 
         :return: the report, which records the topics that are taken
@@ -141,7 +142,7 @@ class DatabaseApply(LaggingTableWriter):
             return report
         markers = self._retried(self._markers.read)
         self._refuse_another(markers)
-        table_states = report.get("table_states", {})
+        table_states = report["table_states"]
         resumed_topics = (
             newly_selected(self._changelog, self._connector, before, now, table_states, markers.batch)
             if before != now
@@ -158,7 +159,7 @@ class DatabaseApply(LaggingTableWriter):
 
         if resumed_topics:
             self._retried(once)
-        report = {**report, "selection": now, "lagging": {**report.get("lagging", {}), **resumed_topics}}
+        report = {**report, "selection": now, "lagging": {**report["lagging"], **resumed_topics}}
         self._reports.write(report)
         return report
 
@@ -167,19 +168,20 @@ class DatabaseApply(LaggingTableWriter):
         taken, self.done = self.done, DatabaseApplyResult(self.done.place)
         return taken
 
-    def _report(self, before: dict[str, Any], done: DatabaseApplyResult) -> None:
+    def _report(self, before: ApplyReport, done: DatabaseApplyResult) -> None:
         """Report the batches of the tables: the change log keeps the batches that they need."""
-        table_states = dict(before.get("table_states", {}))
+        table_states = dict(before["table_states"])
         for topic, table in done.tables.items():
             table_states[topic] = {"location": table["location"], "batch": table["last_batch"], "stamp": ""}
         for topic, batch in done.behind.items():
-            table_states[topic] = {"location": "", "stamp": "", **table_states.get(topic, {}), "batch": batch}
-        self._reports.write(
-            {
-                "connector": self._connector, "target": TARGET, "location": done.place, "last_batch": done.batch, "tables": [*done.tables.values()],
-                "failed": done.failed, "lagging": done.behind, "table_states": table_states, "seconds": done.seconds, "rules": "", "selection": topic_selection(self._config), **self._noted,
-            }
-        )  # fmt: skip
+            unknown: TableState = {"location": "", "stamp": "", "batch": batch}
+            table_states[topic] = {**table_states.get(topic, unknown), "batch": batch}
+        report: ApplyReport = {
+            "connector": self._connector, "target": TARGET, "location": done.place, "last_batch": done.batch, "tables": [*done.tables.values()],
+            "failed": done.failed, "lagging": done.behind, "table_states": table_states, "seconds": done.seconds, "rules": "",
+            "selection": topic_selection(self._config),
+        }  # fmt: skip
+        self._reports.write(cast("ApplyReport", {**report, **self._noted}))
 
     def apply_continuously(self, over: Callable[[float], bool]) -> DatabaseApplyResult:
         """Apply batches as they come. Several may do that at the same time: each batch is applied once.

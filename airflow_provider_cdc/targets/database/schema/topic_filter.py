@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reports.apply_report import TableState, TopicSelection
 from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
 
 
@@ -19,7 +19,7 @@ def is_topic_selected(topic: str, config: DatabaseTargetConfig) -> bool:
     return _selects(config.topics, config.topics_regex, topic)
 
 
-def topic_selection(config: DatabaseTargetConfig) -> dict[str, Any]:
+def topic_selection(config: DatabaseTargetConfig) -> TopicSelection:
     """Return the topics that a sink takes, as its report records them.
 
     >>> topic_selection(DatabaseTargetConfig.parse({"topics": "shop.customers"}))
@@ -37,9 +37,9 @@ def _selects(topics: Collection[str], regex: str | None, topic: str) -> bool:
 def newly_selected(
     changelog: ChangeLog,
     connector: str,
-    before: Mapping[str, Any],
-    now: Mapping[str, Any],
-    table_states: Mapping[str, Mapping[str, Any]],
+    before: TopicSelection,
+    now: TopicSelection,
+    table_states: Mapping[str, TableState],
     until: int,
 ) -> dict[str, int]:
     """Find the topics that a sink takes now and did not take before, of which it lacks batches.
@@ -50,10 +50,11 @@ def newly_selected(
     :return: topic → the last batch that its table has; 0 if it has none
     """
     selected, mark = dict[str, int](), changelog.read_truncation_marker(connector)
+    batches = {topic: int(state["batch"]) for topic, state in table_states.items()}
 
     def lacks(topics: Collection[str], batch: int) -> None:
         for topic in topics:
-            at = int(table_states.get(topic, {}).get("batch", 0))
+            at = batches.get(topic, 0)
             if (
                 topic not in selected
                 and batch > at
@@ -64,7 +65,7 @@ def newly_selected(
 
     if mark is not None:
         for topic in mark.topics or {}:
-            if mark.may_lack(topic, int(table_states.get(topic, {}).get("batch", 0))):
+            if mark.may_lack(topic, batches.get(topic, 0)):
                 lacks([topic], mark.first - 1)
     for manifest in changelog.read_manifests(connector, after=mark.first - 1 if mark is not None else 0, until=until):
         lacks({file.topic for file in manifest.files}, manifest.batch)

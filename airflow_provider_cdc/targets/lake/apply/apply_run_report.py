@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any
+from typing import Any, cast
 
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReport, EarlierRun, TableApplied, TableState
 from airflow_provider_cdc.changelog.reports.apply_report_store import merge_steps
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.formats.table_values import WriteMetrics
@@ -64,14 +65,18 @@ class TableApplyResult:
 
     def merge_results(self, later: TableApplyResult) -> TableApplyResult:
         """Both as one."""
-        return TableApplyResult(**merge_steps(dataclasses.asdict(self), dataclasses.asdict(later)))
+        return TableApplyResult(**merge_steps(self.to_document(), later.to_document()))
+
+    def to_document(self) -> TableApplied:
+        """Return the entry of the report."""
+        return cast("TableApplied", dataclasses.asdict(self))
 
 
 @dataclasses.dataclass(slots=True)
 class ApplyRunReport:
     """The result of a run, and the last batch of each table.
 
-    See :class:`airflow_provider_cdc.changelog.reports.apply_report_store.ApplyReports`.
+    See :class:`airflow_provider_cdc.changelog.reports.apply_report.ApplyReport`.
 
     :param owner: the task that has started the run; empty if it is not needed
     :param rules: distinguishes other rules of tables from those that were in force; empty if there are none
@@ -89,15 +94,19 @@ class ApplyRunReport:
     tables: list[TableApplyResult]
     failed: dict[str, str]
     lagging: dict[str, int]
-    table_states: dict[str, dict[str, Any]]
+    table_states: dict[str, TableState]
     seconds: float
     owner: str = ""
     rules: str = ""
     table_rules: str = ""
     unreported: list[TableApplyResult] = dataclasses.field(default_factory=list)
-    earlier: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    earlier: list[EarlierRun] = dataclasses.field(default_factory=list)
     changelog: str = ""
     writer: str = ""
+
+    def to_document(self) -> ApplyReport:
+        """Return the report as it is stored."""
+        return cast("ApplyReport", dataclasses.asdict(self))
 
     def refuse_failed(self) -> None:
         """Raise an error if tables have failed.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reading.partial_document_updates import DocumentsLost
+from airflow_provider_cdc.changelog.reports.apply_report import TableState, TargetTableEntry
 from airflow_provider_cdc.core.errors import BatchesRemoved
 from airflow_provider_cdc.targets.lake.apply.apply_run_report import TableApplyResult
 from airflow_provider_cdc.targets.lake.apply.batch_applier import BatchApplier
@@ -56,11 +56,11 @@ class TableWorker:
         done: list[TableApplyResult],
         earlier: list[TableApplyResult],
         settle: bool,
-    ) -> dict[str, Any]:
+    ) -> TableState | None:
         """Apply the batches that one table lacks, in groups; each commit is added to ``done`` at once.
 
         :param earlier: gets the work of an earlier run that it could not report
-        :return: its last batch and position then; nothing if there is no table and none is needed
+        :return: the report's entry of the table; ``None`` if there is no table and none is needed
         """
         with self._one_at_a_time(table.location) if table.shared else contextlib.nullcontext():
             return self._caught_up(table, view, done, earlier, settle=settle)
@@ -78,7 +78,7 @@ class TableWorker:
         earlier: list[TableApplyResult],
         *,
         settle: bool,
-    ) -> dict[str, Any]:
+    ) -> TableState | None:
         self._changelog_is = view.changelog
         name, owner = table.name, Owner(self._connector, table.topic, table.shared, view.changelog)
         target, at = self._catch_up.inspect_target(owner, table.location, table.place)
@@ -89,7 +89,7 @@ class TableWorker:
                 "The table of %s no longer exists, and its source table was dropped too: the apply does not rebuild it.",
                 name,
             )
-            return {}
+            return None
         if at not in (None, NEVER) and (problem := other_texts(table, view.find_report_entry(name), target)):
             raise problem
         try:
@@ -97,7 +97,7 @@ class TableWorker:
         except BatchesRemoved as e:
             if at in (None, NEVER) and view.is_gone_at_source(table.topic):
                 log.info("The table of %s is not built, because its source table no longer exists: %s", name, e.what)
-                return {}
+                return None
             raise
         before, lost = at, False
         progress = self._catch_up.progress
@@ -127,8 +127,8 @@ class TableWorker:
             )  # another run was faster; its report may be lost
         if at == before and at not in (None, NEVER):
             self._check_rule(owner, table, target, view)
-        stood = {"location": table.location, "stamp": "", "batch": NEVER if at is None else at}
-        stood |= view.describe_source_table(name, table.topic) | table.to_document()
+        stood: TableState = {"location": table.location, "stamp": "", "batch": NEVER if at is None else at}
+        stood = {**stood, **view.describe_source_table(name, table.topic), **table.to_document()}
         return self.refresh_report_entry(name, stood) if settle else stood
 
     def _check_rule(self, owner: Owner, table: TargetTable, target: Target, view: BacklogState) -> None:
@@ -151,7 +151,7 @@ class TableWorker:
         else:
             self._catch_up.check_rule(owner, table, target, schema)
 
-    def refresh_report_entry(self, name: str, stood: Mapping[str, Any]) -> dict[str, Any]:
+    def refresh_report_entry(self, name: str, stood: TableState) -> TableState:
         """Return the report's entry of a table, with its present state and batch.
 
         :param stood: its known state
@@ -167,7 +167,7 @@ class TableWorker:
         return {**stood, "stamp": looks, "batch": batch, "bytes": target.count_file_bytes()}
 
 
-def build_failed_entry(view: BacklogState, table: TargetTable, done: Sequence[TableApplyResult]) -> dict[str, Any]:
+def build_failed_entry(view: BacklogState, table: TargetTable, done: Sequence[TableApplyResult]) -> TableState:
     """Return the report's entry of a table that could not be brought up to date.
 
     :param done: results of all tables: this one may have got some of the batches
@@ -177,6 +177,8 @@ def build_failed_entry(view: BacklogState, table: TargetTable, done: Sequence[Ta
         [entry["batch"], *(result.last_batch for result in done if (result.name or result.topic) == table.name)]
     )
     # those that its rows have
-    texts = {"texts": entry["texts"]} if "texts" in entry and entry["location"] == table.location else {}
+    texts: TargetTableEntry = (
+        {"texts": entry["texts"]} if "texts" in entry and entry["location"] == table.location else {}
+    )
     entry = {**entry, "location": table.location, "stamp": "", "batch": batch}
     return {**entry, **view.describe_source_table(table.name, table.topic), **table.to_document(), **texts}

@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReport, TableState
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports, not_announced
 from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.targets.lake.formats import load_format
@@ -35,10 +35,10 @@ def read_table_stamp(changelog: ChangeLog, target: str, location: str) -> str:
         return ""
 
 
-def find_unchanged_topics(changelog: ChangeLog, target: str, table_states: Mapping[str, Mapping[str, Any]]) -> set[str]:
+def find_unchanged_topics(changelog: ChangeLog, target: str, table_states: Mapping[str, TableState]) -> set[str]:
     """Topics whose tables have the stamp that is in the report."""
 
-    def same(item: tuple[str, Mapping[str, Any]]) -> bool:
+    def same(item: tuple[str, TableState]) -> bool:
         return bool(item[1]["stamp"]) and read_table_stamp(changelog, target, item[1]["location"]) == item[1]["stamp"]
 
     with ThreadPoolExecutor(_LOOKS, thread_name_prefix="cdc-look") as pool:
@@ -51,7 +51,7 @@ def find_unchanged_topics(changelog: ChangeLog, target: str, table_states: Mappi
 
 def nothing_new(
     changelog: ChangeLog, connector: str, target: str, location: str, rules: str = ""
-) -> dict[str, Any] | None:
+) -> ApplyReport | None:
     """Return the report of the last run if there is nothing to do after it.
 
     That is the case if every table has the last batch of the change log.

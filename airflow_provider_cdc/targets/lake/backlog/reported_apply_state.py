@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.files.truncation_marker import TruncationMarker
 from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopic
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReport, SourceTableEntry, TableState
 from airflow_provider_cdc.changelog.reports.apply_report_store import rules_of
 from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.core.model.batch_manifest import BatchContents, Manifest
@@ -47,7 +47,7 @@ class BacklogState:
     last: int
     groups: list[BatchesByTopic]
     reported: bool
-    table_states: dict[str, dict[str, Any]]
+    table_states: dict[str, TableState]
     lagging: dict[str, int]
     told: Mapping[str, int] = field(default_factory=dict)
     evidence: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class BacklogState:
         gone = (self.before.topics or {}) if self.before is not None else {}
         return {*self.table_states, *gone}.union(*(group.topics for group in self.groups))
 
-    def list_idle_entries(self) -> dict[str, dict[str, Any]]:
+    def list_idle_entries(self) -> dict[str, TableState]:
         """Return the report's entries of tables without events in new batches.
 
         Those that a route gives rows are among them; they may have none in these batches.
@@ -69,7 +69,7 @@ class BacklogState:
         new = set[str]().union(*(group.topics for group in self.groups))
         return {t: entry for t, entry in self.table_states.items() if t not in new and t not in self.lagging}
 
-    def find_report_entry(self, topic: str) -> dict[str, Any]:
+    def find_report_entry(self, topic: str) -> TableState:
         return self.table_states.get(topic, {"location": "", "batch": NEVER, "stamp": ""})
 
     def find_reached_batch(self, topic: str) -> int:
@@ -117,7 +117,7 @@ class BacklogState:
         parts = (part for group in self.groups for part in group.list_parts(topic))
         return {name for part in parts for name in part.all_column_names}
 
-    def describe_source_table(self, name: str, topic: str = "") -> dict[str, Any]:
+    def describe_source_table(self, name: str, topic: str = "") -> SourceTableEntry:
         """Return the table at the source that the report has for a table.
 
         :param topic: of a table that is called otherwise
@@ -137,13 +137,13 @@ class BacklogState:
         return bool(self.find_report_entry(name).get("dropped"))
 
 
-def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rules: str) -> BacklogState:
+def view_of(changelog: ChangeLog, connector: str, report: ApplyReport, rules: str) -> BacklogState:
     """Read the present state.
 
-    :param report: of the last apply; empty if there is none
+    :param report: of the last apply
     :param rules: digest of the rules for tables
     """
-    evidence = dict[str, tuple[int, int]]()
+    evidence, table_states = dict[str, tuple[int, int]](), dict[str, TableState]()
     newest, last = _still_there(changelog, connector, report.get("last_batch", 0))
     last_batches = told_of(report.get("table_states", {}))
     if report.get("last_batch", 0) > newest or of_another(report, last):
@@ -159,7 +159,7 @@ def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rul
         # each table is inspected, and shows its batches
         table_states = {topic: {**entry, "stamp": ""} for topic, entry in report["table_states"].items()}
         report = {**report, "last_batch": 0, "table_states": table_states}
-    if report and report.get("rules", "") != rules:
+    if report.get("rules", "") != rules:
         evidence = evidence_of(report)
         log.info("The table rules differ from the rules of the last run: the apply checks each table.")
         # the tables of a route are found again, in all batches
@@ -191,7 +191,7 @@ def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rul
     )  # fmt: skip
 
 
-def add_known_routed_tables(view: BacklogState, report: Mapping[str, Any], rules: TableRules) -> BacklogState:
+def add_known_routed_tables(view: BacklogState, report: ApplyReport, rules: TableRules) -> BacklogState:
     """Build a view of a change log whose beginning was removed, with other rules of tables than those of the last run.
 
     The tables of a route are known for topics whose rule is the same; they cannot be found again in batches that are gone.
@@ -202,7 +202,7 @@ def add_known_routed_tables(view: BacklogState, report: Mapping[str, Any], rules
     before = rules_of(report)
     if not report.get("last_batch") or report["last_batch"] > view.last or before == rules:
         return view
-    settled, routed_states = dict[str, int](), dict[str, Any]()
+    settled, routed_states = dict[str, int](), dict[str, TableState]()
     routed = {name: entry for name, entry in report["table_states"].items() if "place" in entry}
     behind = report["failed"].keys() | report["lagging"].keys()
     for topic in {entry["topic"] for entry in routed.values()}:
@@ -216,7 +216,7 @@ def add_known_routed_tables(view: BacklogState, report: Mapping[str, Any], rules
     return replace(view, table_states={**view.table_states, **routed_states}, settled=settled)
 
 
-def evidence_of(report: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+def evidence_of(report: ApplyReport) -> dict[str, tuple[int, int]]:
     """Location → the last batch of the table there by a report, and the batch up to which it had everything. Those that had not are left out."""
     behind, last = report["failed"].keys() | report["lagging"].keys(), int(report["last_batch"])
     return {
@@ -238,7 +238,7 @@ def _still_there(changelog: ChangeLog, connector: str, batch: int) -> tuple[int,
     return max(changelog.list_batches(connector), default=0), None
 
 
-def of_another(report: Mapping[str, Any], last: Manifest | None) -> bool:
+def of_another(report: ApplyReport, last: Manifest | None) -> bool:
     """Check whether a report is about another change log, or one that was put back to an earlier state since.
 
     :param last: manifest of the report's last batch, as it is now; ``None`` if it is removed
@@ -257,7 +257,7 @@ def _whose(
     return (last.changelog_id, last.writer) if last is not None else ("", "")
 
 
-def told_of(table_states: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+def told_of(table_states: Mapping[str, TableState]) -> dict[str, int]:
     """Table → its last batch, by a report."""
     return {name: int(entry["batch"]) for name, entry in table_states.items()}
 
@@ -265,7 +265,7 @@ def told_of(table_states: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
 def group_batches(
     changelog: ChangeLog,
     batches: Iterable[BatchContents],
-    table_states: Mapping[str, Mapping[str, Any]],
+    table_states: Mapping[str, TableState],
     gone: Collection[str] = (),
 ) -> list[BatchesByTopic]:
     """Batches in groups that are merged at once.

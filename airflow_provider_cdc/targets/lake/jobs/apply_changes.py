@@ -18,11 +18,11 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed, wait
-from typing import Any
 
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reports.apply_report import EarlierRun, TableState
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports, not_announced
 from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.changelog.reports.column_origins import ColumnOrigins
@@ -164,16 +164,17 @@ class ApplyChanges:
             "Apply", len(selected), self._changelog, self._connector, self._kind, self._location, view.last
         )
         applied, unreported = list[TableApplyResult](), list[TableApplyResult]()
-        table_states = {
+        table_states: dict[str, TableState] = {
             name: {**view.table_states[name], **view.describe_source_table(name)}
             for name in view.table_states
             if name not in selected and (name in tables or (name in view.lagging and name not in topics))
         }
         # the next run looks for its tables again
-        table_states |= {
+        lost_tables: dict[str, TableState] = {
             topic: {**view.find_report_entry(topic), "stamp": "", "routed": True, **view.describe_source_table(topic)}
             for topic in failed
         }
+        table_states |= lost_tables
         with progress:
             futures = {
                 self._pool.submit(self._one_table.apply_table, selected[name], view, applied, unreported, settle): name
@@ -233,7 +234,7 @@ class ApplyChanges:
         """Topics without new events whose tables look as they did after the last run."""
         return find_unchanged_topics(self._changelog, self._kind, view.list_idle_entries())
 
-    def refresh_report_entries(self, table_states: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    def refresh_report_entries(self, table_states: Mapping[str, TableState]) -> dict[str, TableState]:
         """Inspect the tables of some topics, and return their present entries. Tables that cannot be inspected are left out."""
         futures = {
             topic: self._pool.submit(self._one_table.refresh_report_entry, topic, entry)
@@ -249,8 +250,9 @@ class ApplyChanges:
 
     def preload_table_states(self) -> None:
         """Read where each table of the last report table_states, so that the next round finds it read. Nothing is changed."""
-        report = self._reports.read(self._kind, self._location) or {"table_states": {}}
-        places = [entry["location"] for entry in report["table_states"].values() if entry["location"]]
+        report = self._reports.read(self._kind, self._location)
+        table_states = {} if report is None else report["table_states"]
+        places = [entry["location"] for entry in table_states.values() if entry["location"]]
         futures = [self._pool.submit(self._look, location) for location in places]
         _, left = wait(futures, LOOK_S)
         for future in left:
@@ -267,9 +269,9 @@ class ApplyChanges:
 
     def write_report(self, report: ApplyRunReport) -> None:
         """Replace the report of this target."""
-        self._reports.write(dataclasses.asdict(report))
+        self._reports.write(report.to_document())
 
-    def list_unannounced_runs(self, owner: str) -> list[dict[str, Any]]:
+    def list_unannounced_runs(self, owner: str) -> list[EarlierRun]:
         """List runs before whose tables no task has announced yet.
 
         See :func:`airflow_provider_cdc.changelog.reports.apply_report_store.not_announced`.

@@ -16,9 +16,10 @@ import logging
 import threading
 import time
 from collections.abc import Collection, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReport, EarlierRun, TableState
 from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurn
 from airflow_provider_cdc.core.errors import TransientError
 from airflow_provider_cdc.core.model.batch_manifest import BatchContents
@@ -49,9 +50,9 @@ class ApplyRoundJob(Protocol):
     def read_backlog_state(self) -> BacklogState: ...
     def find_unchanged_topics(self, view: BacklogState) -> set[str]: ...
     def apply_topics(self, view: BacklogState, topics: Collection[str], *, settle: bool = True) -> ApplyRunReport: ...
-    def refresh_report_entries(self, table_states: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]: ...
+    def refresh_report_entries(self, table_states: Mapping[str, TableState]) -> dict[str, TableState]: ...
     def write_report(self, report: ApplyRunReport) -> None: ...
-    def list_unannounced_runs(self, owner: str) -> list[dict[str, Any]]: ...
+    def list_unannounced_runs(self, owner: str) -> list[EarlierRun]: ...
     def discard_run_state(self, *, adopt: bool = True) -> None: ...
     def check_spark_alive(self) -> None: ...
 
@@ -68,7 +69,7 @@ class ContinuousApply:
         self._stop, self._deadline = threading.Event(), float("inf")
         self._done: dict[str, TableApplyResult] = {}
         self._unreported: dict[str, TableApplyResult] = {}
-        self._earlier: list[dict[str, Any]] | None = None
+        self._earlier: list[EarlierRun] | None = None
         self._failing: dict[str, RetryPause] = {}
         self._touched: dict[str, float] = {}
         self._closer, self._rounds, self._began = 0.0, 0, time.monotonic()
@@ -300,7 +301,6 @@ class ContinuousApply:
         return " as requested" if self._stop.is_set() else ": its time is over"
 
 
-def _outcome(report: ApplyRunReport) -> dict[str, Any]:
+def _outcome(report: ApplyRunReport) -> ApplyReport:
     """Build the result of the run for the task that has started it."""
-    document = dataclasses.asdict(report)
-    return {**document, "table_states": {}}
+    return {**report.to_document(), "table_states": {}}

@@ -15,7 +15,6 @@ import dataclasses
 import logging
 import sys
 import time
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -23,6 +22,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reports.apply_report import TableState
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.changelog.reports.column_origins import ColumnOrigins
 from airflow_provider_cdc.changelog.reports.table_maintenance_report import MaintenanceReports
@@ -141,7 +141,7 @@ class MaintainTables:
         MaintenanceReports(self._changelog.storage, self._connector).write(dataclasses.asdict(report))
         return report
 
-    def _stands(self) -> Mapping[str, Any]:
+    def _stands(self) -> dict[str, TableState]:
         report = ApplyReports(self._changelog.storage, self._connector).read(self._kind, self._location)
         if report is None or not report["table_states"]:
             reports = ApplyReports(self._changelog.storage, self._connector).list_reports()
@@ -152,8 +152,7 @@ class MaintainTables:
                 safe="No table was changed.",
                 remedy=f"give the target and location of an apply that has run: {places or 'no apply has run'}",
             )
-        table_states: Mapping[str, Any] = report["table_states"]
-        return table_states
+        return report["table_states"]
 
     def _table(self, location: str, names: list[str], topics: list[str]) -> TableMaintenanceResult:
         began, done = time.monotonic(), TableMaintenanceResult(", ".join(names), location)

@@ -37,7 +37,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reports.apply_report_store import rules_of
-from airflow_provider_cdc.core.config.target_table_rules import MatchedRule, TableRules
+from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, MatchedRule, TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
 from airflow_provider_cdc.targets.lake.apply.job_progress_reporter import JobTableProgress
 from airflow_provider_cdc.targets.lake.formats import load_format
@@ -142,7 +142,7 @@ class VerifyTables:
         self._identity = self._source.read_identity(self._tables_of)
         report = self._standing.read_report()
         if self._rules is None and (self._plan is not None or report is not None):
-            self._rules = rules_of(report or {})
+            self._rules = NO_RULES if report is None else rules_of(report)
         topics = self._load_references()
         try:
             results = self._all(topics) + self._left_out(topics)
@@ -184,11 +184,11 @@ class VerifyTables:
     def _left_out(self, tables: Collection[str]) -> list[TableVerification]:
         """Return results for the tables of the plan whose rows were not read, as they could not be compared."""
         why = self._plan.not_compared if self._plan else {}
-        table_states = (self._standing.read_report() or {"table_states": {}})["table_states"] if why else {}
+        report = self._standing.read_report() if why else None
+        table_states = {} if report is None else report["table_states"]
+        locations = {topic: state["location"] for topic, state in table_states.items()}
         return [
-            TableVerification(
-                topic, table_states.get(topic, {}).get("location") or self._location, not_compared=text, never=True
-            )
+            TableVerification(topic, locations.get(topic) or self._location, not_compared=text, never=True)
             for topic, text in why.items()
             if topic not in tables
         ]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from airflow_provider_cdc.changelog.reports.apply_report import TableState
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Owner
@@ -66,7 +67,7 @@ def another_rule(target: TargetIdentity, owner: Owner, shape: Projection) -> Tar
     )
 
 
-def other_texts(table: TargetTable, entry: Mapping[str, Any], where: TargetIdentity) -> TargetError | None:
+def other_texts(table: TargetTable, entry: TableState, where: TargetIdentity) -> TargetError | None:
     """Build an error if the rows of a topic in a shared table have other texts than its next ones would get.
 
     ``None`` if they have the same. Named groups of a pattern are no part of the rule that a table records, and it has the rows of several topics.

@@ -138,8 +138,8 @@ class TablePlacement:
             return
         routed = {table.topic for table in tables.values() if table.place is not None}
         for topic in sorted(view.known_topics):
-            schema, table_states = view.find_table_schema(topic), view.table_states.get(topic, {})
-            there = table_states.get("batch", NEVER) > NEVER and table_states.get("known", True)
+            schema, entry = view.find_table_schema(topic), view.find_report_entry(topic)
+            there = entry["batch"] > NEVER and entry.get("known", True)
             if schema is None or self._rules.select_rule(schema.id) is PLAIN or there or topic in routed:
                 continue
             placed = tables.get(topic)

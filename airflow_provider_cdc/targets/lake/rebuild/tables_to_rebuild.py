@@ -16,7 +16,7 @@ from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopi
 from airflow_provider_cdc.changelog.reading.table_start_batch import unbuildable_error
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports, rules_of
 from airflow_provider_cdc.core.config.name_suggestions import names_in
-from airflow_provider_cdc.core.config.target_table_rules import TableRules
+from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.targets.lake.backlog.reported_apply_state import BacklogState
 from airflow_provider_cdc.targets.lake.backlog.unapplied_batches import Backlog
@@ -44,11 +44,11 @@ class RebuildTargets:
     def __init__(
         self, changelog: ChangeLog, connector: str, kind: str, location: str, rules: TableRules | None = None
     ) -> None:
-        report = ApplyReports(changelog.storage, connector).read(kind, location) or {}
-        last = rules_of(report)
-        self.applied = int(report.get("last_batch", 0))
+        report = ApplyReports(changelog.storage, connector).read(kind, location)
+        last = NO_RULES if report is None else rules_of(report)
+        self.applied = 0 if report is None else int(report["last_batch"])
         self._rules = last if rules is None else rules
-        self._stands = report.get("table_states", {})
+        self._stands = {} if report is None else report["table_states"]
         # the report's tables follow the rules in the report
         self._same = self._rules == last
         self._connector, self._location = connector, location
@@ -123,8 +123,8 @@ class RebuildTargets:
         """Return whether an apply has made the table once, so that it may be made again if it is gone."""
         if table.place is not None:
             return True
-        entry = self._stands.get(table.name, {})
-        return bool(entry.get("location") == table.location and entry.get("batch", NEVER) > NEVER)
+        entry = self._stands.get(table.name)
+        return entry is not None and entry["location"] == table.location and entry["batch"] > NEVER
 
     def relocate_tables(self, tables: Sequence[TargetTable], to: str, whole: FullChangeLog) -> list[TargetTable]:
         """Return the same tables at other locations.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from airflow_provider_cdc.changelog.reports.apply_report import TableState, TargetTableEntry
 from airflow_provider_cdc.targets.lake.rules.row_routing import RouteBranch
 
 
@@ -41,18 +41,20 @@ class TargetTable:
         return cls(f"{topic} → {location}", topic, location, place=place, since=since, lacks=lacks)
 
     @classmethod
-    def from_report(cls, name: str, entry: Mapping[str, Any]) -> TargetTable:
+    def from_report(cls, name: str, entry: TableState) -> TargetTable:
         """Create one of the tables of a topic with a route, as a report knows it."""
         since = int(entry.get("since", 0))
         return cls(
             name, entry["topic"], entry["location"], place=RouteBranch.from_document(entry["place"]), since=since
         )
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> TargetTableEntry:
         """Return the entry that a report has of it besides its location."""
-        entry: dict[str, Any] = {"shared": True} if self.shared else {}
-        entry |= {"texts": dict(self.texts)} if self.texts else {}
+        entry: TargetTableEntry = {"shared": True} if self.shared else {}
+        if self.texts:
+            entry["texts"] = dict(self.texts)
         if self.place is None:
             return entry
-        entry |= {"since": self.since} if self.since else {}
+        if self.since:
+            entry["since"] = self.since
         return {**entry, "topic": self.topic, "place": self.place.to_document()}

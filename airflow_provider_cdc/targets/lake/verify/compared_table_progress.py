@@ -6,9 +6,9 @@ Both are known by the report of the last apply, and by the tables themselves.
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reports.apply_report import ApplyReport
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.model.table_schema import TableId
@@ -42,7 +42,7 @@ class VerifiedTables:
         self._reports = ApplyReports(changelog.storage, connector)
         self._deadline = time.monotonic() + (plan.wait_s if plan else 0.0)
 
-    def read_report(self) -> dict[str, Any] | None:
+    def read_report(self) -> ApplyReport | None:
         """Read the report that the last apply has left.
 
         ``None`` if that is not in the change log, which may be that of a reference.
@@ -55,14 +55,16 @@ class VerifiedTables:
         A rule may have put it elsewhere, which the report of the apply knows, or the rules do.
         """
         report = self.read_report()
-        reported = report["table_states"].get(topic, {}).get("location") if report else None
+        entry = report["table_states"].get(topic) if report else None
+        reported = entry["location"] if entry else None
         matched = (rules or NO_RULES).match_table(table)
         location = matched.rule.location or self._location
         return reported or table_location(location, self._connector, topic, table, matched.groups)
 
     def list_routed_tables(self, topic: str) -> list[TargetTable]:
         """Return the tables that a route has made of a topic, as far as the last apply knows."""
-        table_states = (self.read_report() or {"table_states": {}})["table_states"]
+        report = self.read_report()
+        table_states = {} if report is None else report["table_states"]
         tables = [
             TargetTable.from_report(name, entry)
             for name, entry in table_states.items()
