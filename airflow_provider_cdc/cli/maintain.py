@@ -10,8 +10,9 @@ import argparse
 import uuid
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from airflow_provider_cdc.changelog.reports.table_job_reports import TargetMaintained
 from airflow_provider_cdc.cli.command_support import cli_command, open_store, print_json, print_table
 from airflow_provider_cdc.cli.target_arguments import connector_and_targets, known_access, spark_of
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
@@ -67,7 +68,13 @@ def _tasks(
     ]  # fmt: skip
 
 
-def _maintained(task: MaintainTablesOperator) -> dict[str, Any]:
+class _MaintenanceOutcome(TargetMaintained):
+    """The maintenance of a target, and why it has failed; empty if it has not."""
+
+    problem: str
+
+
+def _maintained(task: MaintainTablesOperator) -> _MaintenanceOutcome:
     """Return the report about the tables of one target, with ``problem``; also if they could not be maintained."""
     from airflow.sdk.exceptions import AirflowException
 
@@ -76,17 +83,18 @@ def _maintained(task: MaintainTablesOperator) -> dict[str, Any]:
         task.run_maintenance({}, f"command/{uuid.uuid4()}")
     except (AirflowException, CdcError) as e:
         problem = f"{task.target} at {task.location}: {e}"
-    nothing = {
+    nothing: TargetMaintained = {
         "connector": task.connector,
         "target": task.target,
         "location": task.location,
         "tables": [],
         "seconds": 0.0,
     }
-    return {**(task.report or nothing), "problem": problem}
+    report: TargetMaintained = task.report or nothing
+    return {**report, "problem": problem}
 
 
-def _tell(args: argparse.Namespace, retained: RetentionResult | None, reports: list[dict[str, Any]]) -> None:
+def _tell(args: argparse.Namespace, retained: RetentionResult | None, reports: list[_MaintenanceOutcome]) -> None:
     """Print the results.
 
     :param retained: results for change log and state tables, if they were to be maintained
@@ -104,7 +112,7 @@ def _tell(args: argparse.Namespace, retained: RetentionResult | None, reports: l
         raise SystemExit("\n".join(all_problems))
 
 
-def _print(report: dict[str, Any]) -> None:
+def _print(report: _MaintenanceOutcome) -> None:
     for table in report["tables"]:
         print(f"{table['topic']} ({table['location']}):")
         for name, step in table["steps"].items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_provider_cdc.cli.command_support import cli_command, find_current_user, print_json
 from airflow_provider_cdc.cli.target_arguments import one_target, spark_of
@@ -13,6 +13,7 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.target_database import TARGET
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.changelog.reports.table_job_reports import RebuildReport
     from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
     from airflow_provider_cdc.verify.verification_report import VerificationReport
 
@@ -68,7 +69,7 @@ def rebuild_tables(args: argparse.Namespace) -> None:
         )
 
 
-def _rebuilt(args: argparse.Namespace, access: ConnectorAccess, target: str, location: str) -> dict[str, Any]:
+def _rebuilt(args: argparse.Namespace, access: ConnectorAccess, target: str, location: str) -> RebuildReport:
     """Build the tables, and return the report.
 
     :raises ConfigError: an argument cannot be used
@@ -77,7 +78,7 @@ def _rebuilt(args: argparse.Namespace, access: ConnectorAccess, target: str, loc
 
     when = {"to": args.to or "", "batch": args.batch, "time": args.time or ""}
     job = build_rebuild_task(access, target, location, args.table, spark_of(args), database=args.database, **when)
-    report: dict[str, Any] = job.run_rebuild() if target == TARGET else job.run_rebuild({})
+    report: RebuildReport = job.run_rebuild() if target == TARGET else job.run_rebuild({})
     return report
 
 

@@ -16,6 +16,7 @@ from airflow_provider_cdc.services.tasks.connector_fields import to_airflow_exce
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_cdc.changelog.reports.table_job_reports import MaintenanceReport
     from airflow_provider_cdc.connector import ConnectorDefinition
 
 
@@ -78,7 +79,7 @@ class MaintainTablesOperator(SparkJobOperator):
         )
         self.state_conn_id = state_conn_id
         self.threads, self.retention = known_threads(threads), retention
-        self.report: dict[str, Any] | None = None
+        self.report: MaintenanceReport | None = None
         """Report on the tables, also if some could not be maintained."""
         self.keep = known_keep(keep.total_seconds() / 3600 if isinstance(keep, timedelta) else keep)
 
@@ -108,7 +109,7 @@ class MaintainTablesOperator(SparkJobOperator):
             **(retained.to_document() if self.retention else {"changelog": None, "state": None}),
         }
 
-    def _maintained(self, context: Context, run: str, retained: RetentionResult) -> dict[str, Any]:
+    def _maintained(self, context: Context, run: str, retained: RetentionResult) -> MaintenanceReport:
         """Run the maintenance.
 
         :raises AirflowException: some tables could not be maintained; the text also has the errors of change log and state tables
@@ -122,11 +123,11 @@ class MaintainTablesOperator(SparkJobOperator):
                 raise
             raise AirflowException("\n".join([str(e), *retained.problem_texts])) from e
 
-    def run_maintenance(self, context: Context, run: str) -> dict[str, Any]:
+    def run_maintenance(self, context: Context, run: str) -> MaintenanceReport:
         """Submit the job.
 
         :param run: separates its report from those of others
-        :return: the report, see :class:`airflow_provider_cdc.changelog.reports.table_maintenance_report.MaintenanceReports`
+        :return: the report, see :class:`airflow_provider_cdc.changelog.reports.table_job_reports.MaintenanceReport`
         :raises AirflowException: some tables could not be maintained, or the job has failed as a whole
         """
         from airflow.sdk.exceptions import AirflowException
@@ -153,7 +154,7 @@ class MaintainTablesOperator(SparkJobOperator):
             raise error
         return report
 
-    def _report(self, run: str) -> dict[str, Any] | None:
+    def _report(self, run: str) -> MaintenanceReport | None:
         """Read the report that this run's job has written beside the change log."""
         from airflow_provider_cdc.changelog.reports.table_maintenance_report import MaintenanceReports
 
@@ -162,7 +163,7 @@ class MaintainTablesOperator(SparkJobOperator):
         )
         return report if report is not None and report["run"] == run else None
 
-    def _tell(self, report: dict[str, Any]) -> dict[str, str]:
+    def _tell(self, report: MaintenanceReport) -> dict[str, str]:
         """Log the results.
 
         :return: topic → error

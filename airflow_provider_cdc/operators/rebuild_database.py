@@ -16,6 +16,7 @@ from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_cdc.changelog.reports.table_job_reports import RebuildReport
     from airflow_provider_cdc.connector import ConnectorDefinition
 
 
@@ -60,10 +61,10 @@ class RebuildDatabaseOperator(ConnectorFields, BaseOperator):
         built = {table["topic"]: table["batch"] for table in report["tables"]}
         return {"connector": self.connector, "target": TARGET, "tables": built, "seconds": report["seconds"]}
 
-    def run_rebuild(self) -> dict[str, Any]:
+    def run_rebuild(self) -> RebuildReport:
         """Build the tables.
 
-        :return: the report, see :class:`airflow_provider_cdc.changelog.reports.rebuild_report_store.RebuildReports`
+        :return: the report, see :class:`airflow_provider_cdc.changelog.reports.table_job_reports.RebuildReport`
         :raises ConfigError: no table is named, or one that does not exist
         :raises CdcError: the tables could not be built
         :raises AirflowException: some tables could not be built

@@ -14,6 +14,7 @@ from airflow_provider_cdc.services.tasks.connector_fields import to_airflow_exce
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_cdc.changelog.reports.table_job_reports import RebuildReport
     from airflow_provider_cdc.connector import ConnectorDefinition
 
 
@@ -81,10 +82,10 @@ class RebuildTablesOperator(SparkJobOperator):
         built = {table.get("name") or table["topic"]: table["batch"] for table in report["tables"]}
         return {"connector": self.connector, "target": self.target, "tables": built, "seconds": report["seconds"]}
 
-    def run_rebuild(self, context: Context) -> dict[str, Any]:
+    def run_rebuild(self, context: Context) -> RebuildReport:
         """Submit the job.
 
-        :return: the report, see :class:`airflow_provider_cdc.changelog.reports.rebuild_report_store.RebuildReports`
+        :return: the report, see :class:`airflow_provider_cdc.changelog.reports.table_job_reports.RebuildReport`
         :raises ConfigError: no table is named, or the time is none
         :raises AirflowException: some tables could not be built, or the job has failed as a whole
         """
@@ -127,7 +128,7 @@ class RebuildTablesOperator(SparkJobOperator):
                 remedy="write it as 2026-03-01T12:00:00+00:00",
             ) from e
 
-    def _report(self, run: str) -> dict[str, Any] | None:
+    def _report(self, run: str) -> RebuildReport | None:
         """Read the report that this run's job has written beside the change log."""
         from airflow_provider_cdc.changelog.reports.rebuild_report_store import RebuildReports
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from airflow_provider_cdc.changelog.reports.report_store import TargetReports
+from airflow_provider_cdc.changelog.reports.table_job_reports import RebuildReport
 
 
-class RebuildReports(TargetReports[dict[str, Any]]):
+class RebuildReports(TargetReports[RebuildReport]):
     """The reports about one connector.
 
         >>> RebuildReports(changelog.storage, "shop").read("delta", "/lake/{database}/{table}")["tables"][0]["batch"]
         1203
 
-    A report has ``connector``, ``target``, ``location``, ``run`` (the id that the run was given), ``tables`` (``topic``, ``location``, ``batch``,
-    ``seconds`` and, if a route makes several of its topic, ``name`` of each that was built), ``problem`` (why the others were not; empty if all were) and ``seconds``.
+    :class:`~airflow_provider_cdc.changelog.reports.table_job_reports.RebuildReport` describes the fields of a report.
     """
 
     FOLDER = "rebuilt"

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from airflow_provider_cdc.changelog.reports.report_store import TargetReports
+from airflow_provider_cdc.changelog.reports.table_job_reports import MaintenanceReport
 
 
-class MaintenanceReports(TargetReports[dict[str, Any]]):
+class MaintenanceReports(TargetReports[MaintenanceReport]):
     """The reports about one connector.
 
         >>> MaintenanceReports(changelog.storage, "shop").read("delta", "/lake/{database}/{table}")["tables"][0]["steps"]
         {'compact': {'changed': True, 'said': '34 files became 1'}}
 
-    A report has ``connector``, ``target``, ``location``, ``run`` (the id that the run was given), ``tables`` (``topic``, ``location``, ``steps`` and
-    ``problem`` of each) and ``seconds``.
+    :class:`~airflow_provider_cdc.changelog.reports.table_job_reports.MaintenanceReport` describes the fields of a report.
     """
 
     FOLDER = "maintained"

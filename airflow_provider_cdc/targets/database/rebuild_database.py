@@ -19,6 +19,7 @@ from airflow_provider_cdc.changelog.reading.table_start_batch import unbuildable
 from airflow_provider_cdc.changelog.reports.apply_report import TableState
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.changelog.reports.rebuild_report_store import RebuildReports
+from airflow_provider_cdc.changelog.reports.table_job_reports import RebuildReport, TableRebuilt
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.targets.database.apply.database_apply import TARGET, DatabaseApply
@@ -67,12 +68,12 @@ class RebuildDatabase:
         self._sink = DatabaseApply(engine, config, changelog, connector, noted=noted)
         self._config, self._changelog, self._connector = config, changelog, connector
 
-    def run(self, names: Collection[str], run: str = "") -> dict[str, Any]:
+    def run(self, names: Collection[str], run: str = "") -> RebuildReport:
         """Build some tables.
 
         :param names: topics, or names of tables at the source
         :param run: id of the run
-        :return: the report, see :class:`airflow_provider_cdc.changelog.reports.rebuild_report_store.RebuildReports`
+        :return: the report, see :class:`airflow_provider_cdc.changelog.reports.table_job_reports.RebuildReport`
         :raises ConfigError: no such table is applied; nothing was changed
         :raises BatchesRemoved: the change log has no longer all of a table; nothing was changed
         :raises TargetError: the change log ends before a batch that the tables have, or a table would not take its rows; nothing was changed
@@ -97,7 +98,7 @@ class RebuildDatabase:
             failed = {topic: why for topic, why in self._sink.done.failed.items() if topic in after}
             problem = "\n".join(f"{topic}: {why}" for topic, why in sorted(failed.items()))
         now = self._sink.read_markers()
-        report = {
+        report: RebuildReport = {
             "connector": self._connector, "target": TARGET, "location": self._sink.done.place, "run": run,
             "tables": [self._built(topic, topics[topic], now, began) for topic in meant if topic not in now.behind],
             "problem": problem, "seconds": round(time.monotonic() - began, 3),
@@ -105,7 +106,7 @@ class RebuildDatabase:
         RebuildReports(self._changelog.storage, self._connector).write(report)
         return report
 
-    def _built(self, topic: str, entry: _RebuildTopic, now: DatabaseMarkers, began: float) -> dict[str, Any]:
+    def _built(self, topic: str, entry: _RebuildTopic, now: DatabaseMarkers, began: float) -> TableRebuilt:
         location = str(name_of(topic, entry.schema, self._config, self._sink.fold_name))
         return {"topic": topic, "location": location, "batch": now.batch, "seconds": round(time.monotonic() - began, 3)}
 

@@ -17,7 +17,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
@@ -25,6 +25,7 @@ from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reports.apply_report import TableState
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.changelog.reports.column_origins import ColumnOrigins
+from airflow_provider_cdc.changelog.reports.table_job_reports import MaintenanceReport
 from airflow_provider_cdc.changelog.reports.table_maintenance_report import MaintenanceReports
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.targets.lake.apply.job_progress_reporter import JobTableProgress
@@ -86,6 +87,10 @@ class MaintenanceRunResult:
     seconds: float
     run: str = ""
 
+    def to_document(self) -> MaintenanceReport:
+        """Return the report as it is stored."""
+        return cast("MaintenanceReport", dataclasses.asdict(self))
+
     @property
     def has_failed(self) -> bool:
         return any(table.problem for table in self.tables)
@@ -138,7 +143,7 @@ class MaintainTables:
         report = MaintenanceRunResult(
             self._connector, self._kind, self._location, tables, round(time.monotonic() - began, 3), self._run_id
         )
-        MaintenanceReports(self._changelog.storage, self._connector).write(dataclasses.asdict(report))
+        MaintenanceReports(self._changelog.storage, self._connector).write(report.to_document())
         return report
 
     def _stands(self) -> dict[str, TableState]:

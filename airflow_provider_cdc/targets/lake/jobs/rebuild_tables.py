@@ -27,11 +27,13 @@ import sys
 import time
 from collections.abc import Collection
 from datetime import datetime
+from typing import cast
 
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reports.rebuild_report_store import RebuildReports
+from airflow_provider_cdc.changelog.reports.table_job_reports import RebuildReport, TableRebuilt
 from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.targets.lake.apply.job_progress_reporter import JobTableProgress
@@ -58,6 +60,10 @@ class RebuiltTable:
     batch: int
     seconds: float
     name: str = ""
+
+    def to_document(self) -> TableRebuilt:
+        """Return the entry of the report."""
+        return cast("TableRebuilt", dataclasses.asdict(self))
 
 
 class RebuildTables:
@@ -171,9 +177,9 @@ def main(arguments: list[str] | None = None) -> int:
             problem = e
         finally:
             spark.stop()
-        report = {
+        report: RebuildReport = {
             "connector": args.connector, "target": args.target, "location": args.location, "run": args.run_id,
-            "tables": [dataclasses.asdict(table) for table in done], "problem": str(problem or ""),
+            "tables": [table.to_document() for table in done], "problem": str(problem or ""),
             "seconds": round(time.monotonic() - began, 3),
         }  # fmt: skip
         RebuildReports(changelog.storage, args.connector).write(report)
