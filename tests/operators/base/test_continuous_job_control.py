@@ -334,11 +334,11 @@ def test_one_that_is_taken_over_before_its_turn_has_applied_nothing(tmp_path: Pa
 def test_one_that_is_taken_over_before_there_is_a_report_has_metrics(
     tmp_path: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    will(tmp_path, report(table("shop.a", c=2)))
+    set_outcome(tmp_path, report(table("shop.a", c=2)))
     ended: list[str] = []
     monkeypatch.setattr(apply_metrics, "run_ended", lambda _, job, **more: ended.append(job))
     with turns(tmp_path).take_turn("busy") as busy:
-        thread = threading.Thread(target=lambda: (until(lambda: busy.successor), take(tmp_path, "x")))
+        thread = threading.Thread(target=lambda: (wait_until(lambda: busy.successor), take_turn(tmp_path, "x")))
         thread.start()
         assert apply(tmp_path, run_for=3600).execute(context())["last_batch"] == 0
         thread.join()

@@ -277,13 +277,13 @@ def test_rows_of_joined_batches_do_not_come_twice_if_another_run_has_applied_the
     target: Target, write: str
 ) -> None:
     """Batches 4 and 5 were joined for a table at batch 3. Rows that are added to a table without a key would be there twice."""
-    _made(target)
-    ours, other = _another(target), _another(target)
+    _create_rows(target)
+    ours, other = _reopen_target(target), _reopen_target(target)
     ours.stand = ours.observe_progress(OURS.application_name)
     WRITES[write](other, 4)
     with pytest.raises(WriteConflict):
         WRITES[write](ours, 5)
-    assert (len(_rows(_another(target))), _another(target).read_marker(OURS.application_name)) == (3, 4)
+    assert (len(_rows(_reopen_target(target))), _reopen_target(target).read_marker(OURS.application_name)) == (3, 4)
 
 
 def test_every_type_comes_back_as_it_was_through_every_write(target: Target) -> None:
