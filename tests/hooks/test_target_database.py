@@ -114,6 +114,6 @@ def test_the_encryption_of_a_source_of_mysql_counts_for_a_target_too(
 
 
 def test_a_mode_of_encryption_that_does_not_exist_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    connect(monkeypatch, "warehouse", conn_type="cdc_mysql", host="db", extra={"database.ssl.mode": "requird"})
+    connect(monkeypatch, "warehouse", conn_type="cdc_mysql", host="db", extra={"database.ssl.mode": "encrypt"})
     with pytest.raises(ConfigError, match=r"database\.ssl\.mode"):
         CdcDatabaseHook("warehouse").resolve_properties()

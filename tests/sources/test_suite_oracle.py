@@ -138,7 +138,7 @@ class TestHybridOnCluster(SourceSuite):
 
 
 FORMS = [
-    ("container", "hybrid"), ("plain", "redo_log_catalog"), ("cluster", "redo_log_catalog"),
+    ("container", "hybrid"), ("plain_server", "redo_log_catalog"), ("cluster", "redo_log_catalog"),
     ("container_cluster", "redo_log_catalog"), ("container_cluster", "hybrid"),
 ]  # fmt: skip
 

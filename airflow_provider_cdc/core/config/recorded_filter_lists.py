@@ -61,13 +61,13 @@ class RecordedFilterLists:
 
     def without_rows(self, tables: Iterable[TableId]) -> list[TableId]:
         """Return the tables of which a snapshot has read the result of another query than the present one."""
-        requeried = []
+        newly_queried = []
         for name, field in self._fields.items():
             if self._now.list_capture_properties()[name] is PropertyEffect.QUERIES:
                 then, now = getattr(self.config, field), getattr(self._now, field)
                 other = {_folded(table) for table, query in then.items() if query != now.get(table)}
-                requeried += [t for t in tables if {_folded(str(t)), _folded(t.full_name)} & other]
-        return requeried
+                newly_queried += [t for t in tables if {_folded(str(t)), _folded(t.full_name)} & other]
+        return newly_queried
 
     def find_retyped_columns(self, captured: TableSchema, now: TableSchema) -> list[str]:
         """List unchanged columns of a table whose captured type has changed by a property.
