@@ -1,4 +1,4 @@
-"""What tests cost. A run of all tests tries the costly ones by turns: a ninth of them, another part in each run; a third with ``--third``, as the build
+"""What tests cost. A run of all tests tries the costly ones by turns: a 27th of them, another part in each run; a third with ``--third``, as the build
 server does, and all with ``--all``.
 
 ``tests/costs.txt`` names them, with the seconds of a core that all their cases take together. ``dev/test --costs`` measures them again, and
@@ -19,7 +19,7 @@ from tests.support.pytest_runs.sampled import CaseSample
 FILE = Path(__file__).parents[2] / "costs.txt"
 COSTLY = 1
 """Seconds of a core from which on a test is costly."""
-TURNS = 9
+TURNS = 27
 """A run tries one costly test in so many, unless options say otherwise."""
 _TICK = os.sysconf("SC_CLK_TCK")
 
