@@ -61,7 +61,7 @@ def overload() -> float:
 
 
 def machine() -> str:
-    """What makes everything slow, if that is the machine: the text is appended to messages."""
+    """Return why the machine is slow, if it is: the text is appended to messages."""
     busy = overload()
     return f"; this machine has {busy:.1f} times the work that it has cores for" if busy > 1.5 else ""
 

@@ -70,15 +70,15 @@ class ConnectorTables:
     before: ApplyReport | None = None
     """The report that was there before the job."""
     little: bool = False
-    """Whether the pending changes are little work."""
+    """True if the pending changes are little work."""
     report: ApplyReport | None = None
     """Report of the job, or of the last one, if there was nothing to do."""
     trouble: str = ""
     """Why it was not applied, or not all of it."""
     lost: bool = False
-    """Whether the job has left no word of it, so that only Spark's own error is known."""
+    """True if the job left no report, so that only Spark's own error is known."""
     owner: str = ""
-    """Who the job is."""
+    """Owner of the job: the task that started it."""
     warm: ContinuousConnectorApply | None = None
     """State of a continuous job."""
     lineage: AppliedTables | None = None

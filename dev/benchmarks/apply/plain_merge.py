@@ -1,4 +1,4 @@
-"""What someone without this package writes: the last event of each key by a window, then ``MERGE INTO``."""
+"""The plain way, without this package: the last event of each key by a window, then ``MERGE INTO``."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def _measure_kind(options: argparse.Namespace, kind: str, copies: int, events: i
 
 
 def _measure_fetch(server: MongoDb) -> dict[str, Any]:
-    """What the driver takes to fetch the events raw, in a separate process."""
+    """Measure the time that the driver takes to fetch the events raw, in a separate process."""
     command = [sys.executable, "-m", "dev.benchmarks.programs.run_mongodb_fetch", server.url()]
     done = subprocess.run(command, cwd=paths.ROOT, text=True, capture_output=True, check=False)
     if done.returncode:

@@ -15,7 +15,7 @@ DATABASE, COLLECTION = "bench", "orders"
 KEPT = paths.HOME / "bench" / "mongodb"
 SMALL, WIDE = 40_000, 1_000
 VERSION = 1
-"""Of the work; another one makes the files again."""
+"""Version of the work; another version makes the files again."""
 
 
 def ensure(kind: str, progress: Callable[[str], None]) -> Path:

@@ -91,7 +91,7 @@ class TableWriter:
         self._gives_up = False
         """Whether a lock timeout stops the table. If not, the transaction is retried."""
         self._at_once = False
-        """Whether deferrable constraints are checked with each statement, not at the end of the transaction."""
+        """True if deferrable constraints are checked with each statement, not at the end of the transaction."""
 
     def fold_name(self, name: str) -> str:
         """Return the form that the database gives to a name without quotes."""

@@ -84,7 +84,7 @@ class TargetDialect(abc.ABC):
     CHANGES: ClassVar[bool] = True
     """Whether types of columns can be changed."""
     MOMENTS: ClassVar[bool] = True
-    """Whether there is a type for moments; otherwise they are written as times in a zone."""
+    """True if there is a type for moments; otherwise they are written as times in a zone."""
     CHANGES_KEYS: ClassVar[bool] = True
     """Whether keys of tables are changed; otherwise people do it."""
     LATE_NOT_NULL: ClassVar[bool] = True

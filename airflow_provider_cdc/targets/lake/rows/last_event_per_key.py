@@ -35,7 +35,7 @@ ANEW = f"{OURS}anew"
 """Of reduced rows: whether the row of this key was deleted by some event, so that one that is there after it is another row. Rows that are merged have
 it as of :func:`begun_anew`."""
 UNKNOWN = f"{OURS}unknown"
-"""Of reduced rows: names of the columns that a create or a read lacked, so that the value is unknown: it is NULL."""
+"""Column of reduced rows: names of the columns that a create or a read lacked. Their values are unknown, and NULL in the row."""
 ROW = f"{OURS}row"
 """Of events: the row that they are of, through changes of its key; see :func:`identify_rows`."""
 _LIFE, _LAST, _VALUE, _EACH = f"{OURS}life", f"{OURS}last", f"{OURS}value_", f"{OURS}each"

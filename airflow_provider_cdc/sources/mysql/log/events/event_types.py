@@ -37,7 +37,7 @@ TRANSACTION_EVENTS: Final = frozenset({XID, GTID, ANONYMOUS_GTID, GTID_TAGGED})
 """Events that begin or end a transaction; MariaDB's GTID event is handled separately."""
 IGNORABLE_FLAG: Final = 0x80
 THREAD_SPECIFIC_FLAG: Final = 0x4
-"""Of a statement that uses temporary tables of its session, or values that only the session knows (``CONNECTION_ID()``)."""
+"""Flag of a statement that uses temporary tables of its session, or values that only the session knows (``CONNECTION_ID()``)."""
 
 NAMES: Final = {
     1: "START_V3", QUERY: "QUERY", ROTATE: "ROTATE", 6: "LOAD", 8: "CREATE_FILE", 9: "APPEND_BLOCK", 10: "EXEC_LOAD",

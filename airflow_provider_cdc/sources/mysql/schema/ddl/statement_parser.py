@@ -52,7 +52,7 @@ from airflow_provider_cdc.sources.relational.ddl_statements import IgnoredStatem
 from airflow_provider_cdc.sources.relational.sql_token_cursor import END, StatementNotUnderstood
 
 _HEAD = 48
-"""As many tokens identify the kind of a statement; the rest of a bulk INSERT or a stored procedure is never cut up."""
+"""Number of tokens that identify the kind of a statement; the rest of a bulk INSERT or a stored procedure is never cut up."""
 
 _UNREAD_VARIABLES = ("SQL_MODE", "OLD_MODE", "CHARACTER_SET_", "COLLATION_", "EXPLICIT_DEFAULTS_FOR_TIMESTAMP")
 """``SET STATEMENT`` with one of these changes the meaning of the statement's text."""

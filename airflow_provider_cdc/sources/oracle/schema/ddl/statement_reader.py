@@ -32,7 +32,7 @@ from airflow_provider_cdc.sources.relational.ddl_statements import IgnoredStatem
 from airflow_provider_cdc.sources.relational.sql_token_cursor import StatementNotUnderstood
 
 _HEAD = 12
-"""As many tokens identify the kind of a statement; the body of a package is never cut up."""
+"""Number of tokens that identify the kind of a statement; the body of a package is never cut up."""
 
 
 def parse_ddl_statement(sql: str) -> Statement:

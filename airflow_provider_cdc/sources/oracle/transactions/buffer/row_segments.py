@@ -38,7 +38,7 @@ Int64s = npt.NDArray[np.int64]
 _FILE_ROWS = 4_096
 """Rows per record batch in a file, the unit of reading."""
 _THREADS = False
-"""Whether Arrow uses threads for files. Each thread keeps its own memory: 32 threads, 200 MB."""
+"""True if Arrow uses threads for files. Each thread keeps its own memory: 32 threads, 200 MB."""
 
 
 class StoredRows(Protocol):
