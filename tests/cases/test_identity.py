@@ -233,7 +233,7 @@ def test_the_last_transaction_is_found_where_it_was(servers: Any, tmp_path: Path
                     {**server_connector.offset, "last": {**last, "time": last["time"] + 1_000_000}}
                 )
                 if last["file"] == server_connector.offset["file"]:
-                    assert "another transaction" in source._identity.why_not_same(other, files)  # type: ignore[attr-defined]
+                    assert "different transaction" in source._identity.why_not_same(other, files)  # type: ignore[attr-defined]
     finally:
         server_connector.server.sql(f"SET GLOBAL {variable} = OFF")
 
