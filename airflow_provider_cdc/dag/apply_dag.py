@@ -72,6 +72,7 @@ def apply_dag(
             target=target,
             run_for=length,
             conn_id=spark_conn_id,
+            state_conn_id=state_conn_id,
             storage_conn_id=storage_conn_id,
             **(apply or {}),
         )

@@ -79,7 +79,13 @@ def cdc_task_group(
     name = group_id or definition.name.replace(".", "_")  # Airflow has no dots in the names of groups
     with TaskGroup(name, prefix_group_id=group_id is not None) as group:
         capture = CaptureOperator(task_id="capture", storage_conn_id=storage_conn_id, **captures, **common)
-        applies = {"task_id": "apply", "definition": definition, "storage_conn_id": storage_conn_id, **applies}
+        applies = {
+            "task_id": "apply",
+            "definition": definition,
+            "state_conn_id": state_conn_id,
+            "storage_conn_id": storage_conn_id,
+            **applies,
+        }
         # a table that is stopped must not keep captured changes of the other tables from being applied
         if not continuous:
             applies = {"trigger_rule": TriggerRule.NONE_SKIPPED, **applies}

@@ -81,6 +81,7 @@ def cdc_group_dag(
                 location=location,
                 target=target,
                 conn_id=spark_conn_id,
+                state_conn_id=state_conn_id,
                 # a connector that fails must not keep captured changes of the others from being applied
                 trigger_rule=TriggerRule.NONE_SKIPPED,
                 **(apply or {}),

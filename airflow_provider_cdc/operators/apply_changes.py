@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.config.target_table_rules import TableRules
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.base.apply_job import ApplyJobOperator
 from airflow_provider_cdc.operators.base.connector_apply_report import (
     ConnectorTables,
@@ -56,11 +57,12 @@ class ApplyChangesOperator(ApplyJobOperator, SparkJobOperator):
     :param run_for: continue for so long, in seconds or as a timedelta: one Spark session applies each batch as soon as it is there, and the
         log of the task has a line for each round. If a task of this kind applies to the same target already, it ends as soon as this one
         is ready. Asset events come at the end. A task that is killed ends after the present commit; its next try emits its events
+    :param state_conn_id: Airflow connection to the state tables, which get the metrics (templated)
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
     :param conn_id: Airflow connection to Spark; this and all others are those of ``SparkSubmitOperator``
     """
 
-    template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "adopt")
+    template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "state_conn_id", "adopt")
     operator_extra_links = (BatchLink(),)
     ui_color = "#fdebd3"
 
@@ -78,6 +80,7 @@ class ApplyChangesOperator(ApplyJobOperator, SparkJobOperator):
         check_crc: bool = False,
         run_for: float | timedelta | None = None,
         conn_id: str = "spark_default",
+        state_conn_id: str = DEFAULT_CONN_ID,
         storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -93,6 +96,7 @@ class ApplyChangesOperator(ApplyJobOperator, SparkJobOperator):
             storage_conn_id=storage_conn_id,
             **kwargs,
         )
+        self.state_conn_id = state_conn_id
         self.threads, self.profile, self.writes = known_threads(threads), known_profile(profile), known_writes(writes)
         self.tables = TableRules.parse(tables)
         self.adopt, self.check_crc = [adopt] if isinstance(adopt, str) else list(adopt), check_crc

@@ -14,6 +14,7 @@ from airflow_provider_cdc.connector import ConnectorDefinition, refuse_secrets
 from airflow_provider_cdc.core.config.secret_redaction import find_credentials
 from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.base.apply_job import ApplyJobOperator
 from airflow_provider_cdc.operators.base.connector_apply_report import (
     ConnectorTables,
@@ -74,11 +75,12 @@ class ApplyConnectorsOperator(ApplyJobOperator):
         say nothing else
     :param threads: tables of one connector worked on at the same time
     :param run_for: continue for so long, in seconds or as a timedelta; without it, apply pending batches once, of those connectors that have anything new
+    :param state_conn_id: Airflow connection to the state tables, which get the metrics (templated)
     :param conn_id: Airflow connection to Spark; this and all others are those of ``SparkSubmitOperator``
     :raises ConfigError: something that is known now cannot be used, or a connector is there twice
     """
 
-    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "connectors")
+    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "connectors", "state_conn_id")
     template_fields_renderers: ClassVar[dict[str, str]] = {"connectors": "json", "conf": "json"}
     ui_color = "#fdebd3"
 
@@ -95,6 +97,7 @@ class ApplyConnectorsOperator(ApplyJobOperator):
         check_crc: bool = False,
         run_for: float | timedelta | None = None,
         conn_id: str = "spark_default",
+        state_conn_id: str = DEFAULT_CONN_ID,
         storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -116,6 +119,7 @@ class ApplyConnectorsOperator(ApplyJobOperator):
         kwargs.setdefault("name", "cdc-apply-connectors")
         kwargs["outlets"] = [*(kwargs.get("outlets") or []), *map(build_connector_alias, by_name)]
         super().__init__(target=target, conn_id=conn_id, **kwargs)
+        self.state_conn_id = state_conn_id
         self._set_run_for(run_for)
         self._options_by_name = by_name
         self._submitted: Sequence[ConnectorTables] = ()
@@ -147,7 +151,9 @@ class ApplyConnectorsOperator(ApplyJobOperator):
             definition, changelog=rendered["changelog"], changelog_options=rendered["changelog_options"]
         )
         refuse_secrets(rendered_definition)
-        return ConnectorAccess(rendered_definition, "", storage_conn_id=rendered["storage_conn_id"] or None)
+        return ConnectorAccess(
+            rendered_definition, "", self.state_conn_id, storage_conn_id=rendered["storage_conn_id"] or None
+        )
 
     def _tell_job(self, connectors: Sequence[ConnectorTables], *more: str) -> None:
         self._submitted = connectors

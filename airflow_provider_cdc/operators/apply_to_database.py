@@ -44,10 +44,18 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
     :param run_for: continue for so long, as batches come: they are in the tables within seconds of their capture. Another task may begin before: each batch is applied
         once, whichever task does it. Without it, the present batches of the change log are applied
     :param sink: properties of the Debezium JDBC sink connector that say otherwise (templated); see docs/databases.md
+    :param state_conn_id: Airflow connection to the state tables, which get the metrics (templated)
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
     """
 
-    template_fields: Sequence[str] = ("changelog", "changelog_options", "sink", "conn_id", "storage_conn_id")
+    template_fields: Sequence[str] = (
+        "changelog",
+        "changelog_options",
+        "sink",
+        "conn_id",
+        "state_conn_id",
+        "storage_conn_id",
+    )
     ui_color = "#fdebd3"
 
     def __init__(
@@ -57,12 +65,13 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
         conn_id: str,
         sink: Mapping[str, Any] | None = None,
         run_for: float | timedelta | None = None,
+        state_conn_id: str = DEFAULT_CONN_ID,
         storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         kwargs["outlets"] = [*(kwargs.get("outlets") or []), build_connector_alias(definition.name)]
         super().__init__(**kwargs)
-        self._set_connector(definition, conn_id, DEFAULT_CONN_ID, storage_conn_id)
+        self._set_connector(definition, conn_id, state_conn_id, storage_conn_id)
         self.sink = dict(sink or {})
         self.run_for = run_for.total_seconds() if isinstance(run_for, timedelta) else run_for
         self._ended = threading.Event()

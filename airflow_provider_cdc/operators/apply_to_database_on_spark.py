@@ -51,12 +51,14 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SparkScriptOperator):
     :param database_conn_id: Airflow connection to the target database (templated): PostgreSQL, MySQL or MariaDB
     :param sink: properties of the Debezium JDBC sink connector that say otherwise (templated); see docs/databases.md
     :param run_for: continue for so long, as batches come
+    :param state_conn_id: Airflow connection to the state tables, which get the metrics (templated)
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
     :param conn_id: Airflow connection to Spark; this and all others are those of ``SparkSubmitOperator``
     """
 
     template_fields: Sequence[str] = (
-        *SparkScriptOperator.template_fields, "changelog", "changelog_options", "sink", "database_conn_id", "storage_conn_id",
+        *SparkScriptOperator.template_fields, "changelog", "changelog_options", "sink", "database_conn_id", "state_conn_id",
+        "storage_conn_id",
     )  # fmt: skip
     template_fields_renderers: ClassVar[dict[str, str]] = {"changelog_options": "json", "conf": "json", "sink": "json"}
     ui_color = "#fdebd3"
@@ -69,13 +71,14 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SparkScriptOperator):
         sink: Mapping[str, Any] | None = None,
         run_for: float | timedelta | None = None,
         conn_id: str = "spark_default",
+        state_conn_id: str = DEFAULT_CONN_ID,
         storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("name", f"cdc-sink-{definition.name}")
         kwargs["outlets"] = [*(kwargs.get("outlets") or []), build_connector_alias(definition.name)]
         super().__init__(target="", conn_id=conn_id, **kwargs)
-        self._set_connector(definition, conn_id, DEFAULT_CONN_ID, storage_conn_id)
+        self._set_connector(definition, conn_id, state_conn_id, storage_conn_id)
         self.database_conn_id, self.sink = database_conn_id, dict(sink or {})
         self.run_for = run_for.total_seconds() if isinstance(run_for, timedelta) else run_for
 

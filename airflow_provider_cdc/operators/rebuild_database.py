@@ -33,10 +33,19 @@ class RebuildDatabaseOperator(ConnectorFields, BaseOperator):
     :param conn_id: Airflow connection to the target database, as the apply has it (templated)
     :param tables: ``<database>.<table>`` or topics of the tables to build (templated)
     :param sink: properties, as the apply has them (templated)
+    :param state_conn_id: Airflow connection to the state tables, which get the metrics (templated)
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
     """
 
-    template_fields: Sequence[str] = ("changelog", "changelog_options", "sink", "conn_id", "storage_conn_id", "tables")
+    template_fields: Sequence[str] = (
+        "changelog",
+        "changelog_options",
+        "sink",
+        "conn_id",
+        "state_conn_id",
+        "storage_conn_id",
+        "tables",
+    )
     ui_color = "#fdebd3"
 
     def __init__(
@@ -46,11 +55,12 @@ class RebuildDatabaseOperator(ConnectorFields, BaseOperator):
         conn_id: str,
         tables: Sequence[str] | str,
         sink: Mapping[str, Any] | None = None,
+        state_conn_id: str = DEFAULT_CONN_ID,
         storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self._set_connector(definition, conn_id, DEFAULT_CONN_ID, storage_conn_id)
+        self._set_connector(definition, conn_id, state_conn_id, storage_conn_id)
         self.sink, self.tables = dict(sink or {}), tables
 
     def execute(self, context: Context) -> dict[str, Any]:

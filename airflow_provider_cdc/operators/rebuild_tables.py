@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.base.spark_job_operator import SparkJobOperator
 from airflow_provider_cdc.services.tasks.connector_fields import to_airflow_exception
 
@@ -40,12 +41,13 @@ class RebuildTablesOperator(SparkJobOperator):
     :param batch: with ``to``: the last batch to build from, by default the newest one
     :param time: with ``to``: the same, as the time by which it was committed to the change log, such as ``2026-03-01T12:00:00+00:00`` (templated)
     :param target: kind of the tables, ``delta`` or ``iceberg``
+    :param state_conn_id: Airflow connection to the state tables, which get the metrics (templated)
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
     :param conn_id: Airflow connection to Spark; this and all others are those of ``SparkSubmitOperator``
     :raises ConfigError: the target is not known
     """
 
-    template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "tables", "to", "time")
+    template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "state_conn_id", "tables", "to", "time")
     URLS = (*SparkJobOperator.URLS, "to")
     ui_color = "#fdebd3"
 
@@ -60,6 +62,7 @@ class RebuildTablesOperator(SparkJobOperator):
         time: str = "",
         target: str = "delta",
         conn_id: str = "spark_default",
+        state_conn_id: str = DEFAULT_CONN_ID,
         storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -72,6 +75,7 @@ class RebuildTablesOperator(SparkJobOperator):
             storage_conn_id=storage_conn_id,
             **kwargs,
         )
+        self.state_conn_id = state_conn_id
         self.tables, self.to, self.batch, self.time = tables, to, batch, time
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]

@@ -212,7 +212,8 @@ def build_rebuild_task(
     :raises ConfigError: of a database something of these is said
     """
     common: dict[str, Any] = {
-        "task_id": "rebuild", "definition": access.definition, "tables": tables, "storage_conn_id": access.storage_conn_id,
+        "task_id": "rebuild", "definition": access.definition, "tables": tables,
+        "state_conn_id": access.state_conn_id, "storage_conn_id": access.storage_conn_id,
     }  # fmt: skip
     if target != TARGET:
         from airflow_provider_cdc.operators.rebuild_tables import RebuildTablesOperator

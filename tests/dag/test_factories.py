@@ -206,6 +206,24 @@ def test_spark_may_bring_changes_into_a_database() -> None:
         cdc_dag(SHOP, conn_id="shop", location="/lake/{table}", on_spark=True)
 
 
+@pytest.mark.parametrize(
+    "target", [{"location": "/l"}, {"database": "warehouse"}, {"database": "warehouse", "on_spark": True}], ids=str
+)
+def test_the_apply_of_a_dag_uses_the_state_connection_of_its_group(target: dict[str, Any]) -> None:
+    """It used cdc_state_default: its metrics were lost, or went to the state of others."""
+    dag = cdc_dag(SHOP, conn_id="shop", group={"state_conn_id": "cdc_other"}, **target)
+    assert {task.state_conn_id for task in dag.tasks if task.task_id != "captured"} == {"cdc_other"}  # type: ignore[attr-defined]
+    assert "state_conn_id" in dag.get_task("apply").template_fields
+
+
+def test_the_apply_of_several_connectors_uses_the_state_connection_of_its_dag() -> None:
+    group = cdc_group_dag([GroupedConnector(definition=SHOP, conn_id="shop")], location="/l", state_conn_id="cdc_other")
+    for dag in (group, apply_dag([SHOP], location="/l", state_conn_id="cdc_other")):
+        apply = dag.get_task("apply")
+        assert isinstance(apply, ApplyConnectorsOperator)
+        assert {one.access.state_conn_id for one in apply._connectors()} == {"cdc_other"}
+
+
 def test_one_target_is_meant_and_its_properties_need_it() -> None:
     with pytest.raises(ConfigError, match="two targets"):
         cdc_dag(SHOP, conn_id="shop", location="/lake/{table}", database="warehouse")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -269,6 +270,18 @@ def test_one_that_goes_on_reports_what_it_measures_while_it_does(
     found = _series(shop_connector)
     assert found["shop.inventory.orders"].counters["apply.TotalNumberOfEventsApplied"] == 1
     assert found[""].counters["apply.TotalNumberOfRuns"] == 1
+
+
+def test_metrics_are_kept_by_the_state_connection_of_the_task(
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There need not be a cdc_state_default."""
+    shop_connector.order(1, "first")
+    capture(shop_connector)
+    monkeypatch.setenv("AIRFLOW_CONN_CDC_OTHER", os.environ["AIRFLOW_CONN_CDC_STATE_DEFAULT"])
+    monkeypatch.delenv("AIRFLOW_CONN_CDC_STATE_DEFAULT")
+    apply(shop_connector, state_conn_id="cdc_other")
+    assert _series(shop_connector)["shop.inventory.orders"].counters["apply.TotalNumberOfEventsApplied"] == 1
 
 
 def _series(shop_connector: ShopConnector) -> dict[str, Any]:

@@ -105,9 +105,7 @@ class MetricsMonitor:
             try:
                 sink(samples)
             except Exception as e:  # the result of the run itself matters more
-                log.warning(
-                    "Metrics of %s could not be sent to %s: %s", self._connector, getattr(sink, "__qualname__", sink), e
-                )
+                log.warning("Metrics of connector %s could not be stored: %s", self._connector, e)
 
     def _of(self, topic: str) -> MetricSeries:
         return self._series.setdefault(topic, MetricSeries())
