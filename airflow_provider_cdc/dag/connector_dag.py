@@ -27,6 +27,9 @@ OVERLAP = timedelta(minutes=2)
 FRESH_MS = 1000
 """``batch.max.ms`` of a connector whose changes are applied all the time."""
 
+_RUN_TYPES = ("scheduled", "manual", "operator_triggered", "asset_triggered", "asset_materialization")
+"""Airflow's types of runs, without those of a backfill: a run continues from the offset, and cannot capture the past."""
+
 
 def cdc_task_group(
     definition: ConnectorDefinition,
@@ -182,7 +185,7 @@ def cdc_dag(
     :param dag_id: by default ``cdc_<connector>``
     :param schedule: as of ``DAG``. With a fixed schedule, ``group={"wait": False}`` keeps runs from waiting
     :param continuous: capture and apply without a pause; changes are in the tables within seconds. A run takes an hour, or
-        ``group={"run_for": …}``, and hands over to the next one. It occupies two worker slots all the time, and four while it hands over
+        ``group={"run_for": …}``, and hands over to the next one, also to one that a user triggers. It occupies two worker slots all the time, and four while it hands over
     :param group: further arguments of :func:`cdc_task_group`
     :param dag: further arguments of ``DAG`` (``default_args``, ``tags``, ``start_date``, …)
     """
@@ -224,10 +227,13 @@ def arguments_of(
         raise ConfigError("continuous=True sets its own schedule: one run every run_for (default: one hour).")
     if continuous and dag.get("max_active_runs", 2) < 2:
         raise ConfigError("continuous=True needs max_active_runs of at least 2: a run hands over to the next one.")
+    if continuous and dag.get("catchup"):
+        raise ConfigError("continuous=True captures from now on: catchup=True has no past to catch up with.")
     delay = timedelta(seconds=10 if continuous else 30)
     return length_of(run_for) if continuous else schedule, {
         "start_date": datetime(2024, 1, 1, tzinfo=UTC),  # Airflow schedules nothing without one
         "catchup": False,
+        "allowed_run_types": _RUN_TYPES,
         "max_active_runs": 2 if continuous else 1,
         **dag,
         "default_args": {"retries": 3, "retry_delay": delay, **(dag.get("default_args") or {})},

@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.reporting.metrics_monitor import EVERY_S
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.target_database import TARGET, describe_database, open_database
 from airflow_provider_cdc.operators.base.connector_apply_report import build_connector_alias, build_topic_asset
-from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, to_airflow_exception
+from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, refuse_backfill, to_airflow_exception
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -83,6 +83,8 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
 
         began, sink, failed = time.monotonic(), None, True
         try:
+            if self.run_for is not None:
+                refuse_backfill(context)
             with open_database(self.conn_id, self.sink) as (engine, config):
                 note = describe_database(self.conn_id, self.sink)
                 sink = DatabaseApply(

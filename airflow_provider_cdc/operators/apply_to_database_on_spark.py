@@ -24,7 +24,7 @@ from airflow_provider_cdc.operators.apply_to_database import (
 from airflow_provider_cdc.operators.base.connector_apply_report import build_connector_alias
 from airflow_provider_cdc.operators.base.spark_job_operator import SparkScriptOperator
 from airflow_provider_cdc.services.connectors.connector_handle import storage_options
-from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, to_airflow_exception
+from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, refuse_backfill, to_airflow_exception
 from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SparkScriptOperator):
         began, report = time.monotonic(), dict[str, Any]()
         failed = True
         try:
+            if self.run_for is not None:
+                refuse_backfill(context)
             self._run(context, report)
             failed = False
         except CdcError as e:

@@ -14,7 +14,13 @@ from airflow_provider_cdc.core.model.run_metrics import shorten_metrics
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.base.openlineage_events import build_capture_lineage
 from airflow_provider_cdc.operators.base.operator_links import BatchLink
-from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, owner_of, to_airflow_exception
+from airflow_provider_cdc.services.tasks.capture_turn import CaptureTurn, began_at
+from airflow_provider_cdc.services.tasks.connector_fields import (
+    ConnectorFields,
+    owner_of,
+    refuse_backfill,
+    to_airflow_exception,
+)
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -52,7 +58,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
     :param state_conn_id: Airflow connection to the state tables (templated)
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
     :param run_for: capture for this long instead of up to the present end of the log; seconds or a timedelta
-    :param hand_over: with ``run_for``: the next run of the DAG waits for the lease while this one still captures. ``run_for`` counts from the
+    :param hand_over: with ``run_for``: capture until the next run of the DAG takes over, also one that a user triggers. ``run_for`` counts from the
         beginning of the DAG run then, also after a retry; a connector that is paused is waited for, one that is restarted begins again
     :param lease_ttl: seconds after which the lease of a run that died is free
     :param lease_wait: seconds to wait for the lease of another run
@@ -85,19 +91,23 @@ class CaptureOperator(ConnectorFields, BaseOperator):
         self.batch: int | None = None
         self._capture: Capture | None = None
         self._captured: dict[str, TableCaptureResult] = {}
-        self._ended = False
+        self._ended = self._passed_on = self._over_early = False
 
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow.sdk.exceptions import AirflowException
 
         try:
-            result = self._until_the_next(context) if self.hand_over else self._capture_for(self.run_for, context)
+            result = (
+                self._until_the_next(context)
+                if self.hand_over
+                else self._capture_for(self.run_for, context, owner_of(context))
+            )
         except CdcError as e:
             raise to_airflow_exception(e) from e
         self.batch = result.batches[-1] if result.batches else None
         self._captured = result.tables
         summary = report_result(result, self.connector_access.definition, _SHOWN, self.log)
-        if self.hand_over and self._ended and datetime.now(UTC) < self._time_is_over(context):
+        if self._over_early:
             # a success would leave the source without a run until the next one begins; if the state is decided already, this changes nothing
             raise AirflowException(
                 "The task was stopped before run_for ended: the captured changes are committed, and the next try continues."
@@ -109,14 +119,25 @@ class CaptureOperator(ConnectorFields, BaseOperator):
         return build_capture_lineage(self._captured, self.changelog, self.connector)
 
     def _until_the_next(self, context: Context) -> CaptureResult:
-        """Capture until the time of the DAG run is over, even if a capture ends before that."""
-        end = self._time_is_over(context)
+        """Capture until the time of the DAG run is over, even if a capture ends before that, or until a later DAG run takes over."""
+        from airflow.sdk.exceptions import AirflowSkipException
+
+        refuse_backfill(context)
+        began = began_at(context)
+        end = began + timedelta(seconds=self.run_for or 0)
+        turn = CaptureTurn(context, began, self.connector, self.state_conn_id, self.log)
         result: CaptureResult | None = None
         while result is None or not (self._ended or datetime.now(UTC) >= end):
+            if not turn.take():
+                if result is None:
+                    raise AirflowSkipException(f"A later run of the DAG captures connector {self.connector}.")
+                self.log.info("A later run of the DAG captures the connector from here on.")
+                self._passed_on = True
+                break
             left = (end - datetime.now(UTC)).total_seconds()
             try:
                 # a retry after the end of its time still captures pending changes
-                done = self._capture_for(left if left > 0 else None, context)
+                done = self._capture_for(left if left > 0 else None, context, turn.owner)
                 result = done if result is None else result.merge_later_result(done)
             except ConnectorHalted as e:
                 if left <= 0 or self._ended:
@@ -125,18 +146,15 @@ class CaptureOperator(ConnectorFields, BaseOperator):
                 for _ in range(_PAUSED_S):
                     if not self._ended:
                         time.sleep(1)
+        self._over_early = self._ended and not self._passed_on and datetime.now(UTC) < end
         return result
 
-    def _time_is_over(self, context: Context) -> datetime:
-        assert self.run_for is not None
-        return _began(context) + timedelta(seconds=self.run_for)
-
-    def _capture_for(self, seconds: float | None, context: Context) -> CaptureResult:
+    def _capture_for(self, seconds: float | None, context: Context, owner: str) -> CaptureResult:
         access = self.connector_access
         self.log.info("Capturing connector %s (%s) into %s.", self.connector, self.source, self.changelog)
         try:
             with access.prepare_capture(
-                owner=owner_of(context),
+                owner=owner,
                 lease_ttl_s=self.lease_ttl,
                 lease_wait_s=self.lease_wait,
                 dag=context["ti"].dag_id,
@@ -179,9 +197,3 @@ def report_result(result: CaptureResult, definition: ConnectorDefinition, shown:
         "topic_prefix": str(definition.properties.get("topic.prefix", result.connector)),
         "metrics": shorten_metrics(result.metrics, shown, _LETTERS),
     }
-
-
-def _began(context: Context) -> datetime:
-    """Return when the DAG run has begun; now, if that is not known."""
-    began = getattr(context.get("dag_run"), "start_date", None)
-    return began if isinstance(began, datetime) else datetime.now(UTC)

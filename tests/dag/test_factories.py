@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
+from airflow.sdk.api.datamodels._generated import DagRunType
 from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
@@ -161,11 +162,26 @@ def test_a_batch_time_of_ones_own_stays() -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
-    [({"schedule": "@daily"}, "its own schedule"), ({"max_active_runs": 1}, "max_active_runs of at least 2")],
+    [
+        ({"schedule": "@daily"}, "its own schedule"),
+        ({"max_active_runs": 1}, "max_active_runs of at least 2"),
+        ({"catchup": True}, "catchup=True has no past"),
+    ],
 )
 def test_a_continuous_dag_refuses_what_would_leave_a_gap(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         cdc_dag(SHOP, conn_id="shop", location="/lake/{table}", continuous=True, **wrong)
+
+
+def test_a_dag_that_continues_from_its_offset_takes_no_backfill() -> None:
+    """Airflow refuses it when it is requested; each of its runs would have failed after ten minutes."""
+    for dag in (
+        cdc_dag(SHOP, conn_id="shop", continuous=True),
+        cdc_group_dag([GroupedConnector(definition=SHOP, conn_id="shop")], schedule="@daily"),
+        apply_dag([SHOP], location="/l"),
+    ):
+        assert {run_type.value for run_type in DagRunType} - set(dag.allowed_run_types or ()) == {"backfill"}
+    assert cdc_dag(SHOP, conn_id="shop", allowed_run_types=None).allowed_run_types is None
 
 
 # -- a database as the target -----------------------------------------------------------------------------------------

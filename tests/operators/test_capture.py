@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.api.datamodels._generated import DagRunType
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.connector import ConnectorDefinition
@@ -23,7 +25,7 @@ from airflow_provider_cdc.operators import capture as module
 from airflow_provider_cdc.operators.base.operator_links import BatchLink
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
-from tests.support.patience import wait_until
+from tests.support.patience import LONGEST_S, wait_until
 
 
 @pytest.fixture
@@ -323,6 +325,51 @@ def test_the_next_run_waits_for_the_lease_and_goes_on(shop_connector: ShopConnec
     thread.join()
     assert len(results) == 1
     assert second["seconds"] > 0
+
+
+def test_a_run_that_a_user_triggers_takes_over_at_once_and_the_retry_of_the_earlier_one_leaves_it_the_capture(
+    shop_connector: ShopConnector,
+) -> None:
+    """It waited ten minutes for the lease, and failed."""
+    earlier, later = began(100), began(50)
+    first = capture(shop_connector, run_for=3600, hand_over=True)
+    second = capture(shop_connector, run_for=3600, hand_over=True, lease_wait=60)
+    with ThreadPoolExecutor() as threads:
+        try:
+            shop_connector.order(1)
+            taken_over = threads.submit(first.execute, context(dag_run=earlier))
+            wait_until(lambda: shop_connector.store.list_batches("shop"), "the first one captures")
+            running = threads.submit(second.execute, context(dag_run=later))
+            assert taken_over.result(LONGEST_S)["events"] == 1
+            owner = wait_until(lambda: shop_connector.store.find_connector("shop").owner, "the second one captures")
+            assert owner.endswith(f"run of {later.start_date.isoformat()}")
+            with pytest.raises(AirflowSkipException, match="A later run"):
+                capture(shop_connector, run_for=3600, hand_over=True).execute(context(dag_run=earlier))
+            assert shop_connector.store.find_connector("shop").owner == owner
+        finally:
+            first.on_kill()
+            second.on_kill()
+    with pytest.raises(AirflowException, match="stopped before run_for ended"):
+        running.result(LONGEST_S)
+
+
+def test_a_run_does_not_take_over_from_another_dag(shop_connector: ShopConnector) -> None:
+    owner = f"other.t r try 1, run of {began(100).start_date.isoformat()}"
+    operator = capture(shop_connector, run_for=60, hand_over=True, lease_wait=0)
+    with (
+        shop_connector.store.acquire_lease("shop", owner, wait_s=0),
+        pytest.raises(AirflowException, match=r"captured by other\.t"),
+    ):
+        operator.execute(context(dag_run=began(5)))
+    assert shop_connector.store.load_control("shop").restarts == 0
+
+
+def test_a_run_of_a_backfill_captures_nothing(shop_connector: ShopConnector) -> None:
+    shop_connector.order(1)
+    run = SimpleNamespace(start_date=datetime.now(UTC), run_type=DagRunType.BACKFILL)
+    with pytest.raises(AirflowFailException, match="backfill cannot capture"):
+        capture(shop_connector, run_for=60, hand_over=True).execute(context(dag_run=run))
+    assert shop_connector.store.list_batches("shop") == []
 
 
 def test_a_run_that_ends_by_itself_has_nothing_to_hand_over(shop_connector: ShopConnector) -> None:

@@ -18,7 +18,12 @@ from airflow_provider_cdc.operators.base.continuous_job_control import Continuou
 from airflow_provider_cdc.operators.base.jvm_class_archive import LEAN, ClassArchive
 from airflow_provider_cdc.operators.base.openlineage_events import build_apply_lineage
 from airflow_provider_cdc.operators.base.spark_job_operator import SparkScriptOperator
-from airflow_provider_cdc.services.tasks.connector_fields import is_last_try, owner_of, to_airflow_exception
+from airflow_provider_cdc.services.tasks.connector_fields import (
+    is_last_try,
+    owner_of,
+    refuse_backfill,
+    to_airflow_exception,
+)
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -62,6 +67,8 @@ class ApplyJobOperator(SparkScriptOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         began, failed = time.monotonic(), True
         try:
+            if self.run_for is not None:
+                refuse_backfill(context)
             self._refuse_secrets()  # also if there is nothing to submit
             self._applied = self._connectors()
             done = self._once(context) if self.run_for is None else self._go_on(context)

@@ -7,7 +7,7 @@ import socket
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_cdc.connector import ConnectorDefinition, refuse_secrets
-from airflow_provider_cdc.core.errors import CdcError, ConnectorHalted, TerminalError
+from airflow_provider_cdc.core.errors import CdcError, ConfigError, ConnectorHalted, TerminalError
 from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 
 if TYPE_CHECKING:
@@ -77,6 +77,19 @@ def owner_of(context: Context) -> str:
     """Return the try of a task, as the owner of a lease or a turn: status and errors name it."""
     ti = context["ti"]
     return f"{ti.dag_id}.{ti.task_id} {ti.run_id} try {ti.try_number} on {socket.gethostname()}:{os.getpid()}"[:500]
+
+
+def refuse_backfill(context: Context) -> None:
+    """Reject runs of a backfill, for tasks that capture or apply all the time.
+
+    :raises ConfigError: the run belongs to a backfill
+    """
+    if getattr(context.get("dag_run"), "run_type", None) == "backfill":
+        raise ConfigError(
+            "A backfill cannot capture or apply changes of the past: runs of this DAG continue from the offset.",
+            safe="Nothing was read or written.",
+            remedy="cancel the backfill, and use an ad hoc snapshot to read tables again",
+        )
 
 
 def is_last_try(context: Context) -> bool:
