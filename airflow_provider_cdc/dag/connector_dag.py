@@ -42,6 +42,7 @@ def cdc_task_group(
     sink: Mapping[str, Any] | None = None,
     on_spark: bool = False,
     group_id: str | None = None,
+    prefix_group_id: bool = True,
     state_conn_id: str = DEFAULT_CONN_ID,
     storage_conn_id: str | None = None,
     spark_conn_id: str = "spark_default",
@@ -64,6 +65,8 @@ def cdc_task_group(
     :param sink: properties of the tables there, as of that operator
     :param on_spark: have Spark (``spark_conn_id``) bring changes into the database, for loads that outgrow one machine:
         :class:`~airflow_provider_cdc.operators.apply_to_database_on_spark.ApplyToDatabaseOnSparkOperator`
+    :param group_id: name of the group; by default the connector's name, with ``_`` for dots
+    :param prefix_group_id: begin the ids of tasks with ``group_id``, such as ``shop.capture``: a DAG may have several groups then
     :param wait: begin with the sensor. Without it, a run captures the changes that there are, and never waits
     :param wait_timeout: how long to wait for changes; a run in which nothing changes is skipped, not failed
     :param run_for: capture for this long instead of up to the present end of the log
@@ -80,7 +83,7 @@ def cdc_task_group(
         applies = {"run_for": captures["run_for"], **applies}
     common: dict[str, Any] = {"definition": definition, "conn_id": conn_id, "state_conn_id": state_conn_id}
     name = group_id or definition.name.replace(".", "_")  # Airflow has no dots in the names of groups
-    with TaskGroup(name, prefix_group_id=group_id is not None) as group:
+    with TaskGroup(name, prefix_group_id=prefix_group_id) as group:
         capture = CaptureOperator(task_id="capture", storage_conn_id=storage_conn_id, **captures, **common)
         applies = {
             "task_id": "apply",
@@ -190,6 +193,7 @@ def cdc_dag(
     :param dag: further arguments of ``DAG`` (``default_args``, ``tags``, ``start_date``, …)
     """
     group = dict(group or {})
+    group.setdefault("prefix_group_id", "group_id" in group)
     if continuous:
         group["continuous"] = True
     done = f"the tables of connector **{definition.name}** ({definition.source}) up to date in `{location}`"

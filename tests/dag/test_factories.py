@@ -24,6 +24,7 @@ from airflow_provider_cdc.dag import (
     apply_dag,
     cdc_dag,
     cdc_group_dag,
+    cdc_task_group,
     lifecycle_dag,
     signal_dag,
     table_asset,
@@ -182,6 +183,17 @@ def test_a_dag_that_continues_from_its_offset_takes_no_backfill() -> None:
     ):
         assert {run_type.value for run_type in DagRunType} - set(dag.allowed_run_types or ()) == {"backfill"}
     assert cdc_dag(SHOP, conn_id="shop", allowed_run_types=None).allowed_run_types is None
+
+
+def test_a_dag_may_have_the_groups_of_several_connectors() -> None:
+    """Their tasks had the same ids."""
+    with DAG("both") as dag:
+        for definition in (SHOP, replace(SHOP, name="eu.billing")):
+            cdc_task_group(definition, conn_id="c", location="/l/{table}")
+        cdc_task_group(replace(SHOP, name="third"), conn_id="c", prefix_group_id=False)
+    assert {"shop.capture", "shop.apply", "eu_billing.capture", "eu_billing.wait", "capture"} <= set(dag.task_ids)
+    assert "capture" in cdc_dag(SHOP, conn_id="c").task_ids
+    assert "g.capture" in cdc_dag(SHOP, conn_id="c", group={"group_id": "g"}).task_ids
 
 
 # -- a database as the target -----------------------------------------------------------------------------------------
