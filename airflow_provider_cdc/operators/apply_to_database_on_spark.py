@@ -22,6 +22,7 @@ from airflow_provider_cdc.operators.apply_to_database import (
     report_database_metrics,
 )
 from airflow_provider_cdc.operators.base.connector_apply_report import build_connector_alias
+from airflow_provider_cdc.operators.base.continuous_job_control import task_environment
 from airflow_provider_cdc.operators.base.spark_job_operator import SparkScriptOperator
 from airflow_provider_cdc.services.connectors.connector_handle import storage_options
 from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, refuse_backfill, to_airflow_exception
@@ -146,7 +147,7 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SparkScriptOperator):
             )
         os.environ[PROPERTIES] = json.dumps(self._properties())
         try:
-            with super()._storage_environment():
+            with super()._storage_environment(), task_environment():
                 yield
         finally:
             del os.environ[PROPERTIES]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.services.tasks.connector_fields import owner_of
+from airflow_provider_cdc.targets.task_watch import TASK_PROCESS, identify_process
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -18,6 +20,16 @@ if TYPE_CHECKING:
 
 END_S = 30.0
 """Seconds that a job which is to end has for its present commit, before it is killed."""
+
+
+@contextlib.contextmanager
+def task_environment() -> Iterator[None]:
+    """Give the job the process of its task, so that it does not outlive the task."""
+    os.environ[TASK_PROCESS] = identify_process(os.getpid()) or ""
+    try:
+        yield
+    finally:
+        del os.environ[TASK_PROCESS]
 
 
 class ContinuousConnectorApply:
@@ -78,7 +90,8 @@ class ContinuousApplyJob:
     def track_submission(self) -> Iterator[None]:
         self.running = True
         try:
-            yield
+            with task_environment():
+                yield
         finally:
             self.running = False
 

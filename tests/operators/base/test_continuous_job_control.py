@@ -28,6 +28,7 @@ from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.operators.base import apply_metrics
 from airflow_provider_cdc.operators.base import continuous_job_control as module
+from airflow_provider_cdc.targets.task_watch import identify_process
 from tests.operators.test_apply_changes import LOCATION, Spark, apply, events, report, table
 from tests.support.airflow.airflow_connector import TaskState, context
 from tests.support.patience import LONGEST_S
@@ -37,7 +38,7 @@ import json, os, pathlib, sys, time
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 folder = pathlib.Path({folder!r})
-(folder / "call.json").write_text(json.dumps({{"arguments": sys.argv[1:], "environment": {{}}}}))
+(folder / "call.json").write_text(json.dumps({{"arguments": sys.argv[1:], "environment": {{"CDC_TASK_PROCESS": os.environ["CDC_TASK_PROCESS"]}}}}))
 if (folder / "sleeps").exists():
     time.sleep(1000)
 given = dict(zip(sys.argv, sys.argv[1:]))
@@ -103,6 +104,13 @@ def test_the_job_is_told_for_how_long_and_for_whom(tmp_path: Path, spark: Spark)
     at = spark.arguments.index("--run-for")
     assert spark.arguments[at : at + 3] == ["--run-for", "0.1", "--owner"]
     assert spark.arguments[at + 3].startswith("d.t r try 1 on ")
+
+
+def test_the_job_gets_the_process_of_its_task_so_that_it_can_end_with_it(tmp_path: Path, spark: Spark) -> None:
+    set_outcome(tmp_path, report())
+    apply(tmp_path, run_for=0.1).execute(context())
+    assert spark.environment == {"CDC_TASK_PROCESS": identify_process(os.getpid())}
+    assert "CDC_TASK_PROCESS" not in os.environ
 
 
 def test_its_end_emits_an_event_for_each_table_that_it_has_changed(tmp_path: Path, spark: Spark) -> None:

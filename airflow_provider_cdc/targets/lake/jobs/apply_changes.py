@@ -12,7 +12,6 @@ import argparse
 import contextlib
 import dataclasses
 import logging
-import signal
 import sys
 import threading
 import time
@@ -59,6 +58,7 @@ from airflow_provider_cdc.targets.lake.session.spark_session import (
     own_session,
     refuse_ended,
 )
+from airflow_provider_cdc.targets.task_watch import end_with_task
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.jobs.apply_changes")
 
@@ -385,8 +385,7 @@ def _turn(
 ) -> ApplyRunReport | None:
     with turns.take_turn(args.owner or this_job()) as turn:
         warm = ContinuousApply(job, changelog, args.connector, turn)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: warm.stop())
+        end_with_task(warm.stop)
         return warm.run(args.run_for)
 
 

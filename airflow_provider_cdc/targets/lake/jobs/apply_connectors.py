@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -27,6 +26,7 @@ from airflow_provider_cdc.targets.lake.jobs.concurrent_connectors import Connect
 from airflow_provider_cdc.targets.lake.jobs.connector_spec import ConnectorSpec, format_names, refuse_twice
 from airflow_provider_cdc.targets.lake.session import job_logging
 from airflow_provider_cdc.targets.lake.session.spark_session import FAIR, open_spark_session, options_by_connector
+from airflow_provider_cdc.targets.task_watch import end_with_task
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -65,8 +65,7 @@ def _for_a_while(
     specs: Sequence[ConnectorSpec], options: Mapping[str, Any], args: argparse.Namespace
 ) -> list[ConnectorOutcome]:
     with _session(specs, options, args.target) as connectors:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: connectors.stop())
+        end_with_task(connectors.stop)
         return connectors.apply_continuously(args.run_for, args.owner or this_job())
 
 

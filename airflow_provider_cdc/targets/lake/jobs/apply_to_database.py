@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
 import threading
 import time
@@ -33,6 +32,7 @@ from airflow_provider_cdc.targets.lake.executors.database_sink_executors import 
 from airflow_provider_cdc.targets.lake.jobs.apply_arguments import parse_seconds
 from airflow_provider_cdc.targets.lake.session import job_logging
 from airflow_provider_cdc.targets.lake.session.spark_session import STORAGE_OPTIONS, open_changelog
+from airflow_provider_cdc.targets.task_watch import end_with_task
 
 PROPERTIES = "CDC_SINK_PROPERTIES"
 """Environment variable with the properties of the sink as JSON."""
@@ -129,8 +129,7 @@ def _over(run_for: float, meanwhile: Callable[[], None]) -> Callable[[float], bo
     :param meanwhile: action of each call
     """
     ended, until = threading.Event(), time.monotonic() + run_for
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
+    end_with_task(ended.set)
 
     def over(wait: float) -> bool:
         meanwhile()
