@@ -94,8 +94,13 @@ class SendSignalOperator(StateFields, BaseOperator):
             self.connector, sent["number"], state_conn_id=self.state_conn_id, poll_interval=self.poll_interval
         )
         if self.deferrable:
-            self.defer(trigger=trigger, method_name="execute_complete", timeout=self.wait_timeout)
+            self.defer(trigger=trigger, method_name="execute_complete", timeout=self._wait_limit)
         return self.execute_complete(context, self._watch(trigger))
+
+    @property
+    def _wait_limit(self) -> timedelta | None:
+        """The time that the task may wait in the triggerer."""
+        return min(filter(None, (self.wait_timeout, self.execution_timeout)), default=None)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Take the event of the trigger."""

@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import (
     AirflowFailException,
     AirflowSensorTimeout,
     AirflowSkipException,
+    AirflowTaskTimeout,
 )
 
 from airflow_provider_cdc.triggers.polling_loop import poll_seconds
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 class WaitingSensor(BaseSensorOperator):
     """Waits in the triggerer, or in a worker.
+
+    ``execution_timeout`` holds in the triggerer, too: it fails the task.
 
     With ``soft_fail``, the task is skipped when ``timeout`` is over and there is nothing yet. An error fails the task, whatever ``soft_fail`` is:
     Airflow alone would skip it, and its run would be a success. The same holds for a source that cannot be reached when the time is over.
@@ -58,13 +61,23 @@ class WaitingSensor(BaseSensorOperator):
             if not _is_timeout(e):
                 raise
             poke_result = self._last_poke(context)
+            if not poke_result and self._wait_limit < self.timeout:
+                raise AirflowTaskTimeout(
+                    f"The sensor waited for its execution_timeout, {self.execution_timeout}."
+                ) from e
             if not poke_result:
                 raise
         return poke_result.xcom_value if isinstance(poke_result, PokeReturnValue) else None
 
     def defer_to(self, trigger: BaseTrigger) -> NoReturn:
-        """Let a trigger wait, for as long as ``timeout`` says. Its event is the argument of ``execute_complete``."""
-        self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout))
+        """Let a trigger wait, for as long as ``timeout`` and ``execution_timeout`` allow. Its event is the argument of ``execute_complete``."""
+        self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self._wait_limit))
+
+    @property
+    def _wait_limit(self) -> float:
+        """Seconds that the task may wait in the triggerer."""
+        limit = self.execution_timeout
+        return self.timeout if limit is None else min(self.timeout, limit.total_seconds())
 
     def poke_at_timeout(self, context: Context) -> bool | PokeReturnValue:
         """Ask once more when the time is over: the trigger may have met nothing but errors that pass."""

@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import (
     AirflowFailException,
     AirflowSensorTimeout,
     AirflowSkipException,
+    AirflowTaskTimeout,
     TaskDeferralError,
     TaskDeferred,
 )
@@ -97,6 +98,21 @@ def test_the_time_being_over_skips_the_task_where_that_is_wanted(shop_connector:
     worker = SENSORS[name](shop_connector, soft_fail=True, deferrable=False, timeout=0.01, poll_interval=0.01)
     with pytest.raises(AirflowSkipException):
         worker.execute(context())
+
+
+@every_sensor
+def test_the_execution_timeout_holds_in_the_triggerer(shop_connector: ShopConnector, name: str) -> None:
+    """It had no effect there: the task waited for its timeout of a week."""
+    short = timedelta(seconds=25)
+    sensor = SENSORS[name](shop_connector, soft_fail=True, execution_timeout=short)
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor.execute(context())
+    assert deferred.value.timeout == short
+    with pytest.raises(AirflowTaskTimeout, match="execution_timeout"):
+        trigger_failed(sensor, "Trigger timeout")
+    longer = SENSORS[name](shop_connector, soft_fail=True, timeout=5, execution_timeout=short)
+    with pytest.raises(AirflowSkipException):
+        trigger_failed(longer, "Trigger timeout")
 
 
 @pytest.mark.parametrize("soft_fail", [True, False])
