@@ -23,6 +23,7 @@ from airflow_provider_cdc.operators.base.connector_apply_report import (
 )
 from airflow_provider_cdc.operators.base.spark_job_operator import known_threads
 from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess, storage_options
+from airflow_provider_cdc.services.connectors.text_templates import TextTemplates
 
 _SHOWN = 10
 
@@ -47,7 +48,7 @@ class ConnectorApplyOptions:
     storage_conn_id: str | None = None
 
 
-class ApplyConnectorsOperator(ApplyJobOperator):
+class ApplyConnectorsOperator(TextTemplates, ApplyJobOperator):
     """Submits one Spark job that applies new batches of the change logs of several connectors.
 
     There is one JVM for all of them, instead of one for each.

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk import DAG
 from airflow.sdk.api.datamodels._generated import DagRunType
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
@@ -24,6 +25,7 @@ from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.operators import capture as module
 from airflow_provider_cdc.operators.base.operator_links import BatchLink
 from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.operators.verify_tables import VerifyTablesOperator
 from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
 from tests.support.patience import LONGEST_S, wait_until
 
@@ -242,6 +244,23 @@ def test_paths_and_properties_are_templates(shop_connector: ShopConnector) -> No
     assert access.definition.properties == {"topic.prefix": "p7"}
     assert access.definition.changelog_options == {"endpoint": "2024-01-01"}
     assert access.conn_id == "7"
+
+
+def test_texts_stay_texts_in_a_dag_with_native_templates(shop_connector: ShopConnector) -> None:
+    """AF01: the number 2024 was no topic prefix."""
+    properties = {"topic.prefix": "2024", "topic.delimiter": "{{ params.mark }}", "poll.interval.ms": 10}
+    definition = replace(shop_connector.definition, properties=properties)
+    with DAG("native", render_template_as_native_obj=True):
+        operator = capture(shop_connector, definition=definition, conn_id="{{ params.number }}", storage_conn_id="1_0")
+        verify = VerifyTablesOperator(
+            task_id="verify", definition=definition, location="/l", source_conn_id="s", tables="{{ params.tables }}"
+        )
+    given: Any = {"params": {"mark": "1e3", "number": "007", "tables": ["a.b"]}}
+    operator.render_template_fields(given)
+    assert operator.properties == {"topic.prefix": "2024", "topic.delimiter": "1e3", "poll.interval.ms": 10}
+    assert (operator.conn_id, operator.storage_conn_id) == ("007", "1_0")
+    verify.render_template_fields(given)
+    assert verify.tables == ["a.b"]
 
 
 # runs that hand over to the next one

@@ -12,6 +12,7 @@ from airflow_provider_cdc.core.errors import ConfigError, StateUnavailable
 from airflow_provider_cdc.core.spi.desired_state import DesiredState
 from airflow_provider_cdc.hooks.state import CdcStateHook, records_of
 from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
+from airflow_provider_cdc.services.connectors.text_templates import TextTemplates
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.connector_offset import Offset
@@ -38,7 +39,7 @@ class GroupedConnector:
     storage_conn_id: str | None = None
 
 
-class GroupFields:
+class GroupFields(TextTemplates):
     """The fields of several connectors, taken from their definitions so that Airflow can render them."""
 
     GROUP_FIELDS: ClassVar[tuple[str, ...]] = ("connectors", "state_conn_id")

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_provider_cdc.connector import ConnectorDefinition, refuse_secrets
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, ConnectorHalted, TerminalError
 from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
+from airflow_provider_cdc.services.connectors.text_templates import TextTemplates
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class ConnectorFields:
+class ConnectorFields(TextTemplates):
     """The fields of a connector, taken from its definition so that Airflow can render them."""
 
     CONNECTOR_FIELDS: ClassVar[tuple[str, ...]] = (
@@ -50,7 +51,7 @@ class ConnectorFields:
         return ConnectorAccess(definition, self.conn_id, self.state_conn_id, self.storage_conn_id or None)
 
 
-class StateFields:
+class StateFields(TextTemplates):
     """The fields of operators and sensors that need only the state tables, not the source or the change log."""
 
     STATE_FIELDS: ClassVar[tuple[str, ...]] = ("connector", "state_conn_id")
