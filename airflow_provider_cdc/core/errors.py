@@ -80,25 +80,25 @@ __all__ = [
 class CdcError(Exception):
     """Base of all errors of this project.
 
-    :param what: what happened and what it means, one or two sentences
+    :param message: what happened and what it means, one or two sentences
     :param where: table, log position, file or property concerned
     :param safe: what is known to be unharmed
     :param remedy: what to do next; required for terminal errors
     """
 
-    def __init__(self, what: str, *, where: str | None = None, safe: str | None = None, remedy: str | None = None):
-        self.what, self.where, self.safe, self.remedy = what, where, safe, remedy
-        super().__init__(what)
+    def __init__(self, message: str, *, where: str | None = None, safe: str | None = None, remedy: str | None = None):
+        self.message, self.where, self.safe, self.remedy = message, where, safe, remedy
+        super().__init__(message)
 
     def __str__(self) -> str:
-        lines = [self.what]
+        lines = [self.message]
         for title, text in (("Where:", self.where), ("Safe:", self.safe), ("Repair:", self.remedy)):
             if text:
                 lines.append(f"  {title:<7} {text}")
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.what, self.where, self.safe, self.remedy)
+        return _rebuild, (type(self), self.message, self.where, self.safe, self.remedy)
 
 
 def _rebuild(cls: type[CdcError], text: str, where: str | None, safe: str | None, remedy: str | None) -> CdcError:

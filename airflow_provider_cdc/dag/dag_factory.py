@@ -280,7 +280,7 @@ def _error(name: str, problems: Sequence[DefinitionProblem]) -> ConfigError:
 
 def _of_code(name: str, error: CdcError) -> ConfigError:
     return ConfigError(
-        f"The definition {name} cannot be used:\n  {error.what}",
+        f"The definition {name} cannot be used:\n  {error.message}",
         where=error.where,
         safe=_SAFE,
         remedy=f"{error.remedy}; change the file, which Airflow reads again within half a minute"

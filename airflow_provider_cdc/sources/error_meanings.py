@@ -19,23 +19,23 @@ RETRY: Final = "a retry resumes where this run stopped"
 class ErrorMeaning:
     """The error for some error codes or texts of a database.
 
-    :param what: first sentence; the server's message follows it
-    :param remedy: like ``what``, may contain names in braces, which :meth:`build_error` fills in
+    :param message: first sentence; the server's message follows it
+    :param remedy: like ``message``, may contain names in braces, which :meth:`build_error` fills in
 
     >>> meaning = ErrorMeaning(CdcError, "The database rejected user {user}", UNTOUCHED, "GRANT CONNECT TO {user}")
-    >>> meaning.build_error("no right", "db:1521", user="cdc").what
+    >>> meaning.build_error("no right", "db:1521", user="cdc").message
     'The database rejected user cdc: no right'
     """
 
     kind: type[CdcError]
-    what: str
+    message: str
     safe: str
     remedy: str
 
     def build_error(self, message: str, where: str, **names: str) -> CdcError:
         """Return the error for a message of the server."""
         return self.kind(
-            f"{self.what.format(**names)}: {message}",
+            f"{self.message.format(**names)}: {message}",
             where=where,
             safe=self.safe,
             remedy=self.remedy.format(**names),
@@ -51,7 +51,7 @@ def meaning_per_code(meanings: Iterable[tuple[Iterable[int], ErrorMeaning]]) -> 
     for codes, meaning in meanings:
         for code in codes:
             if by_code.setdefault(code, meaning) is not meaning:
-                raise ValueError(f"code {code} has two meanings: {by_code[code].what!r} and {meaning.what!r}")
+                raise ValueError(f"code {code} has two meanings: {by_code[code].message!r} and {meaning.message!r}")
     return by_code
 
 

@@ -121,7 +121,7 @@ class Offsets:
             if not commit_sent:
                 raise
             raise CommitStateUnknown(
-                f"The offset of {lease.connector} may have moved or not: the connection to the state database was lost before the confirmation. {e.what}",
+                f"The offset of {lease.connector} may have moved or not: the connection to the state database was lost before the confirmation. {e.message}",
                 where=e.where,
                 safe="An existing batch stays: no event is lost or duplicated in either case.",
                 remedy="check the database, then run the capture again: it detects committed batches",

@@ -162,7 +162,7 @@ def test_statements_that_change_captured_rows_by_another_name_are_refused(
         _session(db, "SET binlog_format = 'STATEMENT'", statement.replace("other.", f"{other}."))
         with pytest.raises(PrerequisiteError, match="instead of rows") as caught:
             connector.capture()
-        assert why.format(db=db.name) in caught.value.what
+        assert why.format(db=db.name) in caught.value.message
     finally:
         db.sql(f"DROP DATABASE {other}")
 

@@ -68,10 +68,10 @@ def test_text_leaves_out_parts_that_are_not_known() -> None:
 @pytest.mark.parametrize("cls", [CdcError, *OURS])
 @pytest.mark.parametrize("way", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy], ids=["pickle", "copy"])
 def test_an_error_keeps_its_parts_on_the_way_to_another_process(cls: type[CdcError], way: object) -> None:
-    error = cls("what", where="where", safe="safe", remedy="remedy")
+    error = cls("message", where="where", safe="safe", remedy="remedy")
     there = way(error)  # type: ignore[operator]
     assert type(there) is cls
-    assert (there.what, there.where, there.safe, there.remedy) == ("what", "where", "safe", "remedy")
+    assert (there.message, there.where, there.safe, there.remedy) == ("message", "where", "safe", "remedy")
     assert str(there) == str(error)
 
 

@@ -137,7 +137,7 @@ def test_nothing_is_done_by_a_plan_that_is_about_something_else_by_now(
     shop_connector.database.create_table("inventory.lines", {"id": "int64"}, key=("id",))
     capture(shop_connector)
     refused = post_action(client_factory, "snapshot", snapshot, 409, plan=False, confirm="shop", about=plan["about"])
-    assert "have changed since the plan was made. Now: 2 tables" in refused["error"]["what"]
+    assert "have changed since the plan was made. Now: 2 tables" in refused["error"]["message"]
     assert refused["error"]["repair"] == "check the new plan"
     assert len(shop_connector.store.signals_of("shop")) == 1
     stop = post_action(client_factory, "stop-snapshot", {})

@@ -80,7 +80,7 @@ def test_the_one_that_wants_to_be_looked_at_most_comes_first(
     assert [(one["connector"], one["trouble"], one["state"]) for one in found] == [
         ("script", 3, "failed"), ("billing", 1, "paused"), ("shop", 0, "unassigned"),
     ]  # fmt: skip
-    assert found[0]["error"]["what"] == "The log is gone."
+    assert found[0]["error"]["message"] == "The log is gone."
     assert found[0]["error"]["repair"] == "airflow cdc gap script"
     assert "The log is gone" in found[0]["problems"][0]
     assert "paused by ann" in found[1]["phase"]

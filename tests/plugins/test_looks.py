@@ -78,7 +78,7 @@ def test_why_a_source_cannot_be_asked_is_a_sentence(
 
     for method in ("check_prerequisites", "verify_position"):
         monkeypatch.setattr(MemorySource, method, fail)
-    assert post(client_factory, what, status)["error"]["what"] == str(error).splitlines()[0]
+    assert post(client_factory, what, status)["error"]["message"] == str(error).splitlines()[0]
 
 
 @pytest.mark.parametrize("what", ["check", "gap"])

@@ -269,7 +269,7 @@ def test_a_source_that_does_not_answer_is_not_waited_for_by_a_plan(
     finally:
         going.set()
     assert answer.status_code == 503
-    assert "has not answered within" in answer.json()["error"]["what"]
+    assert "has not answered within" in answer.json()["error"]["message"]
 
 
 def list_action_states(client_factory: ClientFactory) -> list[tuple[str, str, str, str]]:
@@ -322,7 +322,7 @@ def test_only_a_form_that_takes_the_connector_is_used(
     assert post_action(client_factory, "restore-offset", {"version": 1})["dag"] == "mine"
     record_applied(shop_connector, "/a")
     refused = post_action(client_factory, "verify", {}, 409)["error"]
-    assert "no such DAG exists" in refused["what"]
+    assert "no such DAG exists" in refused["message"]
     assert "tables_dag" in refused["repair"]
 
 

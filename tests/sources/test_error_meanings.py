@@ -14,7 +14,7 @@ LOST = ErrorMeaning(SourceUnavailable, "The database does not answer", AGAIN, RE
 
 def test_an_error_has_the_servers_message_and_the_names() -> None:
     error = DENIED.build_error("ORA-01045: {no} right", "db:1521", user="CDC")
-    assert (type(error), error.what) == (AccessDenied, "The database rejected user CDC: ORA-01045: {no} right")
+    assert (type(error), error.message) == (AccessDenied, "The database rejected user CDC: ORA-01045: {no} right")
     assert (error.where, error.safe, error.remedy) == ("db:1521", AGAIN, "GRANT CONNECT TO CDC")
 
 

@@ -59,7 +59,7 @@ def test_a_held_lease_is_refused_with_holder_and_time(store: StateStore, stores:
     with store.acquire_lease("c", "worker-1:42", wait_s=0):
         with pytest.raises(LeaseHeld) as caught, stores().acquire_lease("c", "other", wait_s=0):
             pytest.fail("two runs at once")
-        assert caught.value.what == "Connector c is being captured by worker-1:42."
+        assert caught.value.message == "Connector c is being captured by worker-1:42."
         assert "its lease expires in" in (caught.value.remedy or "")
         assert _row(store)[:2] == ("worker-1:42", 1)
 

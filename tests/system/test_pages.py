@@ -294,7 +294,9 @@ def test_an_api_that_breaks_is_reported_and_what_was_seen_stays(page: Any, servi
         "**/cdc/api/**",
         lambda route: route.fulfill(
             status=503,
-            body=json.dumps({"detail": "x", "error": {"what": "The state is away.", "repair": "airflow db migrate"}}),
+            body=json.dumps(
+                {"detail": "x", "error": {"message": "The state is away.", "repair": "airflow db migrate"}}
+            ),
         ),
     )
     page.get_by_text("The state is away.").wait_for()

@@ -308,7 +308,7 @@ def test_a_slow_and_a_broken_api_is_reported_on_each_of_them(
     page: Any, services: Services, page_states: PageStates, axe_script: str, tab: str
 ) -> None:
     requested = {"charts": "charts**", "check": "check", "offsets": "gap", "new": "wizard"}[tab]
-    problem = {"detail": "x", "error": {"what": f"{NASTY} is away.", "repair": "airflow db migrate"}}
+    problem = {"detail": "x", "error": {"message": f"{NASTY} is away.", "repair": "airflow db migrate"}}
     held, broken = list[Any](), False
 
     def answer(route: Any) -> None:

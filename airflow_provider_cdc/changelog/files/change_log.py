@@ -66,7 +66,7 @@ class ChangeLog:
                 ) from None
         except CreationUnconfirmed as e:
             raise CommitStateUnknown(
-                f"It is not known whether batch {manifest.batch} is committed. {e.what}",
+                f"It is not known whether batch {manifest.batch} is committed. {e.message}",
                 where=path,
                 safe="The offset was not moved, and the files of the batch stay: no event is lost or duplicated.",
                 remedy="run the capture again: it adopts the batch if it exists, and otherwise captures its events again",

@@ -208,7 +208,7 @@ class Retention:
             try:
                 return self.plan_removal(note=True)
             except BatchesRemoved as e:
-                log.info("Another removal is running: %s", e.what)
+                log.info("Another removal is running: %s", e.message)
         return self.plan_removal(note=True)
 
     def plan_removal(self, *, note: bool = False) -> RetentionPlan:

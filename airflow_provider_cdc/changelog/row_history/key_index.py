@@ -148,7 +148,7 @@ class KeyIndex:
                 if tell is not None:
                     tell((number + 1) * STEP, len(blocks) * STEP)
         except StorageUnavailable as e:
-            log.warning("The key index of %s could not be updated: %s", self._connector, e.what)
+            log.warning("The key index of %s could not be updated: %s", self._connector, e.message)
         return len(self._missing(first, last)) * STEP
 
     # -- files of the index -------------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ def bring_up_index(changelog: ChangeLog, connector: str, *, seconds: float) -> i
             first, changelog.find_last_batch(connector, after=first), until=time.monotonic() + seconds
         )
     except BatchesRemoved as e:  # a removal is at work: the next maintenance continues
-        log.info("The update of the key index waits: %s", e.what)
+        log.info("The update of the key index waits: %s", e.message)
         return STEP
 
 

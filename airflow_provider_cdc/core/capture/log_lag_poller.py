@@ -54,7 +54,7 @@ class LogLagPoller:
         try:
             window = self._source.log_window(position)
         except CdcError as e:  # the run itself matters more, and it will meet the error
-            log.info("The range of the source's log could not be read: %s", e.what)
+            log.info("The range of the source's log could not be read: %s", e.message)
             window = None
             if not self._last_metrics:
                 return

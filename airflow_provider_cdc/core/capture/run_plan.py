@@ -327,7 +327,7 @@ class RunPlanner:
         except Exception as e2:  # the original error matters more
             log.warning("The oldest position of the log could not be read: %s", e2)
             return e
-        text = e.what
+        text = e.message
         if oldest.has_reached(position):  # otherwise there is nothing in between: the log is another one
             text += (
                 f" Changes after {position} and before {oldest}, the oldest position of the log, can no longer be read."

@@ -121,7 +121,7 @@ class SchemaChangeHandler:
             except ConfigError as e:
                 if not item.open:
                     self._committer.commit()
-                raise ConfigError(e.what, where=f"{item.position}: {item.ddl}", safe=e.safe, remedy=e.remedy) from e
+                raise ConfigError(e.message, where=f"{item.position}: {item.ddl}", safe=e.safe, remedy=e.remedy) from e
 
     def _as_in_events(self, change: TableChange) -> TableChange:
         """Return the change with the values of new columns as events have them.

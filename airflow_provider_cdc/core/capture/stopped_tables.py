@@ -41,11 +41,11 @@ class StoppedTables:
         self._incremental.cancel_reads()
         self._end_scans(e.table)
         text = " ".join(
-            filter(None, [e.what, f"({e.where})" if e.where else None, f"Repair: {e.remedy}" if e.remedy else None])
+            filter(None, [e.message, f"({e.where})" if e.where else None, f"Repair: {e.remedy}" if e.remedy else None])
         )
         request = self._state.snapshot_state.request_numbers.get(e.table)
         if request is not None:
-            self._batcher.end_signal(request, SignalState.FAILED, f"{e.table} is stopped: {e.what}")
+            self._batcher.end_signal(request, SignalState.FAILED, f"{e.table} is stopped: {e.message}")
         self._state.offset = self._state.offset.stop_table(e.table, text)
 
     def _end_scans(self, table: str) -> None:

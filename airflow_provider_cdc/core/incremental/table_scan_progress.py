@@ -72,7 +72,7 @@ def build_lag_problem(table: TableId, missing: str, seconds: float) -> ScanProbl
 def problem_of(e: Exception) -> ScanProblem:
     """Return the text of an error, for the sender of the request for the table."""
     text = (
-        e.what + (f" ({e.where})" if e.where else "") + (f" {e.remedy}" if e.remedy else "")
+        e.message + (f" ({e.where})" if e.where else "") + (f" {e.remedy}" if e.remedy else "")
         if isinstance(e, CdcError)
         else repr(e)
     )

@@ -341,7 +341,7 @@ class ConnectorLifecycle:
                 lease = stack.enter_context(self.store.acquire_lease(self.name, self.owner, wait_s=0))
             except LeaseHeld as e:
                 raise LeaseHeld(
-                    e.what,
+                    e.message,
                     safe="Nothing was changed.",
                     remedy=f"run `{format_cdc_command('pause', self.name, wait=True)}`, which waits until the run has ended; then try again, and run `{format_cdc_command('resume', self.name)}` at the end; "
                     "the lease of a dead run expires automatically within half a minute",

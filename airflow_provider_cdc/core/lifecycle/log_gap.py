@@ -121,7 +121,7 @@ def find_gap(connector: str, offset: Offset, moved_at: datetime | None, source: 
         source.verify_position(position)
     except PositionLost as e:
         oldest = source.oldest_position()
-        return LogGap(connector, position, moved_at, oldest, oldest.has_reached(position), e.what)
+        return LogGap(connector, position, moved_at, oldest, oldest.has_reached(position), e.message)
     return None
 
 
@@ -220,7 +220,7 @@ def plan_repair(
         else:
             repair_signals("plan", source, config, history, paused=False, origin="plan", by="plan")
     except (ConfigError, PrerequisiteError) as e:
-        problems = (f"{e.what} Remedy: {e.remedy}." if e.remedy else e.what,)
+        problems = (f"{e.message} Remedy: {e.remedy}." if e.remedy else e.message,)
     tables = tuple(sorted(map(str, {**chunked, **whole})))
     first = tuple(sorted(map(str, whole))) if how is GapRepair.INCREMENTAL else ()
     return RepairPlan(gap, how, stored.version, tables, first, problems)

@@ -182,7 +182,7 @@ class OffsetPlanner:
             self.source.verify_position(target)
             end = self.source.current_position()
         except CdcError as e:
-            self.problems.append(f"The log cannot be read from {target}: {e.what}")
+            self.problems.append(f"The log cannot be read from {target}: {e.message}")
             return
         if target.has_reached(end) and not end.has_reached(target):
             self.problems.append(f"{target} is after the end of the log, {end}.")

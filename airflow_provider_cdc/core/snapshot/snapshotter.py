@@ -383,7 +383,7 @@ def _explained(own: Mapping[TableId, str | None]) -> Iterator[None]:
         if table is None:
             raise
         raise PrerequisiteError(
-            f"The statement of snapshot.query.mode.custom.name for {table} cannot be used: {e.what}",
+            f"The statement of snapshot.query.mode.custom.name for {table} cannot be used: {e.message}",
             where=e.where,
             safe="The tables read so far are safe; the next run resumes with this table.",
             remedy="run the statement in a SQL client as the capture user, and correct the query; it must return the columns of the "

@@ -363,7 +363,7 @@ class BatchBuilder:
             return
         stands = f"are at batch {offset.batch}" if offset.batch else "do not contain the connector"
         raise BatchesRemoved(
-            f"The state tables {stands}, but the change log is at a later batch, and this run would write its batches again. {removed.what}",
+            f"The state tables {stands}, but the change log is at a later batch, and this run would write its batches again. {removed.message}",
             where=removed.where,
             safe="Nothing was read; the state tables and the change log are unchanged.",
             remedy="restore a backup of the state tables that is at one of the existing batches: the run adopts the batches after it. Without such a backup, "

@@ -81,7 +81,7 @@ class LastError(_Model):
     :param at: time of the error; ``None`` if it is not known
     """
 
-    what: str
+    message: str
     where: str = ""
     safe: str = ""
     repair: str = ""
@@ -94,8 +94,8 @@ class LastError(_Model):
         >>> LastError.from_text("The log is gone.\\n  Where:  binlog.3\\n  Repair: airflow cdc gap shop").repair
         'airflow cdc gap shop'
         """
-        parts: dict[str, list[str]] = {"what": []}
-        name = "what"
+        parts: dict[str, list[str]] = {"message": []}
+        name = "message"
         for line in text.splitlines():
             head = line.strip().partition(":")
             if line.startswith("  ") and head[0] in ("Where", "Safe", "Repair"):

@@ -247,7 +247,7 @@ def _of_database(place: str, table: str, key: Row, conn_ids: Sequence[str]) -> R
             config = DatabaseTargetConfig.parse({**EQUAL, **CdcDatabaseHook(conn_id).resolve_properties()})
             engine = open_engine(config)
         except CdcError as e:
-            raise TargetNotInspected(e.what) from e
+            raise TargetNotInspected(e.message) from e
         try:
             # one sink of several of a database has its name at the end
             if not f"{place}/".startswith(f"{place_of(engine, config)}/"):

@@ -184,7 +184,7 @@ class CaptureModeProcedures:
                 return self._carry_out(connection, plan, standing, step)
         except CdcError as e:
             raise PrerequisiteError(
-                f"{plan.procedure} failed for {self._table}: {e.what}",
+                f"{plan.procedure} failed for {self._table}: {e.message}",
                 where=e.where or str(self._table),
                 safe=("Completed steps: " + "; ".join(done) + ". " if done else "") + "The offset is untouched.",
                 remedy=f"{e.remedy + '; then ' if e.remedy else ''}run {plan.procedure} again: it resumes at the "

@@ -173,7 +173,7 @@ def _marks(connection: Db2Connection, config: Db2Config) -> Iterator[Finding]:
     try:
         check_mark_grant(connection, config)
     except PrerequisiteError as e:
-        yield Finding(e.what, e.remedy or "")
+        yield Finding(e.message, e.remedy or "")
 
 
 def _tables(connection: Db2Connection, config: Db2Config) -> list[Finding]:

@@ -41,7 +41,7 @@ def signal_findings(
     try:
         table = signal_table(config.signal_data_collection, config)
     except ConfigError as e:
-        return [Finding(e.what, e.remedy or "", fatal=False)]
+        return [Finding(e.message, e.remedy or "", fatal=False)]
     schema = catalog.read_table_schemas([table]).get(table)
     if schema is None:
         problem = f"The signal table {table.full_name} does not exist."

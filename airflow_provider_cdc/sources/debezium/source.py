@@ -62,7 +62,7 @@ class DebeziumSource(Source):
                         self._discovered.add_item(item)
             except (UnknownLogEvent, UnreadableValue) as e:
                 log.info(
-                    "The tables of later events are not known yet: %s", e.what
+                    "The tables of later events are not known yet: %s", e.message
                 )  # the stream raises it, in its turn
         return {table: schema for table, schema in self._discovered.schemas.items() if needed(table)}
 

@@ -54,7 +54,7 @@ def check_prerequisites(config: MongoDbConfig) -> list[Finding]:
         try:
             deployment = deployment_of(client)
         except PrerequisiteError as e:
-            return [Finding(e.what, e.remedy or "")]
+            return [Finding(e.message, e.remedy or "")]
         findings = [*_version(deployment, config), *_rights(client, config)]
         findings += [] if any(f.fatal for f in findings) else _opened(client, config)
         if any(f.fatal for f in findings):
@@ -105,12 +105,12 @@ def _opened(client: Client, config: MongoDbConfig) -> Iterator[Finding]:
     try:
         can_start_stream(client, config, build_start_option(MongoPosition(now_of(client))))
     except PrerequisiteError as e:
-        yield Finding(e.what, e.remedy or "")
+        yield Finding(e.message, e.remedy or "")
     except driver.OperationFailure as e:
         error = translate_error(e, config)
         if not isinstance(error, TerminalError):
             raise
-        yield Finding(f"The change stream cannot be opened: {error.what}", error.remedy or "")
+        yield Finding(f"The change stream cannot be opened: {error.message}", error.remedy or "")
 
 
 def _listed(client: Client, config: MongoDbConfig) -> Iterator[TableId]:

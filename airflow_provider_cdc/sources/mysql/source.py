@@ -81,7 +81,7 @@ class MySqlSource(Source):
             signals = None if named is None else self.signal_table(named)
             wrong = []
         except ConfigError as e:
-            signals, wrong = None, [Finding(e.what, "write it as <database>.<table>", fatal=False)]
+            signals, wrong = None, [Finding(e.message, "write it as <database>.<table>", fatal=False)]
         with raise_cdc_errors(self._config):
             findings = [*check_prerequisites(self._connected(), self.server_info, self._config, signals), *wrong]
         return findings + override_findings(

@@ -55,7 +55,7 @@ def signal_findings(
     try:
         table = signal_table(config.signal_data_collection, config)
     except ConfigError as e:
-        return [Finding(e.what, e.remedy or "", fatal=False)], None
+        return [Finding(e.message, e.remedy or "", fatal=False)], None
     findings = []
     if reason := explain_uncaptured_signals(table, config):
         findings.append(_advice(f"Signals and watermarks in the signal table are not captured: {reason}.", "fix this"))

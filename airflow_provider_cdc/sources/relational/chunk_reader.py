@@ -250,7 +250,7 @@ class RelationalChunkReader(ChunkReader, Generic[_Query, _Position]):
             if isinstance(e, UnreadableValue) and rows.condition is None:
                 raise
             raise build_query_refused(
-                f"The database rejects the read of {table}", e.what, rows.condition or str(table)
+                f"The database rejects the read of {table}", e.message, rows.condition or str(table)
             ) from e
 
     def _check_condition(self, rows: KeyRange) -> None:
@@ -269,6 +269,6 @@ class RelationalChunkReader(ChunkReader, Generic[_Query, _Position]):
         except CdcError as e:
             self._unchanged(rows.table)
             raise build_query_refused(
-                f"The database rejects the condition for {rows.table.id}", e.what, rows.condition
+                f"The database rejects the condition for {rows.table.id}", e.message, rows.condition
             ) from e
         self._conditions.add(condition)

@@ -95,7 +95,7 @@ def build_query_refused(problem: str, why: str, statement: str) -> QueryRejected
 def no_watermark(error: CdcError, signals: TableId, remedy: str) -> QueryRejected:
     """Return the error for a signal table that takes no watermark."""
     return QueryRejected(
-        f"The watermark cannot be written to the signal table: {error.what}",
+        f"The watermark cannot be written to the signal table: {error.message}",
         where=str(signals),
         safe="None of the chunk's rows is captured; capture continues.",
         remedy=remedy,

@@ -446,7 +446,7 @@ def test_a_log_says_how_it_begins(changelog: ChangeLog) -> None:
     assert changelog.read_truncation_marker("c") == changelog.open_truncation_markers("c").read_newest()
     removed = changelog.find_removal("c", 3)
     assert removed is not None
-    assert "Batch 3 of connector c was removed (on 2026-03-10" in removed.what
+    assert "Batch 3 of connector c was removed (on 2026-03-10" in removed.message
     assert [changelog.find_removal("c", n) for n in (4, 11)] == [None, None]
     for n in (4, 5):  # by someone else
         changelog.storage.delete(changelog.path_of("c", n))

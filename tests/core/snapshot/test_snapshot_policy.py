@@ -418,8 +418,8 @@ def test_a_policy_that_cannot_be_used_ends_the_run_with_its_name(
     connector = connector_factory(snapshot_mode="custom", snapshot_mode_custom_name=name)
     with pytest.raises(ConfigError) as caught:
         connector.capture()
-    assert f"snapshot.mode.custom.name={name}" in caught.value.what
-    assert why in caught.value.what
+    assert f"snapshot.mode.custom.name={name}" in caught.value.message
+    assert why in caught.value.message
     assert connector.store.load_offset("test").offset is None
 
 
@@ -632,5 +632,5 @@ def test_a_query_that_cannot_be_used_ends_the_run(
     policy_module.SELECTS["a"] = gives
     with pytest.raises(ConfigError, match=why) as caught:
         connector.capture()
-    assert f"snapshot.query.mode.custom.name={name}" in caught.value.what
+    assert f"snapshot.query.mode.custom.name={name}" in caught.value.message
     assert connector.store.load_offset("test").offset is None

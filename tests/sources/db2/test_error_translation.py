@@ -47,7 +47,7 @@ def test_each_error_has_its_kind(message: str, kind: type[CdcError]) -> None:
     assert error.where == "SHOP.T"
     assert error.safe
     assert error.remedy
-    assert message.partition("  ")[0] in error.what
+    assert message.partition("  ")[0] in error.message
 
 
 @pytest.mark.parametrize(

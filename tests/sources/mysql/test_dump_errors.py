@@ -103,7 +103,7 @@ def test_a_log_that_cannot_be_read_on_is_no_lost_position(server: Any, tmp_path:
             assert not isinstance(caught.value, PositionLost)
             assert remedy in (caught.value.remedy or "")
             assert "captured" in (caught.value.safe or "")
-            assert file.name in f"{caught.value.what} {caught.value.where}"
+            assert file.name in f"{caught.value.message} {caught.value.where}"
     read = connector.replay.advance().operations["r"]
     connector.capture()
     assert connector.rows("m.t") == source_rows(server, "m", "t")
@@ -244,7 +244,7 @@ def test_texts_of_the_servers_are_reported_for_what_they_are(expected: type[CdcE
     )
     error = translate_error(pymysql.err.OperationalError(1236, text + suffix), config, "binlog.000003:1204")
     assert type(error) is expected
-    assert text in error.what
+    assert text in error.message
     assert error.where == "binlog.000003:1204"
     assert error.safe
     assert error.remedy

@@ -207,7 +207,7 @@ def test_each_known_number_has_its_meaning(
         found = translate_error(_error(number), settings(oracle), "here")
         assert type(found) is kind, number
         assert remedy in str(found.remedy), number
-        assert f"ORA-{number:05d}" in found.what
+        assert f"ORA-{number:05d}" in found.message
         assert found.safe
         assert found.where == "here"
         assert code_of(_error(number)) == number

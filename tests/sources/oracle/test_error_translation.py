@@ -118,7 +118,7 @@ def test_an_offset_that_the_logs_do_not_reach_stops_capture_and_moves_nothing(
     for _ in range(2):
         with pytest.raises(PositionLost) as caught:
             connector.capture()
-        assert re.search(r"sequence|SCN", caught.value.what)
+        assert re.search(r"sequence|SCN", caught.value.message)
         assert "RMAN" in str(caught.value.remedy)
         assert "snapshot.mode=when_needed" in str(caught.value.remedy)
     assert connector.store.load_offset(connector.name).offset == before

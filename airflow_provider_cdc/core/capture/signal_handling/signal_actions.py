@@ -86,7 +86,7 @@ class SignalActions:
         try:
             changes = [self._source.table_of(change, request.database, request.schema) for change in request.changes]
         except CdcError as e:
-            raise SignalRejected(f"{e.what} {e.remedy or ''}".strip()) from e
+            raise SignalRejected(f"{e.message} {e.remedy or ''}".strip()) from e
         for change in changes:  # all of them are taken over, or none
             if not self._tables.is_captured(change.id):
                 raise SignalRejected(f"{change.id} is not captured")
@@ -94,7 +94,7 @@ class SignalActions:
                 try:
                     self._writer.envelope.claim_topic(change.id)
                 except ConfigError as e:
-                    raise SignalRejected(e.what) from e
+                    raise SignalRejected(e.message) from e
         done = []
         self._history.remove_renamed(changes)
         for change in changes:
@@ -128,7 +128,7 @@ class SignalActions:
             position = self._source.position_of(data)
             self._source.verify_position(position)
         except CdcError as e:
-            raise SignalRejected(" ".join(filter(None, [e.what, e.where, e.remedy]))) from e
+            raise SignalRejected(" ".join(filter(None, [e.message, e.where, e.remedy]))) from e
         store, name = self._store, self._connector
         stored = replace(store.load_offset(name), offset=self._state.offset)
         plan = OffsetPlanner(name, stored, self._source, (), store.schema_history(name)).plan_move(position)

@@ -140,7 +140,7 @@ class SnapshotActions:
         try:
             check_form(self._config)
         except CdcError as e:
-            raise SignalRejected(f"{e.what} {e.remedy or ''}".strip()) from e
+            raise SignalRejected(f"{e.message} {e.remedy or ''}".strip()) from e
         names = [str(table) for table in tables]
         if stopped := [name for name in names if name in self._state.offset.stopped]:
             raise SignalRejected(

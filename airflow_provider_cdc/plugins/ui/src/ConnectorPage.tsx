@@ -98,7 +98,7 @@ const tabsOf = (found: Detail) => Object.entries(TABS).filter(([name]) => name !
 
 /** The box of the error says it in all its parts. */
 function saysTheError(problem: string, line: Line): boolean {
-  const what = line.error?.what.split("\n")[0]?.replace(/\.+$/, "");
+  const message = line.error?.message.split("\n")[0]?.replace(/\.+$/, "");
   return !!what && problem.endsWith(what);
 }
 
@@ -120,7 +120,7 @@ function Facts({ found }: { found: Detail }) {
       {line.error ? (
         <Box my={2} p={3} borderWidth="1px" borderRadius="md" data-testid="last-error">
           <Text color="red.fg">The last run failed{line.error.at ? ` ${ago(line.error.at)}` : ""}:</Text>
-          <Text fontWeight="semibold" whiteSpace="pre-wrap"><Long text={line.error.what} /></Text>
+          <Text fontWeight="semibold" whiteSpace="pre-wrap"><Long text={line.error.message} /></Text>
           <Parts parts={line.error} />
         </Box>
       ) : null}

@@ -52,7 +52,7 @@ export function Failure({ error }: { error: Error }) {
     <Alert.Root status="error" role="alert" data-testid="failure">
       <Alert.Indicator />
       <Alert.Content>
-        <Alert.Title whiteSpace="pre-wrap"><Long text={parts?.what ?? error.message} /></Alert.Title>
+        <Alert.Title whiteSpace="pre-wrap"><Long text={parts?.message ?? error.message} /></Alert.Title>
         {parts ? <Parts parts={parts} /> : null}
       </Alert.Content>
     </Alert.Root>

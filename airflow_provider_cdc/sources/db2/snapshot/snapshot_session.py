@@ -197,7 +197,7 @@ class Db2Snapshot(SnapshotSession):
         meaning = build_cdc_error(e, self._config)
         if not isinstance(meaning, TransientError):
             raise build_query_refused(
-                f"The database rejects the statement for {table}", meaning.what, self._selects[table]
+                f"The database rejects the statement for {table}", meaning.message, self._selects[table]
             ) from e
 
     def _blocks(self, connection: Db2Connection, chunk: SnapshotChunk) -> Iterator[RowBlock]:

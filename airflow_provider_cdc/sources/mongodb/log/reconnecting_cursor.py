@@ -200,7 +200,7 @@ class ChangeStreamFeed:
             )
         log.warning(
             "The connection of the change stream at %s was lost; the stream is opened again%s: %s", where, f" in {wait_ms / 1000:g} s" if wait_ms else "",
-            translate_error(e, self._config).what,
+            translate_error(e, self._config).message,
         )  # fmt: skip
         self._metrics.disconnects += 1
         self._again_at = time.monotonic() + wait_ms / 1000

@@ -256,7 +256,7 @@ class _RangeReader:
             "The read of %s was interrupted, and continues in %g s: %s",
             self._table,
             wait_ms / 1000,
-            translate_error(e, self._config).what,
+            translate_error(e, self._config).message,
         )
         self._metrics.count_interruption(str(self._table))
         time.sleep(wait_ms / 1000)

@@ -238,4 +238,4 @@ class _LogFileSearch:
 
 def build_position_error(e: PositionLost) -> ConfigError:
     """Return the error for a position named by a signal that the server cannot send the log from."""
-    return _wrong(f"{e.what} ({e.where})" if e.where else e.what)
+    return _wrong(f"{e.message} ({e.where})" if e.where else e.message)

@@ -177,7 +177,7 @@ class LogWriterFlush:
             self._drop(node)
             if len(self._nodes) == 1:
                 raise
-            log.warning("%s cannot flush its log buffer now; the flush is retried later: %s", node, e.what)
+            log.warning("%s cannot flush its log buffer now; the flush is retried later: %s", node, e.message)
             return False
 
     def _connect(self, node: _FlushNode) -> None:

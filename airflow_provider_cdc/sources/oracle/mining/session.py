@@ -183,7 +183,7 @@ class MiningSession:
                 statistics = fetch_rows(self.connection, _STATISTICS)
             self.counters.memory = {_MEMORY[name]: int(value) for name, value in statistics}
         except PrerequisiteError as e:
-            log.debug("The session's memory cannot be read: %s", e.what)
+            log.debug("The session's memory cannot be read: %s", e.message)
             self.counters.memory = {}
 
     # -- mining

@@ -110,7 +110,7 @@ class RowidKeys:
             log.warning(
                 "%s is read completely for each chunk (by ROWID), because its extents cannot be read: %s",
                 self._table,
-                e.what,
+                e.message,
             )
             return []
 

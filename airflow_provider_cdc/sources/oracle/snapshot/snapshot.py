@@ -137,7 +137,7 @@ class OracleSnapshot(SnapshotSession):
                     meaning = translate_error(e, self._config)
                     if isinstance(meaning, TransientError):
                         raise
-                    raise lock_refused(statement, meaning.what, LockingMode.SHARED) from e
+                    raise lock_refused(statement, meaning.message, LockingMode.SHARED) from e
 
     def _connect(self) -> Connection:
         connection = connect(self._config, container=True)
@@ -172,7 +172,7 @@ class OracleSnapshot(SnapshotSession):
             with translate_driver_errors(self._config, str(table)):
                 return read_extents(connection, table)
         except PrerequisiteError as e:
-            log.info("%s is read by one reader, because its extents cannot be read: %s", table, e.what)
+            log.info("%s is read by one reader, because its extents cannot be read: %s", table, e.message)
             return []
         finally:
             self._idle.put(connection)
@@ -211,7 +211,7 @@ class OracleSnapshot(SnapshotSession):
         meaning = translate_error(e, self._config)
         if not isinstance(meaning, TransientError):
             raise build_query_refused(
-                f"The database rejects the statement for {table}", meaning.what, self._selects[table]
+                f"The database rejects the statement for {table}", meaning.message, self._selects[table]
             ) from e
 
     def _source(self, table: TableId) -> str:
@@ -228,7 +228,7 @@ class OracleSnapshot(SnapshotSession):
         except ConfigError as e:
             if table not in self._selects:
                 raise
-            raise build_query_refused(f"The statement for {table} cannot be used", e.what, statement) from None
+            raise build_query_refused(f"The statement for {table} cannot be used", e.message, statement) from None
 
     def _blocks(self, connection: Connection, chunk: SnapshotChunk) -> Iterator[RowBlock]:
         schema = self.schemas[chunk.table]

@@ -105,7 +105,9 @@ class CommittedBlockBuilder:
             try:
                 act(rows.filter(pc.equal(rows.column("table"), number)).combine_chunks())
             except SchemaConflict as e:
-                left_out.append((number, LeftOutRows(self._versions.find_table(number), _count(rows, number), e.what)))
+                left_out.append(
+                    (number, LeftOutRows(self._versions.find_table(number), _count(rows, number), e.message))
+                )
                 rows = _of_others(rows, [number])
         return rows, left_out
 

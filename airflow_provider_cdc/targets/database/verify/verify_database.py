@@ -221,7 +221,7 @@ class VerifyDatabase:
         try:
             table = table_of(pending.topic, pending.schema, self._config, self._dialect)
         except CdcError as e:
-            raise NeverComparable(e.what) from e
+            raise NeverComparable(e.message) from e
         key = {field.column.name for field in table.key_columns}
         if left_out := [name for name in pending.schema.key if name not in key]:
             raise NeverComparable(
@@ -308,7 +308,7 @@ class VerifyDatabase:
             try:
                 expected.apply_operations(read_operations(*arguments, completed=completed))
             except TargetError as e:
-                raise NotComparable(e.what) from e
+                raise NotComparable(e.message) from e
 
     def _refuse_unsettled(
         self, result: TableVerification, since: BatchesAfterReference, reference: PendingBatches

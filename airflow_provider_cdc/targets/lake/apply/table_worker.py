@@ -96,7 +96,7 @@ class TableWorker:
             table, missing = self._backlog.find_unapplied_groups(table, at, view)
         except BatchesRemoved as e:
             if at in (None, NEVER) and view.is_gone_at_source(table.topic):
-                log.info("The table of %s is not built, because its source table no longer exists: %s", name, e.what)
+                log.info("The table of %s is not built, because its source table no longer exists: %s", name, e.message)
                 return None
             raise
         before, lost = at, False
@@ -117,7 +117,7 @@ class TableWorker:
                         lost = True
                         log.warning(
                             "%s The apply now applies all batches together: later batches may contain the documents.",
-                            e.what,
+                            e.message,
                         )
         finally:
             progress.release_table(name)

@@ -209,7 +209,7 @@ def _not_kept(lost: DocumentsLost, documents: DocumentSchema, shape: Projection,
         else f"converts {documents.body} to another type"
     )
     return DocumentsLost(
-        f"{lost.what} The rule of the table {problem}, so updates cannot be applied to it.",
+        f"{lost.message} The rule of the table {problem}, so updates cannot be applied to it.",
         where=lost.where,
         safe=lost.safe,
         remedy=f"keep {documents.body} as text in the rule, or configure the source to send the whole document with each update; then snapshot the collection again",

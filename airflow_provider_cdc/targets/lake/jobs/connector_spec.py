@@ -78,7 +78,7 @@ class ConnectorSpec(BaseModel):
         except ValidationError as e:
             raise _refused([f"{of}: {_explained(error)}" for error in e.errors()]) from e
         except ConfigError as e:  # of a profile, or of the rules for tables
-            raise ConfigError(f"{of}: {e.what}", where=e.where, safe=e.safe, remedy=e.remedy) from e
+            raise ConfigError(f"{of}: {e.message}", where=e.where, safe=e.safe, remedy=e.remedy) from e
 
 
 def refuse_twice(connectors: Iterable[str]) -> None:

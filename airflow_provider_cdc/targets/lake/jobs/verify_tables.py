@@ -287,7 +287,7 @@ class VerifyTables:
         try:
             return self._format.open_target(table.spark, table.placed.location)
         except CdcError as e:
-            raise NotComparable(e.what) from e
+            raise NotComparable(e.message) from e
 
     def _compare(
         self,
@@ -369,7 +369,7 @@ def _not_compared(result: TableVerification, why: Exception) -> None:
         return
     log.error("%s could not be verified.", result.display_name, exc_info=why)
     if isinstance(why, TargetError):
-        result.not_compared = why.what
+        result.not_compared = why.message
     elif ABSENT in str(why):
         result.not_compared = (
             "the change log removes a row that the source did not have at the position of the reference"

@@ -156,7 +156,7 @@ def build_projected_table(
     try:
         projection = build_projection(spark, rule, connector, topic, schema, strict=False, place=place)
     except CdcError as e:
-        raise NotComparable(e.what) from e
+        raise NotComparable(e.message) from e
     if not (
         same_rule(made_by, projection.format_recorded_rule(), schema)
         or (projection.is_identity and not changes_rows(made_by))

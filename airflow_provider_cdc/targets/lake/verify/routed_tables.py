@@ -62,6 +62,6 @@ def tables_of(
             (place, placement.resolve_branch_location(matched, topic, expected.schema.id, place)) for place in missing
         ]
     except CdcError as e:
-        raise NotComparable(e.what) from e
+        raise NotComparable(e.message) from e
     new = [TargetTable.from_route(topic, at, place) for place, at in locations]
     return sorted([*known_tables, *new], key=lambda table: table.name)

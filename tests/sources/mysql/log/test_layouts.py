@@ -132,7 +132,7 @@ def test_a_log_that_is_ahead_of_what_is_sent_is_waited_for_and_then_an_error(
     never = MadeServer(log, [Dump(before)] + [Dump(0)] * 1000)
     applied = read(never, start, until, monkeypatch)
     assert applied.error is not None
-    assert "repeatedly ended its log before" in str(applied.error.what)
+    assert "repeatedly ended its log before" in str(applied.error.message)
     assert applied.rows == [(1, 10)]
     assert _place_of(log, applied.positions[-1]) == sent, "the position is where the last event ended"
     later = MadeServer(log, [Dump(0), Dump(0)])

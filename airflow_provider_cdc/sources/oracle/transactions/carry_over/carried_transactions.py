@@ -121,7 +121,7 @@ class CarriedTransactions:
                     "failed",
                     "Open transactions are not carried over: %s. The next run mines the log again from SCN "
                             "%d; no changes are lost.",
-                    e.what if isinstance(e, CdcError) else e, max(self._scn, processor.position.scn),
+                    e.message if isinstance(e, CdcError) else e, max(self._scn, processor.position.scn),
                 )  # fmt: skip
             else:
                 self._scn = scn
