@@ -38,7 +38,7 @@ def check_source(args: argparse.Namespace) -> None:
         else check_readiness(access)
     )
     if args.output == "json":
-        findings = [{"what": f.what, "fix": f.fix, "fatal": f.fatal} for f in readiness.findings]
+        findings = [{"problem": f.problem, "fix": f.fix, "fatal": f.fatal} for f in readiness.findings]
         where = {} if readiness.position is None else {"position": readiness.position, "waiting": readiness.waiting}
         print_json({"ready": readiness.is_ready, "findings": findings, **where})
     else:
@@ -51,7 +51,7 @@ def check_source(args: argparse.Namespace) -> None:
 def _check_lines(readiness: Readiness) -> Iterator[str]:
     yield "Ready for capture." if readiness.is_ready else "Not ready for capture."
     for f in readiness.findings:
-        yield f"  {'✗' if f.fatal else '!'} {f.what}"
+        yield f"  {'✗' if f.fatal else '!'} {f.problem}"
         yield f"    {f.fix}"
     if readiness.position is not None:
         yield f"The log ends at {readiness.position}."

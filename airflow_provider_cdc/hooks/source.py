@@ -147,7 +147,7 @@ class CdcSourceHook(BaseHook):
         if not findings:
             return True, "Ready for capture."
         fatal = any(f.fatal for f in findings)
-        lines = [f"- {f.what} {'Repair' if f.fatal else 'Advice'}: {f.fix}" for f in findings]
+        lines = [f"- {f.problem} {'Repair' if f.fatal else 'Advice'}: {f.fix}" for f in findings]
         return not fatal, "\n".join(["Not ready for capture:" if fatal else "Ready for capture.", *lines])
 
     def _find_connection(self) -> Connection:

@@ -79,7 +79,7 @@ FAMILY = (
 
 def _list_findings(connector: Connector) -> list[str]:
     with open_source(connector.definition(), connector.secrets) as source:
-        return [f"{f.what} {f.fix}" for f in source.check_prerequisites() if not f.fatal and "TLS" not in f.fix]
+        return [f"{f.problem} {f.fix}" for f in source.check_prerequisites() if not f.fatal and "TLS" not in f.fix]
 
 
 def test_cascades_that_are_not_logged_are_said_before_and_at_each_run(

@@ -53,7 +53,7 @@ def test_the_check_says_what_the_command_says(
     monkeypatch.setattr(MemorySource, "check_prerequisites", lambda self: findings)
     found = post(client_factory, "check")
     assert (found["ready"], found["position"]) == (False, None)
-    assert [(one["what"], one["fix"]) for one in found["findings"]] == [
+    assert [(one["problem"], one["fix"]) for one in found["findings"]] == [
         ("It has no log.", f"SET {NASTY[0]}"), ("It is slow.", "ALTER SYSTEM"),
     ]  # fmt: skip
     with pytest.raises(SystemExit):

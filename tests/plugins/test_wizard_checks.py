@@ -190,7 +190,9 @@ def test_what_is_run_as_it_is_shown_makes_the_check_green(
             answer = client_factory().post(f"{API}/connections/lacks", json={"seconds": 60, **lacking.asked})
             assert answer.status_code == 200, answer.text
             found = answer.json()
-            left = [one for one in found["findings"] if one["fatal"] or not any(word in one["what"] for word in CANNOT)]
+            left = [
+                one for one in found["findings"] if one["fatal"] or not any(word in one["problem"] for word in CANNOT)
+            ]
             if not left:
                 break
             assert found["ready"] is not any(one["fatal"] for one in left)

@@ -270,9 +270,9 @@ class Capture:
         findings = self._source.check_prerequisites()
         for finding in findings:
             if not finding.fatal:
-                log.warning("%s Advice: %s", finding.what, finding.fix)
+                log.warning("%s Advice: %s", finding.problem, finding.fix)
         if fatal := [f for f in findings if f.fatal]:
-            lines = "\n".join(f"  - {f.what}\n    {f.fix}" for f in fatal)
+            lines = "\n".join(f"  - {f.problem}\n    {f.fix}" for f in fatal)
             raise PrerequisiteError(
                 f"The database is not ready for capture:\n{lines}",
                 where=f"connector {self.name}",

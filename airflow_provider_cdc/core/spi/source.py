@@ -52,7 +52,7 @@ class Finding:
     :param fix: the statement or setting that fixes it
     """
 
-    what: str
+    problem: str
     fix: str
     fatal: bool = True
 

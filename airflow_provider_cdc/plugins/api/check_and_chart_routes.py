@@ -38,7 +38,7 @@ class SourceRequest(_Model):
 class Prerequisite(_Model):
     """A prerequisite that is not met."""
 
-    what: str
+    problem: str
     fix: str = Field(description="The statement or setting that fixes it")
     fatal: bool = Field(description="Capture cannot start, or would lose or misread data; otherwise it is advice")
 
@@ -75,7 +75,7 @@ class GapAnswer(_Model):
 def build_prerequisites(findings: list[Finding]) -> list[Prerequisite]:
     """Build the prerequisites of the answer; those that are fatal come first."""
     ordered = sorted(findings, key=lambda finding: not finding.fatal)
-    return [Prerequisite(what=finding.what, fix=finding.fix, fatal=finding.fatal) for finding in ordered]
+    return [Prerequisite(problem=finding.problem, fix=finding.fix, fatal=finding.fatal) for finding in ordered]
 
 
 @router.post("/check")

@@ -91,7 +91,7 @@ def _check(connection: Connection, config: OracleConfig) -> list[Finding]:
     if pdb is None:  # inside, LogMiner chooses the copies
         findings += _destination(connection, config)
     findings += _advice(connection, database, config)
-    if any(f.fatal and "database.pdb.name" in f"{f.what} {f.fix}" for f in findings):
+    if any(f.fatal and "database.pdb.name" in f"{f.problem} {f.fix}" for f in findings):
         return findings
     try:
         enter_container(connection, config)

@@ -36,7 +36,7 @@ def list_findings(db: Db2Adapter, folder: Path, **properties: Any) -> list[Findi
 
 def only_finding(findings: list[Finding], text: str) -> Finding:
     """The only finding that says this."""
-    (one,) = [f for f in findings if text in f.what]
+    (one,) = [f for f in findings if text in f.problem]
     return one
 
 
@@ -60,7 +60,7 @@ def test_a_table_that_is_not_in_capture_mode(db: Db2Adapter, tmp_path: Path) -> 
     assert f"CALL ASNCDC.ADDTABLE('{db.namespace}', 'other')" in one.fix
     db.sql(*one.fix.split("; "))
     db._tables["other"] = None
-    assert not [f for f in list_findings(db, tmp_path) if "not in capture mode" in f.what]
+    assert not [f for f in list_findings(db, tmp_path) if "not in capture mode" in f.problem]
 
 
 def test_no_table_at_all(db: Db2Adapter, tmp_path: Path) -> None:
@@ -84,8 +84,8 @@ def test_updates_without_the_row_from_before(db2: Db2, tmp_path: Path) -> None:
         db = Db2Adapter(db2, stack, upd_to_del_ins=False)
         db.create("keyed", {"id": INT}, ("id",))
         db.create("bag", {"n": INT})
-        seen = [f for f in list_findings(db, tmp_path) if "CHG_UPD_TO_DEL_INS" in f.what]
-        assert {f.what.split()[2].rpartition(".")[2]: f.fatal for f in seen} == {"keyed": False, "bag": True}
+        seen = [f for f in list_findings(db, tmp_path) if "CHG_UPD_TO_DEL_INS" in f.problem]
+        assert {f.problem.split()[2].rpartition(".")[2]: f.fatal for f in seen} == {"keyed": False, "bag": True}
         db.sql(*(f.fix.partition(";")[0] for f in seen))
         assert list_findings(db, tmp_path) == []
 
@@ -197,7 +197,7 @@ def test_a_table_without_a_key_cannot_be_read_without_locks(db: Db2Adapter, tmp_
 def test_control_tables_in_another_schema(db: Db2Adapter, tmp_path: Path) -> None:
     (one,) = list_findings(db, tmp_path, asn_capture_schema="ASNOTHER")
     assert one.fatal
-    assert "control table ASNOTHER.IBMSNAP_REGISTER" in one.what
+    assert "control table ASNOTHER.IBMSNAP_REGISTER" in one.problem
     assert "asn.capture.schema" in one.fix
 
 
@@ -229,7 +229,7 @@ def test_a_log_that_is_not_archived(db: Db2Adapter, tmp_path: Path, monkeypatch:
 def test_another_platform_or_an_old_version(product: str, version: str, text: str) -> None:
     (one,) = checks._platform(Db2DatabaseIdentity("TESTDB", product, version))
     assert one.fatal
-    assert text in one.what
+    assert text in one.problem
 
 
 def test_an_agent_that_is_late() -> None:
@@ -238,5 +238,5 @@ def test_an_agent_that_is_late() -> None:
     assert [*checks._lateness(now, 35, "start it")] == []
     (one,) = checks._lateness(late, 35, "start it")
     assert not one.fatal
-    assert "nothing for 400 s" in one.what
+    assert "nothing for 400 s" in one.problem
     assert [*checks._lateness(late, 200, "start it")] == []

@@ -45,16 +45,18 @@ def test_a_table_as_it_should_be(db: Db2Adapter, tmp_path: Path) -> None:
 
 def test_no_table(db: Db2Adapter, tmp_path: Path) -> None:
     (one,) = list_findings(db, tmp_path)
-    assert "does not exist" in one.what
+    assert "does not exist" in one.problem
     statements = one.fix.split("; ")
     db.sql(*statements)
     db._tables["signals"] = None
-    assert [f.what for f in list_findings(db, tmp_path) if "not exist" in f.what or "capture mode" in f.what] == []
+    assert [
+        f.problem for f in list_findings(db, tmp_path) if "not exist" in f.problem or "capture mode" in f.problem
+    ] == []
 
 
 def test_a_name_that_is_none(db: Db2Adapter, tmp_path: Path) -> None:
     (one,) = list_findings(db, tmp_path, signal_data_collection="signals")
-    assert "not the name of a table" in one.what
+    assert "not the name of a table" in one.problem
 
 
 def test_nothing_is_looked_at_where_nothing_uses_it(db: Db2Adapter, tmp_path: Path) -> None:
@@ -65,7 +67,7 @@ def test_a_table_that_is_not_in_capture_mode(db: Db2Adapter, tmp_path: Path) -> 
     db.signals()
     db.server.remove_table(db.namespace, "signals")
     seen = list_findings(db, tmp_path)
-    assert "not in capture mode" in seen[0].what
+    assert "not in capture mode" in seen[0].problem
     assert "ADDTABLE" in seen[0].fix
 
 
@@ -82,7 +84,7 @@ def test_columns_that_do_not_fit(db: Db2Adapter, tmp_path: Path, columns: dict[s
     db._create("signals", columns, ("id",))
     db.sql(f"GRANT INSERT, DELETE ON TABLE {db.name('signals')} TO USER CDC")
     (one,) = list_findings(db, tmp_path)
-    assert text in one.what
+    assert text in one.problem
 
 
 def test_the_check_names_the_grants_for_watermarks(db2_factory: Callable[..., Db2], tmp_path: Path) -> None:
@@ -98,7 +100,7 @@ def _watermarks_need_rights(db: Db2Adapter, tmp_path: Path) -> None:
     db.signals()
     db.sql(f"REVOKE INSERT, DELETE ON TABLE {db.name('signals')} FROM USER CDC")
     (one,) = list_findings(db, tmp_path, incremental_snapshot_watermarking_strategy="insert_delete")
-    assert "lacks INSERT, DELETE" in one.what
+    assert "lacks INSERT, DELETE" in one.problem
     assert list_findings(db, tmp_path, read_only=True) == []
     db.sql(one.fix.partition(", or set")[0])
     assert list_findings(db, tmp_path, incremental_snapshot_watermarking_strategy="insert_delete") == []

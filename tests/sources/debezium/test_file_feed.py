@@ -70,7 +70,7 @@ def test_a_line_is_read_when_it_has_its_end_or_another_file_has_come(tmp_path: P
     file.write_bytes(_text(1) + _text(2)[:-20])
     assert found.capture().events == 1
     with open_source(found.definition()) as source:
-        assert "does not end with a line feed" in source.check_prerequisites()[0].what
+        assert "does not end with a line feed" in source.check_prerequisites()[0].problem
     file.write_bytes(_text(1) + _text(2)[:-1])
     assert found.capture().events == 0
     write(file.with_name("b.jsonl"), _events(3))

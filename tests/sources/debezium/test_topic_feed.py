@@ -108,7 +108,7 @@ def test_a_topic_is_chosen_by_a_regular_expression_and_may_come_later(kafka: Kaf
     connector = _connector(kafka, topic, tmp_path, {"topics": "", "topics.regex": rf"shop\.inventory\..*{mark}"})
     assert connector.capture().events == 0
     with open_source(connector.definition()) as source:
-        assert "No topic matches" in source.check_prerequisites()[0].what
+        assert "No topic matches" in source.check_prerequisites()[0].problem
     kafka.create_topic(topic.name)
     _send(kafka, topic, topic.event("c", None, _rows(0)[0]))
     assert connector.capture().events == 1

@@ -86,7 +86,7 @@ def test_a_missing_right_is_reported_with_the_command_that_gives_it(
     secured_server: MongoDb, user: str, properties: dict[str, Any], fix: str | None
 ) -> None:
     found: list[Finding] = source(secured_server, user, **properties).check_prerequisites()
-    found = [finding for finding in found if "oplog" not in finding.what]
+    found = [finding for finding in found if "oplog" not in finding.problem]
     assert len(found) == (fix is not None), found
     assert all(fix in finding.fix for finding in found if fix is not None)
 
@@ -232,7 +232,7 @@ def test_products_that_are_no_mongodb_are_refused(product: str, name: str, tmp_p
             MongoDbConfig.parse({"topic.prefix": "t", "mongodb.connection.string": address})
         )
         fatal = [finding for finding in mongo_db_source.check_prerequisites() if finding.fatal]
-        assert [name in finding.what and "not MongoDB" in finding.what for finding in fatal] == [True]
+        assert [name in finding.problem and "not MongoDB" in finding.problem for finding in fatal] == [True]
         with pytest.raises(PrerequisiteError, match="not MongoDB"):
             mongo_db_source.verify_position(MongoPosition(ClusterTime(int(time.time()), 1)))
         with pytest.raises(PrerequisiteError, match="not MongoDB"):

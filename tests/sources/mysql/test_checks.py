@@ -116,7 +116,7 @@ def _findings(**variables: str) -> list[Any]:
 )
 def test_a_setting_that_will_not_do_is_reported(variables: dict[str, str], message: str, fix: str, fatal: bool) -> None:
     (finding,) = _findings(**variables)
-    assert message in finding.what
+    assert message in finding.problem
     assert fix in finding.fix
     assert finding.fatal == fatal
 

@@ -99,5 +99,5 @@ def test_a_replica_that_does_not_log_what_it_receives_is_reported(mariadb_factor
         server.sql("SET GLOBAL gtid_slave_pos = '0-99-5'")
         with open_source(connector.definition(), connector.secrets) as source:
             (finding,) = source.check_prerequisites()
-        assert "log_slave_updates is OFF" in finding.what
+        assert "log_slave_updates is OFF" in finding.problem
         assert not finding.fatal

@@ -30,7 +30,7 @@ def _list_findings(db: Any, table: str = "s", **properties: Any) -> list[Finding
     with source_of(db.server, signal_data_collection=f"{db.name}.{table}", **properties) as source:
         findings = source.check_prerequisites()
     assert not any(f.fatal for f in findings)
-    return [f for f in findings if db.name in f.what]
+    return [f for f in findings if db.name in f.problem]
 
 
 def _grant_privileges(db: Any, *privileges: str) -> None:
@@ -50,7 +50,7 @@ def test_a_missing_right_is_reported_with_its_grant(db: Any, strategy: str) -> N
     db.sql(f"CREATE TABLE s ({GOOD})")
     (finding,) = _list_findings(db, incremental_snapshot_watermarking_strategy=strategy)
     needed = {"INSERT"} if strategy == "insert_insert" else {"INSERT", "DELETE"}
-    assert all(name in finding.what for name in needed)
+    assert all(name in finding.problem for name in needed)
     db.server.sql(*finding.fix.split(";")[:1])
     assert _list_findings(db, incremental_snapshot_watermarking_strategy=strategy) == []
     assert _list_findings(db, read_only=True) == []
@@ -58,7 +58,7 @@ def test_a_missing_right_is_reported_with_its_grant(db: Any, strategy: str) -> N
 
 def test_a_table_that_is_missing_is_reported_with_the_statements_that_make_it(db: Any) -> None:
     (finding,) = _list_findings(db)
-    assert "does not exist" in finding.what
+    assert "does not exist" in finding.problem
     db.server.sql(*finding.fix.split("; "))
     assert _list_findings(db) == []
     login = TableId(namespace=db.name, name="s")
@@ -83,7 +83,7 @@ def test_columns_that_do_not_fit_are_reported(db: Any, columns: str, messages: l
     findings = _list_findings(db)
     assert len(findings) == len(messages)
     for finding, what in zip(findings, messages, strict=True):
-        assert what in finding.what
+        assert what in finding.problem
     if "instead" not in messages[0]:
         db.server.sql(*[f.fix for f in findings])
         assert _list_findings(db) == []
@@ -93,7 +93,7 @@ def test_a_table_without_transactions_is_reported(db: Any) -> None:
     db.sql(f"CREATE TABLE s ({GOOD}) ENGINE=MyISAM")
     _grant_privileges(db, "INSERT")
     (finding,) = _list_findings(db)
-    assert "MyISAM" in finding.what
+    assert "MyISAM" in finding.problem
     db.server.sql(finding.fix)
     assert _list_findings(db) == []
 
@@ -112,7 +112,7 @@ def test_a_database_that_the_server_does_not_log_is_reported_before_and_when_a_t
             server.sql(f"CREATE TABLE {name}.s ({GOOD})", f"GRANT SELECT, INSERT ON {name}.s TO '{server.user}'@'%'")
         with source_of(server, signal_data_collection="quiet.s") as source:
             (finding,) = source.check_prerequisites()
-        assert option in finding.what
+        assert option in finding.problem
         assert not finding.fatal
         with source_of(server, signal_data_collection="shop.s", database_include_list="shop") as source:
             assert source.check_prerequisites() == []
@@ -132,7 +132,7 @@ def test_a_database_that_the_server_does_not_log_is_reported_before_and_when_a_t
         with source_of(server, database_include_list="quiet,shop", signal_data_collection="quiet.s") as source:
             worse, _ = source.check_prerequisites()
         assert worse.fatal
-        assert f"does not log the database quiet ({option})" in worse.what
+        assert f"does not log the database quiet ({option})" in worse.problem
         with pytest.raises(PrerequisiteError, match="does not log the database quiet"):
             connector.capture({"database.include.list": "quiet,shop", "table.include.list": ""})
 
@@ -141,7 +141,7 @@ def test_a_name_that_is_none_is_reported(db: Any) -> None:
     with source_of(db.server, signal_data_collection="signals") as source:
         (finding,) = source.check_prerequisites()
     assert not finding.fatal
-    assert "<database>.<table>" in finding.what
+    assert "<database>.<table>" in finding.problem
 
 
 def test_commits_out_of_order_are_reported(mysql97: Any) -> None:
@@ -152,7 +152,7 @@ def test_commits_out_of_order_are_reported(mysql97: Any) -> None:
         try:
             with source_of(mysql97, signal_data_collection=f"{db.name}.s") as source:
                 (finding,) = source.check_prerequisites()
-            assert "binlog_order_commits is OFF" in finding.what
+            assert "binlog_order_commits is OFF" in finding.problem
             assert not finding.fatal
             with source_of(mysql97, signal_data_collection=f"{db.name}.s", read_only=True) as source:
                 assert source.check_prerequisites() == []

@@ -87,7 +87,7 @@ def test_the_check_reports_that_preferred_went_on_in_plain_text(mysql97: Any, ma
     def list_tls_findings(server: Any, kind: str, **more: Any) -> list[tuple[str, bool]]:
         connector = mysql_connector(server, tmp_path / kind, kind, **more)
         with open_source(connector.definition(), connector.secrets) as source:
-            return [(f.fix, f.fatal) for f in source.check_prerequisites() if "not encrypted" in f.what]
+            return [(f.fix, f.fatal) for f in source.check_prerequisites() if "not encrypted" in f.problem]
 
     assert list_tls_findings(mysql97, "mysql") == []
     ((fix, fatal),) = list_tls_findings(mariadb, "mariadb")  # which has no certificate

@@ -49,7 +49,7 @@ def test_logging_of_all_columns_of_the_pluggable_database_is_enough() -> None:
         server.sql("CREATE TABLE T (ID NUMBER(9) PRIMARY KEY, V NUMBER(9))")
         server.admin(f"GRANT SELECT ON V_$THREAD TO {server.user}")
         (finding,) = list_findings(server)
-        assert "has no supplemental logging of all columns" in finding.what
+        assert "has no supplemental logging of all columns" in finding.problem
         server.admin("ALTER PLUGGABLE DATABASE ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS", dsn=server.owner_dsn)
         assert list_findings(server) == []
 
@@ -62,7 +62,7 @@ def test_database_without_containers_has_no_finding() -> None:
 
 def test_a_dictionary_file_is_refused_in_a_container_database(server: Oracle) -> None:
     (finding,) = list_findings(server, log__mining__path__dictionary="/tmp/d.ora")
-    assert "accepts no dictionary file in a container database" in finding.what
+    assert "accepts no dictionary file in a container database" in finding.problem
     assert finding.fatal
 
 
@@ -199,7 +199,7 @@ def test_database_that_does_not_archive_or_does_not_log_is_refused() -> None:
 def test_table_without_logging_of_all_columns_is_named_with_its_statement(server: Oracle) -> None:
     server.sql("CREATE TABLE NO_KEY (A NUMBER)", "CREATE TABLE BARE (ID NUMBER PRIMARY KEY)",
                "CREATE TABLE KEYED (ID NUMBER PRIMARY KEY)", "ALTER TABLE KEYED ADD SUPPLEMENTAL LOG DATA (PRIMARY KEY) COLUMNS")  # fmt: skip
-    findings = {f.what.split()[0]: f for f in list_findings(server)}
+    findings = {f.problem.split()[0]: f for f in list_findings(server)}
     assert {name: f.fatal for name, f in findings.items()} == {"APP.NO_KEY": True, "APP.BARE": True, "APP.KEYED": False}
     server.sql(*(f.fix for f in findings.values()))
     assert list_findings(server) == []
@@ -233,7 +233,7 @@ def test_no_captured_table_is_a_warning(server: Oracle) -> None:
 def test_pluggable_database_must_be_named_and_be_there(granted_server: Oracle, name: str | None, text: str) -> None:
     (finding,) = list_findings(granted_server, database__pdb__name=name)
     assert finding.fatal
-    assert text in finding.what
+    assert text in finding.problem
     assert finding.fix == "set database.pdb.name to one of ORCLPDB1"
 
 
@@ -251,10 +251,10 @@ def test_archive_destination_must_be_valid_and_local(granted_server: Oracle) -> 
     assert list_findings(granted_server, log__mining__archive__destination__name="LOG_ARCHIVE_DEST_1") == []
     (finding,) = list_findings(granted_server, log__mining__archive__destination__name="LOG_ARCHIVE_DEST_2")
     assert finding.fatal
-    assert "INACTIVE" in finding.what
+    assert "INACTIVE" in finding.problem
     assert "LOG_ARCHIVE_DEST_1" in finding.fix
     (finding,) = list_findings(granted_server, log__mining__archive__destination__name="NOPE")
-    assert "unknown" in finding.what
+    assert "unknown" in finding.problem
 
 
 def test_undo_and_logs_that_are_small_are_warnings(granted_server: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,10 +263,10 @@ def test_undo_and_logs_that_are_small_are_warnings(granted_server: Oracle, monke
     undo, logs = list_findings(granted_server)
     assert not undo.fatal
     assert not logs.fatal
-    assert "900 s" in undo.what
+    assert "900 s" in undo.problem
     assert undo.fix.startswith("ALTER SYSTEM SET UNDO_RETENTION = 86400")
     assert "LOGFILE GROUP" in logs.fix
-    assert "dictionary" in list_findings(granted_server, log__mining__strategy="redo_log_catalog")[1].what
+    assert "dictionary" in list_findings(granted_server, log__mining__strategy="redo_log_catalog")[1].problem
     assert list_findings(granted_server, snapshot__mode="never") == [logs]
 
 

@@ -52,8 +52,10 @@ def test_the_statements_of_the_page_make_a_database_ready(server: Oracle) -> Non
     for statement in statements:
         table = statement.startswith(("ALTER TABLE", "CREATE TABLE", "INSERT"))  # in the pluggable database
         server.admin(statement, **({} if table else {"dsn": server.dsn}))
-    assert [f.what for f in check_prerequisites(_config(server)) if f.fatal] == []
-    assert [f.what for f in check_prerequisites(_config(server)) if "may not read" in f.what or "lacks" in f.what] == []
+    assert [f.problem for f in check_prerequisites(_config(server)) if f.fatal] == []
+    assert [
+        f.problem for f in check_prerequisites(_config(server)) if "may not read" in f.problem or "lacks" in f.problem
+    ] == []
 
 
 @pytest.mark.parametrize("autonomous", [False, True])
@@ -67,7 +69,7 @@ def test_the_statements_of_the_page_make_a_pluggable_database_ready(autonomous: 
                 server.admin(statement)
         properties = {"database__user": "cdc", "database__dbname": "ORCLPDB1", "schema__include__list": "APP"}
         assert [
-            f.what for f in check_prerequisites(_config(server, **properties)) if f.fatal or "lacks" in f.what
+            f.problem for f in check_prerequisites(_config(server, **properties)) if f.fatal or "lacks" in f.problem
         ] == []
 
 

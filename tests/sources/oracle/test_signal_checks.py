@@ -54,18 +54,18 @@ def test_a_signal_table_that_nothing_uses_is_not_looked_at(server: Oracle) -> No
 def test_a_missing_signal_table_is_named_and_its_statements_mend_it(server: Oracle) -> None:
     (finding,) = list_findings(server)
     assert not finding.fatal
-    assert "ORCLPDB1.APP.SIGNALS does not exist" in finding.what
+    assert "ORCLPDB1.APP.SIGNALS does not exist" in finding.problem
     for statement in finding.fix.replace(" CONTAINER=ALL", "").split("; "):
         server.sql(statement)
     (finding,) = list_findings(server)
-    assert "APP.SIGNALS has no supplemental logging" in finding.what
+    assert "APP.SIGNALS has no supplemental logging" in finding.problem
     server.sql(finding.fix)
     assert list_findings(server) == []
 
 
 def test_a_name_of_another_database_is_reported(server: Oracle) -> None:
     (finding,) = list_findings(server, signal__data__collection="OTHER.APP.SIGNALS")
-    assert "database OTHER" in finding.what
+    assert "database OTHER" in finding.problem
     assert not finding.fatal
 
 
@@ -84,7 +84,7 @@ def test_a_name_of_another_database_is_reported(server: Oracle) -> None:
 def test_columns_that_do_not_hold_signals_are_named(server: Oracle, columns: str, what: str) -> None:
     make(server, columns)
     (finding,) = list_findings(server)
-    assert what in f"{finding.what} {finding.fix}"
+    assert what in f"{finding.problem} {finding.fix}"
     assert not finding.fatal
     if "CLOB" in columns:
         assert list_findings(server, lob__enabled="true") == []
@@ -95,12 +95,12 @@ def test_missing_privileges_are_granted_by_the_statement_that_is_given(server: O
     server.sql(f"REVOKE INSERT ON SIGNALS FROM {server.user}")
     by_deletion = {"incremental__snapshot__watermarking__strategy": "insert_delete"}
     (finding,) = list_findings(server)
-    assert "lacks INSERT on APP.SIGNALS" in finding.what
+    assert "lacks INSERT on APP.SIGNALS" in finding.problem
     assert list_findings(server, read__only="true") == []
     server.sql(finding.fix.partition(" CONTAINER")[0].partition(",")[0])
     assert list_findings(server) == []
     (finding,) = list_findings(server, **by_deletion)
-    assert "DELETE" in finding.what
+    assert "DELETE" in finding.problem
     server.sql(f"GRANT DELETE, SELECT ON SIGNALS TO {server.user}")
     assert list_findings(server, **by_deletion) == []
 
@@ -108,7 +108,7 @@ def test_missing_privileges_are_granted_by_the_statement_that_is_given(server: O
 def test_properties_that_hide_the_signal_table_are_named(server: Oracle) -> None:
     make(server)
     (finding,) = list_findings(server, log__mining__username__exclude__list=server.user)
-    assert "log.mining.username.exclude.list" in finding.what
+    assert "log.mining.username.exclude.list" in finding.problem
     assert not finding.fatal
     assert list_findings(server, log__mining__query__filter__mode="in") == []  # the filter lets it through
 

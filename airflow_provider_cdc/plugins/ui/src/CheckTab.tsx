@@ -39,10 +39,10 @@ export function Findings({ found }: { found: CheckAnswer }) {
         </Alert.Content>
       </Alert.Root>
       {found.findings.map((one, n) => (
-        <Box key={`${n} ${one.what}`} mt={4}>
+        <Box key={`${n} ${one.problem}`} mt={4}>
           <Text fontWeight="semibold" overflowWrap="anywhere" unicodeBidi="isolate">
             {one.fatal ? "Required: " : "Recommended: "}
-            <Long text={one.what} />
+            <Long text={one.problem} />
           </Text>
           <Copied text={one.fix} label={`fix ${n + 1}`} />
         </Box>

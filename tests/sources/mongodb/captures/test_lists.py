@@ -75,7 +75,7 @@ def test_lists_of_databases_and_collections_are_anchored(
         {"c"} if expected else set(),
     )
     with open_source(connector.definition(), connector.secrets) as source:
-        text = [finding.what for finding in source.check_prerequisites() if "match none" in finding.what]
+        text = [finding.problem for finding in source.check_prerequisites() if "match none" in finding.problem]
     assert len(text) == (not expected), "a list that matches nothing is told"
     for name in given:
         other = name.replace("include", "exclude") if "include" in name else name.replace("exclude", "include")

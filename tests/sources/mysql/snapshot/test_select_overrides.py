@@ -97,8 +97,8 @@ def test_a_name_of_no_table_is_reported(db: Any) -> None:
     config = {LIST: listed, **named}
     with source_of(db.server) as source:
         source._config = source._config.parse({**BASE, **_login(db), **config})
-        (finding,) = [f for f in source.check_prerequisites() if LIST in f.what]
-    assert f"{db.name}.order, which does not exist" in finding.what
+        (finding,) = [f for f in source.check_prerequisites() if LIST in f.problem]
+    assert f"{db.name}.order, which does not exist" in finding.problem
     assert not finding.fatal
 
 

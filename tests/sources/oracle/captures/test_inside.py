@@ -201,7 +201,7 @@ def server_with_tables(server: Oracle) -> Oracle:
 def list_findings(server: Oracle, **properties: Any) -> list[Finding]:
     """The findings, but for that of views which an autonomous database never shows."""
     every = check_prerequisites(settings(server, **properties))
-    hidden = [f for f in every if "only LogMiner knows" in f.what]
+    hidden = [f for f in every if "only LogMiner knows" in f.problem]
     assert len(hidden) == bool(server.options["autonomous"])
     assert not any(f.fatal for f in hidden)
     return [f for f in every if f not in hidden]
@@ -223,9 +223,9 @@ def test_the_name_has_to_be_that_of_the_pluggable_database(server_with_tables: O
     }  # fmt: skip
     (finding,) = list_findings(server_with_tables, **service)
     assert not finding.fatal
-    assert "Events contain the database name sales_high" in finding.what
+    assert "Events contain the database name sales_high" in finding.problem
     server_with_tables.sql("CREATE TABLE T2 (ID NUMBER(9) PRIMARY KEY)")
-    assert [f.what.split()[0] for f in list_findings(server_with_tables, **service) if f.fatal] == ["APP.T2"], (
+    assert [f.problem.split()[0] for f in list_findings(server_with_tables, **service) if f.fatal] == ["APP.T2"], (
         "tables are checked all the same"
     )
 
@@ -249,7 +249,7 @@ def test_what_is_of_the_root_alone_is_refused_or_named(server_with_tables: Oracl
     (finding,) = list_findings(server_with_tables, log__mining__archive__destination__name="LOG_ARCHIVE_DEST_9")
     assert not finding.fatal
     standby = [
-        f.what
+        f.problem
         for f in list_findings(
             server_with_tables, log__mining__readonly__hostname=f"{server_with_tables.host}:{server_with_tables.port}"
         )
@@ -307,7 +307,7 @@ def test_views_of_logs_that_are_hidden_elsewhere_are_named_with_their_grant() ->
         server.admin(f"GRANT SELECT ON V_$THREAD TO {server.user}", revoke.format("SELECT_CATALOG_ROLE"),
                      revoke.format("SELECT ON V_$LOG"))  # fmt: skip
         hidden, role = [f for f in check_prerequisites(settings(server)) if "SELECT_CATALOG_ROLE" in f.fix]
-        assert hidden.what.startswith("The account may not read V$LOG: ")
+        assert hidden.problem.startswith("The account may not read V$LOG: ")
         assert not hidden.fatal
         server.admin(role.fix)
         assert check_prerequisites(settings(server)) == []
@@ -329,6 +329,6 @@ def test_logging_of_the_pluggable_database_is_enough_and_its_statement_is_the_on
         server.sql(columns.fix)
         assert not [f for f in check_prerequisites(settings(server)) if f.fatal]
         server.sql("CREATE TABLE T2 (ID NUMBER(9) PRIMARY KEY)")
-        assert [f.what.split()[0] for f in check_prerequisites(settings(server)) if f.fatal] == ["APP.T2"]
+        assert [f.problem.split()[0] for f in check_prerequisites(settings(server)) if f.fatal] == ["APP.T2"]
         server.admin("ALTER PLUGGABLE DATABASE ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS")
         assert not [f for f in check_prerequisites(settings(server)) if f.fatal]

@@ -146,7 +146,9 @@ def test_the_check_names_such_a_table_with_what_to_do(
     schema: Oracle, connector_factory: Callable[..., Connector], type_: str
 ) -> None:
     connector_factory(type_)
-    (finding,) = (f for f in check_prerequisites(settings(schema, schema__include__list="APP")) if "APP.ODD" in f.what)
+    (finding,) = (
+        f for f in check_prerequisites(settings(schema, schema__include__list="APP")) if "APP.ODD" in f.problem
+    )
     assert not finding.fatal
     assert "table.exclude.list=APP.ODD" in finding.fix
 
