@@ -56,12 +56,12 @@ def properties_of(connection: Connection, source: str) -> dict[str, Any]:
 class SourceInspection:
     """The answer of a connection's source before there is a connector.
 
-    :param asked: whether it was asked; otherwise only a worker can
+    :param queried: whether it was asked; otherwise only a worker can
     """
 
     findings: list[Finding]
     tables: dict[TableId, TableSchema]
-    asked: bool = True
+    queried: bool = True
 
 
 class CdcSourceHook(BaseHook):
@@ -119,7 +119,7 @@ class CdcSourceHook(BaseHook):
                 remedy=f"give one of {', '.join(form.places)}" if form.places else "omit it",
             )
         if form.places and not places.keys() - {*form.files}:
-            return SourceInspection([], {}, asked=False)
+            return SourceInspection([], {}, queried=False)
         with self._opened({**places, config.TABLES[0]: list(tables)} if tables else places) as source:
             findings = source.check_prerequisites()
         with self._opened(places) as source:

@@ -182,7 +182,7 @@ def test_each_look_is_recorded_for_good(shop_connector: ShopConnector, capfd: An
         if one.notification.aggregate_type == "Row"
     ]
     assert [look.additional_data["key"] for look in looks] == ["7", "12345"]
-    assert all(look.type == "LOOKED_AT" and " on " in look.additional_data["by"] for look in looks)
+    assert all(look.type == "VIEWED" and " on " in look.additional_data["by"] for look in looks)
     shop_connector.store.prune_rows(
         "shop", StateRetention(None, None, timedelta(days=1), None), datetime(2100, 1, 1, tzinfo=UTC)
     )

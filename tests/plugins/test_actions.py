@@ -54,9 +54,9 @@ def test_pausing_says_what_it_does_does_it_and_is_recorded(
     post_action(client_factory, "stop", {}, plan=False)
     assert shop_connector.store.load_control("shop").wanted == "stopped"
     assert audit(shop_connector) == [
-        {"type": "ASKED_FOR", "connector_name": "shop", "by": "ann", "action": "pause", "reason": "upgrade <b>"},
-        {"type": "ASKED_FOR", "connector_name": "shop", "by": "ann", "action": "resume", "reason": "done"},
-        {"type": "ASKED_FOR", "connector_name": "shop", "by": "ann", "action": "stop"},
+        {"type": "REQUESTED", "connector_name": "shop", "by": "ann", "action": "pause", "reason": "upgrade <b>"},
+        {"type": "REQUESTED", "connector_name": "shop", "by": "ann", "action": "resume", "reason": "done"},
+        {"type": "REQUESTED", "connector_name": "shop", "by": "ann", "action": "stop"},
     ]
 
 
@@ -175,7 +175,7 @@ def test_what_a_target_holds_back_is_released(shop_connector: ShopConnector, cli
     post_action(client_factory, "forget-target", body, plan=False, confirm="shop")
     assert reports.list_reports() == []
     (kept,) = audit(shop_connector)
-    assert json.loads(kept["what"]) == body
+    assert json.loads(kept["parameters"]) == body
     post_action(client_factory, "forget-target", body, 409)
 
 
@@ -210,7 +210,7 @@ def test_more_than_a_record_can_hold_is_told_by_its_beginning(
 ) -> None:
     tables = [rf"inventory\.orders|{'x' * 700}{n}" for n in range(150)]
     post_action(client_factory, "snapshot", {"tables": tables}, plan=False, confirm="shop")
-    ((_, beginning),) = asked_for(client_factory)[0]["what"].items()
+    ((_, beginning),) = asked_for(client_factory)[0]["parameters"].items()
     assert beginning.startswith('{"tables": ["inventory')
 
 

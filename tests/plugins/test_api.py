@@ -358,7 +358,7 @@ def test_properties_say_where_they_come_from_and_nothing_of_the_connection(
     assert (named["poll.interval.ms"]["by"], named["poll.interval.ms"]["value"]) == ("definition", 10)
     assert (named["memory.database"]["by"], named["memory.database"]["value"]) == ("connection", None)
     assert named["snapshot.mode"]["by"] == "default"
-    assert all(one["what"] for one in found["properties"])
+    assert all(one["description"] for one in found["properties"])
     assert found["connections"] == {"source": "shop", "state": "cdc_state_default", "dag": "shop_dag"}
 
 

@@ -171,7 +171,7 @@ def test_rows_are_shown_to_no_one_unless_the_configuration_names_the_connector(
     answer = client_factory().post("/api/v1/connectors/shop/row", json=BODIES["row"])
     assert answer.status_code == 403
     assert "AIRFLOW__CDC__SHOW_ROWS_OF=shop" in answer.json()["error"]["repair"]
-    assert [e.notification.type for e in shop_connector.store.list_notifications("shop")].count("LOOKED_AT") == 0
+    assert [e.notification.type for e in shop_connector.store.list_notifications("shop")].count("VIEWED") == 0
 
 
 def test_what_a_user_may_do_is_said(shop_connector: ShopConnector, client_factory: ClientFactory) -> None:

@@ -28,7 +28,7 @@ def post(client_factory: ClientFactory, path: str, body: dict[str, Any], status:
 
 
 def list_looks(shop_connector: ShopConnector) -> int:
-    return [e.notification.type for e in shop_connector.store.list_notifications("shop")].count("LOOKED_AT")
+    return [e.notification.type for e in shop_connector.store.list_notifications("shop")].count("VIEWED")
 
 
 def test_the_columns_of_a_key_are_reported_and_nothing_is_recorded(
@@ -49,7 +49,7 @@ def test_which_row_someone_has_seen_is_told_to_those_who_may_see_rows(
 
     def shown_values(name: str, role: str) -> dict[str, str]:
         events = client_factory(name, role).get("/api/v1/connectors/shop/events").json()
-        (found,) = [one["additional_data"] for one in events if one["type"] == "LOOKED_AT"]
+        (found,) = [one["additional_data"] for one in events if one["type"] == "VIEWED"]
         return dict(found)
 
     seen = {"connector_name": "shop", "by": "ada", "table": "inventory.orders"}

@@ -196,9 +196,9 @@ def test_an_offset_is_set_to_what_someone_writes(shop_connector: ShopConnector, 
     with pytest.raises(Exception, match="The offset has moved since the plan was made"):
         run_lifecycle(conf)
     capture(shop_connector)
-    assert [json.loads(one["what"])["position"] for one in audit(shop_connector) if one["type"] == "ASKED_FOR"] == [
-        body["position"]
-    ]
+    assert [
+        json.loads(one["parameters"])["position"] for one in audit(shop_connector) if one["type"] == "REQUESTED"
+    ] == [body["position"]]
 
 
 def test_an_offset_is_forgotten(shop_connector: ShopConnector, client_factory: ClientFactory) -> None:

@@ -131,7 +131,7 @@ def test_the_source_of_a_connection_says_what_it_has(
     shop_connector.database.create_table("inventory.log", {"line": "string"})
     found = client_factory().post(f"{API}/connections/shop", json={}).json()
     assert found == {
-        "asked": True, "ready": True, "findings": [], "tables": ["inventory.log", "inventory.orders"], "total": 2, "keyless": ["inventory.log"],
+        "queried": True, "ready": True, "findings": [], "tables": ["inventory.log", "inventory.orders"], "total": 2, "keyless": ["inventory.log"],
     }  # fmt: skip
     connect(monkeypatch, "team/shop", conn_type="cdc_memory", host="pages")
     assert client_factory().post(f"{API}/connections/team%2Fshop", json={}).json() == found
@@ -156,7 +156,7 @@ def test_what_no_connection_says_is_given_and_files_are_left_to_the_workers(
     assert [one["name"] for one in kind["places"]] == ["events.path", "topics", "topics.regex"]
     for places in ({}, {"events.path": f"{tmp_path}/*"}):
         found = client_factory().post(f"{API}/connections/events", json={"places": places}).json()
-        assert found == {"asked": False, "ready": True, "findings": [], "tables": [], "total": 0, "keyless": []}
+        assert found == {"queried": False, "ready": True, "findings": [], "tables": [], "total": 0, "keyless": []}
     answer = client_factory().post(f"{API}/connections/events", json={"places": {"events.path.options": "{}"}})
     assert answer.status_code == 409
     assert "give one of events.path, topics, topics.regex" in answer.json()["detail"]

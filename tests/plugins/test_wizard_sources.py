@@ -75,7 +75,7 @@ def write_definition(
     connect(monkeypatch, "its-source", conn_type=f"cdc_{source.kind}", **source.fields)
     if source.kind != "debezium":
         there = wizard_answer(client_factory, "connections/its-source", {"seconds": 60})
-        assert there["asked"] is True
+        assert there["queried"] is True
         assert {*source.tables.values(), *source.left_out} <= set(there["tables"])
     # what tables of others lack, as those that another test has left there, does not matter
     chosen = [] if source.kind == "debezium" else list(source.tables.values())

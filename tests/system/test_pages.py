@@ -227,7 +227,7 @@ def test_the_story_of_a_row_shows_before_and_after(
     page.get_by_role("button", name="Look up").click()
     page.get_by_test_id("failure").wait_for()  # the source is in memory, and not in that of the API server
     show(page, services, f"/connectors/{SHOWN}/events")
-    page.get_by_text("LOOKED_AT").first.wait_for()
+    page.get_by_text("VIEWED").first.wait_for()
 
 
 def test_a_connector_is_paused_by_keyboard_alone(
@@ -260,7 +260,7 @@ def test_a_connector_is_paused_by_keyboard_alone(
     control = connectors.load_control(SHOWN)
     assert (control.wanted, control.by, control.reason) == ("paused", "admin", "upgrade of the database")
     show(page, services, f"/connectors/{SHOWN}/events")
-    page.get_by_text("ASKED_FOR").first.wait_for()
+    page.get_by_text("REQUESTED").first.wait_for()
     connectors.set_control(SHOWN, DesiredState.RUNNING, "test")
 
 

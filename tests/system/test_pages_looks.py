@@ -204,7 +204,7 @@ def test_a_row_is_compared_with_its_source(
     page.get_by_role("button", name="Look up", exact=True).click()
     story.get_by_text("the row does not exist, not equal to the newest change").wait_for()
     looks = [
-        one for one in page_states.store.list_notifications("looked", limit=200) if one.notification.type == "LOOKED_AT"
+        one for one in page_states.store.list_notifications("looked", limit=200) if one.notification.type == "VIEWED"
     ]
     assert len(looks) == 4
     assert page.errors == []

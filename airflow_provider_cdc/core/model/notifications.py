@@ -40,8 +40,8 @@ class NotificationType(enum.StrEnum):
     SKIPPED = "SKIPPED"
     REFUSED = "REFUSED"
     FAILED = "FAILED"
-    LOOKED_AT = "LOOKED_AT"
-    ASKED_FOR = "ASKED_FOR"
+    VIEWED = "VIEWED"
+    REQUESTED = "REQUESTED"
 
 
 class TableScanStatus(enum.StrEnum):

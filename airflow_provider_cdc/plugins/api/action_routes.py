@@ -15,7 +15,7 @@ from airflow_provider_cdc.plugins.api.dependencies import (
 )
 from airflow_provider_cdc.plugins.user_dag_runs import AirflowDagRuns
 from airflow_provider_cdc.services.actions.action_execution import carry_out, plan_of
-from airflow_provider_cdc.services.actions.action_history import asked_for
+from airflow_provider_cdc.services.actions.action_history import load_requested_actions
 from airflow_provider_cdc.services.actions.action_models import (
     ActionPlan,
     ConnectorAction,
@@ -83,7 +83,7 @@ def list_requested_actions(
     store: Store, reached: Readable, limit: Annotated[int, Query(ge=1, le=MOST)] = 20
 ) -> list[RequestedAction]:
     """List the actions that users have requested on pages, with their results, newest first."""
-    return asked_for(store, reached.connector_name, AirflowDagRuns(reached.user), limit)
+    return load_requested_actions(store, reached.connector_name, AirflowDagRuns(reached.user), limit)
 
 
 @router.post("/pause")

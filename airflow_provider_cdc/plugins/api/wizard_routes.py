@@ -44,7 +44,7 @@ class RequiredProperty(_Model):
     """A property that defines the input of a connector."""
 
     name: str
-    what: str
+    description: str
     example: str
 
 
@@ -96,7 +96,7 @@ class ConnectionRequest(SourceRequest):
 class SourceAnswer(_Model):
     """The answer of the source of a connection."""
 
-    asked: bool = Field(
+    queried: bool = Field(
         description="Whether the source was queried; otherwise only the first run can check it, because only workers read files"
     )
     ready: bool
@@ -149,7 +149,7 @@ def list_wizard_options(user: GetUserDep) -> WizardOptions:
             tables=config_class(kind).TABLES[0],
             modes=modes_of(kind),
             places=[
-                RequiredProperty(name=name, what=description, example=example)
+                RequiredProperty(name=name, description=description, example=example)
                 for name, (description, example) in places_of(kind).items()
             ],
             example=_example(kind),
@@ -175,7 +175,7 @@ def inspect_source(reached: Editable, request: ConnectionRequest) -> SourceAnswe
     named = sorted(str(table) for table in inspection.tables)
     keyless = sorted(str(table) for table, schema in inspection.tables.items() if not schema.key)
     return SourceAnswer(
-        asked=inspection.asked,
+        queried=inspection.queried,
         ready=not any(finding.fatal for finding in inspection.findings),
         findings=build_prerequisites(inspection.findings),
         tables=named[:MOST_TABLES],

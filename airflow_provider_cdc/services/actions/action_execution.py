@@ -124,7 +124,7 @@ def carry_out(
     run = None if work is None else f"cdc_{plan.action}__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}_{uuid.uuid4().hex[:8]}"
     where = {} if work is None or run is None else {"dag": work.dag, "run": run}
     id_ = str(uuid.uuid4())
-    _record(store, record, action, by, NotificationType.ASKED_FOR, id_, **where)
+    _record(store, record, action, by, NotificationType.REQUESTED, id_, **where)
     try:
         signal = None
         if work is None or run is None:
@@ -169,7 +169,7 @@ def _record(
     document = action.model_dump(mode="json", exclude={"action", "reason"}, exclude_defaults=True)
     data = {"connector_name": record.connector, "by": by, "action": _name(action), "reason": action.reason, **more}
     if document:
-        data["what"] = json.dumps(document, ensure_ascii=False)
+        data["parameters"] = json.dumps(document, ensure_ascii=False)
     data = {name: text for name, text in data.items() if text}
     store.add_notification(
         record.connector, Notification(id=id_, aggregate_type=ACTION, type=type_, additional_data=data)

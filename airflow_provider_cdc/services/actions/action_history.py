@@ -2,7 +2,7 @@
 
 It comes from the record of actions, and of those that a run does, from Airflow.
 
->>> [(action.action, action.by, action.fate) for action in asked_for(store, "shop", runs)]
+>>> [(action.action, action.by, action.fate) for action in load_requested_actions(store, "shop", runs)]
 [('verify', 'ann', 'running'), ('pause', 'bob', 'done')]
 """
 
@@ -38,13 +38,15 @@ class RunOutcomes(Protocol):
         """Return the outcomes of runs, and when they ended; without runs that Airflow has no record of."""
 
 
-def asked_for(store: StateStore, connector: str, runs: RunOutcomes, limit: int = 50) -> list[RequestedAction]:
+def load_requested_actions(
+    store: StateStore, connector: str, runs: RunOutcomes, limit: int = 50
+) -> list[RequestedAction]:
     """Newest first."""
     # runs that no user has requested on a page, such as those of every night, record their ends, too
-    requests = store.list_notifications(connector, limit=limit, about=ACTION, type_=NotificationType.ASKED_FOR)[::-1]
+    requests = store.list_notifications(connector, limit=limit, about=ACTION, type_=NotificationType.REQUESTED)[::-1]
     records = store.list_notifications(connector, limit=4 * limit, about=ACTION)
     # the same run or, where there is none, the same id
-    ends = {_key(record): record for record in records if record.notification.type != NotificationType.ASKED_FOR}
+    ends = {_key(record): record for record in records if record.notification.type != NotificationType.REQUESTED}
     outcomes = runs.find_outcomes({run for request in requests if (run := _run(request)) is not None})
     signals = store.signals_of(connector, 4 * limit) if any(_by_signal(request) for request in requests) else []
     sent = {signal.id: signal for signal in signals}
@@ -75,7 +77,7 @@ def _requested_action(
         outcome = "" if signal is None else signal.message
     return RequestedAction(
         number=request.number, at=_moment(request.notification), action=data.get("action", ""), by=data.get("by", ""), reason=data.get("reason", ""),
-        what=_parse_parameters(data.get("what", "{}")), dag=data.get("dag"), run=data.get("run"), fate=fate, ended_at=ended_at,
+        parameters=_parse_parameters(data.get("parameters", "{}")), dag=data.get("dag"), run=data.get("run"), fate=fate, ended_at=ended_at,
         outcome=outcome,
     )  # fmt: skip
 
@@ -112,4 +114,4 @@ def _key(record: NotificationRecord) -> Run | str:
     return _run(record) or record.notification.id
 
 
-__all__ = ["Run", "RunOutcomes", "asked_for"]
+__all__ = ["Run", "RunOutcomes", "load_requested_actions"]

@@ -159,7 +159,7 @@ Fate = Literal["queued", "running", "done", "failed", "not known"]
 class RequestedAction(BaseModel):
     """An action that a user has requested on a page, and its result.
 
-    :param what: parameters of the action
+    :param parameters: parameters of the action
     :param fate: ``not known`` if Airflow no longer has a record of the run, or if the signal was removed
     :param outcome: the result that the run or the signal reports, or the reason of its failure
     """
@@ -171,7 +171,7 @@ class RequestedAction(BaseModel):
     action: str
     by: str
     reason: str
-    what: dict[str, Any]
+    parameters: dict[str, Any]
     dag: str | None
     run: str | None
     fate: Fate

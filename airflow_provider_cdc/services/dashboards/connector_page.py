@@ -118,11 +118,11 @@ def _line(
 ) -> PropertySummary:
     secret = is_secret_name(name)
     if name in by_connection:
-        return PropertySummary(name=name, what=description, by="connection", value=None, secret=secret)
+        return PropertySummary(name=name, description=description, by="connection", value=None, secret=secret)
     if name in definition_properties:
         value = None if secret else strip_credentials(name, definition_properties[name])
-        return PropertySummary(name=name, what=description, by="definition", value=value, secret=secret)
-    return PropertySummary(name=name, what=description, by="default", value=default, secret=secret)
+        return PropertySummary(name=name, description=description, by="definition", value=value, secret=secret)
+    return PropertySummary(name=name, description=description, by="default", value=default, secret=secret)
 
 
 def _default(field: Any) -> Any:

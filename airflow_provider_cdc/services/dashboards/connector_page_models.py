@@ -72,13 +72,13 @@ class TableSummary(_Model):
 class PropertySummary(_Model):
     """A property.
 
-    :param what: its description
+    :param description: its description
     :param by: origin of its value
     :param value: ``None`` if it has no value, or if the value is secret or comes from the connection
     """
 
     name: str
-    what: str
+    description: str
     by: Literal["definition", "connection", "default"]
     value: Any
     secret: bool

@@ -151,7 +151,7 @@ def _record(store: StateStore, connector: str, table: TableId, query: RowQuery) 
         **({"as_of": query.requested_time.isoformat()} if query.requested_time else {}), **({"compare": "source"} if query.compare else {}),
     }  # fmt: skip
     store.add_notification(
-        connector, Notification(aggregate_type=ROW, type=NotificationType.LOOKED_AT, additional_data=data)
+        connector, Notification(aggregate_type=ROW, type=NotificationType.VIEWED, additional_data=data)
     )
 
 

@@ -68,7 +68,7 @@ export function AskedForList({ path }: { path: string }) {
                 <Text key="at" minW="6rem">{ago(one.at)}</Text>,
                 <Box key="what" minW="8rem">
                   <Long text={titleOf(one.action)} />
-                  {Object.entries(one.what).map(([name, given]) => <Text key={name} color="fg.muted"><Long text={`${name}: ${value(given)}`} /></Text>)}
+                  {Object.entries(one.parameters).map(([name, given]) => <Text key={name} color="fg.muted"><Long text={`${name}: ${value(given)}`} /></Text>)}
                 </Box>,
                 <Text key="by" minW="5rem"><Long text={one.by} /></Text>,
                 <Text key="why" minW="6rem"><Long text={one.reason ?? ""} /></Text>,

@@ -186,11 +186,11 @@ function Tables({ connId, places, chosen, onChoose, onList }: { connId: string; 
       </Button>
       <Box mt={3} aria-live="polite">
         {error ? <Failure error={error} /> : null}
-        {data && !data.asked ? <Text>Only workers can read these files. The first run checks the prerequisites, and tables appear with their events.</Text> : null}
+        {data && !data.queried ? <Text>Only workers can read these files. The first run checks the prerequisites, and tables appear with their events.</Text> : null}
         {data && stale ? <Stale text="Your choices have changed since this check: check again." /> : null}
-        {data?.asked ? <Findings found={{ ready: data.ready, findings: data.findings, position: null, waiting: null }} /> : null}
+        {data?.queried ? <Findings found={{ ready: data.ready, findings: data.findings, position: null, waiting: null }} /> : null}
       </Box>
-      {data?.asked ? (
+      {data?.queried ? (
         <Box mt={3}>
           <HStack gap={3} mb={2} flexWrap="wrap">
             <Input aria-label="Search tables" placeholder="Search tables" maxW="20rem" value={text} onChange={(e) => setText(e.target.value)} />

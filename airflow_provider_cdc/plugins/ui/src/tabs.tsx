@@ -174,7 +174,7 @@ export function ConfigurationTab({ path }: Of) {
             nothing="No definition is recorded."
             rows={properties.map((one) => ({
               key: one.name,
-              cells: [one.name, one.by === "connection" ? "not shown" : one.secret ? "secret" : <Exact key="value" text={value(one.value) || "none"} />, one.by, one.what],
+              cells: [one.name, one.by === "connection" ? "not shown" : one.secret ? "secret" : <Exact key="value" text={value(one.value) || "none"} />, one.by, one.description],
             }))}
           />
         </>
