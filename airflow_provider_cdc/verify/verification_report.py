@@ -164,7 +164,7 @@ def _notes(table: TableVerification) -> list[str]:
 
 def _shown(example: dict[str, Any]) -> str:
     key = ", ".join(f"{k}={v}" for k, v in example["key"].items()) or "a row without a key"
-    note = f"{example['what']}: {key}"
+    note = f"{example['difference']}: {key}"
     for column in example.get("columns", ()):
         note += f"; {column}"
         if "source" in example:

@@ -122,7 +122,9 @@ def test_what_no_signal_repairs_is_said_with_the_command_that_does() -> None:
 def test_keys_are_read_as_the_comparison_has_written_them(tmp_path: Path) -> None:
     folder = tmp_path / "p.s.orders"
     folder.mkdir()
-    rows = [{"key": {"b": "x", "a": i}, "what": "missing", "columns": [], "source": 1, "target": 0} for i in range(3)]
+    rows = [
+        {"key": {"b": "x", "a": i}, "difference": "missing", "columns": [], "source": 1, "target": 0} for i in range(3)
+    ]
     pq.write_table(pa.Table.from_pylist(rows[:2]), folder / "part-0.snappy.parquet")
     pq.write_table(pa.Table.from_pylist(rows[2:]), folder / "part-1.snappy.parquet")
     (folder / "_SUCCESS").touch()
@@ -137,7 +139,7 @@ def test_tables_that_a_route_makes_of_one_topic_are_repaired_by_one_signal(tmp_p
         """:param rows: key, and how many rows source and table have of it"""
         folder = tmp_path / place
         folder.mkdir()
-        keys = [{"key": {"id": k}, "what": "", "columns": [], "source": s, "target": t} for k, s, t in rows]
+        keys = [{"key": {"id": k}, "difference": "", "columns": [], "source": s, "target": t} for k, s, t in rows]
         pq.write_table(pa.Table.from_pylist(keys), folder / "part-0.snappy.parquet")
         counts = {"missing": number or len(rows), "surplus": 0, "different": 0, "problem": problem}
         at = f"/lake/{place}"

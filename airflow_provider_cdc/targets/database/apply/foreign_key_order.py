@@ -42,15 +42,15 @@ class DeferredDeletes:
     ) -> TableOperation | None:
         """Return a step as it is to be made now; ``None`` if it waits."""
         topic = table.topic
-        if step.what == "delete" and topic not in self._at_once:
+        if step.action == "delete" and topic not in self._at_once:
             waiting_keys = self._keys.get(topic)
             self._keys[topic] = step.rows if waiting_keys is None else pa.concat_tables([waiting_keys, step.rows])
             return None
         if topic not in self._keys:
             return step
-        if step.what == "empty":
+        if step.action == "empty":
             self.restart_table(topic)
-        elif step.what == "move":
+        elif step.action == "move":
             self.delete_deferred_rows(connection, table)
         elif (again := self._again(topic, step.rows)) is not None:
             if step.rows.num_columns < len(

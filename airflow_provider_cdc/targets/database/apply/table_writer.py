@@ -434,7 +434,7 @@ class TableWriter:
     ) -> None:
         if self._held is not None and (step := self._held.release_step(connection, table, step)) is None:  # type: ignore[assignment]
             return
-        match step.what:
+        match step.action:
             case "empty":
                 self._empty(connection, table)
             case "delete":

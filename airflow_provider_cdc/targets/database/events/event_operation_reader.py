@@ -27,14 +27,14 @@ from airflow_provider_cdc.targets.database.schema.target_table import DatabaseTa
 class TableOperation:
     """The next change of a table.
 
-    :param what: ``write`` rows, ``delete`` the rows of keys, ``empty`` the table, or ``move`` one row to another key, with the values that the event has; it is written
+    :param action: ``write`` rows, ``delete`` the rows of keys, ``empty`` the table, or ``move`` one row to another key, with the values that the event has; it is written
         next, in case that it was not there
     :param rows: by the columns of the target; of ``delete`` the key columns only; of ``move`` also those of the key before, see :data:`~airflow_provider_cdc.targets.database.schema.target_table.PREVIOUS`
     :param seq: numbers of the events in the change log
     :param new: whether these are rows that the source has made, which should not be in the table yet
     """
 
-    what: Literal["write", "delete", "empty", "move"]
+    action: Literal["write", "delete", "empty", "move"]
     rows: pa.Table
     seq: npt.NDArray[np.int64]
     new: bool = False

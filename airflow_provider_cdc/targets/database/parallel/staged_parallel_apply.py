@@ -263,9 +263,9 @@ class StagedDatabaseApply(DatabaseApply):
         if begun or any(part.emptied for part in parts):
             self._empty(connection, table)
         # deletes first, so that their unique values may come again
-        for staged in (staged for staged in tables if staged.what == "delete"):
+        for staged in (staged for staged in tables if staged.action == "delete"):
             self._stages.delete_staged(connection, table, staged.name)
-        for staged in (staged for staged in tables if staged.what == "write"):
+        for staged in (staged for staged in tables if staged.action == "write"):
             self._stages.write_staged(connection, table, staged.name, staged.columns, unique=there.takes_others(table))
         self._newest[pending.topic] = newest_commit(self._changelog, self._connector, pending)
 

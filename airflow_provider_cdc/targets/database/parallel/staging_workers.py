@@ -168,11 +168,11 @@ Message = bytes | ShareSummary
 class StagedTable:
     """A staging table.
 
-    :param what: its rows are written, or the rows of its keys are deleted
+    :param action: its rows are written, or the rows of its keys are deleted
     """
 
     name: str
-    what: Literal["write", "delete"]
+    action: Literal["write", "delete"]
     columns: tuple[str, ...]
     rows: int
 

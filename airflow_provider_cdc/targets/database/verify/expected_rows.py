@@ -67,7 +67,7 @@ class ExpectedRows:
     def apply_operations(self, steps: Iterable[TableOperation]) -> None:
         """Make some steps."""
         for step in steps:
-            match step.what:
+            match step.action:
                 case "empty":
                     self._database.execute("DELETE FROM latest")
                     self._database.execute("DELETE FROM parts")

@@ -226,7 +226,7 @@ class TableComparison:
     ) -> None:
         if len(self.result.examples) >= EXAMPLES:
             return
-        example: dict[str, Any] = {"key": key, "what": kind}
+        example: dict[str, Any] = {"key": key, "difference": kind}
         if columns:
             example["columns"] = list(columns)
         if self.values and both is not None:

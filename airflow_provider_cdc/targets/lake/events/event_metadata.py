@@ -15,21 +15,21 @@ from airflow_provider_cdc.targets.lake.rules.projection import META
 class EventMetadata:
     """Values that are read of events besides their rows.
 
-    :param what: as in :attr:`airflow_provider_cdc.targets.lake.rules.projection.Projection.needed_metadata`
+    :param names: as in :attr:`airflow_provider_cdc.targets.lake.rules.projection.Projection.needed_metadata`
     :param truncates: whether ``t`` events are wanted, too
     """
 
-    def __init__(self, what: Collection[str], *, truncates: bool) -> None:
-        self.what, self.truncates = frozenset(what), truncates
+    def __init__(self, names: Collection[str], *, truncates: bool) -> None:
+        self.names, self.truncates = frozenset(names), truncates
 
     def list_metadata_fields(self, spark: SparkSession, files: list[str]) -> dict[str, T.DataType]:
         """Columns of the files."""
-        if not self.what:
+        if not self.names:
             return {}
         source: T.DataType = T.StructType(
             [T.StructField("ts_us", T.LongType()), T.StructField("snapshot", T.StringType())]
         )
-        if "source" in self.what:
+        if "source" in self.names:
             source = spark.read.parquet(files[0]).schema["source"].dataType
         transaction = T.StructType([T.StructField("id", T.StringType())])
         return {"source": source, "ts_us": T.LongType(), "transaction": transaction}
@@ -43,4 +43,4 @@ class EventMetadata:
             "snapshot": F.col("source.snapshot"),
             "unavailable": left_out,
         }
-        return [value.alias(f"{META}{name}") for name, value in values.items() if name in self.what]
+        return [value.alias(f"{META}{name}") for name, value in values.items() if name in self.names]

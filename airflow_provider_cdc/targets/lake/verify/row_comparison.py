@@ -154,7 +154,7 @@ def _count(
 
 def _kind_of_difference() -> Expression:
     more = F.when(F.col(_SOURCE) > F.col(_TARGET), "missing").when(F.col(_SOURCE) < F.col(_TARGET), "surplus")
-    return more.otherwise("different").alias("what")
+    return more.otherwise("different").alias("difference")
 
 
 def _keys(wrong: DataFrame, key: tuple[str, ...], at_source: Mapping[str, tuple[str, str]]) -> DataFrame:
@@ -171,11 +171,11 @@ def _keys(wrong: DataFrame, key: tuple[str, ...], at_source: Mapping[str, tuple[
 def _example(row: Row, key: tuple[str, ...], *, values: bool) -> dict[str, Any]:
     example: dict[str, Any] = {"key": {name: str(row[name]) for name in key}}
     if row[_SOURCE] > row[_TARGET]:
-        example["what"] = "missing"
+        example["difference"] = "missing"
     elif row[_SOURCE] < row[_TARGET]:
-        example["what"] = "surplus"
+        example["difference"] = "surplus"
     else:
-        example["what"] = "different"
+        example["difference"] = "different"
     if row[_COLUMNS]:
         example["columns"] = list(row[_COLUMNS])
         if values:

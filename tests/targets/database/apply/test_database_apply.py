@@ -287,7 +287,7 @@ def test_rows_that_are_refused_are_kept_with_the_reason_if_errors_are_tolerated(
     sink(engine, connector, errors__tolerance="all").apply()
     assert [row["id"] for row in in_order(rows(engine, "p_s_t"))] == [1, 2, 4]
     (kept,) = errors(engine)
-    assert (kept["topic"], kept["target"], kept["what"]) == (
+    assert (kept["topic"], kept["target"], kept["action"]) == (
         "p.s.t",
         "P_S_T" if engine.dialect.name in UPPER else "p_s_t",
         "write",

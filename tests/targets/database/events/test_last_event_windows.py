@@ -70,10 +70,10 @@ def _apply_steps(steps: list[TableOperation], *, deletes: bool = True) -> list[d
         assert step.rows.num_rows == len(step.seq) > 0
         for row in step.rows.to_pylist():
             key = (row["id"], row["k"])
-            if step.what == "delete":
+            if step.action == "delete":
                 found.pop(key, None)
                 continue
-            assert step.what == "write"
+            assert step.action == "write"
             assert not (deletes and step.new and key in found)
             found[key] = row
     return sorted(found.values(), key=repr)

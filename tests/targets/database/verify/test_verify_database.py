@@ -169,9 +169,9 @@ def test_what_is_missing_extra_and_different_is_counted_and_named_and_the_apply_
         assert (table.location, table.batch) == (dialect_of(engine).fold_name("p_s_t"), 1)
         by_key = {example["key"][id_]: example for example in table.examples}
         assert by_key["7"] == {
-            "key": {id_: "7"}, "what": "different", "columns": [a, b], "source": {a: "n7", b: "7"}, "target": {a: "else", b: "8"},
+            "key": {id_: "7"}, "difference": "different", "columns": [a, b], "source": {a: "n7", b: "7"}, "target": {a: "else", b: "8"},
         }  # fmt: skip
-        assert by_key["3"] == {"key": {id_: "3"}, "what": "missing"}
+        assert by_key["3"] == {"key": {id_: "3"}, "difference": "missing"}
         assert len(table.examples) == 5
         repairs = verification.build_repairs(found.to_document())
         (repair,) = repairs

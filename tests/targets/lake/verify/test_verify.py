@@ -99,7 +99,7 @@ def test_every_kind_of_difference_is_counted_and_shown(lake: Lake) -> None:
     shown = {example["key"]["id"]: example for example in orders.examples}
     assert len(shown) == 5
     kinds = {"1": "missing", "2": "missing", "100": "surplus", "40": "surplus", "10": "different", "11": "different"}
-    assert all(example["what"] == kinds[key] for key, example in shown.items())
+    assert all(example["difference"] == kinds[key] for key, example in shown.items())
     assert [t["equal"] for t in verified.to_document()["tables"]] == [False, True, False]
 
 

@@ -108,7 +108,7 @@ def test_each_table_is_compared_at_its_own_batch_with_what_was_captured_since(la
     assert (orders.missing, orders.surplus, orders.different, orders.differing) == (2, 1, 1, {"c": 1})
     assert (orders.keys, damaged.exit_status) == (f"{keys}/p.s.orders", 1)
     written = lake.spark.read.parquet(orders.keys).toArrow().to_pylist()
-    assert sorted((row["key"]["id"], row["what"], row["columns"]) for row in written) == [
+    assert sorted((row["key"]["id"], row["difference"], row["columns"]) for row in written) == [
         (5, "missing", []), (6, "different", ["c"]), (111, "missing", []), (900, "surplus", []),
     ]  # fmt: skip
     with pytest.raises(ConfigError, match="is not empty"):
