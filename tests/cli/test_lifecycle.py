@@ -120,7 +120,7 @@ def test_status_shows_what_is_at_work(captured_connector: ShopConnector, capsys:
         )
         run("status", "shop", "-o", "json")
         (found,) = json.loads(capsys.readouterr().out)["work"]
-        assert (found["what"], found["part"]) == ("Apply", 0.06)
+        assert (found["name"], found["part"]) == ("Apply", 0.06)
     run("status", "shop")
     assert "At work" not in capsys.readouterr().out
 

@@ -46,7 +46,7 @@ class JobProgressBoard:
         """
         names = self._storage.list(self._storage.join_path(*self._folder))
         entries = [work for name in names if (work := self._read(name)) is not None]
-        return sorted(entries, key=lambda work: (work.began_at, work.what, work.where))
+        return sorted(entries, key=lambda work: (work.began_at, work.name, work.where))
 
     def _read(self, name: str) -> JobProgress | None:
         """Read a work that is alive."""
@@ -59,6 +59,6 @@ class JobProgressBoard:
             return None
 
     def _path(self, work: JobProgress) -> str:
-        name = re.sub(r"[^a-z0-9]+", "-", work.what.lower())
+        name = re.sub(r"[^a-z0-9]+", "-", work.name.lower())
         digest = hashlib.sha256(work.where.encode()).hexdigest()[:12]
         return self._storage.join_path(*self._folder, f"{name}-{digest}.json")

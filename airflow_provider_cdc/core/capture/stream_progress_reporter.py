@@ -69,7 +69,7 @@ class StreamProgress:
         late = behind_s > BEHIND_S
         if late:
             now.append(f"{format_duration(behind_s)} behind the source")
-        work.report_progress(self._events(), of=way if late else None, now=", ".join(filter(None, now)), shown=late)
+        work.report_progress(self._events(), span=way if late else None, now=", ".join(filter(None, now)), shown=late)
 
     def _new(self, lately_s: float | None = None) -> bool:
         """Return whether there was an event since the stretch began, or of late."""

@@ -11,7 +11,7 @@ from typing import Any
 class JobProgress:
     """The progress at a moment. Unknown values are ``None``.
 
-    :param what: it is, as people call it: ``Snapshot``, ``Apply``
+    :param name: it is, as people call it: ``Snapshot``, ``Apply``
     :param where: which one of several at the same time, such as the target of an apply; empty if there is but one
     :param unit: of ``done`` and ``total``, plural: ``rows``
     :param per_s: of late, not since the beginning
@@ -22,7 +22,7 @@ class JobProgress:
     :param at: as ``began_at``; the moment that this is about
     """
 
-    what: str
+    name: str
     where: str
     unit: str
     done: float
@@ -55,7 +55,7 @@ class JobProgress:
         """
         of = "" if self.total is None else f" of {self.total:,.0f}"
         percent = "" if self.part is None else f" ({int(self.part * 100)} %)"
-        parts = [f"{self.what}: {self.done:,.0f}{of} {self.unit}{percent}"]
+        parts = [f"{self.name}: {self.done:,.0f}{of} {self.unit}{percent}"]
         if self.per_s and self.per_s >= 0.05:
             parts.append(f"{self.per_s:,.{0 if self.per_s >= 10 else 1}f} {self.unit}/s")
         if self.left_s is not None:

@@ -4,7 +4,7 @@
     ...     for block in blocks:
     ...         rows += len(block)
     ...         if progress.due:
-    ...             progress.report_progress(rows, of=(rows, estimated), now="now shop.orders")
+    ...             progress.report_progress(rows, span=(rows, estimated), now="now shop.orders")
 
 Work that takes less than :data:`EVERY_S` reports nothing, and costs a look at the clock.
 """
@@ -41,7 +41,7 @@ class ProgressBoard(Protocol):
 class ProgressReporter:
     """Reports how far one work is. For one thread at a time.
 
-    :param what: it is
+    :param name: it is
     :param unit: name of the counted items, plural
     :param where: which one of several at the same time
     :param done: the count at the beginning
@@ -51,7 +51,7 @@ class ProgressReporter:
 
     def __init__(
         self,
-        what: str,
+        name: str,
         unit: str,
         *,
         where: str = "",
@@ -59,7 +59,7 @@ class ProgressReporter:
         board: ProgressBoard | None = None,
         logger: logging.Logger = log,
     ) -> None:
-        self._name, self._unit, self._where, self._board, self._log = what, unit, where, board, logger
+        self._name, self._unit, self._where, self._board, self._log = name, unit, where, board, logger
         self._began_at, now = time.time(), time.monotonic()
         self._due = now + EVERY_S
         self._counted, self._way = deque([(now, float(done))]), deque[tuple[float, float]]()
@@ -81,19 +81,19 @@ class ProgressReporter:
         done: float,
         total: float | None = None,
         *,
-        of: tuple[float, float] | None = None,
+        span: tuple[float, float] | None = None,
         now: str = "",
         shown: bool = True,
     ) -> JobProgress:
         """Report the progress.
 
-        :param of: the way that is done and all of it, if these are not ``done`` and ``total``; the way has to begin at 0
+        :param span: the way that is done and all of it, if these are not ``done`` and ``total``; the way has to begin at 0
         :param now: the current step
         :param shown: on the board too; else it is taken away from there
         """
         moment = time.monotonic()
         self._due = moment + EVERY_S
-        way, end = of or (done, total)
+        way, end = span or (done, total)
         part = None if not end else min(max(way / end, 0.0), 1.0)
         if not self._way:
             self._way.append((self._counted[0][0], 0.0))

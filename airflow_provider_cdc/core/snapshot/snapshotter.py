@@ -356,7 +356,7 @@ class Snapshotter:
         at = f"now {table}" if tables == 1 else f"now {table} ({done:,}{about} rows), {left} of {tables} tables left"
         way = tables - left + group * (min(done / total, 1.0) if total else 0.0)
         measured = total > done or tables > group
-        work.report_progress(rows, of=(way, tables) if measured else None, now=at)
+        work.report_progress(rows, span=(way, tables) if measured else None, now=at)
 
     def _write(self, session: SnapshotSession, blocks: Iterable[MarkedRows]) -> None:
         for block in blocks:

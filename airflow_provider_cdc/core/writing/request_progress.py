@@ -80,7 +80,7 @@ class RequestProgress:
         part = part_of(shown)
         of = None if part is None else (part, 1.0)
         at = f"now {scan.table}" + (f", {left} of {tables} tables left" if tables > 1 else "")
-        work.report_progress(self._read + scan.rows, of=of, now=at)
+        work.report_progress(self._read + scan.rows, span=of, now=at)
 
     def _show(self, scan: TableScan, chunk_rows: int, **more: Any) -> SignalProgress:
         left = sum(other.request == scan.request for other in self._state.incremental_state.scans)

@@ -73,7 +73,7 @@ def test_a_snapshot_reports_rows_tables_and_time_left(
     assert len(ends) == 1
     assert ends[0].endswith("; now s.b (10 of about 20 rows), 1 of 2 tables left")
     assert " rows/s, about 0 s left" in ends[0]
-    parts = [work.part for work in progress_recorder.shown if work.what == "Snapshot"]
+    parts = [work.part for work in progress_recorder.shown if work.name == "Snapshot"]
     assert len(parts) > 30
     assert parts == sorted(parts, key=float)  # type: ignore[arg-type]
     assert connector.changelog.open_progress_board(connector.name).list_work() == []
@@ -121,7 +121,7 @@ def test_an_incremental_snapshot_reports_rows_and_how_much_is_left(
     lines = [line for line in progress_recorder.lines if line.startswith("Incremental snapshot: ")]
     assert any("; now s.b, 1 of 2 tables left" in line for line in lines)
     assert any(re.match(r"Incremental snapshot: \d+ rows \(\d+ %\), ", line) for line in lines)
-    assert any(work.what == "Incremental snapshot" for work in progress_recorder.shown)
+    assert any(work.name == "Incremental snapshot" for work in progress_recorder.shown)
     assert connector.changelog.open_progress_board(connector.name).list_work() == []
 
 

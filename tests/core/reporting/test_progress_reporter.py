@@ -66,7 +66,7 @@ def test_rate_and_time_left_are_those_of_late(clock: Clock) -> None:
 def test_the_way_may_be_another_number_than_what_is_counted(clock: Clock) -> None:
     progress = ProgressReporter("Snapshot", "rows", done=100)
     clock.after(10)
-    work = progress.report_progress(600, of=(1.5, 3), now="now shop.b")
+    work = progress.report_progress(600, span=(1.5, 3), now="now shop.b")
     assert work.progress_text == "Snapshot: 600 rows (50 %), 50 rows/s, about 10 s left; now shop.b"
 
 

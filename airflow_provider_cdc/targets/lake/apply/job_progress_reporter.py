@@ -33,7 +33,7 @@ class JobTableProgress:
 
     Tables report from their threads; another one writes the progress, in a ``with`` block.
 
-        >>> with JobTableProgress(200, 523, what="Apply", board=changelog.board("shop"), where="delta at /lake") as progress:
+        >>> with JobTableProgress(200, 523, name="Apply", board=changelog.board("shop"), where="delta at /lake") as progress:
         ...     progress.start_table("shop.orders", 0)
         ...     progress.record_batch_range("shop.orders", 1, 20)
         ...     progress.release_table("shop.orders")
@@ -47,7 +47,7 @@ class JobTableProgress:
         tables: int = 0,
         last: int = 0,
         *,
-        what: str = "Apply",
+        name: str = "Apply",
         board: ProgressBoard | None = None,
         where: str = "",
     ) -> None:
@@ -55,16 +55,16 @@ class JobTableProgress:
         self._last, self._done = last, 0
         self._at_work: dict[str, TableInProgress] = {}
         self._ticker = ProgressTicker(
-            ProgressReporter(what, "tables", where=where, board=board, logger=log), self.to_document
+            ProgressReporter(name, "tables", where=where, board=board, logger=log), self.to_document
         )
 
     @classmethod
     def from_job(
-        cls, what: str, tables: int, changelog: ChangeLog, connector: str, target: str, location: str, last: int = 0
+        cls, name: str, tables: int, changelog: ChangeLog, connector: str, target: str, location: str, last: int = 0
     ) -> JobTableProgress:
         """Build the progress of a job for the tables of a connector at a location."""
         board = changelog.open_progress_board(connector)
-        return cls(tables, last, what=what, board=board, where=f"{target} at {location}")
+        return cls(tables, last, name=name, board=board, where=f"{target} at {location}")
 
     def __enter__(self) -> Self:
         self._ticker.__enter__()
@@ -101,7 +101,7 @@ class JobTableProgress:
         begun = sum((at.first - 1 - at.after) / self._total(at) for _, at in at_work if at.first)
         way = min(self._done + begun, float(self.tables))
         now = f"at work: {', '.join(shown)}{more}" if shown else ""
-        return {"done": self._done, "total": self.tables, "of": (way, self.tables), "now": now}
+        return {"done": self._done, "total": self.tables, "span": (way, self.tables), "now": now}
 
     def _total(self, at: TableInProgress) -> int:
         return max(self._last - at.after, at.last - at.after, 1)

@@ -49,15 +49,15 @@ def test_a_line_names_a_few_tables_only() -> None:
 def test_batches_of_tables_at_work_count_as_a_part_of_the_way() -> None:
     progress = JobTableProgress(2, 100)
     progress.start_table("a", 0)
-    assert progress.to_document()["of"] == (0, 2)
+    assert progress.to_document()["span"] == (0, 2)
     progress.record_batch_range("a", 51, 75)
-    assert progress.to_document()["of"] == (0.5, 2)
+    assert progress.to_document()["span"] == (0.5, 2)
     progress.release_table("a")
     progress.count_finished_table()
-    assert progress.to_document()["of"] == (1, 2)
+    assert progress.to_document()["span"] == (1, 2)
     progress.start_table("b")
     assert progress.to_document()["now"] == "at work: b"
-    assert progress.to_document()["of"] == (1, 2)
+    assert progress.to_document()["span"] == (1, 2)
 
 
 def test_quick_work_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -161,6 +161,6 @@ def test_other_jobs_say_where_they_are(
         job()
         lines = [line for line in caplog.messages if line.startswith(f"{what}: ")]
         assert any(" of 2 tables" in line and "at work: p.s." in line for line in lines), what
-    assert {"Apply", "Maintain", "Rebuild"} <= {work.what for work in reported_progress}
-    assert all(work.where == f"{lake.kind} at {lake.location}" for work in reported_progress if work.what in jobs)
+    assert {"Apply", "Maintain", "Rebuild"} <= {work.name for work in reported_progress}
+    assert all(work.where == f"{lake.kind} at {lake.location}" for work in reported_progress if work.name in jobs)
     assert lake.connector.changelog.open_progress_board(lake.connector.name).list_work() == []
