@@ -65,7 +65,7 @@ class PartitionDataChange:
     :param tables: other tables that lose or gain the rows
     """
 
-    what: str
+    clause: str
     tables: tuple[QualifiedName, ...] = ()
 
 
@@ -73,7 +73,7 @@ class PartitionDataChange:
 class NoColumnChange:
     """Something that changes neither columns, nor keys, nor rows."""
 
-    what: str
+    clause: str
 
 
 def names_of_alter(table: QualifiedName, actions: Iterable[object]) -> list[QualifiedName]:

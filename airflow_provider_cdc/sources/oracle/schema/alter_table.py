@@ -63,7 +63,7 @@ class TableAlteration:
                 self._add_key(action.key)
             case ddl.KeysChanged():
                 self.key = () if action.primary else self.key
-                self.unknown = action.what
+                self.unknown = action.clause
             case ddl.ChangePartitionData():
                 self.exact = False
             case _:

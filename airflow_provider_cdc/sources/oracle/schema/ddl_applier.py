@@ -97,7 +97,7 @@ class DdlApplier:
         if s.organization == "EXTERNAL":
             log.warning("%s, created at %s, is not captured: LogMiner returns no rows of such tables.", table, where)
             return
-        schema = self._lookups.read_table(table) if s.select or s.of else self._created(table, s, where)
+        schema = self._lookups.read_table(table) if s.select or s.object_type else self._created(table, s, where)
         if schema is None:
             log.warning(
                 "%s, created at %s, cannot be captured: the catalog does not contain it (any more).", table, where
@@ -279,11 +279,11 @@ class DdlApplier:
                     if action.cascade or any(_named(t, n) for n in action.tables)
                 ]
                 others = [t for t in others if t != table]
-                self._inexact(others, action.what, where, effect)
+                self._inexact(others, action.clause, where, effect)
         structure = self._captured.find_structure(table)
         if structure is None:
             return
-        if any(isinstance(a, ddl.NoColumnChange) and a.what == ddl.LESS_LOGGED for a in s.actions):
+        if any(isinstance(a, ddl.NoColumnChange) and a.clause == ddl.LESS_LOGGED for a in s.actions):
             log.warning(
                 "Supplemental logging of %s was dropped at %s: from then on, unchanged values may be missing from "
                 "the log. ALTER TABLE %s ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS restores it.",

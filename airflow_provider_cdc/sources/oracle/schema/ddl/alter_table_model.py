@@ -53,7 +53,7 @@ class KeysChanged:
     :param primary: it is certain that this was the primary key, and that it is gone
     """
 
-    what: str
+    clause: str
     primary: bool = False
 
 

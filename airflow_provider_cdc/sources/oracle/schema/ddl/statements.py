@@ -23,7 +23,7 @@ class CreateTable:
     :param select: rows, and names or types of columns, come from a query
     :param temporary: its rows are never in the log
     :param organization: ``HEAP``, ``INDEX`` or ``EXTERNAL``
-    :param of: the type of an object table, ``XMLTYPE`` included
+    :param object_type: the type of an object table, ``XMLTYPE`` included
     """
 
     table: QualifiedName
@@ -32,7 +32,7 @@ class CreateTable:
     select: bool = False
     temporary: bool = False
     organization: str = "HEAP"
-    of: str | None = None
+    object_type: str | None = None
     if_not_exists: bool = False
 
 

@@ -105,7 +105,7 @@ def test_create_table_is_read_whole(sql: str, expected: list[str]) -> None:
     statement = parse_ddl_statement(sql)
     assert summarize_statement(statement) == ["create", *expected]
     assert isinstance(statement, CreateTable)
-    assert (statement.select, statement.temporary, statement.of) == (False, False, None)
+    assert (statement.select, statement.temporary, statement.object_type) == (False, False, None)
 
 
 def test_what_kind_of_table_it_is() -> None:
@@ -123,8 +123,11 @@ def test_what_kind_of_table_it_is() -> None:
         "CREATE TABLE t (a NUMBER) ORGANIZATION EXTERNAL (TYPE ORACLE_LOADER LOCATION ('a.csv')) REJECT LIMIT UNLIMITED"
     )
     assert create(external).organization == "EXTERNAL"
-    assert create("CREATE TABLE t OF s.person (PRIMARY KEY (id)) OBJECT IDENTIFIER IS PRIMARY KEY").of == "S.PERSON"
-    assert create("CREATE TABLE t OF XMLTYPE XMLTYPE STORE AS BINARY XML").of == "XMLTYPE"
+    assert (
+        create("CREATE TABLE t OF s.person (PRIMARY KEY (id)) OBJECT IDENTIFIER IS PRIMARY KEY").object_type
+        == "S.PERSON"
+    )
+    assert create("CREATE TABLE t OF XMLTYPE XMLTYPE STORE AS BINARY XML").object_type == "XMLTYPE"
     assert create("CREATE TABLE t (a NUMBER, b addr_t, c REF s.x, d) ").columns[1].built_in is False
 
 

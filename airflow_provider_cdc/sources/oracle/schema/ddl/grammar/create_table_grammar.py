@@ -46,7 +46,7 @@ def read_create_table(cursor: DdlCursor) -> CreateTable:
         select=select,
         temporary=temporary,
         organization=options.organization,
-        of=of,
+        object_type=of,
         if_not_exists=if_not_exists,
     )
 
