@@ -248,7 +248,7 @@ class ChangeCheck:
         """
         from airflow_provider_cdc.core.capture.pending_work_check import find_pending_work
 
-        if record is not None and record.control.wanted != "running":
+        if record is not None and record.control.desired_state != "running":
             return None
         if found := find_pending_work(self._name, record, self._properties, store):
             return found

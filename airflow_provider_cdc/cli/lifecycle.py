@@ -90,8 +90,8 @@ def restart_run(args: argparse.Namespace) -> None:
         control = lifecycle.restart(find_current_user(), args.reason)
         owner = lifecycle.inspect_status().owner
     print(f"The run {owner} ends at the next transaction." if owner else "No run is active, so no run was restarted.")
-    if control.wanted != "running":
-        print(f"The connector stays {control.wanted}: {format_cdc_command('resume', args.connector)}")
+    if control.desired_state != "running":
+        print(f"The connector stays {control.desired_state}: {format_cdc_command('resume', args.connector)}")
 
 
 @cli_command

@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.spi.store_interfaces import ConnectorControl, Des
 from airflow_provider_cdc.state.models import ControlRow
 from airflow_provider_cdc.state.state_database import StateDatabase, to_storable_text
 
-_NEW: dict[str, Any] = {"wanted": DesiredState.RUNNING.value, "restarts": 0, "asked_by": "", "reason": ""}
+_NEW: dict[str, Any] = {"desired_state": DesiredState.RUNNING.value, "restarts": 0, "requested_by": "", "reason": ""}
 
 
 class Controls:
@@ -27,7 +27,7 @@ class Controls:
                 row = c.execute(sa.select(ControlRow.__table__).where(ControlRow.connector == connector)).one_or_none()
         return ConnectorControl() if row is None else control_of(row)
 
-    def set_control(self, connector: str, wanted: DesiredState, by: str, reason: str = "") -> ConnectorControl:
+    def set_control(self, connector: str, desired_state: DesiredState, by: str, reason: str = "") -> ConnectorControl:
         """Record the desired state of a connector; a run that is alive sees it within a second or two.
 
         :param by: who asks
@@ -35,8 +35,8 @@ class Controls:
         for attempt in self._database.iterate_attempts():
             with attempt, self._database.open_transaction() as c:
                 before = lock_control_row(c, connector)
-                since = before.since if before.wanted == wanted.value else datetime.now(UTC)
-                _update(c, connector, by, reason, wanted=wanted.value, since=since)
+                changed_at = before.changed_at if before.desired_state == desired_state.value else datetime.now(UTC)
+                _update(c, connector, by, reason, desired_state=desired_state.value, changed_at=changed_at)
         return self.load_control(connector)
 
     def request_restart(self, connector: str, by: str, reason: str = "") -> ConnectorControl:
@@ -75,10 +75,10 @@ def lock_control_row(c: sa.Connection, connector: str) -> sa.Row[Any]:
 
 
 def _update(c: sa.Connection, connector: str, by: str, reason: str, **values: Any) -> None:
-    request = {"asked_by": to_storable_text(by, 250), "reason": to_storable_text(reason, 10_000)}
+    request = {"requested_by": to_storable_text(by, 250), "reason": to_storable_text(reason, 10_000)}
     c.execute(sa.update(ControlRow).where(ControlRow.connector == connector).values(**request, **values))
 
 
 def control_of(row: sa.Row[Any]) -> ConnectorControl:
     """:param row: with the columns of :class:`ControlRow`"""
-    return ConnectorControl(DesiredState(row.wanted), row.restarts, row.asked_by, row.reason, row.since)
+    return ConnectorControl(DesiredState(row.desired_state), row.restarts, row.requested_by, row.reason, row.changed_at)

@@ -90,7 +90,7 @@ class Leases:
                     .where(LeaseRow.connector == connector)
                     .with_for_update()
                 ).one_or_none()
-                values = {"owner": owner, "expires_ms": now + self._ttl_ms, "taken_at": datetime.now(UTC)}
+                values = {"owner": owner, "expires_ms": now + self._ttl_ms, "acquired_at": datetime.now(UTC)}
                 if row is None:
                     c.execute(sa.insert(LeaseRow).values(connector=connector, epoch=1, **values))
                     return 1, owner, 0.0

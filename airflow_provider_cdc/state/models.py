@@ -74,7 +74,7 @@ class LeaseRow(Base):
     epoch: Mapped[int] = mapped_column(BigInteger, default=0)
     expires_ms: Mapped[int] = mapped_column(BigInteger, default=0)
     """Milliseconds since the epoch by the database's clock."""
-    taken_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    acquired_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     """When the owner took it."""
 
 
@@ -241,11 +241,11 @@ class ControlRow(Base):
     __tablename__ = "cdc_control"
 
     connector: Mapped[str] = mapped_column(String(250), primary_key=True)
-    wanted: Mapped[str] = mapped_column(String(20))
+    desired_state: Mapped[str] = mapped_column(String(20))
     restarts: Mapped[int] = mapped_column(BigInteger)
-    asked_by: Mapped[str] = mapped_column(String(250))
+    requested_by: Mapped[str] = mapped_column(String(250))
     reason: Mapped[str] = mapped_column(Text)
-    since: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    changed_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     run_ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     last_error: Mapped[str | None] = mapped_column(Long)
     last_error_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

@@ -198,8 +198,8 @@ class StateStore:
     def load_control(self, connector: str) -> ConnectorControl:
         return self._controls.load_control(connector)
 
-    def set_control(self, connector: str, wanted: DesiredState, by: str, reason: str = "") -> ConnectorControl:
-        return self._controls.set_control(connector, wanted, by, reason)
+    def set_control(self, connector: str, desired_state: DesiredState, by: str, reason: str = "") -> ConnectorControl:
+        return self._controls.set_control(connector, desired_state, by, reason)
 
     def request_restart(self, connector: str, by: str, reason: str = "") -> ConnectorControl:
         return self._controls.request_restart(connector, by, reason)

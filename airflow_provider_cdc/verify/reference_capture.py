@@ -362,9 +362,9 @@ class Verification:
                 "nothing is captured yet" if reached is None else f"it is at {self._source.parse_position(reached)}"
             )
             control = self._store.load_control(name)
-            if control.wanted != "running":
+            if control.desired_state != "running":
                 raise ConnectorHalted(
-                    f"Connector {name} is {control.wanted}, and has not reached {position}, the position of the reference: {stands}.",
+                    f"Connector {name} is {control.desired_state}, and has not reached {position}, the position of the reference: {stands}.",
                     safe="Nothing was verified or changed.",
                     remedy=f"run `{format_cdc_command('resume', name)}`, then run the verification again",
                 )

@@ -171,12 +171,12 @@ def test_pause_and_stop_hold_until_resume(
         run(command, "shop", "--reason", "upgrade")
         assert "To resume it: airflow cdc resume shop" in capsys.readouterr().out
         control = captured_connector.store.load_control("shop")
-        assert (control.wanted, control.reason) == (state, "upgrade")
+        assert (control.desired_state, control.reason) == (state, "upgrade")
         assert " on " in control.by
         run("status", "shop")
         assert f"shop (memory): {state} for " in capsys.readouterr().out
         run("resume", "shop")
-        assert captured_connector.store.load_control("shop").wanted == "running"
+        assert captured_connector.store.load_control("shop").desired_state == "running"
         clean(capsys)
 
 
@@ -187,7 +187,9 @@ def test_pause_waits_for_the_run_that_is_alive(
     with captured_connector.store.acquire_lease("shop", "worker-1", wait_s=0):
         waiting = threading.Thread(target=lambda: (run("pause", "shop", "--wait"), ended.set()))
         waiting.start()
-        wait_until(lambda: captured_connector.store.load_control("shop").wanted == "paused", "the pause is asked for")
+        wait_until(
+            lambda: captured_connector.store.load_control("shop").desired_state == "paused", "the pause is asked for"
+        )
         time.sleep(1.5)
         assert not ended.is_set()
     waiting.join(LONGEST_S)
@@ -220,7 +222,7 @@ def test_an_unknown_connector_is_not_steered(captured_connector: ShopConnector) 
         ["gap"],
     ):
         assert "No connector 'shpo' has run yet." in run_rejected(*line, "shpo")
-    assert captured_connector.store.load_control("shpo").since is None
+    assert captured_connector.store.load_control("shpo").changed_at is None
     assert captured_connector.store.load_offset("shop").version > 0
 
 

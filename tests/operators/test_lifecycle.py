@@ -58,14 +58,14 @@ def test_a_connector_that_is_halted_ends_its_run_and_the_next_ones_are_skipped(
 ) -> None:
     thread, results = running(shop_connector)
     status = steer(action, reason="upgrade of the database")
-    assert (status["owner"], status["wanted"]) == (None, {"pause": "paused", "stop": "stopped"}[action])
+    assert (status["owner"], status["desired_state"]) == (None, {"pause": "paused", "stop": "stopped"}[action])
     thread.join(20)
     assert isinstance(results[0], dict)  # it ended well
     shop_connector.order(2)
     with pytest.raises(AirflowSkipException, match=r"upgrade of the database") as caught:
         capture(shop_connector)
     assert "d r" in str(caught.value)  # who asked
-    assert steer("resume")["wanted"] == "running"
+    assert steer("resume")["desired_state"] == "running"
     assert capture(shop_connector)["events"] == 1
 
 
@@ -75,7 +75,7 @@ def test_a_run_that_does_not_end_in_time_fails_the_task_and_stays_asked(shop_con
         pytest.raises(AirflowException, match="somebody slow of shop has not ended"),
     ):
         steer("pause", wait_for_end=0.2)
-    assert shop_connector.store.load_control("shop").wanted == "paused"
+    assert shop_connector.store.load_control("shop").desired_state == "paused"
 
 
 def test_a_restart_ends_the_run_that_is_alive_and_skips_nothing(shop_connector: ShopConnector) -> None:

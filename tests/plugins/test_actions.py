@@ -43,16 +43,16 @@ def test_pausing_says_what_it_does_does_it_and_is_recorded(
     plan = post_action(client_factory, "pause", {"reason": "upgrade <b>"})
     assert (plan["done"], plan["confirm"]) == (False, False)
     assert "No run is active; new runs are skipped." in plan["lines"]
-    assert (shop_connector.store.load_control("shop").wanted, audit(shop_connector)) == ("running", [])
+    assert (shop_connector.store.load_control("shop").desired_state, audit(shop_connector)) == ("running", [])
     with shop_connector.store.acquire_lease("shop", "the run", wait_s=0):
         assert "The run the run ends at the next boundary" in post_action(client_factory, "pause", {})["lines"][0]
     assert post_action(client_factory, "pause", {"reason": "upgrade <b>"}, plan=False)["done"] is True
     control = shop_connector.store.load_control("shop")
-    assert (control.wanted, control.by, control.reason) == ("paused", "ann", "upgrade <b>")
+    assert (control.desired_state, control.by, control.reason) == ("paused", "ann", "upgrade <b>")
     assert "paused by ann" in post_action(client_factory, "resume", {})["lines"][0]
     post_action(client_factory, "resume", {"reason": "done"}, plan=False)
     post_action(client_factory, "stop", {}, plan=False)
-    assert shop_connector.store.load_control("shop").wanted == "stopped"
+    assert shop_connector.store.load_control("shop").desired_state == "stopped"
     assert audit(shop_connector) == [
         {"type": "REQUESTED", "connector_name": "shop", "by": "ann", "action": "pause", "reason": "upgrade <b>"},
         {"type": "REQUESTED", "connector_name": "shop", "by": "ann", "action": "resume", "reason": "done"},

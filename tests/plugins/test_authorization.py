@@ -102,7 +102,7 @@ def test_each_route_is_allowed_or_refused_as_the_table_says(
             assert status in (200, 409), (path, status)  # what is planned for may not be there
         else:
             assert status == 403, (path, status)
-    assert shop_connector.store.load_control("shop").wanted == "running"  # plans change nothing
+    assert shop_connector.store.load_control("shop").desired_state == "running"  # plans change nothing
 
 
 def test_who_has_a_login_and_no_role_is_refused_everywhere(
@@ -161,7 +161,7 @@ def test_what_a_page_of_another_site_could_send_is_refused(
             body = json.dumps(BODIES.get(path.rpartition("/")[2], {})).encode()
             answer = client.post(url, content=body, headers={} if kind is None else {"content-type": kind})
             assert answer.status_code == 415, (path, answer.text)
-    assert shop_connector.store.load_control("shop").wanted == "running"
+    assert shop_connector.store.load_control("shop").desired_state == "running"
     assert len(shop_connector.store.list_notifications("shop")) == before
 
 

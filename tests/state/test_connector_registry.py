@@ -113,7 +113,7 @@ def test_records_of_some_have_the_newest_signal_and_those_that_never_ran_too(url
     store.set_control("new", DesiredState.PAUSED, "ann")
     found = store.load_records(["shop", "billing", "new", "nobody"])
     assert {name: record.last_signal for name, record in found.items()} == {"shop": sent[2], "billing": 0, "new": 0}
-    assert found["new"].control.wanted is DesiredState.PAUSED
+    assert found["new"].control.desired_state is DesiredState.PAUSED
     assert found["shop"] == store.find_connector("shop")
     assert store.find_connector("new") is None
     assert store.load_records([]) == {}

@@ -27,13 +27,13 @@ from tests.support.patience import LONGEST_S
 def test_a_connector_is_wanted_to_run_until_someone_says_otherwise(store: StateStore) -> None:
     assert store.load_control("c") == ConnectorControl()
     paused = store.set_control("c", DesiredState.PAUSED, "ada", "upgrade")
-    assert (paused.wanted, paused.by, paused.reason) == (DesiredState.PAUSED, "ada", "upgrade")
-    assert paused.since is not None
+    assert (paused.desired_state, paused.by, paused.reason) == (DesiredState.PAUSED, "ada", "upgrade")
+    assert paused.changed_at is not None
     again = store.set_control("c", DesiredState.PAUSED, "bob")
-    assert (again.since, again.by, again.reason) == (paused.since, "bob", "")
+    assert (again.changed_at, again.by, again.reason) == (paused.changed_at, "bob", "")
     resumed = store.set_control("c", DesiredState.RUNNING, "ada")
-    assert resumed.since is not None
-    assert resumed.since > paused.since
+    assert resumed.changed_at is not None
+    assert resumed.changed_at > paused.changed_at
     assert store.load_control("d") == ConnectorControl()
 
 
@@ -41,7 +41,7 @@ def test_restarts_are_counted_and_leave_what_is_wanted(store: StateStore) -> Non
     store.set_control("c", DesiredState.PAUSED, "ada")
     assert [store.request_restart("c", "bob", "new password").restarts for _ in range(2)] == [1, 2]
     control = store.load_control("c")
-    assert (control.wanted, control.by, control.reason) == (DesiredState.PAUSED, "bob", "new password")
+    assert (control.desired_state, control.by, control.reason) == (DesiredState.PAUSED, "bob", "new password")
 
 
 def test_wishes_of_many_at_once_for_a_new_connector_are_all_heard(stores: Stores) -> None:
@@ -71,7 +71,7 @@ def test_how_the_last_run_ended_is_kept_with_the_last_error(store: StateStore) -
     ended = store.find_connector("c")
     assert ended.last_error_at == failed.last_error_at
     assert ended.run_ended_at > failed.run_ended_at
-    assert ended.control.wanted is DesiredState.RUNNING
+    assert ended.control.desired_state is DesiredState.RUNNING
 
 
 def test_a_run_that_did_not_give_its_lease_back_is_distinguished(store: StateStore, stores: Stores) -> None:

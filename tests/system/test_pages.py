@@ -252,13 +252,13 @@ def test_a_connector_is_paused_by_keyboard_alone(
         while page.evaluate("document.activeElement.textContent") != name:
             page.keyboard.press("Tab")
         page.screenshot(path=screenshot_folder / f"pause-{name.split()[0].lower()}.png")
-        assert connectors.load_control(SHOWN).wanted == "running"
+        assert connectors.load_control(SHOWN).desired_state == "running"
         page.keyboard.press("Enter")
     dialog.get_by_text("Done").wait_for()
     page.keyboard.press("Escape")
     page.get_by_text("upgrade of the database").first.wait_for()
     control = connectors.load_control(SHOWN)
-    assert (control.wanted, control.by, control.reason) == ("paused", "admin", "upgrade of the database")
+    assert (control.desired_state, control.by, control.reason) == ("paused", "admin", "upgrade of the database")
     show(page, services, f"/connectors/{SHOWN}/events")
     page.get_by_text("REQUESTED").first.wait_for()
     connectors.set_control(SHOWN, DesiredState.RUNNING, "test")

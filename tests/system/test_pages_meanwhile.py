@@ -104,7 +104,7 @@ def test_what_others_do_meanwhile_takes_no_dialog_away_and_makes_its_plan_old(
     dialog.get_by_text("The plan:").wait_for()
     dialog.get_by_role("button", name="Pause", exact=True).click()
     dialog.get_by_text("Done.").wait_for()
-    assert (store.load_control(NAME).wanted, store.load_control(NAME).reason) == ("paused", "upgrade")
+    assert (store.load_control(NAME).desired_state, store.load_control(NAME).reason) == ("paused", "upgrade")
     page.keyboard.press("Escape")
     dialog.wait_for(state="detached")
     page.wait_for_function("document.activeElement.tagName === 'H1'")  # its button is gone

@@ -59,7 +59,7 @@ def copy_connectors(shop_connector: ShopConnector, count: int) -> list[Connector
 
 
 async def control(state: SharedState) -> str:
-    return await state.query_connector("shop", lambda _, store: store.load_control("shop").wanted)
+    return await state.query_connector("shop", lambda _, store: store.load_control("shop").desired_state)
 
 
 def test_40_connectors_that_wait_ask_the_state_by_one_query_and_nothing_else(
@@ -253,7 +253,7 @@ def test_it_is_not_closed_while_a_question_of_one_that_has_left_is_being_asked(
     def answer_slowly(_: Any, store: StateStore) -> None:
         asking.set()
         assert go_on.wait(LONGEST_S)
-        found.append((closed.calls, store.load_control("shop").wanted))
+        found.append((closed.calls, store.load_control("shop").desired_state))
 
     async def ask_state(question: Any) -> None:
         async with shared_state("cdc_state_default") as state:

@@ -234,11 +234,11 @@ class Capture:
     def _halted(self) -> None:
         control = self._store.load_control(self.name)
         self._stop.restarts = control.restarts
-        if control.wanted is DesiredState.RUNNING:
+        if control.desired_state is DesiredState.RUNNING:
             return
-        since = f" since {control.since:%Y-%m-%d %H:%M:%S} UTC" if control.since else ""
+        since = f" since {control.changed_at:%Y-%m-%d %H:%M:%S} UTC" if control.changed_at else ""
         raise ConnectorHalted(
-            f"Connector {self.name} is {control.wanted}{since}"
+            f"Connector {self.name} is {control.desired_state}{since}"
             + (f", by {control.by}" if control.by else "")
             + (f": {control.reason}" if control.reason else "."),
             safe="Nothing was read; the offset is untouched.",

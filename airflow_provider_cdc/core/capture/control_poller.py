@@ -59,8 +59,8 @@ class ControlPoller:
         control = self._store.load_control(self._connector)
         if self._stop.requested:
             return
-        if control.wanted is not DesiredState.RUNNING:
-            log.warning("The connector was %s%s%s: the run ends.", control.wanted, _by(control), _why(control))
+        if control.desired_state is not DesiredState.RUNNING:
+            log.warning("The connector was %s%s%s: the run ends.", control.desired_state, _by(control), _why(control))
         elif control.restarts != self._stop.restarts:
             log.warning("A restart of the connector was requested%s%s: the run ends.", _by(control), _why(control))
         else:

@@ -33,10 +33,10 @@ class ConnectorState(enum.StrEnum):
 class ConnectorStatus:
     """The status of a connector.
 
-    :param since: when it came into this state, where that is known
-    :param wanted: what people want; a run that is alive ends within seconds when that is not ``running``
+    :param state_since: when it came into this state, where that is known
+    :param desired_state: what people want; a run that is alive ends within seconds when that is not ``running``
     :param owner: the run that is alive
-    :param asked_by: who asked for it, and ``reason`` why
+    :param requested_by: who asked for it, and ``reason`` why
     :param last_error: of the last run that failed, which need not be the last run
     :param pending: tables that have still to be read whole
     :param stopped: table → why nothing of it is captured until it is read whole again
@@ -48,10 +48,10 @@ class ConnectorStatus:
 
     connector: str
     state: ConnectorState
-    since: datetime | None
-    wanted: DesiredState
+    state_since: datetime | None
+    desired_state: DesiredState
     owner: str | None
-    asked_by: str
+    requested_by: str
     reason: str
     last_error: str | None
     last_error_at: datetime | None
@@ -96,11 +96,11 @@ def state_of(record: ConnectorRecord) -> tuple[ConnectorState, datetime | None]:
     if record.owner is not None:
         return ConnectorState.RUNNING, record.owner_since
     ended, control = record.run_ended_at, record.control
-    if control.wanted is not DesiredState.RUNNING:
-        requested_at = control.since
+    if control.desired_state is not DesiredState.RUNNING:
+        requested_at = control.changed_at
         # the run that was alive when a person asked ended after that
         return ConnectorState(
-            control.wanted
+            control.desired_state
         ), ended if requested_at is not None and ended is not None and ended > requested_at else requested_at
     if record.dead_owner is not None:
         return ConnectorState.FAILED, record.died_at
@@ -123,10 +123,10 @@ def status_of(record: ConnectorRecord, signals: Sequence[SignalRecord]) -> Conne
     return ConnectorStatus(
         connector=record.connector,
         state=state,
-        since=since,
-        wanted=record.control.wanted,
+        state_since=since,
+        desired_state=record.control.desired_state,
         owner=record.owner,
-        asked_by=record.control.by,
+        requested_by=record.control.by,
         reason=record.control.reason,
         last_error=error,
         last_error_at=error_at,

@@ -69,7 +69,7 @@ class LifecycleStore(StateStore, Protocol):
         :param version: only this one
         """
 
-    def set_control(self, connector: str, wanted: DesiredState, by: str, reason: str = "") -> ConnectorControl:
+    def set_control(self, connector: str, desired_state: DesiredState, by: str, reason: str = "") -> ConnectorControl:
         """Record the desired state of a connector; a run that is alive sees it within a second or two.
 
         :param by: who asks

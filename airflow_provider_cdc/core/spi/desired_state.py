@@ -23,8 +23,8 @@ class ConnectorControl:
     :param by: who asked for it last
     """
 
-    wanted: DesiredState = DesiredState.RUNNING
+    desired_state: DesiredState = DesiredState.RUNNING
     restarts: int = 0
     by: str = ""
     reason: str = ""
-    since: datetime | None = None
+    changed_at: datetime | None = None

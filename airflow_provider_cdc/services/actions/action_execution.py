@@ -67,7 +67,7 @@ def plan_of(store: StateStore, record: ConnectorRecord, action: ConnectorAction,
             lines, confirm = _forget(record, action), True
         case _:
             lines, confirm = _control(record, action), False
-            about = [str(record.control.wanted)]
+            about = [str(record.control.desired_state)]
     return ActionPlan(
         action=_name(action), connector=record.connector, lines=lines, confirm=confirm, about=_digest(about)
     )

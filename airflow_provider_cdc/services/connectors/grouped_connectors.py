@@ -140,7 +140,7 @@ def _in_state(
 ) -> ChangeInspection | _UndecidedConnector:
     if isinstance(record, Exception):
         raise record
-    if record is not None and record.control.wanted is not DesiredState.RUNNING:
+    if record is not None and record.control.desired_state is not DesiredState.RUNNING:
         return ChangeInspection(access)  # even if something else is wrong with it
     properties = access.resolve_properties()
     changes = access.build_change_check(properties)

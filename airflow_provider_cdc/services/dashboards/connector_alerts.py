@@ -106,7 +106,7 @@ def _of_capture(record: ConnectorRecord, limits: AlertLimits, now: datetime) -> 
     state = status.state
     if state is ConnectorState.FAILED:
         error = (status.last_error or "").split("\n")[0].rstrip(".")
-        yield Alert(AlertKind.RUN_FAILED, f"the last run failed {format_age(status.since, now)}: {error}")
+        yield Alert(AlertKind.RUN_FAILED, f"the last run failed {format_age(status.state_since, now)}: {error}")
     ended = record.run_ended_at
     if state is not ConnectorState.RUNNING and ended is not None and (now - ended).total_seconds() > limits.silent_s:
         yield Alert(AlertKind.NO_RUN, f"no run since the last run ended {format_age(ended, now)}")

@@ -122,7 +122,7 @@ def line_of(
     lag_ms = None if failed else gauges.get("streaming.MilliSecondsBehindSource")
     lag_at = None if capture is None or lag_ms is None else capture.series.at
     return ConnectorSummary(
-        connector=record.connector, source=record.source_kind, state=status.state.value, since=status.since,
+        connector=record.connector, source=record.source_kind, state=status.state.value, state_since=status.state_since,
         phase=_phase(record, status), trouble=_trouble(status, wholes, problems), problems=problems, position=record.offset_position,
         seq=record.last_seq, batch=record.last_batch, pending_tables=pending_tables(record), moved_at=record.moved_at,
         captured_by=record.owner, lease_s=round(record.lease_s, 1), changelog=None if registration is None else registration.changelog,

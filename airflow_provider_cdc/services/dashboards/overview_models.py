@@ -121,7 +121,7 @@ class ConnectorSummary(_Model):
     """A connector.
 
     :param position: position of its offset in the source's log
-    :param state: a value of :class:`airflow_provider_cdc.core.lifecycle.connector_status.ConnectorState`, since ``since``
+    :param state: a value of :class:`airflow_provider_cdc.core.lifecycle.connector_status.ConnectorState`, since ``state_since``
     :param phase: its current activity, in words
     :param problems: a sentence for each problem
     :param lag_s: seconds behind its source when it read the last event, at ``lag_at``; ``None``: not known, for example after a failed run
@@ -137,7 +137,7 @@ class ConnectorSummary(_Model):
     connector: str
     source: str | None
     state: str
-    since: datetime | None
+    state_since: datetime | None
     phase: str
     trouble: AttentionLevel
     problems: list[str] = Field(default_factory=list)

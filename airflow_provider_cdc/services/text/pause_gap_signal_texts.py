@@ -19,12 +19,12 @@ def format_halt(control: ConnectorControl) -> str:
     >>> format_halt(ConnectorControl(DesiredState.PAUSED, by="ann", reason="migration"))
     'paused by ann: migration'
     """
-    if control.wanted is DesiredState.RUNNING:
+    if control.desired_state is DesiredState.RUNNING:
         return ""
     by = f" by {control.by}" if control.by else ""
-    since = f" at {control.since:%Y-%m-%d %H:%M:%S} UTC" if control.since else ""
+    since = f" at {control.changed_at:%Y-%m-%d %H:%M:%S} UTC" if control.changed_at else ""
     reason = f": {control.reason}" if control.reason else ""
-    return f"{control.wanted}{by}{since}{reason}"
+    return f"{control.desired_state}{by}{since}{reason}"
 
 
 def why_idle(record: ConnectorRecord | None, connector: str) -> str:

@@ -102,13 +102,13 @@ def state_text(status: ConnectorStatus) -> str:
     'paused for 2 min, by ada: upgrade of the database'
     """
     text: str = status.state.value
-    if status.since is not None:
-        text += f" for {format_age(status.since).removesuffix(' ago')}"
+    if status.state_since is not None:
+        text += f" for {format_age(status.state_since).removesuffix(' ago')}"
     if status.owner is not None:
         text += f", by {status.owner}"
-    if status.wanted != "running":
-        request_text = f"by {status.asked_by}" + (f": {status.reason}" if status.reason else "")
-        text += f", {request_text}" if status.owner is None else f"; to be {status.wanted.value}, {request_text}"
+    if status.desired_state != "running":
+        request_text = f"by {status.requested_by}" + (f": {status.reason}" if status.reason else "")
+        text += f", {request_text}" if status.owner is None else f"; to be {status.desired_state.value}, {request_text}"
     return text
 
 

@@ -25,7 +25,7 @@ from airflow_provider_cdc.state.state_store import StateStore
 from tests.support.connectors import Connector
 from tests.support.workloads.small_tables import equal, insert
 
-PASSING = {"updated_at", "run_ended_at", "taken_at", "expires_ms", "epoch"}
+PASSING = {"updated_at", "run_ended_at", "acquired_at", "expires_ms", "epoch"}
 _TOUCH = "INSERT INTO shop.a (id) VALUES (9)"
 
 

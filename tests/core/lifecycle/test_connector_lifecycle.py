@@ -30,28 +30,33 @@ def test_states_follow_what_runs_and_people_do(connector: Connector, lifecycle: 
     with connector.store.acquire_lease("test", "worker-1", wait_s=0):
         running = lifecycle.inspect_status()
         assert (running.state, running.owner) == (ConnectorState.RUNNING, "worker-1")
-        assert running.since is not None
+        assert running.state_since is not None
         lifecycle.pause("ada", "upgrade")
         ending = lifecycle.inspect_status()
-        assert (ending.state, ending.wanted, ending.asked_by, ending.reason) == ("running", "paused", "ada", "upgrade")
+        assert (ending.state, ending.desired_state, ending.requested_by, ending.reason) == (
+            "running",
+            "paused",
+            "ada",
+            "upgrade",
+        )
     connector.store.record_run_end("test", None)
     paused = lifecycle.inspect_status()
     assert paused.state is ConnectorState.PAUSED
-    assert paused.since == paused.run_ended_at
+    assert paused.state_since == paused.run_ended_at
     lifecycle.stop("ada")
     assert lifecycle.inspect_status().state is ConnectorState.STOPPED
     lifecycle.resume("ada")
     assert lifecycle.inspect_status().state is ConnectorState.UNASSIGNED
     connector.store.record_run_end("test", "the log is gone")
     failed = lifecycle.inspect_status()
-    assert (failed.state, failed.last_error, failed.since) == (
+    assert (failed.state, failed.last_error, failed.state_since) == (
         ConnectorState.FAILED,
         "the log is gone",
         failed.run_ended_at,
     )
     connector.store.record_run_end("test", None)
     again = lifecycle.inspect_status()
-    assert (again.state, again.last_error, again.last_error_at) == ("unassigned", "the log is gone", failed.since)
+    assert (again.state, again.last_error, again.last_error_at) == ("unassigned", "the log is gone", failed.state_since)
 
 
 def test_a_run_that_was_killed_is_a_failure(connector: Connector, lifecycle: ConnectorLifecycle) -> None:
@@ -83,7 +88,7 @@ def test_a_status_reports_what_is_captured_and_what_is_under_way(
 def test_a_restart_is_asked_for_and_what_is_wanted_stays(connector: Connector, lifecycle: ConnectorLifecycle) -> None:
     lifecycle.pause("ada")
     assert lifecycle.restart("bob").restarts == 1
-    assert connector.store.load_control("test").wanted is DesiredState.PAUSED
+    assert connector.store.load_control("test").desired_state is DesiredState.PAUSED
 
 
 def test_a_connector_that_never_ran_is_not_steered(connector: Connector) -> None:
@@ -91,7 +96,7 @@ def test_a_connector_that_never_ran_is_not_steered(connector: Connector) -> None
     for ask in (unknown.inspect_status, lambda: unknown.pause("ada"), lambda: unknown.delete("tset")):
         with pytest.raises(ConfigError, match="No connector 'tset' has run yet"):
             ask()
-    assert connector.store.load_control("tset").since is None
+    assert connector.store.load_control("tset").changed_at is None
 
 
 # with a run that is alive

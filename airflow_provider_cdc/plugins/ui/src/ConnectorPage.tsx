@@ -110,7 +110,7 @@ function Facts({ found }: { found: Detail }) {
         <State word={line.state} />
         <Trouble line={line} />
         <Text><Long text={line.phase} /></Text>
-        {line.since ? <Text color="fg.muted">since {ago(line.since)}</Text> : null}
+        {line.state_since ? <Text color="fg.muted">since {ago(line.state_since)}</Text> : null}
       </HStack>
       {(line.problems ?? []).filter((problem) => !saysTheError(problem, line)).map((problem) => (
         <Text key={problem} fontWeight="semibold">

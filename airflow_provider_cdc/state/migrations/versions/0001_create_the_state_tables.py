@@ -37,7 +37,7 @@ def upgrade() -> None:
         sa.Column("owner", sa.String(500), nullable=True),
         sa.Column("epoch", sa.BigInteger, nullable=False),
         sa.Column("expires_ms", sa.BigInteger, nullable=False),
-        sa.Column("taken_at", moment, nullable=True),
+        sa.Column("acquired_at", moment, nullable=True),
         sa.PrimaryKeyConstraint("connector", name="cdc_lease_pkey"),
     )
     op.create_table(
@@ -154,11 +154,11 @@ def upgrade() -> None:
     op.create_table(
         "cdc_control",
         sa.Column("connector", sa.String(250), nullable=False),
-        sa.Column("wanted", sa.String(20), nullable=False),
+        sa.Column("desired_state", sa.String(20), nullable=False),
         sa.Column("restarts", sa.BigInteger, nullable=False),
-        sa.Column("asked_by", sa.String(250), nullable=False),
+        sa.Column("requested_by", sa.String(250), nullable=False),
         sa.Column("reason", sa.Text, nullable=False),
-        sa.Column("since", moment, nullable=True),
+        sa.Column("changed_at", moment, nullable=True),
         sa.Column("run_ended_at", moment, nullable=True),
         sa.Column("last_error", long, nullable=True),
         sa.Column("last_error_at", moment, nullable=True),
