@@ -52,7 +52,7 @@ class Filters:
         self._maskings = Maskings(columns.texts)
         self._has_values = config.has_values
         self._signals = (config.signal_data_collection or "").casefold()
-        self._typed_columns = _matcher(columns.told), _matcher(columns.told_types)
+        self._typed_columns = _matcher(columns.propagated), _matcher(columns.propagated_types)
 
     def can_capture_namespace(self, name: str) -> bool:
         """Return whether tables of this database may be captured at all."""

@@ -26,16 +26,16 @@ class ColumnSelection:
     :param exclude: patterns of those that are not
     :param keys: keys of one's own, as ``message.key.columns`` writes them
     :param texts: property → patterns of the columns that it hides or cuts
-    :param told: patterns of columns whose schemas name their type in the database
-    :param told_types: the same by the type
+    :param propagated: patterns of columns whose schemas name their type in the database
+    :param propagated_types: the same by the type
     """
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     keys: str = ""
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    told: tuple[str, ...] = ()
-    told_types: tuple[str, ...] = ()
+    propagated: tuple[str, ...] = ()
+    propagated_types: tuple[str, ...] = ()
 
 
 class DefaultSourceConfig(Configuration):
