@@ -22,7 +22,7 @@ class TableVerification:
     :param examples: the first different, missing and surplus rows: their key and the columns concerned
     :param only_in_table: columns that the source does not have (any more)
     :param by_rule: a rule makes other rows or columns of it than the source has
-    :param told: columns of such a table that describe events; they are not compared
+    :param event_columns: columns of such a table that describe events; they are not compared
     :param aside: rows of such a table that the source does not have any more, by their own columns; they are not compared
     :param unknown: column → rows in which the reference does not have its value (``unavailable``); they are not compared in it
     :param problem: why the table cannot be equal, whatever its rows are
@@ -45,7 +45,7 @@ class TableVerification:
     examples: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     only_in_table: list[str] = dataclasses.field(default_factory=list)
     by_rule: bool = False
-    told: list[str] = dataclasses.field(default_factory=list)
+    event_columns: list[str] = dataclasses.field(default_factory=list)
     aside: int = 0
     unknown: dict[str, int] = dataclasses.field(default_factory=dict)
     problem: str = ""
@@ -144,8 +144,8 @@ def _notes(table: TableVerification) -> list[str]:
         notes.append(f"not verified: {table.not_compared} ({table.location})")
     if table.aside:
         notes.append(f"ignored: {table.aside:,} rows that the table marks as ended")
-    if table.told:
-        notes.append(f"not verified, columns about events: {', '.join(table.told)}")
+    if table.event_columns:
+        notes.append(f"not verified, columns about events: {', '.join(table.event_columns)}")
     if table.only_in_table:
         notes.append(f"not verified, only in the table: {', '.join(table.only_in_table)}")
     if table.unknown:

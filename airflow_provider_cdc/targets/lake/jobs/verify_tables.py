@@ -241,7 +241,7 @@ class VerifyTables:
             raise NotComparable(
                 "the last apply had a rule with a route for it, but the given rules have no route for it"
             )
-        upto = 0 if source_reference.since is None else self._standing.wait_for_routes(source_reference)
+        upto = 0 if source_reference.later_changes is None else self._standing.wait_for_routes(source_reference)
         tune_session(spark, 2 * source_reference.reference.file_bytes)  # its tables together are about as large
         there = source_reference.load_cached_rows(spark, upto)
         tables = tables_of(
@@ -298,7 +298,7 @@ class VerifyTables:
         rule: MatchedRule,
     ) -> None:
         spark, source_reference, place = table.spark, table.source_reference, table.placed.place
-        last = 0 if source_reference.since is None else max(result.batch or 0, source_reference.reached_batch)
+        last = 0 if source_reference.later_changes is None else max(result.batch or 0, source_reference.reached_batch)
         if place is None:
             tune_session(spark, source_reference.reference.file_bytes + target.count_file_bytes())
         elif last < table.upto <= self._standing.find_applied_batch(result.topic, table.placed.name, result.batch):
@@ -312,7 +312,7 @@ class VerifyTables:
             spark, rule, self._tables_of, result.topic, there.schema, target.read_rule(), rules_known=self._rules is not None, place=place,
         )  # fmt: skip
         projected = projected.with_variants(_variants(target, pinned))
-        rows, table_rows = projected.made_of(there.rows), projected.select_live_rows(pinned.rows)
+        rows, table_rows = projected.project_rows(there.rows), projected.select_live_rows(pinned.rows)
         types = self._types(result, projected, pinned)
         if result.problem:
             result.source, result.target = rows.count(), table_rows.count()
@@ -324,7 +324,7 @@ class VerifyTables:
                 result, values=self._values, keys=f"{self._keys}/{table.keys}" if self._keys else ""
             )
             result.aside = projected.count_skipped_rows(pinned.rows)
-        if source_reference.since is not None and (result.problem or result.rows_differ):
+        if source_reference.later_changes is not None and (result.problem or result.rows_differ):
             self._settled(result, source_reference, last)
 
     def _types(self, result: TableVerification, projected: ProjectedTable, pinned: PinnedTableState) -> dict[str, str]:
@@ -341,7 +341,7 @@ class VerifyTables:
             else:
                 types[name] = compared
         result.by_rule = projected.by_rule
-        result.told = [name for name in projected.event_columns if there.pop(name.lower(), None)]
+        result.event_columns = [name for name in projected.event_columns if there.pop(name.lower(), None)]
         result.only_in_table = sorted(name for name, _ in there.values())
         result.problem = "; ".join(problems)
         return types
@@ -351,8 +351,8 @@ class VerifyTables:
 
         :raises NotComparable: the table may differ, as the connector has not finished to read it
         """
-        assert source_reference.since is not None
-        if why := source_reference.since.explain_lag(str(source_reference.reference.schema.id), last):
+        assert source_reference.later_changes is not None
+        if why := source_reference.later_changes.explain_lag(str(source_reference.reference.schema.id), last):
             text = f"{why}, so that the table may be behind the source: verify it again afterwards ({result.problem or _differs(result)})"
             result.problem, result.missing, result.surplus, result.different = "", 0, 0, 0
             result.differing, result.examples = {}, []

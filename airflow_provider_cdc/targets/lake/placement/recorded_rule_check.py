@@ -16,22 +16,22 @@ from airflow_provider_cdc.targets.lake.rules.row_routing import RouteBranch
 from airflow_provider_cdc.targets.lake.rules.topic_target import TargetTable
 
 
-def same_rule(made_by: str, now: str, schema: TableSchema) -> bool:
+def same_rule(recorded_rule: str, now: str, schema: TableSchema) -> bool:
     """Return whether two rules mean the same for a table.
 
     Their settings for columns that it does not have do not matter.
 
-    :param made_by: as :meth:`airflow_provider_cdc.targets.lake.formats.target_interface.Target.read_rule` has it
+    :param recorded_rule: as :meth:`airflow_provider_cdc.targets.lake.formats.target_interface.Target.read_rule` has it
     :param now: as :meth:`airflow_provider_cdc.targets.lake.rules.projection.Projection.format_recorded_rule`
     """
-    if made_by == now:
+    if recorded_rule == now:
         return True
-    return _relevant(made_by, schema) == _relevant(now, schema)
+    return _relevant(recorded_rule, schema) == _relevant(now, schema)
 
 
-def changes_rows(made_by: str) -> bool:
+def changes_rows(recorded_rule: str) -> bool:
     """Return whether the rule that a table was made by makes other rows or columns than the source has."""
-    return bool(_read(made_by).keys() - {"partition_by", "cluster_by"})
+    return bool(_read(recorded_rule).keys() - {"partition_by", "cluster_by"})
 
 
 def another_place(target: TargetIdentity, owner: Owner, place: RouteBranch) -> TargetError | None:

@@ -82,12 +82,12 @@ def _any(row: dict[str, Any], sums: int) -> bool:
     return any(row[f"s{i}"] for i in range(sums))
 
 
-def select_buckets(rows: DataFrame, buckets: Sequence[int], of: int) -> DataFrame:
+def select_buckets(rows: DataFrame, buckets: Sequence[int], bucket_count: int) -> DataFrame:
     """Select the rows of some buckets.
 
-    :param of: how many buckets there are
+    :param bucket_count: how many buckets there are
     """
-    if len(buckets) == of:
+    if len(buckets) == bucket_count:
         return rows
     spark = rows.sparkSession
     bucket_rows = spark.createDataFrame(pa.table({BUCKET: pa.array(buckets, pa.int32())}))

@@ -78,7 +78,7 @@ class VerifiedTables:
         :return: the batch up to which it has
         :raises NotComparable: none does in time
         """
-        since, topic = source_reference.since, source_reference.topic
+        since, topic = source_reference.later_changes, source_reference.topic
         assert since is not None
         while True:
             through = self.find_applied_batch(topic, topic)
@@ -99,7 +99,7 @@ class VerifiedTables:
         """
         while True:
             there = target.exists()
-            if there and source_reference.since is None:
+            if there and source_reference.later_changes is None:
                 return target.pin_table_state()
             if there and (actual_owner := target.read_owner()) != owner.recorded_owner:
                 other = owner.recorded_owner.is_but_for_its_log(actual_owner)
@@ -115,7 +115,7 @@ class VerifiedTables:
                 if not self._behind(source_reference, name, marker):
                     result.batch, result.version = marker, pinned.version
                     return pinned
-            if source_reference.since is None or (
+            if source_reference.later_changes is None or (
                 not there and self.find_applied_batch(source_reference.topic, name) >= source_reference.reached_batch
             ):
                 unknown = self._plan is None and self.read_report() is None
@@ -125,7 +125,7 @@ class VerifiedTables:
 
     def _behind(self, source_reference: SourceReference, name: str, marker: int) -> bool:
         """Return whether a table with this last batch lacks something from before the position."""
-        since = source_reference.since
+        since = source_reference.later_changes
         assert since is not None
         if (
             marker >= since.required_batch

@@ -66,22 +66,22 @@ def of_reference(spark: SparkSession, reference: PendingBatches) -> ExpectedTabl
 
 
 def build_expected_rows(
-    spark: SparkSession, reference: PendingBatches, since: BatchesAfterReference, last: int
+    spark: SparkSession, reference: PendingBatches, later_changes: BatchesAfterReference, last: int
 ) -> ExpectedTableRows:
     """Return the rows of a reference with the changes captured since, up to some batch.
 
     :raises NotComparable: the columns were being changed at the position, or rows without a key
     """
     start = of_reference(spark, reference)
-    parts = since.list_parts(reference.topic, last)
+    parts = later_changes.list_parts(reference.topic, last)
     if not parts:
         return start
     pending = merge_pending(parts, last, {})
     about = start.rows_about + pending.event_count
     if cut := event_reduction.last_truncate(spark, pending):  # all rows of the table come after it
         return ExpectedTableRows(event_reduction.build_table_contents(spark, pending, cut), pending.schema, about)
-    first = parts[0] if parts[0].last == since.first and since.straddles else None
-    version = _version_at(start.schema, pending, first, since)
+    first = parts[0] if parts[0].last == later_changes.first and later_changes.straddles else None
+    version = _version_at(start.schema, pending, first, later_changes)
     if version not in pending.schemas:
         schema = start.schema.model_copy(update={"version": version})
         pending = replace(pending, schemas={**pending.schemas, version: schema})

@@ -29,7 +29,7 @@ from airflow_provider_cdc.targets.lake.types.spark_types import quote_name, spar
 from airflow_provider_cdc.verify.batches_after_reference import NeverComparable, NotComparable
 from airflow_provider_cdc.verify.verification_documents import why_not
 
-NOBODY_SAYS = "it has a rule, but it is unknown which one: there is no report of an apply, and no rules were given"
+UNKNOWN_RULE = "it has a rule, but it is unknown which one: there is no report of an apply, and no rules were given"
 _OVER = {"soft_delete": "NOT coalesce(_is_deleted, false)", "history": "_is_current"}
 """Mode → which rows of its tables the source has now."""
 
@@ -84,7 +84,7 @@ class ProjectedTable:
         """
         return replace(self, shape=replace(self.shape, variants=variants)) if variants else self
 
-    def made_of(self, rows: DataFrame) -> DataFrame:
+    def project_rows(self, rows: DataFrame) -> DataFrame:
         """Return the rows that the table ought to have.
 
         :param rows: of the source, with :data:`~airflow_provider_cdc.targets.lake.rows.last_event_per_key.UNKNOWN` where values are not known
@@ -139,30 +139,30 @@ def build_projected_table(
     connector: str,
     topic: str,
     schema: TableSchema,
-    made_by: str,
+    recorded_rule: str,
     *,
     rules_known: bool,
     place: RouteBranch | None = None,
 ) -> ProjectedTable:
     """Apply a rule to the schema of a table.
 
-    :param made_by: the rule that the table records
+    :param recorded_rule: the rule that the table records
     :param rules_known: whether the rules are known that the apply has
     :param place: of a rule with a route, the one whose rows the table has
     :raises NotComparable: the table was made by another rule, or the rule does not fit the source's table any more
     """
-    if not rules_known and changes_rows(made_by):
-        raise NotComparable(NOBODY_SAYS)
+    if not rules_known and changes_rows(recorded_rule):
+        raise NotComparable(UNKNOWN_RULE)
     try:
         projection = build_projection(spark, rule, connector, topic, schema, strict=False, place=place)
     except CdcError as e:
         raise NotComparable(e.message) from e
     if not (
-        same_rule(made_by, projection.format_recorded_rule(), schema)
-        or (projection.is_identity and not changes_rows(made_by))
+        same_rule(recorded_rule, projection.format_recorded_rule(), schema)
+        or (projection.is_identity and not changes_rows(recorded_rule))
     ):
         raise NotComparable(
-            f"it was built by another rule ({made_by or 'none'}) than the rule of the last apply ({projection.format_recorded_rule() or 'none'}): run the apply, which reports the remedy"
+            f"it was built by another rule ({recorded_rule or 'none'}) than the rule of the last apply ({projection.format_recorded_rule() or 'none'}): run the apply, which reports the remedy"
         )
     return ProjectedTable(projection, schema)
 

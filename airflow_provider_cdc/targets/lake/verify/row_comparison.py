@@ -27,7 +27,7 @@ class RowComparison:
     """Two sides of a table.
 
     :param expected: the rows that there should be; with :data:`~airflow_provider_cdc.targets.lake.rows.last_event_per_key.UNKNOWN` where some values are not known
-    :param found: the rows that there are
+    :param actual: the rows that there are
     :param types: the columns that are compared, and the Spark types in which they are
     :param key: columns that identify rows; all columns if there is no key
     :param rows: about how many there are
@@ -35,7 +35,7 @@ class RowComparison:
     """
 
     expected: DataFrame
-    found: DataFrame
+    actual: DataFrame
     types: dict[str, str]
     key: tuple[str, ...]
     rows: int
@@ -53,7 +53,7 @@ class RowComparison:
         key = self.key or tuple(types)
         buckets = bucket_checksums.number_of_buckets(self.rows)
         source = bucket_checksums.assign_buckets(_typed(self.expected, types), key, buckets)
-        target = bucket_checksums.assign_buckets(_typed(self.found, types), key, buckets)
+        target = bucket_checksums.assign_buckets(_typed(self.actual, types), key, buckets)
         if set(result.unknown) - never:  # no checksum can leave out values of some rows
             result.source, result.target = source.count(), target.count()
             both = _side(source, _SOURCE).unionAll(_side(target, _TARGET))

@@ -21,7 +21,7 @@ class SourceReference:
     :param changelog: where these are
     :param connector: the reference's name
     :param position: of the source's log
-    :param since: changes that the connector has captured since then; ``None``: the reference has all of them
+    :param later_changes: changes that the connector has captured since then; ``None``: the reference has all of them
     :param at: the position for people
     """
 
@@ -31,11 +31,11 @@ class SourceReference:
         changelog: ChangeLog,
         connector: str,
         position: dict[str, Any],
-        since: BatchesAfterReference | None = None,
+        later_changes: BatchesAfterReference | None = None,
         at: str = "",
     ) -> None:
         self.reference, self.connector, self.position = reference, connector, position
-        self.since, self.at = since, at
+        self.later_changes, self.at = later_changes, at
         self._changelog = changelog
         self._lock = threading.Lock()
         self._cached: tuple[int, ExpectedTableRows] | None = None
@@ -47,7 +47,7 @@ class SourceReference:
     @property
     def reached_batch(self) -> int:
         """The batch by which a table has everything up to the position; 0 if the reference is all there is."""
-        return 0 if self.since is None else self.since.required_batch
+        return 0 if self.later_changes is None else self.later_changes.required_batch
 
     def check_files(self) -> None:
         """Check the files of the reference.
@@ -63,12 +63,12 @@ class SourceReference:
         :raises NotComparable: it is not known which they are
         :raises ChangeLogDamaged: a file of the change log differs from its manifest
         """
-        if self.since is None:
+        if self.later_changes is None:
             return of_reference(spark, self.reference)
-        for part in self.since.list_parts(self.topic, last):
+        for part in self.later_changes.list_parts(self.topic, last):
             for _, file in part.files:
-                self.since.changelog.check_file(self.since.connector, file)
-        return build_expected_rows(spark, self.reference, self.since, last)
+                self.later_changes.changelog.check_file(self.later_changes.connector, file)
+        return build_expected_rows(spark, self.reference, self.later_changes, last)
 
     def load_cached_rows(self, spark: SparkSession, last: int) -> ExpectedTableRows:
         """Return the same, read once for all the tables that a route makes of the topic; until :meth:`release_cached_rows`."""

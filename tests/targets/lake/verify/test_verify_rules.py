@@ -157,8 +157,13 @@ def test_each_mode_is_compared_with_what_its_rule_makes_of_the_source_and_repair
     assert "mode log: its rows are events" in _table_verification(verified, "s.log").not_compared
     people, soft, past = (_table_verification(verified, t) for t in KEYED[:3])
     passing = sum(row["age"] >= 18 for row in db.copy_rows("s.people"))
-    assert (people.source, people.target, people.told, people.aside) == (passing, passing, ["_seq", "_op", "_table"], 0)
-    assert (soft.target, soft.told) == (passing, ["changed", "_is_deleted", "_deleted_at"])
+    assert (people.source, people.target, people.event_columns, people.aside) == (
+        passing,
+        passing,
+        ["_seq", "_op", "_table"],
+        0,
+    )
+    assert (soft.target, soft.event_columns) == (passing, ["changed", "_is_deleted", "_deleted_at"])
     assert (past.target, past.by_rule) == (len(db.copy_rows("s.past")), True)
     assert soft.aside == lake.frame("s.soft").where("_is_deleted").count() > 0
     assert past.aside == lake.frame("s.past").where("NOT _is_current").count() > 0
