@@ -100,7 +100,7 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
             raise to_airflow_exception(e) from e
         finally:
             if sink is not None:
-                self._measure(sink.take_result(), seconds=time.monotonic() - began, failed=failed)
+                self._measure(sink.pop_result(), seconds=time.monotonic() - began, failed=failed)
                 if failed:
                     left_to_next_run(context, self.connector_access, self._done.to_document(), self.log)
         done, ended = self._done.to_document(), self._ended.is_set()
@@ -126,7 +126,7 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
             nonlocal reported_at
             if time.monotonic() - reported_at >= EVERY_S and sink.done.tables:
                 reported_at = time.monotonic()
-                self._measure(sink.take_result(), ended=False)
+                self._measure(sink.pop_result(), ended=False)
             left = until - time.monotonic()
             return self._ended.wait(max(min(seconds, left), 0)) or left <= 0
 

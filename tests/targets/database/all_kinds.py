@@ -50,7 +50,7 @@ def cases(database: str) -> list[Case]:
 
 def _column(name: str, kind: ValueKind, *, key: bool) -> Column:
     """The column that has a kind."""
-    parameters, reported_type = {}, kind.told
+    parameters, reported_type = {}, kind.source_type
     if reported_type:
         parameters[TOLD] = reported_type
     type_, semantic = _SEMANTIC.get(kind.name, (kind.name, ""))

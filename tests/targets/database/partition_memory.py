@@ -17,7 +17,7 @@ from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopi
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.dialects import load_dialect
-from airflow_provider_cdc.targets.database.parallel.merged_key_events import ANEW, DELETED, LEFT_OUT, SEQ
+from airflow_provider_cdc.targets.database.parallel.merged_key_events import DELETED, LEFT_OUT, RECREATED, SEQ
 from airflow_provider_cdc.targets.database.parallel.staging_workers import (
     ShareSummary,
     StagingRun,
@@ -83,7 +83,7 @@ def _messages(rows: int) -> Iterator[bytes]:
                     "note": [f"a note on {n} that is a bit longer" for n in ids],
                     SEQ: ids + 1,
                     DELETED: np.zeros(len(ids), bool),
-                    ANEW: np.zeros(len(ids), bool),
+                    RECREATED: np.zeros(len(ids), bool),
                     LEFT_OUT: [""] * len(ids),
                 }
             )

@@ -49,7 +49,7 @@ TARGET = "database"
 """Kind of target in reports."""
 GROUP_BYTES, GROUP_BATCHES = 256 << 20, 500
 """A transaction has the batches of about so many bytes of change log, or so many of them."""
-LOOK_S = 0.5
+POLL_S = 0.5
 """How often who follows the change log looks for a new batch."""
 _ENSURED = 5
 """How often tables of our own are looked for, if other runs make them at the same time."""
@@ -86,7 +86,7 @@ class DatabaseApply(LaggingTableWriter):
             raise build_unavailable_error(engine, e) from e
         self._markers = MarkerTable(config.marker_table, connector, config.name)
         super().__init__(
-            engine, dialect, config, changelog, connector, ErrorsTable(config.errors_table, self._markers.of)
+            engine, dialect, config, changelog, connector, ErrorsTable(config.errors_table, self._markers.owner)
         )
         self._reports = ApplyReports(changelog.storage, connector)
         self._way = 0, 0
@@ -163,7 +163,7 @@ class DatabaseApply(LaggingTableWriter):
         self._reports.write(report)
         return report
 
-    def take_result(self) -> DatabaseApplyResult:
+    def pop_result(self) -> DatabaseApplyResult:
         """Return the result since the last call, and begin a new one."""
         taken, self.done = self.done, DatabaseApplyResult(self.done.place)
         return taken
@@ -195,7 +195,7 @@ class DatabaseApply(LaggingTableWriter):
         :raises CdcError: as :meth:`apply`; that tables could not take a change when it ends
         """
         done = self._round()
-        while not over(LOOK_S):
+        while not over(POLL_S):
             if self._pauses.has_due_table() or self._changelog.has_batch(self._connector, done.batch + 1):
                 done.merge_result(self._round())
         if self._pauses:  # a last try, whose errors are those of the run

@@ -24,11 +24,11 @@ _LONGEST, _LEAST = 60_000, 8
 class ErrorsTable:
     """The table of refused rows.
 
-    :param of: values of the columns ``connector`` and ``sink``
+    :param owner: values of the columns ``connector`` and ``sink``
     """
 
-    def __init__(self, name: str, of: dict[str, str]) -> None:
-        self._of = of
+    def __init__(self, name: str, owner: dict[str, str]) -> None:
+        self._of = owner
         self._table = sa.Table(
             name,
             sa.MetaData(),

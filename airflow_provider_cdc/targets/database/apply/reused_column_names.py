@@ -21,22 +21,22 @@ def moved_values(
     dialect: TargetDialect,
     table: DatabaseTargetTable,
     pending: PendingBatches,
-    since: int,
+    schema_version: int,
     had: Collection[str],
     config: DatabaseTargetConfig,
 ) -> list[tuple[DatabaseColumn, ColumnLineage]]:
     """Find the columns whose values in rows that are there come from another column now, or from a statement.
 
-    :param since: the version of the schema that the rows have
+    :param schema_version: the version of the schema that the rows have
     :param had: the columns that the table had before this run; of others, those that :func:`fills_later` get the statement's value here, too
     :return: with where their values come from, by the names of the table
     :raises LookupError: some come from columns that the table has, and others from columns that it has not; or from one that is left out
     """
-    names = _made_or_renamed(pending, since)
+    names = _made_or_renamed(pending, schema_version)
     fields = [field for field in table.fields if field.column.name in names]
     if not fields:
         return []
-    origins, same = trace_columns(pending, since), {dialect.same_column(name): name for name in had}
+    origins, same = trace_columns(pending, schema_version), {dialect.same_column(name): name for name in had}
     moved, gone = list[tuple[DatabaseColumn, ColumnLineage]](), list[str]()
     for field in fields:
         origin = origins.get(field.column.name, ColumnLineage())

@@ -327,7 +327,7 @@ class TableWriter:
         if config.insert_mode is InsertMode.INSERT or (pending.taken is not None and config.truncate_enabled):
             return  # rows are those of events; or none stays
         try:
-            moved = moved_values(dialect, table, pending, part.since, had, config)
+            moved = moved_values(dialect, table, pending, part.schema_version, had, config)
         except LookupError as e:
             raise update_refused(self._connector, table, str(e)) from e
         if not moved:
@@ -335,7 +335,7 @@ class TableWriter:
         if (other := self._claims.find_other_topic(connection, self._claim_of(table.topic, table.name))) is not None:
             # a column that is new at the source may be there for another topic
             gone = {name for change in pending.changes.values() for name in change.dropped}
-            before = {*names_at(pending, part.since), *gone}
+            before = {*names_at(pending, part.schema_version), *gone}
             if any(field.name in had and field.column.name in before for field, _ in moved):
                 raise update_refused(
                     self._connector, table, f"it also contains rows of {other} (collection.name.shared)"

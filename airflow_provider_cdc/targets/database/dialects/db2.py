@@ -78,12 +78,14 @@ class Db2(MergeDialect):
                 return f"VARBINARY({min(kind.length or _KEY_BYTES, _KEY_BYTES)})"
             case "bytes":
                 return (
-                    f"VARBINARY({kind.length})" if kind.told and kind.length and kind.length <= _BYTES else "BLOB(1G)"
+                    f"VARBINARY({kind.length})"
+                    if kind.source_type and kind.length and kind.length <= _BYTES
+                    else "BLOB(1G)"
                 )
             case "text" | "set" | "json" | "xml" | "ltree" | "vector":
                 if key:
                     return f"VARCHAR({min((kind.length or _KEY_BYTES) * 4, _KEY_BYTES)})"
-                short = kind.told and kind.length and kind.length <= _CHARACTERS
+                short = kind.source_type and kind.length and kind.length <= _CHARACTERS
                 return f"VARCHAR({kind.length} CODEUNITS32)" if short else "CLOB(1G)"
             case _:
                 return _TYPES[kind.name]

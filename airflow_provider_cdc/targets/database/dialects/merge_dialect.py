@@ -52,7 +52,7 @@ class MergeDialect(TargetDialect):
 
     def as_text(self, kind: ValueKind) -> ValueKind:
         """Return the text kind of a decimal that has too many digits."""
-        return ValueKind("text", (kind.length or self.DIGITS) + _SIGNS, told="DECIMAL")
+        return ValueKind("text", (kind.length or self.DIGITS) + _SIGNS, source_type="DECIMAL")
 
     def bind_columns(self, table: DatabaseTargetTable, rows: pa.Table) -> Iterator[tuple[pa.Array, ValueKind]]:
         """Columns of rows, in one piece, and their kinds.

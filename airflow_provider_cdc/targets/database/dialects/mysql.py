@@ -114,8 +114,8 @@ class MariaDb(StagingDialect):
 
     def type_of(self, kind: ValueKind, *, key: bool) -> str:
         match kind.name:
-            case "int8" | "int16" | "int32" | "int64" if kind.told.partition(" ")[0] in _NUMBERS:
-                base, _, rest = kind.told.lower().partition(" ")
+            case "int8" | "int16" | "int32" | "int64" if kind.source_type.partition(" ")[0] in _NUMBERS:
+                base, _, rest = kind.source_type.lower().partition(" ")
                 return f"{base}{f'({kind.length})' if kind.length else ''} {rest}".strip()
             case "decimal" | "number":
                 return self._decimal(kind, key=key)
@@ -152,7 +152,7 @@ class MariaDb(StagingDialect):
         """Characters or bytes of a column; ``None`` if it is to hold any."""
         if key:
             return min(kind.length or _KEY_LENGTH, _VARCHAR)
-        return kind.length if kind.told and (kind.length or 0) <= _VARCHAR else None
+        return kind.length if kind.source_type and (kind.length or 0) <= _VARCHAR else None
 
     def _characters(self, length: int | None, *, key: bool) -> str:
         plain = f"varchar({length})" if length else "longtext"
@@ -279,7 +279,7 @@ class MariaDb(StagingDialect):
         Texts and bytes get any length, if the table has more of those with a length than a row has room for; and a key that would be too long has bytes instead of texts.
         """
         kinds = {field.name: kind_of(field.column) for field in table.fields}
-        declared_kinds = [kind for field in table.value_columns if (kind := kinds[field.name]).told]
+        declared_kinds = [kind for field in table.value_columns if (kind := kinds[field.name]).source_type]
         wide = sum((kind.length or 0) * _BYTES_EACH.get(kind.name, 0) for kind in declared_kinds) >= _ROW_BYTES
         keys = {field.name: self._key_bytes(field) for field in table.key_columns}
         if wide:
@@ -310,7 +310,7 @@ class MariaDb(StagingDialect):
             # texts of any length can be no key
             (f.name, str(c), f"{self.build_column_type(f)} NOT NULL" if "text" in t else f"{t} {definition}")
             for f, c, t in existing_keys
-            if c and not self.tells_apart(c)
+            if c and not self.distinguishes_texts(c)
         ]
         refuse_merging(
             self,
@@ -321,7 +321,7 @@ class MariaDb(StagingDialect):
             alter="MODIFY {column}",
         )
 
-    def tells_apart(self, collation: str) -> bool:
+    def distinguishes_texts(self, collation: str) -> bool:
         """Check whether no two texts are equal in a collation."""
         return collation == self.key_collation or collation.endswith("_nopad_bin")
 

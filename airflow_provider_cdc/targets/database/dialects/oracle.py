@@ -102,11 +102,11 @@ class Oracle(MergeDialect):
             case "bytes" if key:
                 return f"RAW({min(kind.length or _RAW, _RAW)})"
             case "bytes":
-                return f"RAW({kind.length})" if kind.told and kind.length and kind.length <= _RAW else "BLOB"
+                return f"RAW({kind.length})" if kind.source_type and kind.length and kind.length <= _RAW else "BLOB"
             case "text" | "set" | "json" | "xml" | "ltree" | "vector":
                 if key:
                     return f"VARCHAR2({min(kind.length or _KEY_BYTES, _KEY_BYTES)} CHAR)"
-                short = kind.told and kind.length and kind.length <= _CHARACTERS
+                short = kind.source_type and kind.length and kind.length <= _CHARACTERS
                 return f"VARCHAR2({kind.length} CHAR)" if short else "CLOB"
             case _:
                 return _TYPES[kind.name]

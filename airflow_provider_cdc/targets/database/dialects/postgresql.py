@@ -81,7 +81,7 @@ class PostgreSql(StagingDialect):
     def type_of(self, kind: ValueKind, *, key: bool) -> str:
         if kind.name in self._extended:
             return self._extended[kind.name]
-        if kind.name == "text" and kind.told and kind.length:
+        if kind.name == "text" and kind.source_type and kind.length:
             return f"varchar({kind.length})"
         if kind.name == "decimal":
             return f"numeric({kind.length}, {kind.scale})" if kind.length else "numeric"

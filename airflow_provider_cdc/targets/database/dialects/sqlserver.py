@@ -102,12 +102,14 @@ class SqlServer(MergeDialect):
             case "bytes":
                 if key:
                     return f"varbinary({min(kind.length or _KEY_BYTES, _KEY_BYTES)})"
-                return f"varbinary({kind.length if kind.told and kind.length and kind.length <= _BYTES else 'max'})"
+                return (
+                    f"varbinary({kind.length if kind.source_type and kind.length and kind.length <= _BYTES else 'max'})"
+                )
             case "text" | "set" | "json" | "ltree" | "vector":
                 if key:
                     return f"nvarchar({min(kind.length or _KEY_BYTES, _KEY_BYTES // 2)})"
                 # characters are UTF-16 here: some take two
-                length = (kind.length or 0) * 2 if kind.told else 0
+                length = (kind.length or 0) * 2 if kind.source_type else 0
                 return f"nvarchar({length if 0 < length <= _CHARACTERS else 'max'})"
             case _:
                 return _TYPES[kind.name]

@@ -122,7 +122,7 @@ def read_file_events(
     table: DatabaseTargetTable,
     *,
     share: int = 0,
-    of: int = 1,
+    share_count: int = 1,
     groups: Sequence[int] | None = None,
     only_keys: bool = False,
     most: int | None = None,
@@ -131,7 +131,7 @@ def read_file_events(
     """Read the events of a file, in their order.
 
     :param share: which one of its shares is read
-    :param of: how many shares it has; each has some of its row groups
+    :param share_count: how many shares it has; each has some of its row groups
     :param groups: its row groups that are read, instead of those of a share
     :param only_keys: only the columns of keys are read, and the table has only these
     :param most: events that come together; :data:`WHOLE_GROUP` by default
@@ -149,7 +149,7 @@ def read_file_events(
             origins = trace_columns(pending, file.schema_version)
             images = [f"after.{origins[field.column.name].column}" for field in table.key_columns]
             column_names = ["seq", "op", *(["key"] if "key" in there else []), *images]
-        chosen = range(share, source.num_row_groups, of) if groups is None else groups
+        chosen = range(share, source.num_row_groups, share_count) if groups is None else groups
         for batch in source.iter_batches(most or WHOLE_GROUP, row_groups=chosen, columns=column_names):
             yield _build_events(pa.Table.from_batches([batch]), file, pending, table)
 

@@ -23,13 +23,13 @@ class KeyedPart:
     """A part of pending batches whose rows have one key.
 
     :param former: the keys of the parts before, by names of the source; a table that has one of them gets the key of this part
-    :param since: version of the columns that rows in the table have before it
+    :param schema_version: version of the columns that rows in the table have before it
     :param last: no part follows
     """
 
     pending: PendingBatches
     former: tuple[tuple[str, ...], ...] = ()
-    since: int = 0
+    schema_version: int = 0
     last: bool = True
 
 
@@ -49,7 +49,9 @@ def split_by_key_change(changelog: ChangeLog, pending: PendingBatches, config: D
     files = [entry for entry in pending.files if entry[1].last_seq > emptied]
     since = base_version(pending)
     if not keyed:
-        return [KeyedPart(replace(pending, files=files, taken=(emptied, 0)) if emptied else pending, since=since)]
+        return [
+            KeyedPart(replace(pending, files=files, taken=(emptied, 0)) if emptied else pending, schema_version=since)
+        ]
     bounds = [*_begins(pending), pending.schema_version + 1]
     parts, former = list[KeyedPart](), list[tuple[str, ...]]()
     for begin, end in itertools.pairwise((min(pending.schemas), *bounds)):

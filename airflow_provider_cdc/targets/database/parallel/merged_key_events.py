@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from airflow_provider_cdc.changelog.reading.arrow_row_matching import number_rows
 
-SEQ, DELETED, ANEW, LEFT_OUT = "cdc seq", "cdc deleted", "cdc anew", "cdc left out"
+SEQ, DELETED, RECREATED, LEFT_OUT = "cdc seq", "cdc deleted", "cdc recreated", "cdc left out"
 """Columns besides those of the target: number of the event, whether the row goes, whether none of the values that it had before stay (as it went in between), and
 the columns that no event has a value of, with NUL between them."""
-OWN = (SEQ, DELETED, ANEW, LEFT_OUT)
+OWN = (SEQ, DELETED, RECREATED, LEFT_OUT)
 
 _Places = npt.NDArray[np.int64]
 _Truths = npt.NDArray[np.bool_]
@@ -54,7 +54,7 @@ def _overlaid(
     :param left_out: in ``order``
     """
     last, at = order[ends], np.arange(len(order))
-    deleted, recreated = (_truths(events, name)[order] for name in (DELETED, ANEW))
+    deleted, recreated = (_truths(events, name)[order] for name in (DELETED, RECREATED))
     base = np.maximum.reduceat(np.where(deleted | recreated, at, -1), starts)
     counts = np.repeat(base, ends - starts + 1) <= at
     counts &= ~deleted
@@ -69,7 +69,7 @@ def _overlaid(
         last_with_value = np.maximum.reduceat(np.where(counts & ~lacks[which], at, -1), starts)
         missing[name] = (last_with_value < 0) & ~gone
         columns[name] = events[name].take(pa.array(order[np.where(last_with_value < 0, ends, last_with_value)]))
-    columns[ANEW] = pa.array((base >= 0) & ~gone)
+    columns[RECREATED] = pa.array((base >= 0) & ~gone)
     columns[LEFT_OUT] = pa.array(_named(missing, len(ends)), pa.string())
     return pa.table(columns)
 

@@ -36,9 +36,9 @@ from airflow_provider_cdc.targets.database.dialects.staging_dialect import Stagi
 from airflow_provider_cdc.targets.database.dialects.target_dialect import TargetDialect
 from airflow_provider_cdc.targets.database.events.event_reader import read_file_events
 from airflow_provider_cdc.targets.database.parallel.merged_key_events import (
-    ANEW,
     DELETED,
     LEFT_OUT,
+    RECREATED,
     SEQ,
     merge_events_per_key,
 )
@@ -117,7 +117,7 @@ class FileShare:
     topic: str
     file: DataFile
     number: int = 0
-    of: int = 1
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -212,7 +212,7 @@ def _read(work: StagingWork, share: FileShare, topic: TopicStaging) -> Iterator[
     key, changelog = [column.name for column in topic.table.key_columns], ChangeLog(work.changelog, dict(work.options))
     events, emptied, moves = 0, -1, False
     chunks = read_file_events(
-        changelog, work.connector, share.file, topic.pending, topic.table, share=share.number, of=share.of
+        changelog, work.connector, share.file, topic.pending, topic.table, share=share.number, share_count=share.count
     )
     for chunk in chunks:
         events += len(chunk.op)
@@ -235,7 +235,7 @@ def _with_own(chunk: Any) -> pa.Table:
     left_out = none if chunk.left_out is None else np.where(chunk.op == "d", "", chunk.left_out)
     rows = chunk.rows.append_column(SEQ, pa.array(chunk.seq, pa.int64()))
     rows = rows.append_column(DELETED, pa.array(chunk.op == "d", pa.bool_()))
-    rows = rows.append_column(ANEW, pa.array(np.zeros(len(chunk.op), np.bool_)))
+    rows = rows.append_column(RECREATED, pa.array(np.zeros(len(chunk.op), np.bool_)))
     return rows.append_column(LEFT_OUT, pa.array(left_out, pa.string()))
 
 
@@ -336,7 +336,7 @@ class _StagingOperations:
 
     def __init__(self, rows: pa.Table, table: DatabaseTargetTable) -> None:
         self._table = table
-        gone = pc.or_(rows[DELETED], rows[ANEW])
+        gone = pc.or_(rows[DELETED], rows[RECREATED])
         key = [column.name for column in table.key_columns]
         self._gone = rows.select(key).filter(gone) if rows.num_rows and pc.any(gone).as_py() else None
         alive = pc.invert(rows[DELETED])

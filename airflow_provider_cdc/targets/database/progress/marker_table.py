@@ -52,7 +52,7 @@ class MarkerTable:
     """
 
     def __init__(self, name: str, connector: str, sink: str = "", schema: str | None = None) -> None:
-        self.of, self._held = {"connector": connector, "sink": sink or ALL}, ""
+        self.owner, self._held = {"connector": connector, "sink": sink or ALL}, ""
         self.changelog = ""
         self._table = sa.Table(
             name,
@@ -75,7 +75,9 @@ class MarkerTable:
         self._table.create(connection, checkfirst=True)
         if connection.execute(sa.select(self._table.c.topic).where(self._row(ALL))).first() is None:
             connection.execute(
-                self._table.insert().values(**self.of, topic=ALL, batch=0, changed_at=_now(), changelog=self.changelog)
+                self._table.insert().values(
+                    **self.owner, topic=ALL, batch=0, changed_at=_now(), changelog=self.changelog
+                )
             )
 
     def is_created(self, connection: sa.Connection) -> bool:
@@ -113,7 +115,7 @@ class MarkerTable:
         return self._mine() & (self._table.c.topic == topic)
 
     def _mine(self) -> sa.ColumnElement[bool]:
-        return sa.and_(*(self._table.c[name] == value for name, value in self.of.items()))
+        return sa.and_(*(self._table.c[name] == value for name, value in self.owner.items()))
 
     def store_lagging_table(
         self, connection: sa.Connection, topic: str, batch: int, error: str, writer: str = ""
@@ -130,7 +132,7 @@ class MarkerTable:
             "writer": writer,
         }
         if connection.execute(self._table.update().where(self._row(topic)).values(**values)).rowcount == 0:
-            connection.execute(self._table.insert().values(**self.of, topic=topic, **values))
+            connection.execute(self._table.insert().values(**self.owner, topic=topic, **values))
 
     def go_on(self, connection: sa.Connection, topic: str) -> None:
         """Record that the table of a topic is where the others are."""

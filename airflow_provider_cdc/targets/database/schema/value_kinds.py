@@ -38,14 +38,14 @@ class ValueKind:
     :param length: characters, bytes, bits, or all digits of a decimal; ``None`` if that is not known
     :param scale: digits after the point: of a decimal, or of seconds
     :param members: of an enumeration or a set
-    :param told: the source's type, if the source is to pass it on (``column.propagate.source.type``): only then does a column that is no key get its length
+    :param source_type: the source's type, if the source is to pass it on (``column.propagate.source.type``): only then does a column that is no key get its length
     """
 
     name: KindName
     length: int | None = None
     scale: int | None = None
     members: tuple[str, ...] = ()
-    told: str = field(default="", repr=False)
+    source_type: str = field(default="", repr=False)
 
 
 def kind_of(column: Column) -> ValueKind:
@@ -87,13 +87,13 @@ def _plain(name: KindName, column: Column) -> ValueKind:
     declared, source_type = column.declared, column.parameters.get(_SOURCE_TYPE, "").upper()
     match name:
         case "int16" if source_type == "TINYINT":
-            return ValueKind("int8", declared.length, told=source_type)
+            return ValueKind("int8", declared.length, source_type=source_type)
         case "bool" | "int8" | "int16" | "int32" | "int64":
-            return ValueKind(name, declared.length if source_type else None, told=source_type)
+            return ValueKind(name, declared.length if source_type else None, source_type=source_type)
         case "text":
-            return ValueKind(name, _characters(declared), told=source_type)
+            return ValueKind(name, _characters(declared), source_type=source_type)
         case "bytes" | "vector":
-            return ValueKind(name, declared.length or None, told=source_type)
+            return ValueKind(name, declared.length or None, source_type=source_type)
         case _:
             return ValueKind(name)
 

@@ -76,7 +76,7 @@ def group_small_shares(shares: Sequence[FileShare]) -> Iterator[list[FileShare]]
     some, size = list[FileShare](), 0
     for share in shares:
         some.append(share)
-        size += share.file.bytes // share.of
+        size += share.file.bytes // share.count
         if size >= TASK_BYTES or len(some) == TASK_FILES:
             yield some
             some, size = [], 0

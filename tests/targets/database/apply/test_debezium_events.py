@@ -111,7 +111,7 @@ def test_types_of_the_source_that_events_tell_refine_the_columns(engine: sa.Engi
     declared = schema.get_column("name").declared
     assert (declared.type_name, declared.length) == ("VARCHAR", 20)
     assert schema.get_column("name").parameters == reported
-    assert kind_of(schema.get_column("name")) == ValueKind("text", 20, told="VARCHAR")
+    assert kind_of(schema.get_column("name")) == ValueKind("text", 20, source_type="VARCHAR")
 
 
 HEADED = {"events.headers": "tenant,number"}

@@ -202,7 +202,7 @@ def test_texts_and_bytes_have_the_lengths_of_the_source_only_if_it_reports_its_t
     named = dialect(name)
     assert named.type_of(ValueKind("text", 20), key=False) == text
     assert named.type_of(ValueKind("bytes", 20), key=False) == raw
-    names = [named.type_of(ValueKind(kind, 20, told="X"), key=False) for kind in ("text", "bytes")]  # type: ignore[arg-type]
+    names = [named.type_of(ValueKind(kind, 20, source_type="X"), key=False) for kind in ("text", "bytes")]  # type: ignore[arg-type]
     assert (
         names
         == {

@@ -20,9 +20,9 @@ from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.parallel.merged_key_events import (
-    ANEW,
     DELETED,
     LEFT_OUT,
+    RECREATED,
     SEQ,
     merge_events_per_key,
 )
@@ -497,7 +497,7 @@ def test_events_are_folded_as_if_one_after_the_other_was_applied(seed: int) -> N
         deleted = r.random() < 0.2
         without = [] if deleted or seed % 4 == 0 else [name for name in names if r.random() < 0.5]
         values = {name: None if deleted or name in without else r.choice([None, seq]) for name in names}
-        own = {SEQ: seq, DELETED: deleted, ANEW: False, LEFT_OUT: "\0".join(without)}
+        own = {SEQ: seq, DELETED: deleted, RECREATED: False, LEFT_OUT: "\0".join(without)}
         events.append({"id": r.randrange(6), **values, **own})
     schema = pa.schema(
         [
@@ -505,7 +505,7 @@ def test_events_are_folded_as_if_one_after_the_other_was_applied(seed: int) -> N
             *((n, pa.int64()) for n in names),
             (SEQ, pa.int64()),
             (DELETED, pa.bool_()),
-            (ANEW, pa.bool_()),
+            (RECREATED, pa.bool_()),
             (LEFT_OUT, pa.string()),
         ]
     )
@@ -527,7 +527,7 @@ def _rows_after(begun: dict[int, dict[str, Any]], events: list[dict[str, Any]]) 
     """Rows after some events, one after the other."""
     there = {id_: dict(row) for id_, row in begun.items()}
     for event in events:
-        if event[DELETED] or event[ANEW]:
+        if event[DELETED] or event[RECREATED]:
             there.pop(event["id"], None)
         if not event[DELETED]:
             row = there.setdefault(event["id"], {"id": event["id"], "a": None, "b": None, "c": None})

@@ -247,7 +247,7 @@ def _plain(type_: str, text: str) -> tuple[str, str]:
             None,
             ColumnDeclaration(type_name="TINYINT", length=1),
             "TINYINT",
-            ValueKind("int8", 1, told="TINYINT"),
+            ValueKind("int8", 1, source_type="TINYINT"),
         ),
         ("decimal128(5, -2)", f"{CONNECT}.Decimal", ColumnDeclaration(), "", ValueKind("decimal", 7, 0)),
         (GEOMETRY, f"{DEBEZIUM}.data.geometry.Point", ColumnDeclaration(), "", ValueKind("geometry")),
