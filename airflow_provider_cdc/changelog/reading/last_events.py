@@ -78,7 +78,7 @@ class LastEvents:
     """For each event, in the order of the files: whether it is the last of its key, and leaves a row."""
     _gone: npt.NDArray[np.bool_]
     """The same: whether it is the last of its key, and a delete."""
-    made_from: str = ""
+    source_version: str = ""
 
     @property
     def column_names(self) -> Sequence[str]:

@@ -25,7 +25,7 @@ class PendingBatches:
     :param changes: version → the change that led to it; only those made by these batches
     :param last: number of the last batch looked at, whether it has files of this topic or not
     :param position: where that batch ends in the source's log
-    :param taken: of the last statement by which another table took the name of this topic's, which had been dropped: its number, and when it was
+    :param name_takeover: of the last statement by which another table took the name of this topic's, which had been dropped: its number, and when it was
         run, in microseconds since 1970. No row from before it is one of the table's
     :param room: the newest schema, with types that have room for the values of events of older ones; ``None`` if its own types have
     """
@@ -37,7 +37,7 @@ class PendingBatches:
     first: int = 0
     last: int = 0
     position: dict[str, object] = field(default_factory=dict)
-    taken: tuple[int, int] | None = None
+    name_takeover: tuple[int, int] | None = None
     room: TableSchema | None = None
     passing: list[tuple[str, DataFile]] = field(default_factory=list)
 
@@ -169,7 +169,7 @@ def merge_pending(parts: Sequence[PendingBatches], last: int, position: dict[str
         whole.passing += part.passing
         whole.schemas |= part.schemas
         whole.changes |= part.changes
-        whole.taken = part.taken or whole.taken
+        whole.name_takeover = part.name_takeover or whole.name_takeover
     return whole
 
 
@@ -194,7 +194,7 @@ def _by_topic(changelog: ChangeLog, batch: BatchContents, gone: set[str]) -> dic
                 part = by_topic[structures[change.id, change.table.version]]
                 part.changes[change.table.version] = change
                 if name in gone and change.previous_id not in (None, change.id):
-                    part.taken = record.seq, record.ts_us
+                    part.name_takeover = record.seq, record.ts_us
             if change.type == "DROP":
                 gone.add(name)
             else:

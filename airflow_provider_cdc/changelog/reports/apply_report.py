@@ -61,14 +61,14 @@ class TargetTableEntry(TypedDict, total=False):
     - ``texts``: of a shared table, column → its one text in all rows of the topic
     - ``topic``: of a table that a route makes
     - ``place``: the branch of the route whose rows it has
-    - ``since``: the batch after which it begins
+    - ``begins_after``: the batch after which it begins
     """
 
     shared: bool
     texts: dict[str, str]
     topic: str
     place: dict[str, Any]
-    since: int
+    begins_after: int
 
 
 class TableState(SourceTableEntry, TargetTableEntry):

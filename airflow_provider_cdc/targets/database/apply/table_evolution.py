@@ -268,7 +268,7 @@ def _with_key(
         raise TargetError(f"{problem}.", where=f"topic {table.topic}", safe=safe, remedy=remedy)
     savepoint = connection.begin_nested() if dialect.DDL_IN_TRANSACTION else None
     try:
-        if pending.taken is not None and config.truncate_enabled:  # none of its rows stays
+        if pending.name_takeover is not None and config.truncate_enabled:  # none of its rows stays
             dialect.delete_all_rows(connection, table)
         if lacking:
             _add(dialect, connection, table, lacking, pending, there, config)
@@ -312,7 +312,7 @@ def _add(
     """
     origins = trace_columns(pending, base_version(pending))
     fills = {field.name: _fill(origins.get(field.column.name, ColumnLineage(field.column.name))) for field in lacking}
-    if emptied and pending.taken is not None:  # the table is emptied: no row needs a value that is unknown
+    if emptied and pending.name_takeover is not None:  # the table is emptied: no row needs a value that is unknown
         lacking = [
             field.nullable_copy if not field.key and _unknown(dialect, field, fills[field.name]) else field
             for field in lacking

@@ -324,7 +324,7 @@ class TableWriter:
         :raises TargetError: the database refuses it; rows are found by these columns, or are those of another topic, too; or it might be done twice
         """
         pending, config, dialect = part.pending, self._config, self._dialect
-        if config.insert_mode is InsertMode.INSERT or (pending.taken is not None and config.truncate_enabled):
+        if config.insert_mode is InsertMode.INSERT or (pending.name_takeover is not None and config.truncate_enabled):
             return  # rows are those of events; or none stays
         try:
             moved = moved_values(dialect, table, pending, part.schema_version, had, config)

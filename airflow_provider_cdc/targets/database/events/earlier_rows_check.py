@@ -34,7 +34,7 @@ class EarlierBatches:
         """Check whether the table needs rows that earlier batches brought."""
         pending, config = self._parts[0], self._config
         emptied = config.truncate_enabled and any(
-            part.taken is not None or "t" in part.count_operations() for part in self._parts
+            part.name_takeover is not None or "t" in part.count_operations() for part in self._parts
         )
         if config.insert_mode is InsertMode.INSERT or emptied or pending.topic not in self._written:
             return False

@@ -60,8 +60,10 @@ def read_operations(
     :raises TargetError: a change cannot be made in the table
     """
     after = 0
-    if pending.taken is not None and config.truncate_enabled:  # by a table that has none of the rows of the one before
-        after = pending.taken[0]
+    if (
+        pending.name_takeover is not None and config.truncate_enabled
+    ):  # by a table that has none of the rows of the one before
+        after = pending.name_takeover[0]
         yield TableOperation("empty", pa.table({}), np.array([after]))
     late = has_crossing_moves(pending, after)
     table_events = without_unfit(events_after(changelog, connector, pending, table, after, committed), table, config)

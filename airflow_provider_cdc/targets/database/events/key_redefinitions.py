@@ -50,7 +50,9 @@ def split_by_key_change(changelog: ChangeLog, pending: PendingBatches, config: D
     since = base_version(pending)
     if not keyed:
         return [
-            KeyedPart(replace(pending, files=files, taken=(emptied, 0)) if emptied else pending, schema_version=since)
+            KeyedPart(
+                replace(pending, files=files, name_takeover=(emptied, 0)) if emptied else pending, schema_version=since
+            )
         ]
     bounds = [*_begins(pending), pending.schema_version + 1]
     parts, former = list[KeyedPart](), list[tuple[str, ...]]()
@@ -58,9 +60,9 @@ def split_by_key_change(changelog: ChangeLog, pending: PendingBatches, config: D
         some = [entry for entry in files if begin <= entry[1].schema_version < end]
         last = end > pending.schema_version
         if some or last:
-            part = replace(pending, files=some, taken=None) if last else _with_key(pending, some, end)
+            part = replace(pending, files=some, name_takeover=None) if last else _with_key(pending, some, end)
             if emptied and not parts:
-                part = replace(part, taken=(emptied, 0))
+                part = replace(part, name_takeover=(emptied, 0))
             parts.append(KeyedPart(part, tuple(former), since, last))
             since = part.schema_version
         former.append(_key(pending, max(version for version in pending.schemas if version < end)))
@@ -130,10 +132,10 @@ def _with_key(pending: PendingBatches, files: list[tuple[str, DataFile]], end: i
         columns = tuple(_loosened(column, then, back) for column in pending.schema.columns)
         key = tuple(names[name] for name in then.key)
         room = pending.schema.model_copy(update={"key": key, "columns": columns})
-        return replace(pending, files=files, room=room, taken=None)
+        return replace(pending, files=files, room=room, name_takeover=None)
     schemas = {number: schema for number, schema in pending.schemas.items() if number < end}
     changes = {number: change for number, change in pending.changes.items() if number < end}
-    return with_room(replace(pending, files=files, schemas=schemas, changes=changes, room=None, taken=None))
+    return with_room(replace(pending, files=files, schemas=schemas, changes=changes, room=None, name_takeover=None))
 
 
 def _loosened(column: Column, then: TableSchema, back: Mapping[str, str]) -> Column:
@@ -149,7 +151,7 @@ def _emptied(changelog: ChangeLog, pending: PendingBatches) -> int:
 
     :raises ChangeLogDamaged: a file differs from its manifest
     """
-    taken = pending.taken[0] if pending.taken is not None else 0
+    taken = pending.name_takeover[0] if pending.name_takeover is not None else 0
     for file in reversed(files_of(pending)):
         if file.last_seq > taken and "t" in file.counts:
             with changelog.open_file(pending.connector, file) as opened:

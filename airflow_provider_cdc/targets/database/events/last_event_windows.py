@@ -44,7 +44,7 @@ def can_use_windows(pending: PendingBatches, table: DatabaseTargetTable, config:
         (len(pending.files) > 1 or pending.event_count > WHOLE_GROUP)
         and config.insert_mode is InsertMode.UPSERT
         and config.primary_key_mode is PrimaryKeyMode.RECORD_KEY
-        and pending.taken is None
+        and pending.name_takeover is None
         and "t" not in pending.count_operations()
         and not any(file.sparse_columns for _, file in pending.files)
         and not changes_types(pending, table)

@@ -204,7 +204,7 @@ class StagedDatabaseApply(DatabaseApply):
         except Exception as e:
             log.info("The driver writes %s without staging: %s", pending.topic, e)
             return None
-        after = pending.taken[0] if pending.taken is not None and self._config.truncate_enabled else 0
+        after = pending.name_takeover[0] if pending.name_takeover is not None and self._config.truncate_enabled else 0
         if files[-1].last_seq <= after:  # all of them are of the table before
             return None
         few = min(self._parallel, pending.file_bytes // self._sizes.little + 1)
@@ -259,7 +259,7 @@ class StagedDatabaseApply(DatabaseApply):
         tables = [staged for part in parts for staged in part.tables]
         for staged in tables:
             self._check(connection, staged)
-        begun = pending.taken is not None and self._config.truncate_enabled
+        begun = pending.name_takeover is not None and self._config.truncate_enabled
         if begun or any(part.emptied for part in parts):
             self._empty(connection, table)
         # deletes first, so that their unique values may come again

@@ -288,7 +288,7 @@ class VerifyDatabase:
         if not parts:
             return
         pending = merge_pending(parts, last, parts[-1].position)
-        if pending.changes or pending.taken:
+        if pending.changes or pending.name_takeover:
             raise NotComparable("its columns were changed while the source was read: verify it again")
         if pending.files:
             if self._target_table(pending) != table:

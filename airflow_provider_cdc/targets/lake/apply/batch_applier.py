@@ -131,7 +131,7 @@ class BatchApplier:
         location: str,
         groups: list[BatchesByTopic],
         done: list[TableApplyResult],
-        look: tuple[Target, int | None] | None = None,
+        inspected: tuple[Target, int | None] | None = None,
         table: TargetTable | None = None,
         *,
         more: bool = False,
@@ -139,7 +139,7 @@ class BatchApplier:
         """Apply the part of some groups of batches that a table lacks.
 
         :param groups: all of the run up to the one that is applied now
-        :param look: the table as it was a moment ago
+        :param inspected: the table as it was a moment ago
         :param table: which one it is, if a topic has several
         :param more: whether another group follows. If a killed run has brought the columns to a version which only that one has, nothing is done before
         :return: its last batch
@@ -148,19 +148,19 @@ class BatchApplier:
         last = ""
         for attempt in range(ATTEMPTS):
             try:
-                target, at = look or self.inspect_target(owner, location, table.place)
+                target, at = inspected or self.inspect_target(owner, location, table.place)
                 return self._attempt(owner, table, target, at, groups, done, more=more)
             except CachedRowsLost as e:
                 if attempt + 1 == ATTEMPTS:
                     raise e.error from e
-                look = None
+                inspected = None
                 log.warning(
                     "An executor was lost while changes were merged into the table of %s (attempt %d). The merge is retried.",
                     table.name,
                     attempt + 1,
                 )
             except WriteConflict as e:
-                look, last = None, str(e)[:300]
+                inspected, last = None, str(e)[:300]
                 # a faster run may have applied the same batches: the marker shows it
                 log.warning(
                     "Another writer committed to the table of %s first (attempt %d): %s", table.name, attempt + 1, last
@@ -179,7 +179,7 @@ class BatchApplier:
     ) -> int | None:  # fmt: skip
         """Apply the batches that a table lacks after the marker that was read once; commits are added to ``done``."""
         new = at in (None, NEVER)
-        if new and groups[0].first > table.since + 1:
+        if new and groups[0].first > table.begins_after + 1:
             raise WriteConflict("the table was removed a moment ago")
         parts = [part for group in groups for part in group.list_parts(owner.topic, max(at or 0, 0))]
         if not parts:
@@ -193,7 +193,7 @@ class BatchApplier:
         committed = self._check(pending)
         shape = self._shape(owner, table, target, pending.schema, pending.all_column_names, new=new)
         if new and table.lacks:
-            tell_of_what_is_lost(table, groups[0].first, shape.mode)
+            log_removed_batches(table, groups[0].first, shape.mode)
         alone = new and not (owner.shared and target.exists())
         one_by_one = not alone and one_batch_at_a_time(target.spark, pending, shape)
         for step in _steps(parts, begun, groups[-1]) if one_by_one else [pending]:
@@ -290,7 +290,7 @@ def _writer(groups: list[BatchesByTopic], batch: int) -> str:
     return next(group.writers[batch] for group in reversed(groups) if batch in group.writers)
 
 
-def tell_of_what_is_lost(table: TargetTable, first: int, mode: str) -> None:
+def log_removed_batches(table: TargetTable, first: int, mode: str) -> None:
     """Log that a table is made from some batch on.
 
     :param first: this batch

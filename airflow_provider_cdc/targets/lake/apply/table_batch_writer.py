@@ -158,7 +158,7 @@ def from_the_beginning(
     tune_session(target.spark, pending.file_bytes)
     draft = DraftWrite(target, _with_room(target, pending, shape), marker, shape, route, fresh=True)
     _from_the_beginning(draft)
-    (rows,) = draft.made
+    (rows,) = draft.drafts
     return rows
 
 

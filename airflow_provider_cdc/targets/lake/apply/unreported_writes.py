@@ -27,7 +27,7 @@ def find_unreported_writes(
     :param reported: up to which batch that is reported already
     """
     # before a place was found, no row of its topic had gone there
-    since = max(view.told.get(table.name, table.since), reported or 0, 0)
+    since = max(view.reported_batches.get(table.name, table.begins_after), reported or 0, 0)
     if at is None or at <= since:
         return []
     groups = view.groups if since >= view.start else backlog.left_since(since, at)

@@ -33,7 +33,7 @@ class BacklogState:
     :param reported: whether all tables except the lagging ones had the batch ``start`` after the last run
     :param table_states: as in the last report
     :param lagging: as in the last report
-    :param told: table → its last batch by the last report, even if the report is of no use otherwise
+    :param reported_batches: table → its last batch by the last report, even if the report is of no use otherwise
     :param evidence: location → the last batch of the table there when an apply had brought it up to date, and the one up to which it had; also where
         the report is of no use otherwise
     :param before: without a report, the known state of batches that were removed from the change log
@@ -49,7 +49,7 @@ class BacklogState:
     reported: bool
     table_states: dict[str, TableState]
     lagging: dict[str, int]
-    told: Mapping[str, int] = field(default_factory=dict)
+    reported_batches: Mapping[str, int] = field(default_factory=dict)
     evidence: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     before: TruncationMarker | None = None
     settled: Mapping[str, int] = field(default_factory=dict)
@@ -145,7 +145,7 @@ def view_of(changelog: ChangeLog, connector: str, report: ApplyReport, rules: st
     """
     evidence, table_states = dict[str, tuple[int, int]](), dict[str, TableState]()
     newest, last = _still_there(changelog, connector, report.get("last_batch", 0))
-    last_batches = told_of(report.get("table_states", {}))
+    last_batches = last_batch_per_table(report.get("table_states", {}))
     if report.get("last_batch", 0) > newest or of_another(report, last):
         if last is None:
             log.warning(
@@ -257,7 +257,7 @@ def _whose(
     return (last.changelog_id, last.writer) if last is not None else ("", "")
 
 
-def told_of(table_states: Mapping[str, TableState]) -> dict[str, int]:
+def last_batch_per_table(table_states: Mapping[str, TableState]) -> dict[str, int]:
     """Table → its last batch, by a report."""
     return {name: int(entry["batch"]) for name, entry in table_states.items()}
 

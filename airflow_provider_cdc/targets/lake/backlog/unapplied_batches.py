@@ -58,12 +58,12 @@ class Backlog:
             log.warning("The table of %s no longer exists: the apply rebuilds it from the change log.", name)
         start = self._start(table, at, view)
         if at in (None, NEVER) and start.after:
-            table = replace(table, since=start.after, lacks=table.lacks or start.lacks)
+            table = replace(table, begins_after=start.after, lacks=table.lacks or start.lacks)
         return table, self._after(start.after, view)
 
     def _start(self, table: TargetTable, at: int | None, view: BacklogState) -> TableStart:
         new = at in (None, NEVER)
-        reached = table.since if new else max(at or 0, 0)
+        reached = table.begins_after if new else max(at or 0, 0)
         if not new and (evidence := view.evidence.get(table.location)) is not None and evidence[0] == at:
             reached = evidence[1]
         elif new and view.never_had(table):

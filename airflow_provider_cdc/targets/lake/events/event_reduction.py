@@ -28,7 +28,15 @@ from airflow_provider_cdc.targets.lake.events.partial_updates import (
     list_document_fields,
 )
 from airflow_provider_cdc.targets.lake.events.row_images import read_image_differences
-from airflow_provider_cdc.targets.lake.rows.last_event_per_key import FROM, KEPT, OP, OURS, SEQ, UNKNOWN, last_per_key
+from airflow_provider_cdc.targets.lake.rows.last_event_per_key import (
+    FROM,
+    OMITTED,
+    OP,
+    OURS,
+    SEQ,
+    UNKNOWN,
+    last_per_key,
+)
 from airflow_provider_cdc.targets.lake.rows.multiset_rewrite import expand_row_counts
 from airflow_provider_cdc.targets.lake.rules.projection import LEFT, WHOLE, Projection
 from airflow_provider_cdc.targets.lake.session.unique_key_check import read_once
@@ -82,7 +90,7 @@ def list_truncates(spark: SparkSession, pending: PendingBatches) -> list[tuple[i
     :attr:`~airflow_provider_cdc.changelog.reading.pending_batches.PendingBatches.taken`.
     """
     files = [path for path, file in pending.files if "t" in file.counts]
-    taken = [] if pending.taken is None else [pending.taken]
+    taken = [] if pending.name_takeover is None else [pending.name_takeover]
     if not files:
         return taken
     events = spark.read.schema("seq bigint, op string, source struct<ts_us:bigint>").parquet(*files)
@@ -93,7 +101,7 @@ def list_truncates(spark: SparkSession, pending: PendingBatches) -> list[tuple[i
 def last_truncate(spark: SparkSession, pending: PendingBatches) -> int:
     """Return the number of the last one of :func:`list_truncates`, 0 if there is none."""
     files = [path for path, file in pending.files if "t" in file.counts]
-    taken = 0 if pending.taken is None else pending.taken[0]
+    taken = 0 if pending.name_takeover is None else pending.name_takeover[0]
     if not files:
         return taken
     events = spark.read.schema("seq bigint, op string").parquet(*files)
@@ -136,7 +144,7 @@ def build_table_contents(
     once = read_once(spark, pending, cut)
     last = rows if once else last_per_key(rows, shape.list_key_columns(pending.schema), left_out, shape.retired_columns)
     if left_out:
-        unknown = F.col(KEPT) if once else F.concat(KEPT, UNKNOWN)
+        unknown = F.col(OMITTED) if once else F.concat(OMITTED, UNKNOWN)
         return last.where(F.col(OP) != "d").select(*names, unknown.alias(UNKNOWN))
     return last.where(F.col(OP) != "d").select(*names)
 
@@ -153,7 +161,7 @@ def read_events(
 ) -> DataFrame | None:  # fmt: skip
     """Events after a number: :data:`SEQ`, :data:`OP`, and the row with its final columns.
 
-    The row of a delete is the image before it. Where events leave values out (:func:`list_sparse_columns`), :data:`KEPT` names those columns;
+    The row of a delete is the image before it. Where events leave values out (:func:`list_sparse_columns`), :data:`OMITTED` names those columns;
     where events that change keys do, :data:`FROM` is the key before. ``None`` when there is no file with such events.
 
     :param truncates: with ``t`` events, whose rows are empty
@@ -294,7 +302,7 @@ def _read(
     before, lacking = _left(pending, version, shape)
     selected += before
     if lists_kept:
-        selected.append(F.concat(_left_out(now, origins), lacking).alias(KEPT))
+        selected.append(F.concat(_left_out(now, origins), lacking).alias(OMITTED))
     if moved:
         selected.append(_previous(then, now, origins).alias(FROM))
     if documents is not None:

@@ -31,7 +31,7 @@ from airflow_provider_cdc.changelog.reading.partial_document_updates import (
 from airflow_provider_cdc.core.model.table_schema import DocumentSchema, arrow_type
 from airflow_provider_cdc.core.spi.partial_update_applier import partial_updates
 from airflow_provider_cdc.targets.lake.executors.executor_packages import lacks_package, ship_driver_code
-from airflow_provider_cdc.targets.lake.rows.last_event_per_key import KEPT, OP, OURS, SEQ
+from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OMITTED, OP, OURS, SEQ
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 
 if TYPE_CHECKING:  # executors load this module, and have no need of those
@@ -114,10 +114,10 @@ def complete_documents(
         if shown:
             raise refuse_lost(shown, pending, f"the table of {pending.topic}", more=number - len(lost))
     events = events.where(F.col(OP) != _LOST)
-    if KEPT not in names:
+    if OMITTED not in names:
         return events
-    left_out = F.when(F.col(OP) == "u", F.array_remove(KEPT, documents.body)).otherwise(F.col(KEPT))
-    return events.withColumn(KEPT, left_out)
+    left_out = F.when(F.col(OP) == "u", F.array_remove(OMITTED, documents.body)).otherwise(F.col(OMITTED))
+    return events.withColumn(OMITTED, left_out)
 
 
 def _folded(

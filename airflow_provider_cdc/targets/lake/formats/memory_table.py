@@ -217,7 +217,7 @@ class MemoryTarget(Target):
         there = self._there()
         if there.markers.get(marker.application_name, NEVER) >= marker.batch:
             return ""
-        if changes.made_from not in ("", str(id(there))):
+        if changes.source_version not in ("", str(id(there))):
             raise WriteConflict("another writer committed after the rows were computed from the table")
         if set(changes.column_names) != set(there.types):
             return "its columns differ from the source columns"

@@ -105,8 +105,8 @@ class ColumnEvolution:
 class KeyedMerge:
     """Rows that are upserted and deleted by key.
 
-    :param rows: one row per key, with the final columns, :data:`airflow_provider_cdc.targets.lake.rows.last_event_per_key.OP`, and :data:`airflow_provider_cdc.targets.lake.rows.last_event_per_key.KEPT` where some
-        columns keep the table's value. Where the table has more columns, also with :data:`airflow_provider_cdc.targets.lake.rows.last_event_per_key.ANEW`: rows for which it is true
+    :param rows: one row per key, with the final columns, :data:`airflow_provider_cdc.targets.lake.rows.last_event_per_key.OP`, and :data:`airflow_provider_cdc.targets.lake.rows.last_event_per_key.OMITTED` where some
+        columns keep the table's value. Where the table has more columns, also with :data:`airflow_provider_cdc.targets.lake.rows.last_event_per_key.RECREATED`: rows for which it is true
         match none of the table's, and have a delete of their key beside them
     :param nullable: key columns that may be NULL; NULL equals NULL then
     :param fills: columns that all other rows get a value in, as of :class:`ColumnEvolution`
@@ -135,7 +135,7 @@ class KeyedChanges(Protocol):
         """Check whether all keys are new ones, by their events."""
 
     @property
-    def made_from(self) -> str:
+    def source_version(self) -> str:
         """The state of the table that rows were made from (:attr:`PinnedTableState.version`): no other one may get them. Empty if they were not made from the table's."""
 
     def read_rows(self) -> Iterator[pa.Table]:

@@ -62,7 +62,7 @@ from airflow_provider_cdc.targets.task_watch import end_with_task
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.jobs.apply_changes")
 
-LOOK_S = 60.0
+FIRST_READ_S = 60.0
 """How long tables are read before the first round."""
 
 
@@ -197,7 +197,7 @@ class ApplyChanges:
         done = {*topics, *selected} - held
         # one that is not there needs all that it began with
         restarted = {
-            name: selected[name].since for name in failed if self._one_table.stood.get(name, 0) in (None, NEVER)
+            name: selected[name].begins_after for name in failed if self._one_table.stood.get(name, 0) in (None, NEVER)
         }
         behind = {
             name: restarted.get(name, view.find_reached_batch(name))
@@ -254,7 +254,7 @@ class ApplyChanges:
         table_states = {} if report is None else report["table_states"]
         places = [entry["location"] for entry in table_states.values() if entry["location"]]
         futures = [self._pool.submit(self._look, location) for location in places]
-        _, left = wait(futures, LOOK_S)
+        _, left = wait(futures, FIRST_READ_S)
         for future in left:
             future.cancel()
 

@@ -37,7 +37,7 @@ WATCH_S = 5.0
 """Between two looks whether Spark is still there."""
 SHORTEST_S, LONGEST_S = 1.0, 60.0
 """Pauses before a connector in trouble is started again: each is twice as long as the one before."""
-LOOK_S = 0.5
+POLL_S = 0.5
 """While it waits for that, how often it looks whether it is to end."""
 T = TypeVar("T")
 
@@ -133,7 +133,7 @@ class ConnectorRunner:
             self.stop()
         return self._ended is not None
 
-    def goes_on(self, failed: ContinuousConnector) -> bool:
+    def needs_restart(self, failed: ContinuousConnector) -> bool:
         """Return whether a connector that has failed is to be started again. If no connector works any more, all end."""
         if self.spark_ended():
             return False
@@ -242,7 +242,7 @@ class ContinuousConnector:
             try:
                 result = action()
             except Exception as e:
-                if self.is_ending or not self._all.goes_on(self):
+                if self.is_ending or not self._all.needs_restart(self):
                     raise
                 if time.monotonic() - began > LONGEST_S:
                     pause = SHORTEST_S  # it has worked meanwhile
@@ -260,4 +260,4 @@ class ContinuousConnector:
     def _rest(self, seconds: float) -> None:
         due = time.monotonic() + seconds
         while not self.is_ending and (left := due - time.monotonic()) > 0:
-            self._stop.wait(min(left, LOOK_S))
+            self._stop.wait(min(left, POLL_S))

@@ -24,12 +24,16 @@ from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurn
 from airflow_provider_cdc.core.errors import TransientError
 from airflow_provider_cdc.core.model.batch_manifest import BatchContents
 from airflow_provider_cdc.targets.lake.apply.apply_run_report import ApplyRunReport, TableApplyResult
-from airflow_provider_cdc.targets.lake.backlog.reported_apply_state import BacklogState, group_batches, told_of
+from airflow_provider_cdc.targets.lake.backlog.reported_apply_state import (
+    BacklogState,
+    group_batches,
+    last_batch_per_table,
+)
 from airflow_provider_cdc.targets.retry_pause import LONGEST_S, RetryPause
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.jobs.continuous_apply")
 
-LOOK_S = 0.2
+POLL_S = 0.2
 """Seconds between two reads of the change log."""
 MOST = 500
 """Batches that one round takes, so that its memory does not depend on how long nothing was applied."""
@@ -122,12 +126,12 @@ class ContinuousApply:
         return whole
 
     def _rounds_until_the_end(self) -> None:
-        last_read, pause = time.monotonic(), LOOK_S
+        last_read, pause = time.monotonic(), POLL_S
         while True:
             try:
                 has_changes = self._round()
                 self.read_at = last_read = time.monotonic()
-                pause = LOOK_S
+                pause = POLL_S
             except TransientError as e:
                 if time.monotonic() - last_read > PATIENCE_S or self.is_ending:
                     raise
@@ -182,7 +186,7 @@ class ContinuousApply:
             True,
             before.table_states,
             before.lagging,
-            told_of(before.table_states),
+            last_batch_per_table(before.table_states),
             changelog=batches[-1].changelog if batches else before.changelog,
             writer=batches[-1].writer if batches else before.writer,
         )

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from airflow_provider_cdc.changelog.reading.last_events import reduce_to_last_events
 from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches
 from airflow_provider_cdc.core.errors import BatchesRemoved, TargetError
-from airflow_provider_cdc.targets.lake.apply.batch_applier import tell_of_what_is_lost
+from airflow_provider_cdc.targets.lake.apply.batch_applier import log_removed_batches
 from airflow_provider_cdc.targets.lake.apply.table_batch_writer import bring_up, from_the_beginning
 from airflow_provider_cdc.targets.lake.apply.table_owner_check import another_log
 from airflow_provider_cdc.targets.lake.formats.format_descriptor import TableFormat
@@ -101,7 +101,7 @@ class RebuildStrategy(ABC):
         target.check_types(shape.map_column_types(pending.schema))
         target.check_layout(shape.build_layout())
         if self._whole.has_removed_events(table.topic):
-            tell_of_what_is_lost(table, pending.first, shape.mode)
+            log_removed_batches(table, pending.first, shape.mode)
         bring_up(target, pending, self._marker(table, batch), self._route, new=True, shape=shape)
 
 
@@ -167,7 +167,7 @@ class InPlaceRebuild(RebuildStrategy):
         return from_the_beginning(target, pending, marker, self._route, shape)
 
     def find_last_batch(self, target: Target, table: TargetTable) -> int | None:
-        owner, was_made = self._owner(table), self._places.made_before(table)
+        owner, was_made = self._owner(table), self._places.was_created(table)
         if table.shared:
             raise TargetError(
                 f"The table of {table.topic} is shared by several topics, and only the apply builds such tables.",

@@ -119,7 +119,7 @@ class RebuildTargets:
             return []
         return [TargetTable.from_report(name, entry) for name, entry in self._stands.items() if "place" in entry]
 
-    def made_before(self, table: TargetTable) -> bool:
+    def was_created(self, table: TargetTable) -> bool:
         """Return whether an apply has made the table once, so that it may be made again if it is gone."""
         if table.place is not None:
             return True

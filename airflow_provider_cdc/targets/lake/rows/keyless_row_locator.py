@@ -39,10 +39,10 @@ def locate_rows(there: DataFrame, changes: MultisetDifference, place: Sequence[s
     :raises AbsentRows: the table has too few
     """
     others = [name for name in there.columns if name not in (*changes.column_names, *place)]
-    if not changes.goes.num_rows:
+    if not changes.removed_images.num_rows:
         return LocatedRows(np.zeros(0, np.int64), _nothing(there, place), _nothing(there, others))
     images = _images(there, changes)
-    rows = there.where(may_be_among(changes.goes)).alias("t")
+    rows = there.where(may_be_among(changes.removed_images)).alias("t")
     same = [
         F.col(f"t.{quote_name(name)}").eqNullSafe(F.col(f"g.{_value(i)}"))
         for i, name in enumerate(changes.column_names)
@@ -147,7 +147,7 @@ def _images(there: DataFrame, changes: MultisetDifference) -> DataFrame:
     types = {field.name: field.dataType for field in there.schema.fields}
     fields = [T.StructField(_value(i), types[name]) for i, name in enumerate(changes.column_names)]
     fields += [T.StructField(name, T.LongType()) for name in (_IMAGE, _NUMBER)]
-    columns = [*changes.goes.columns, pa.array(np.arange(len(changes.number))), pa.array(changes.number)]
+    columns = [*changes.removed_images.columns, pa.array(np.arange(len(changes.number))), pa.array(changes.number)]
     return spark.createDataFrame(pa.table(columns, names=[f.name for f in fields]), schema=T.StructType(fields))
 
 

@@ -25,15 +25,15 @@ SEQ = f"{OURS}seq"
 """Number of the event."""
 OP = f"{OURS}op"
 """Operation letter of the event."""
-KEPT = f"{OURS}kept"
+OMITTED = f"{OURS}omitted"
 """Names of the columns that an event lacks. Of reduced rows: those that no event has, so that the table's value stays."""
 FROM = f"{OURS}from"
 """The key that a row had before an event that changed it."""
 ORIGIN = f"{OURS}origin"
-"""Of reduced rows: the key of the table's row whose values :data:`KEPT` is about; there where keys changed."""
-ANEW = f"{OURS}anew"
+"""Of reduced rows: the key of the table's row whose values :data:`OMITTED` is about; there where keys changed."""
+RECREATED = f"{OURS}recreated"
 """Of reduced rows: whether the row of this key was deleted by some event, so that one that is there after it is another row. Rows that are merged have
-it as of :func:`begun_anew`."""
+it as of :func:`split_recreated_rows`."""
 UNKNOWN = f"{OURS}unknown"
 """Column of reduced rows: names of the columns that a create or a read lacked. Their values are unknown, and NULL in the row."""
 ROW = f"{OURS}row"
@@ -58,20 +58,22 @@ def last_per_key(
 ) -> DataFrame:
     """Reduce events to the one with the highest number of each key; without that number.
 
-    :param rows: events with :data:`SEQ`, :data:`OP` and final columns; with :data:`KEPT` where ``sparse`` is not empty, and with
+    :param rows: events with :data:`SEQ`, :data:`OP` and final columns; with :data:`OMITTED` where ``sparse`` is not empty, and with
         :data:`FROM` where an event that changes the key lacks values
     :param sparse: columns that events may lack
     :param carried: those among them that also creates and reads leave as they are, and that have the image before a delete
     :param stays: whether a row that is deleted stays in the table, and later events of its key continue it
-    :param recreated: whether :data:`ANEW` is needed
+    :param recreated: whether :data:`RECREATED` is needed
     """
     groups, moves = rows.groupBy(*map(quote_name, key)), FROM in rows.columns
-    more, recreated_columns = ([F.max(F.col(OP) == "d").alias(ANEW)], [F.col(ANEW)]) if recreated else ([], [])
+    more, recreated_columns = (
+        ([F.max(F.col(OP) == "d").alias(RECREATED)], [F.col(RECREATED)]) if recreated else ([], [])
+    )
     if not sparse:
         last = _newest([c for c in rows.columns if c != SEQ]).alias(_LAST)
         return groups.agg(last, *more).select(f"{_LAST}.*", *recreated_columns)
     # grouped columns have lost the sign of their zeros
-    others = [c for c in rows.columns if c not in (SEQ, KEPT, FROM, *sparse)]
+    others = [c for c in rows.columns if c not in (SEQ, OMITTED, FROM, *sparse)]
     last = _newest(others).alias(_LAST)
     by_key, by_row = list[Expression](), list[Expression]()
     for i, c in enumerate(sparse):
@@ -89,19 +91,19 @@ def last_per_key(
     return _shown(joined, others, sparse, F.col(f"{ROW}.key").alias(ORIGIN), *recreated_columns)
 
 
-def begun_anew(rows: DataFrame) -> DataFrame:
-    """Split reduced rows with :data:`ANEW`, for a table that has more columns than they.
+def split_recreated_rows(rows: DataFrame) -> DataFrame:
+    """Split reduced rows with :data:`RECREATED`, for a table that has more columns than they.
 
-    A row that is there again after it was deleted has nothing of the one before it. So it is two rows: one that deletes, and one with :data:`ANEW`,
+    A row that is there again after it was deleted has nothing of the one before it. So it is two rows: one that deletes, and one with :data:`RECREATED`,
     which is inserted whatever the table has.
     """
-    again, op = F.col(ANEW) & (F.col(OP) != "d"), F.col(OP)
+    again, op = F.col(RECREATED) & (F.col(OP) != "d"), F.col(OP)
     whole = F.struct(op.alias("op"), again.alias("anew"))
     gone = F.struct(F.lit("d").alias("op"), F.lit(False).alias("anew"))
     each = F.explode(F.when(again, F.array(gone, whole)).otherwise(F.array(whole)))
-    others = [quote_name(c) for c in rows.columns if c not in (OP, ANEW)]
+    others = [quote_name(c) for c in rows.columns if c not in (OP, RECREATED)]
     return rows.select(*others, each.alias(_EACH)).select(
-        *others, F.col(f"{_EACH}.op").alias(OP), F.col(f"{_EACH}.anew").alias(ANEW)
+        *others, F.col(f"{_EACH}.op").alias(OP), F.col(f"{_EACH}.anew").alias(RECREATED)
     )
 
 
@@ -111,7 +113,7 @@ def _newest(columns: Sequence[str]) -> Expression:
 
 def _last_value(column: str, *, moves: bool) -> Expression:
     """Build the value of a column by the last event that has it, or that begins a row without it."""
-    lacks = F.array_contains(KEPT, F.lit(column))
+    lacks = F.array_contains(OMITTED, F.lit(column))
     begins = F.col(OP).isin("c", "r")
     if moves:
         begins &= F.col(FROM).isNull()
@@ -125,7 +127,7 @@ def _last_carried(column: str, *, moves: bool, stays: bool) -> Expression:
 
     Another row under its key begins without the value.
     """
-    lacks, ends = F.array_contains(KEPT, F.lit(column)), F.lit(False)
+    lacks, ends = F.array_contains(OMITTED, F.lit(column)), F.lit(False)
     if not stays:
         ends = F.col(OP) == "d"
         if moves:
@@ -141,7 +143,7 @@ def _shown(picked: DataFrame, others: Sequence[str], sparse: Sequence[str], *mor
     return picked.select(
         *[F.col(f"{_LAST}.{quote_name(c)}").alias(c) for c in others],
         *[value["v"].alias(c) for c, value in values.items()],
-        F.array_compact(F.array(*kept_names)).alias(KEPT),
+        F.array_compact(F.array(*kept_names)).alias(OMITTED),
         F.array_compact(F.array(*unknown)).alias(UNKNOWN),
         *more,
     )
@@ -162,7 +164,7 @@ def identify_rows(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
     life = F.coalesce(F.last(begins, ignorenulls=True).over(of_key), F.lit(0))
     rows = rows.withColumn(_LIFE, life)
     whole = F.struct(*[F.col(quote_name(c)) for c in key])
-    moved = rows.where(F.col(FROM).isNotNull() & (F.size(KEPT) > 0))
+    moved = rows.where(F.col(FROM).isNotNull() & (F.size(OMITTED) > 0))
     moves = moved.select(F.col(SEQ).alias("t"), F.col(FROM).alias("old"))
     ends = rows.where(F.col(OP) == "d").select(F.col(SEQ).alias("s"), F.col(_LIFE).alias("at"), whole.alias("key"))
     before = moves.join(ends, F.col("key").eqNullSafe(F.col("old")) & F.expr("s < t"))
@@ -199,9 +201,9 @@ def inherit_values(
     sparse = [name for name in sparse if name not in carried]
     whole = F.struct(*[F.col(f"r.{quote_name(c)}") for c in key])
     moved = ~F.col(ORIGIN).eqNullSafe(whole)
-    if ANEW in rows.columns:  # it may have come back to its old key by way of others, and is inserted
-        moved |= F.col(ANEW)
-    moved &= F.size(KEPT) > 0
+    if RECREATED in rows.columns:  # it may have come back to its old key by way of others, and is inserted
+        moved |= F.col(RECREATED)
+    moved &= F.size(OMITTED) > 0
     rows = rows.alias("r").withColumn(_MOVED, moved)
     old = there.select(
         F.struct(*[F.col(quote_name(c)) for c in key]).alias(_OLD), F.struct(*map(quote_name, sparse)).alias(_VALUES)
@@ -212,11 +214,13 @@ def inherit_values(
     joined = rows.join(old_values, F.col(_MOVED) & (F.col(ORIGIN) == F.col(_OLD)), "left")
     columns = []
     for name in rows.columns:
-        if name == KEPT:
-            stays = F.filter(KEPT, lambda column: column.isin(*carried)) if carried else F.array().cast("array<string>")
-            columns.append(F.when(F.col(_MOVED), stays).otherwise(F.col(KEPT)).alias(KEPT))
+        if name == OMITTED:
+            stays = (
+                F.filter(OMITTED, lambda column: column.isin(*carried)) if carried else F.array().cast("array<string>")
+            )
+            columns.append(F.when(F.col(_MOVED), stays).otherwise(F.col(OMITTED)).alias(OMITTED))
         elif name in sparse:
-            takes = F.col(_MOVED) & F.array_contains(KEPT, F.lit(name))
+            takes = F.col(_MOVED) & F.array_contains(OMITTED, F.lit(name))
             value = F.when(takes, F.col(f"{_VALUES}.{quote_name(name)}")).otherwise(F.col(quote_name(name)))
             columns.append(value.alias(name))
         elif name not in (_MOVED, ORIGIN):

@@ -43,13 +43,13 @@ class LocatedRows:
 class MultisetDifference:
     """The effect of some changes on a bag of rows.
 
-    :param goes: row images, each once. Zeros are equal whatever their sign, as in SQL
+    :param removed_images: row images, each once. Zeros are equal whatever their sign, as in SQL
     :param number: how many rows of each image go
     :param signed: row images that go, each as often as ``signed_number`` says, with the signs of their zeros; ``signed_image`` is their number
-        in ``goes``. Of equal rows those go first that are the same
+        in ``removed_images``. Of equal rows those go first that are the same
     """
 
-    goes: pa.Table
+    removed_images: pa.Table
     number: Numbers
     signed: pa.Table
     signed_image: Numbers
@@ -69,29 +69,29 @@ class MultisetDifference:
         """Rows that come."""
         return int(self._comes.num_rows)
 
-    def build_removed_rows(self, taken: LocatedRows) -> pa.Table:
+    def build_removed_rows(self, located: LocatedRows) -> pa.Table:
         """Return the rows that go, with all their columns and places."""
-        rows = self.goes.take(pa.array(taken.image))
-        if taken.signed is not None:
-            for name, values in zip(taken.signed.column_names, taken.signed.columns, strict=True):
+        rows = self.removed_images.take(pa.array(located.image))
+        if located.signed is not None:
+            for name, values in zip(located.signed.column_names, located.signed.columns, strict=True):
                 rows = rows.set_column(rows.column_names.index(name), rows.schema.field(name), values)
-        for part in (taken.others, taken.places):
+        for part in (located.others, located.places):
             for field, values in zip(part.schema, part.columns, strict=True):
                 rows = rows.append_column(field, values)
         return rows
 
-    def build_added_rows(self, taken: LocatedRows) -> pa.Table:
+    def build_added_rows(self, located: LocatedRows) -> pa.Table:
         """Return the rows that come.
 
         One that continues a row that goes has the values of that row in columns that no image has.
         """
-        if not taken.others.num_columns:
+        if not located.others.num_columns:
             return self._comes
         new = self._root < 0
-        at = pa.array(np.searchsorted(taken.image, self._root) + self._nth, mask=new)
+        at = pa.array(np.searchsorted(located.image, self._root) + self._nth, mask=new)
         rows = self._comes
-        for name in taken.others.column_names:
-            rows = rows.append_column(taken.others.schema.field(name), taken.others[name].take(at))
+        for name in located.others.column_names:
+            rows = rows.append_column(located.others.schema.field(name), located.others[name].take(at))
         return rows
 
 

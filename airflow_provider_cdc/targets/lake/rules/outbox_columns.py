@@ -44,7 +44,7 @@ def payload_fields(outbox: Outbox, schema: TableSchema) -> dict[str, RuleExpress
         if column in used:
             type_ = spark_type(schema.get_column(column).type)
             again = partial(F.col, quote_name(column))
-            fields[alias] = RuleExpression(quote_name(column), type_, frozenset({column}), made=again)
+            fields[alias] = RuleExpression(quote_name(column), type_, frozenset({column}), factory=again)
         used.add(column)
     payload = next((c.name for c in schema.columns if c.name.lower() == outbox.payload.lower()), None)
     if outbox.expand and payload is not None:
@@ -52,7 +52,7 @@ def payload_fields(outbox: Outbox, schema: TableSchema) -> dict[str, RuleExpress
             f"from_json({quote_name(payload)}, '{_MAP}')",
             _MAP,
             frozenset({payload}),
-            made=lambda: F.from_json(F.col(quote_name(payload)), _MAP),
+            factory=lambda: F.from_json(F.col(quote_name(payload)), _MAP),
         )
     return fields
 

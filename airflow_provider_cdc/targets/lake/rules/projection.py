@@ -21,7 +21,7 @@ from airflow_provider_cdc.core.config.target_table_rules import FLAGS, PLAIN, Ta
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.targets.lake.formats.table_values import NO_COMMENTS, TableComments, TableLayout
-from airflow_provider_cdc.targets.lake.rows.last_event_per_key import FROM, KEPT, OP, OURS, SEQ, UNKNOWN
+from airflow_provider_cdc.targets.lake.rows.last_event_per_key import FROM, OMITTED, OP, OURS, SEQ, UNKNOWN
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name, spark_type
 from airflow_provider_cdc.targets.lake.types.variant_spark_udfs import VARIANT, as_variant
 
@@ -61,18 +61,18 @@ class RuleExpression:
     """An expression of a rule: its type, and the columns of the source that it needs.
 
     :param sql: its text
-    :param made: makes it, if not the text does
+    :param factory: makes it, if not the text does
     """
 
     sql: str
     type: str
     needs: frozenset[str]
     rule_option: str = "filter"
-    made: Callable[[], Expression] | None = None
+    factory: Callable[[], Expression] | None = None
 
     def build_expression(self) -> Expression:
         """Return the expression over the columns of the source."""
-        return F.expr(self.sql) if self.made is None else self.made()
+        return F.expr(self.sql) if self.factory is None else self.factory()
 
 
 LEFT = f"{OURS}left_"
@@ -327,8 +327,8 @@ class Projection:
             columns.append(F.col(COMMITTED))
         if self.mode == "soft_delete":
             columns.append(passes.alias(PASSES))
-        if KEPT in events.columns:
-            columns.append(self._kept_names(KEPT, schema, left_out).alias(KEPT))
+        if OMITTED in events.columns:
+            columns.append(self._kept_names(OMITTED, schema, left_out).alias(OMITTED))
         if FROM in events.columns:
             columns.append(self._from(schema).alias(FROM))
         return events.select(*columns)

@@ -137,7 +137,7 @@ def _by_column(projection: Projection, schema: TableSchema, column: str) -> Rule
         raise _wrong(
             projection, schema, f"outbox: route.by.field {name} has the type {type_}, which cannot be used as text"
         )
-    return RuleExpression(quote_name(name), type_, frozenset({name}), made=lambda: F.col(quote_name(name)))
+    return RuleExpression(quote_name(name), type_, frozenset({name}), factory=lambda: F.col(quote_name(name)))
 
 
 def _check_outbox(projection: Projection, schema: TableSchema, *, strict: bool) -> None:

@@ -16,7 +16,7 @@ class TargetTable:
     :param name: its name in reports: its topic, or where a route brings rows of its topic to several tables, that and its location
     :param shared: it has rows of other topics, too
     :param place: of a table that has some of its topic's rows only
-    :param since: the batch after which a new table begins: no row of the topic has gone to this place before, or none that counts; 0 if that is not known
+    :param begins_after: the batch after which a new table begins: no row of the topic has gone to this place before, or none that counts; 0 if that is not known
     :param lacks: before that there were events of it which are removed from the change log
     :param touched: whether rows of new batches come to it or go from it, as far as that is known
     :param texts: of a shared table, the columns that have one text in all rows of this topic: the one that distinguishes them from those of other topics,
@@ -28,24 +28,28 @@ class TargetTable:
     location: str
     shared: bool = False
     place: RouteBranch | None = None
-    since: int = 0
+    begins_after: int = 0
     lacks: bool = False
     touched: bool = True
     texts: Mapping[str, str] | None = None
 
     @classmethod
     def from_route(
-        cls, topic: str, location: str, place: RouteBranch, since: int = 0, *, lacks: bool = False
+        cls, topic: str, location: str, place: RouteBranch, begins_after: int = 0, *, lacks: bool = False
     ) -> TargetTable:
         """Create one of the tables of a topic with a route."""
-        return cls(f"{topic} → {location}", topic, location, place=place, since=since, lacks=lacks)
+        return cls(f"{topic} → {location}", topic, location, place=place, begins_after=begins_after, lacks=lacks)
 
     @classmethod
     def from_report(cls, name: str, entry: TableState) -> TargetTable:
         """Create one of the tables of a topic with a route, as a report knows it."""
-        since = int(entry.get("since", 0))
+        begins_after = int(entry.get("begins_after", 0))
         return cls(
-            name, entry["topic"], entry["location"], place=RouteBranch.from_document(entry["place"]), since=since
+            name,
+            entry["topic"],
+            entry["location"],
+            place=RouteBranch.from_document(entry["place"]),
+            begins_after=begins_after,
         )
 
     def to_document(self) -> TargetTableEntry:
@@ -55,6 +59,6 @@ class TargetTable:
             entry["texts"] = dict(self.texts)
         if self.place is None:
             return entry
-        if self.since:
-            entry["since"] = self.since
+        if self.begins_after:
+            entry["begins_after"] = self.begins_after
         return {**entry, "topic": self.topic, "place": self.place.to_document()}

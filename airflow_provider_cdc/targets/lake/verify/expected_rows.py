@@ -26,7 +26,7 @@ from airflow_provider_cdc.changelog.reading.pending_batches import (
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.targets.lake.events import event_reduction, row_images
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import (
-    KEPT,
+    OMITTED,
     OP,
     ORIGIN,
     SEQ,
@@ -190,17 +190,17 @@ def _upon(spark: SparkSession, rows: DataFrame, pending: PendingBatches, *, stra
     moved = ORIGIN in last.columns
     if moved and not straddles:
         last = inherit_values(last, rows, key, sparse).drop(ORIGIN)
-    if KEPT in last.columns:
+    if OMITTED in last.columns:
         last = _without_kept_values(last, key) if moved and straddles else last
     last = last.localCheckpoint()  # it is read several times
     touched = last.select(*[F.col(quote_name(k)) for k in key])
     same = _same(key, "r", "l")
     others = rows.alias("r").join(_sent(touched, few=few).alias("l"), same, "left_anti")
     new = last.where(F.col(OP) != "d")
-    if UNKNOWN not in rows.columns and KEPT not in last.columns:
+    if UNKNOWN not in rows.columns and OMITTED not in last.columns:
         return others.select(*map(quote_name, names)).unionAll(new.select(*map(quote_name, names)))
     with_unknown = _with_unknown(others, names)
-    if KEPT not in last.columns:
+    if OMITTED not in last.columns:
         return with_unknown.unionAll(_with_unknown(new, names))
     old = rows.alias("r").join(_sent(touched, few=few).alias("l"), same, "left_semi")
     return with_unknown.unionAll(_completed(new, _with_unknown(old, names), names, key, sparse))
@@ -217,7 +217,7 @@ def _completed(
     joined_ = new.alias("n").join(there, _same(key, "n", "r"), "left")
 
     def stays(name: str) -> Expression:
-        return F.array_contains(f"n.{KEPT}", F.lit(name))
+        return F.array_contains(f"n.{OMITTED}", F.lit(name))
 
     columns = []
     for name in names:
@@ -242,8 +242,8 @@ def _without_kept_values(last: DataFrame, key: tuple[str, ...]) -> DataFrame:
     """Reduced rows of which the reference may have the old key or the new one: the values that they would keep are not known."""
     moved = ~F.col(ORIGIN).eqNullSafe(F.struct(*[F.col(quote_name(k)) for k in key]))
     none = F.array().cast("array<string>")
-    unknown = F.when(moved, F.concat(UNKNOWN, KEPT)).otherwise(F.col(UNKNOWN))
-    changed = last.withColumn(UNKNOWN, unknown).withColumn(KEPT, F.when(moved, none).otherwise(F.col(KEPT)))
+    unknown = F.when(moved, F.concat(UNKNOWN, OMITTED)).otherwise(F.col(UNKNOWN))
+    changed = last.withColumn(UNKNOWN, unknown).withColumn(OMITTED, F.when(moved, none).otherwise(F.col(OMITTED)))
     return changed.drop(ORIGIN)
 
 

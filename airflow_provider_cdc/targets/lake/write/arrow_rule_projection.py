@@ -84,7 +84,7 @@ class ProjectedReduction:
 
     shape: Projection
     reduction: LastEvents
-    made_from = ""
+    source_version = ""
 
     @property
     def column_names(self) -> Sequence[str]:

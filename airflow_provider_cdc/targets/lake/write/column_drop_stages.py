@@ -40,7 +40,7 @@ def split_into_stages(write: TableWrite, cut: int = 0) -> list[PendingBatches]:
     """
     pending = write.pending
     if (
-        not pending.changes or write.has_begun_evolution()
+        not pending.changes or write.has_started_evolution()
     ):  # columns that are changed already are not changed one after the other
         return [pending]
     first = min(

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from airflow_provider_cdc.targets.lake.formats.table_values import KeyedMerge, PinnedTableState
-from airflow_provider_cdc.targets.lake.rows.last_event_per_key import ANEW, KEPT, OP, OURS, build_key_condition
+from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OMITTED, OP, OURS, RECREATED, build_key_condition
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 
 _FOUND, _THERE = f"{OURS}found", f"{OURS}there_"
@@ -40,7 +40,7 @@ class CollectedChanges:
 
     keys: pa.Table
     inserts_only: bool
-    made_from: str
+    source_version: str
     deletes: int | None
     _rows: pa.Table
     _schema: T.StructType
@@ -75,7 +75,7 @@ def collect_changes(
     there: PinnedTableState,
     *,
     inserts_only: bool,
-    looked_up: bool,
+    by_lookup: bool,
     from_there: bool,
 ) -> CollectedChanges:
     """Collect the rows that would be merged.
@@ -83,28 +83,28 @@ def collect_changes(
     :param columns: of the table, with their types
     :param there: the table
     :param inserts_only: whether all keys are new ones, by their events
-    :param looked_up: whether there may be deletes of keys that the table does not have
+    :param by_lookup: whether there may be deletes of keys that the table does not have
     :param from_there: whether the rows were made from those of the table
     :raises TooMuch: they are too many for the driver
     """
     own = {name.lower(): name for name in columns}
     names = {name: own[name.lower()] for name in merge.types}
-    has_kept = KEPT in merge.rows.columns
+    has_kept = OMITTED in merge.rows.columns
     rows = merge.rows.select(
         OP,
         *[F.col(quote_name(name)).cast(columns[to]).alias(to) for name, to in names.items()],
-        *[name for name in (KEPT, ANEW) if name in merge.rows.columns],
+        *[name for name in (OMITTED, RECREATED) if name in merge.rows.columns],
     )
     others = [name for name in columns if name not in names.values()]
     key = [names[name] for name in merge.key]
     schema, arrays = rows.schema, _arrays(rows)
-    lacks = bool(others) or (has_kept and bool(pc.any(pc.greater(pc.list_value_length(arrays[KEPT]), 0)).as_py()))
+    lacks = bool(others) or (has_kept and bool(pc.any(pc.greater(pc.list_value_length(arrays[OMITTED]), 0)).as_py()))
     if lacks:
         frame = there.rows.sparkSession.createDataFrame(arrays, schema=schema)
         whole = _completed(frame, there.rows, key, {to: name for name, to in names.items()}, others)
         schema, arrays = whole.schema, _arrays(whole)
     gone = pc.equal(arrays[OP], "d")
-    deletes = None if looked_up else int(pc.sum(gone).as_py() or 0)
+    deletes = None if by_lookup else int(pc.sum(gone).as_py() or 0)
     made_from = there.version if from_there or lacks else ""
     come = arrays.filter(pc.invert(gone)).select(list(columns))
     return CollectedChanges(arrays.select(key), inserts_only, made_from, deletes, come, schema)
@@ -138,11 +138,11 @@ def _completed(
 ) -> DataFrame:
     """Complete rows with the table's values in the columns that they lack.
 
-    :param names: column of the table → how :data:`KEPT` calls it
+    :param names: column of the table → how :data:`OMITTED` calls it
     :param others: columns of the table that no row has
     """
-    kept_columns = [name for name in names if name not in key] if KEPT in rows.columns else []
-    lacks = F.col(OP) != "d" if others else F.size(KEPT) > 0
+    kept_columns = [name for name in names if name not in key] if OMITTED in rows.columns else []
+    lacks = F.col(OP) != "d" if others else F.size(OMITTED) > 0
     incomplete = F.broadcast(rows.where(lacks).select(*map(quote_name, key)))
     old = there.alias("t").join(incomplete.alias("s"), build_key_condition(key, "t", "s"), "left_semi")
     places = {name: f"{_THERE}{i}" for i, name in enumerate([*kept_columns, *others])}
@@ -156,12 +156,12 @@ def _completed(
         own = F.col(f"r.{quote_name(name)}")
         if name not in kept_columns:
             return own
-        keeps = F.coalesce(_FOUND, F.lit(False)) & F.array_contains(KEPT, F.lit(names[name]))
+        keeps = F.coalesce(_FOUND, F.lit(False)) & F.array_contains(OMITTED, F.lit(names[name]))
         return F.when(keeps, F.col(places[name])).otherwise(own)
 
     continues = build_key_condition(key, "r", "o")
-    if ANEW in rows.columns:  # the row that the table has was deleted before this one
-        continues &= ~F.col(f"r.{ANEW}")
+    if RECREATED in rows.columns:  # the row that the table has was deleted before this one
+        continues &= ~F.col(f"r.{RECREATED}")
     joined = rows.alias("r").join(old.alias("o"), continues, "left")
     return joined.select(
         OP,

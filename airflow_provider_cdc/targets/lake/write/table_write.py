@@ -22,14 +22,14 @@ from airflow_provider_cdc.targets.lake.formats.table_values import (
 )
 from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import (
-    ANEW,
-    KEPT,
+    OMITTED,
     OP,
     OURS,
+    RECREATED,
     SEQ,
-    begun_anew,
     build_key_condition,
     last_per_key,
+    split_recreated_rows,
 )
 from airflow_provider_cdc.targets.lake.rows.whole_table_rewrite import build_merged_table
 from airflow_provider_cdc.targets.lake.rules.projection import Projection, laid_out_by, lower_names
@@ -153,14 +153,14 @@ class TableWrite:
             since = events.alias("e").join(ended, build_key_condition(key, "e", "s"), "left")
             since = since.where(F.col(SEQ) > F.coalesce(f"s.{_ENDED}", F.lit(0))).select("e.*")
             carried_values = last_per_key(
-                since.select(SEQ, OP, KEPT, *names, *map(quote_name, carried)), key, carried, carried
+                since.select(SEQ, OP, OMITTED, *names, *map(quote_name, carried)), key, carried, carried
             )
             carried_values = carried_values.select(
-                *names, F.col(KEPT), *[F.col(quote_name(c)).alias(f"{_CARRIED}{i}") for i, c in enumerate(carried)]
+                *names, F.col(OMITTED), *[F.col(quote_name(c)).alias(f"{_CARRIED}{i}") for i, c in enumerate(carried)]
             )
             joined = joined.join(carried_values.alias("e"), build_key_condition(key, "n", "e"), "left")
             for i, c in enumerate(carried):
-                lacks = F.coalesce(F.array_contains(KEPT, F.lit(c)), F.lit(col=True))
+                lacks = F.coalesce(F.array_contains(OMITTED, F.lit(c)), F.lit(col=True))
                 stays[c] = F.when(lacks, stays[c]).otherwise(F.col(f"{_CARRIED}{i}"))
         return joined.select(
             *[(stays[c] if c in carried else F.col(f"n.{quote_name(c)}")).alias(c) for c in rows.columns],
@@ -235,7 +235,7 @@ class TableWrite:
     ) -> None:
         """Upsert and delete by key.
 
-        :param final: the table's rows, with its final columns → rows as of :class:`KeyedMerge`, those with :data:`airflow_provider_cdc.targets.lake.rows.last_event_per_key.ANEW` as
+        :param final: the table's rows, with its final columns → rows as of :class:`KeyedMerge`, those with :data:`airflow_provider_cdc.targets.lake.rows.last_event_per_key.RECREATED` as
             :func:`airflow_provider_cdc.targets.lake.rows.last_event_per_key.last_per_key` gives them
         :param nullable: key columns that may be NULL
         :param inherits: whether rows have values that the table has under other keys, or are made of those that it has
@@ -270,7 +270,7 @@ class TableWrite:
         try:
             changes = collect_changes(
                 merge, self.target.read_column_types(), there, inserts_only=new_keys_only(pending), from_there=bool(shape.map_flag_types()) or inherits,
-                looked_up=shape.filter is not None or "c" in pending.count_operations(),
+                by_lookup=shape.filter is not None or "c" in pending.count_operations(),
             )  # fmt: skip
         except CollectLimitExceeded as e:
             return str(e)
@@ -357,7 +357,7 @@ class TableWrite:
             and self.target.read_schema_version(self.marker.application_name) == self.pending.schema_version
         )
 
-    def has_begun_evolution(self) -> bool:
+    def has_started_evolution(self) -> bool:
         """Return whether a run before, which was killed, has changed some of the columns in place."""
         return self.target.read_schema_version(self.marker.application_name) > base_version(self.pending)
 
@@ -382,7 +382,7 @@ class TableWrite:
         pending, shape = self.pending, self.shape
         if (
             not pending.changes
-            or pending.taken is not None
+            or pending.name_takeover is not None
             or "t" in pending.count_operations()
             or shape.rule.outbox is not None
         ):
@@ -472,13 +472,13 @@ class TableWrite:
 class DraftWrite(TableWrite):
     """A write of all rows that only makes them.
 
-    :param made: gets the rows
+    :param drafts: gets the rows
     """
 
-    made: list[DataFrame] = field(default_factory=list)
+    drafts: list[DataFrame] = field(default_factory=list)
 
     def replace_topic_rows(self, rows: DataFrame) -> None:
-        self.made.append(rows)
+        self.drafts.append(rows)
 
 
 def key_is_another(write: TableWrite, subject: str) -> TargetError:
@@ -511,7 +511,7 @@ def _ended(events: DataFrame, names: list[str], cuts: Sequence[int]) -> DataFram
 
 def _apart(rows: DataFrame) -> DataFrame:
     """Reduced rows for a merge."""
-    return begun_anew(rows) if ANEW in rows.columns else rows
+    return split_recreated_rows(rows) if RECREATED in rows.columns else rows
 
 
 def _filled(there: DataFrame, types: Mapping[str, str], fills: Mapping[str, str | None]) -> DataFrame:

@@ -154,7 +154,7 @@ def test_where_more_than_the_last_event_matters_each_part_has_its_steps(
         PendingBatches("p.s.t", pending.files[1:], {1: schema}), table, config
     ), "one file is read once"
     if fits:
-        taken = PendingBatches("p.s.t", pending.files, {1: schema}, taken=(1, 1))
+        taken = PendingBatches("p.s.t", pending.files, {1: schema}, name_takeover=(1, 1))
         assert not last_event_windows.can_use_windows(taken, table, config)
 
 

@@ -67,7 +67,7 @@ class _Model:
                 last_event_per_key.OP: op,
                 "k": k,
                 **shown,
-                last_event_per_key.KEPT: lacking,
+                last_event_per_key.OMITTED: lacking,
                 last_event_per_key.FROM: from_,
             }
         )
@@ -121,7 +121,7 @@ class _Model:
     def frame(self, spark: SparkSession) -> Any:
         schema = pa.schema(
             [(last_event_per_key.SEQ, pa.int64()), (last_event_per_key.OP, pa.string()), ("k", pa.int64()), ("v", pa.int64()), ("w", pa.string()),
-             (last_event_per_key.KEPT, pa.list_(pa.string())), (last_event_per_key.FROM, pa.struct([("k", pa.int64())]))]
+             (last_event_per_key.OMITTED, pa.list_(pa.string())), (last_event_per_key.FROM, pa.struct([("k", pa.int64())]))]
         )  # fmt: skip
         shuffled = self.r.sample(self.events, len(self.events))
         frame = spark.createDataFrame(pa.Table.from_pylist(shuffled, schema=schema))
@@ -145,7 +145,7 @@ def test_a_value_left_out_is_that_of_the_same_row_before(spark: SparkSession, se
     for row in found:
         old = merged.pop(row["k"], None)
         if row[last_event_per_key.OP] != "d":
-            kept = {c: old[c] if old is not None else None for c in row[last_event_per_key.KEPT]}
+            kept = {c: old[c] if old is not None else None for c in row[last_event_per_key.OMITTED]}
             merged[row["k"]] = {c: row[c] for c in ("k", *model.COLUMNS)} | kept
     assert merged == model.rows
 
@@ -161,7 +161,7 @@ def test_a_row_may_change_its_key_any_number_of_times(spark: SparkSession) -> No
         for r in _rows(last_event_per_key.inherit_values(rows, there, ("k",), model.COLUMNS))
         if r[last_event_per_key.OP] != "d"
     ]
-    assert (row["k"], row["v"], row["w"], row[last_event_per_key.KEPT]) == (140, 7, "table 1", [])
+    assert (row["k"], row["v"], row["w"], row[last_event_per_key.OMITTED]) == (140, 7, "table 1", [])
 
 
 # -- through the whole job --------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
 from airflow_provider_cdc.targets.lake.formats.owners_and_markers import NEVER, Marker, Owner
 from airflow_provider_cdc.targets.lake.formats.table_values import ColumnEvolution, KeyedMerge, WriteConflict
 from airflow_provider_cdc.targets.lake.formats.target_interface import Target
-from airflow_provider_cdc.targets.lake.rows.last_event_per_key import KEPT, OP, SEQ
+from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OMITTED, OP, SEQ
 from airflow_provider_cdc.targets.lake.rows.multiset_diff import AbsentRows, MultisetDifference, compute_difference
 from airflow_provider_cdc.targets.lake.rows.multiset_rewrite import NUMBER
 from airflow_provider_cdc.targets.lake.session.spark_session import own_session
@@ -104,7 +104,7 @@ def test_each_write_moves_the_marker_and_an_older_one_is_nothing(target: Target)
 
 
 def _collect_rows(target: Target, *rows: tuple[Any, ...], from_there: bool = False, **more: Any) -> CollectedChanges:
-    given = {"inserts_only": False, "looked_up": False, "from_there": from_there}
+    given = {"inserts_only": False, "by_lookup": False, "from_there": from_there}
     return collect_changes(_merge(target, *rows, **more), target.read_column_types(), target.pin_table_state(), **given)
 
 
@@ -132,11 +132,11 @@ def test_an_upsert_of_arrays_does_what_a_merge_does(target: Target) -> None:
 def test_rows_that_keep_values_of_the_table_are_made_whole_and_go_to_no_other_state_of_it(target: Target) -> None:
     types = {**TYPES, "more": "string"}
     target.create(_frame(target, [(1, 10, "a", "m"), (2, 20, "b", "m")], types), Marker(OURS, 3))
-    columns = {OP: "string", **TYPES, KEPT: "array<string>"}
+    columns = {OP: "string", **TYPES, OMITTED: "array<string>"}
     changes = [("u", 1, 11, None, ["note"]), ("u", 5, 50, None, ["note"]), ("d", 2, None, None, [])]
     rows = _frame(target, changes, columns)
     merge = KeyedMerge(rows, ("id",), frozenset(), TYPES)
-    given = {"inserts_only": False, "looked_up": False, "from_there": False}
+    given = {"inserts_only": False, "by_lookup": False, "from_there": False}
 
     def collect_moved() -> tuple[Target, CollectedChanges]:
         table = _reopen_target(target)
@@ -429,7 +429,7 @@ def test_names_are_names_and_their_case_does_not_matter(target: Target) -> None:
     assert target.can_evolve(evolution)
     fills = target.evolve_columns(evolution)
     row = ("u", 1, *values[::-1], *[None] * len(names), ["new a.b"])
-    changes = _frame(target, [row], {OP: "string", **final, KEPT: "array<string>"})
+    changes = _frame(target, [row], {OP: "string", **final, OMITTED: "array<string>"})
     target.merge(KeyedMerge(changes, ("id",), frozenset(), final, fills), Marker(OURS, 2))
     (found,) = _rows(target)
     expected = [1, *values[::-1], *[None] * len(names)]
@@ -447,7 +447,7 @@ def test_columns_are_renamed_added_and_widened_before_a_merge(target: Target) ->
     assert target.evolve_columns(evolution) == fills  # after it was killed
     assert target.read_schema_version(OURS.application_name) == 2
     frame = target.spark.createDataFrame(
-        [("u", 1, 2**40, None, "own", ["note"])], build_struct_type({OP: "string", **types, KEPT: "array<string>"})
+        [("u", 1, 2**40, None, "own", ["note"])], build_struct_type({OP: "string", **types, OMITTED: "array<string>"})
     )
     target.merge(KeyedMerge(frame, ("id",), frozenset(), types, fills), Marker(OURS, 4))
     assert target.read_column_types() == types

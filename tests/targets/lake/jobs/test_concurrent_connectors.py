@@ -46,10 +46,10 @@ pytestmark = [pytest.mark.spark]
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in (("LOOK_S", 0.05), ("QUIET_S", 0.5), ("CLOSER_S", 0.3)):
+    for name, seconds in (("POLL_S", 0.05), ("QUIET_S", 0.5), ("CLOSER_S", 0.3)):
         monkeypatch.setattr(continuous_apply, name, seconds)
     monkeypatch.setattr(retry_module, "SHORTEST_S", 0.1)
-    for name, seconds in (("LOOK_S", 0.05), ("SHORTEST_S", 0.1), ("LONGEST_S", 0.5), ("WATCH_S", 0.1)):
+    for name, seconds in (("POLL_S", 0.05), ("SHORTEST_S", 0.1), ("LONGEST_S", 0.5), ("WATCH_S", 0.1)):
         monkeypatch.setattr(module, name, seconds)
     monkeypatch.setattr(module, "get_warm", lambda *_: None)  # what it does is tried in test_rehearsal
     monkeypatch.setattr(turns_module, "LOOK_S", 0.05)

@@ -105,7 +105,7 @@ class RunningApply:
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in (("LOOK_S", 0.05), ("QUIET_S", 0.5)):
+    for name, seconds in (("POLL_S", 0.05), ("QUIET_S", 0.5)):
         monkeypatch.setattr(module, name, seconds)
     monkeypatch.setattr(retry_module, "SHORTEST_S", 0.1)
     monkeypatch.setattr(turns_module, "LOOK_S", 0.05)
@@ -153,7 +153,7 @@ def test_batches_are_applied_as_they_come(tables: Lake) -> None:
 def test_a_look_that_finds_nothing_reads_one_file_however_many_tables_and_batches_there_are(
     tables: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LOOK_S", 60.0)
+    monkeypatch.setattr(module, "POLL_S", 60.0)
     for n in range(2, 6):
         _insert_rows(tables, n)
     changelog = tables.connector.changelog

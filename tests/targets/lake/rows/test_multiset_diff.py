@@ -51,7 +51,7 @@ def _take_rows(
     """As many rows of each image as it says, and the others."""
     left = list(there)
     image, others = [], []
-    goes = zip(*(found.goes[name].to_pylist() for name in ("a", "x")), strict=True)
+    goes = zip(*(found.removed_images[name].to_pylist() for name in ("a", "x")), strict=True)
     for i, (expected, number) in enumerate(zip(goes, found.number, strict=True)):
         for _ in range(number):
             at = next(at for at, row in enumerate(left) if _key(row[0]) == _key(expected))
@@ -67,7 +67,7 @@ def test_what_goes_and_what_comes_make_the_rows_that_there_are_then(there: list[
     after, changes = _play_changes(before, work)
     found = compute_difference(changes)
     taken, left = _take_rows(found, before)
-    assert len(set(taken.image)) == found.goes.num_rows
+    assert len(set(taken.image)) == found.removed_images.num_rows
     come = found.build_added_rows(LocatedRows(taken.image, taken.places, taken.others.select([])))
     assert come.column_names == found.column_names == ["a", "x"]
     rows = [image for image, _ in left] + [tuple(row.values()) for row in come.to_pylist()]
@@ -112,4 +112,4 @@ def test_a_zero_that_changes_its_sign_is_a_row_that_comes() -> None:
             _take_rows(found, [((1, -0.0), None), ((2, 0.0), None), ((2, 0.0), None)])[0]
         ).to_pylist()
     ] == ["{'a': 1, 'x': -0.0, 'gone': None}"]
-    assert (found.goes["a"].to_pylist(), found.number.tolist()) == ([1, 2], [1, 2])
+    assert (found.removed_images["a"].to_pylist(), found.number.tolist()) == ([1, 2], [1, 2])

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from airflow_provider_cdc.targets.lake.formats.delta.jvm_access import DeltaTableFolder
 from airflow_provider_cdc.targets.lake.formats.table_values import KeyedMerge
-from airflow_provider_cdc.targets.lake.rows.last_event_per_key import ANEW, KEPT, OP
+from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OMITTED, OP, RECREATED
 from airflow_provider_cdc.targets.lake.types.spark_types import build_fill_value, quote_name
 
 
@@ -27,9 +27,9 @@ def build_merge(folder: DeltaTableFolder, merge: KeyedMerge) -> Any:
 
     op = F.col(f"s.{OP}")
     same = [there(c).eqNullSafe(new(c)) if c in merge.nullable else there(c) == new(c) for c in merge.key]
-    if ANEW in merge.rows.columns:
-        same.append(~F.col(f"s.{ANEW}"))
-    kept_columns = set(merge.types) - set(merge.key) if KEPT in merge.rows.columns else set()
+    if RECREATED in merge.rows.columns:
+        same.append(~F.col(f"s.{RECREATED}"))
+    kept_columns = set(merge.types) - set(merge.key) if OMITTED in merge.rows.columns else set()
     sets = {c: _kept_value(c, merge) if c in kept_columns else new(c) for c in merge.types}
     table = folder.load_class("io.delta.tables.DeltaTable").forPath(folder.spark._jsparkSession, folder.name)
     builder = table.alias("t").merge(merge.rows.alias("s")._jdf, _java(reduce(and_, same)))
@@ -54,7 +54,7 @@ def _kept_value(column: str, merge: KeyedMerge) -> Expression:
     name = quote_name(column)
     fills = merge.fills
     there = build_fill_value(fills[column], merge.types[column]) if column in fills else F.col(f"t.{name}")
-    return F.when(F.array_contains(f"s.{KEPT}", F.lit(column)), there).otherwise(F.col(f"s.{name}"))
+    return F.when(F.array_contains(f"s.{OMITTED}", F.lit(column)), there).otherwise(F.col(f"s.{name}"))
 
 
 def _java(expression: Expression) -> Any:

@@ -300,9 +300,9 @@ class DeltaTarget(Target):
         if (transaction := self._begin(marker)) is None:
             return ""
         version = str(int(transaction.snapshot().version()))
-        if changes.made_from not in ("", version):
+        if changes.source_version not in ("", version):
             raise WriteConflict(
-                f"rows were computed from version {changes.made_from}, but the table is now at version {version}"
+                f"rows were computed from version {changes.source_version}, but the table is now at version {version}"
             )
         layout = self._layout(transaction.snapshot())
         if reason := not_for(layout, changes.column_names):

@@ -26,7 +26,7 @@ from airflow_provider_cdc.targets.lake.formats.parquet_key_lookup import (
     open_parquet_file,
 )
 
-FOUND = pa.schema([("file", pa.string()), ("at", pa.list_(pa.int64()))])
+ROW_NUMBERS = pa.schema([("file", pa.string()), ("at", pa.list_(pa.int64()))])
 """For each file the numbers of rows in it, in order."""
 
 
@@ -45,7 +45,7 @@ class RowPositionFinder:
 
         :param keys: with the table's types
         :param bounds: an expression of Iceberg's that files with such keys meet
-        :return: with the columns of :data:`FOUND`; without rows that a file of positions has deleted already
+        :return: with the columns of :data:`ROW_NUMBERS`; without rows that a file of positions has deleted already
         :raises NotOnArrays: Spark has to look for the rows
         """
         total = to_python_dict(self._table.currentSnapshot().summary())
@@ -111,5 +111,6 @@ def _without(positions: dict[str, Numbers], gone: Sequence[pa.Table]) -> pa.Tabl
             left[file] = at[~np.isin(at, before)]
     left = {file: at for file, at in left.items() if len(at)}
     return pa.table(
-        [pa.array(list(left), pa.string()), pa.array(list(left.values()), FOUND.field("at").type)], schema=FOUND
+        [pa.array(list(left), pa.string()), pa.array(list(left.values()), ROW_NUMBERS.field("at").type)],
+        schema=ROW_NUMBERS,
     )

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import ICEBERG, activate_session, load_jvm_class
 from airflow_provider_cdc.targets.lake.formats.table_values import KeyedMerge
-from airflow_provider_cdc.targets.lake.rows.last_event_per_key import ANEW, KEPT, OP
+from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OMITTED, OP, RECREATED
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name, quote_text
 
 _PLANS = "org.apache.spark.sql.catalyst.plans.logical"
@@ -69,9 +69,9 @@ def merge_rows(spark: SparkSession, table: Any, merge: KeyedMerge) -> None:
 
 def build_merge_statement(merge: KeyedMerge) -> str:
     """Build the merge of ``s`` into ``t`` in SQL."""
-    op, kept_columns = f"s.{OP}", set(merge.types) - set(merge.key) if KEPT in merge.rows.columns else set()
+    op, kept_columns = f"s.{OP}", set(merge.types) - set(merge.key) if OMITTED in merge.rows.columns else set()
     same = [f"t.{quote_name(c)} {'<=>' if c in merge.nullable else '='} s.{quote_name(c)}" for c in merge.key]
-    same += [f"NOT s.{ANEW}"] if ANEW in merge.rows.columns else []
+    same += [f"NOT s.{RECREATED}"] if RECREATED in merge.rows.columns else []
     sets = [
         f"t.{quote_name(c)} = {_kept_sql(c, merge) if c in kept_columns else f's.{quote_name(c)}'}" for c in merge.types
     ]
@@ -90,7 +90,7 @@ def _kept_sql(column: str, merge: KeyedMerge) -> str:
     """Build the table's value where no event had one: with the fill, if there is one."""
     name, fills = quote_name(column), merge.fills
     there = _filled(fills[column], merge.types[column]) if column in fills else f"t.{name}"
-    return f"CASE WHEN array_contains(s.{KEPT}, {quote_text(column)}) THEN {there} ELSE s.{name} END"
+    return f"CASE WHEN array_contains(s.{OMITTED}, {quote_text(column)}) THEN {there} ELSE s.{name} END"
 
 
 def _filled(text: str | None, type_: str) -> str:

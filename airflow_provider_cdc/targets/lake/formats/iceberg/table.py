@@ -291,9 +291,9 @@ class IcebergTarget(Target):
         if self.read_marker(marker.application_name) >= marker.batch:
             return ""
         table = self._table()
-        if changes.made_from not in ("", version := _version(table)):
+        if changes.source_version not in ("", version := _version(table)):
             raise WriteConflict(
-                f"rows were computed from snapshot {changes.made_from}, but the table is now at {version}"
+                f"rows were computed from snapshot {changes.source_version}, but the table is now at {version}"
             )
         commit = IcebergArrayCommit(self.spark, table, changes)
         if why := commit.find_merge_reason() or commit.write_batch(

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import (
     FROM,
-    KEPT,
+    OMITTED,
     OP,
     OURS,
     ROW,
@@ -64,7 +64,7 @@ def write_history(write: TableWrite) -> None:
         kept_columns = F.when(ended, F.array(*[F.lit(c) for c in stays])).otherwise(F.array()).cast("array<string>")
         rows = rows.where(~ended | F.col("_seq_to").isNotNull())
         # a merge reads its rows twice, and may not see two states of the table
-        return rows.select(F.lit("u").alias(OP), *map(quote_name, types), kept_columns.alias(KEPT)).localCheckpoint()
+        return rows.select(F.lit("u").alias(OP), *map(quote_name, types), kept_columns.alias(OMITTED)).localCheckpoint()
 
     write.merge_rows(final, ("_seq",), frozenset())
 
@@ -95,8 +95,8 @@ def _completed(
             opened = opened.alias("a").join(events.alias("b"), build_key_condition(key, "a", "b"), "left_semi")
         if (ended := _ended(events, there, opened, key)) is not None:
             opened = opened.unionByName(ended, allowMissingColumns=True)
-        if KEPT in events.columns:
-            opened = opened.withColumn(KEPT, F.array().cast("array<string>"))
+        if OMITTED in events.columns:
+            opened = opened.withColumn(OMITTED, F.array().cast("array<string>"))
         if ROW in events.columns:
             whole = F.struct(*[F.col(quote_name(c)) for c in key])
             opened = opened.withColumn(ROW, F.struct(F.lit(0).cast("bigint").alias("at"), whole.alias("key")))
@@ -135,7 +135,7 @@ def _last_known_value(column: str, events: DataFrame, before: object) -> Express
     begins = F.col(OP).isin("c", "r")
     if FROM in events.columns:
         begins &= F.col(FROM).isNull()
-    has_value = (F.col(OP) != "d") & (~F.array_contains(KEPT, F.lit(column)) | begins)
+    has_value = (F.col(OP) != "d") & (~F.array_contains(OMITTED, F.lit(column)) | begins)
     value = F.when(has_value, F.struct(F.col(quote_name(column)).alias("v")))
     return F.last(value, ignorenulls=True).over(before).v  # type: ignore[arg-type]
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from airflow_provider_cdc.targets.lake.events import event_reduction
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import (
-    KEPT,
+    OMITTED,
     OP,
     ORIGIN,
     OURS,
@@ -77,12 +77,12 @@ def write_soft_delete(write: TableWrite) -> None:
             alone = (
                 alone.alias("a")
                 .join(present_keys.alias("b"), same, "left_semi")
-                .withColumn(KEPT, marks)
+                .withColumn(OMITTED, marks)
                 .localCheckpoint()
             )
             merged = merged.where(F.col(_IMAGE).isNotNull()).drop(_IMAGE)
-            if KEPT not in merged.columns:
-                merged = merged.withColumn(KEPT, F.array().cast("array<string>"))
+            if OMITTED not in merged.columns:
+                merged = merged.withColumn(OMITTED, F.array().cast("array<string>"))
             merged = merged.unionByName(alone)
         if cuts:
             same = fold(
@@ -91,9 +91,9 @@ def write_soft_delete(write: TableWrite) -> None:
             swept = there.where(~F.coalesce("_is_deleted", F.lit(col=False))).alias("a")
             swept = swept.join(merged.alias("b"), same, "left_anti").withColumn(SEQ, F.lit(0).cast("bigint"))
             swept = swept.withColumn("_is_deleted", F.lit(col=True)).withColumn("_deleted_at", cut_after(SEQ, cuts).ts)
-            swept = swept.select(F.lit("u").alias(OP), *map(quote_name, types), marks.alias(KEPT)).localCheckpoint()
-            if KEPT not in merged.columns:
-                merged = merged.withColumn(KEPT, F.array().cast("array<string>"))
+            swept = swept.select(F.lit("u").alias(OP), *map(quote_name, types), marks.alias(OMITTED)).localCheckpoint()
+            if OMITTED not in merged.columns:
+                merged = merged.withColumn(OMITTED, F.array().cast("array<string>"))
             merged = merged.unionByName(swept)
         return merged
 
@@ -146,15 +146,15 @@ def _last_that_passed(events: DataFrame, key: tuple[str, ...], carried: Collecti
 
     ``_IMAGE`` is NULL if none did.
 
-    :param carried: columns that have the value of the last event that passed and has one; :data:`KEPT` names those that no event has
+    :param carried: columns that have the value of the last event that passed and has one; :data:`OMITTED` names those that no event has
     """
-    not_row = (SEQ, OP, PASSES, COMMITTED, _AT, KEPT, *carried, *key)
+    not_row = (SEQ, OP, PASSES, COMMITTED, _AT, OMITTED, *carried, *key)
     others = [c for c in events.columns if c not in not_row]
     op = F.when(F.col(PASSES), F.col(OP)).otherwise(F.lit("d"))
     image = F.struct(F.lit(1).alias("_"), *map(quote_name, others))
     carried_values = []
     for i, c in enumerate(carried):
-        has_value = F.col(PASSES) & ~F.array_contains(KEPT, F.lit(c))
+        has_value = F.col(PASSES) & ~F.array_contains(OMITTED, F.lit(c))
         value = F.max_by(F.struct(F.col(quote_name(c)).alias("v")), F.when(has_value, F.col(SEQ)))
         carried_values.append(value.alias(f"{_CARRIED}{i}"))
     reduced = events.groupBy(*map(quote_name, key)).agg(
@@ -166,7 +166,7 @@ def _last_that_passed(events: DataFrame, key: tuple[str, ...], carried: Collecti
     return reduced.select(
         f"{_LAST}.*", *[F.col(f"{_IMAGE}.{quote_name(c)}").alias(c) for c in others],
         *[F.col(f"{_CARRIED}{i}.v").alias(c) for i, c in enumerate(carried)],
-        *([F.array_compact(F.array(*kept_names)).alias(KEPT)] if kept_names else []),
+        *([F.array_compact(F.array(*kept_names)).alias(OMITTED)] if kept_names else []),
         F.col(f"{_IMAGE}._").alias(_IMAGE),
     )  # fmt: skip
 
