@@ -136,7 +136,9 @@ def list_targets(args: argparse.Namespace) -> None:
     for need in needs_of(changelog.storage, args.connector):
         hold = holds.get((need.target, need.location))
         silent = hold is not None and hold.silent
-        entries.append({**need.to_document(), "since": "" if hold is None else hold.since, "silent": silent})
+        entries.append(
+            {**need.to_document(), "captured_at": "" if hold is None else hold.captured_at, "silent": silent}
+        )
     if args.output == "json":
         print_json({"first": plan.first, "last": plan.last, "targets": entries})
         return
@@ -144,7 +146,7 @@ def list_targets(args: argparse.Namespace) -> None:
         ("target", "location", "applied up to batch", "behind since", "last apply", "tables behind"),
         [
             (
-                entry["target"], entry["location"], entry["after"], entry["since"] + (" (silent)" if entry["silent"] else ""), entry["applied_at"],
+                entry["target"], entry["location"], entry["after"], entry["captured_at"] + (" (silent)" if entry["silent"] else ""), entry["applied_at"],
                 ", ".join(entry["tables"][:5]) + (" …" if len(entry["tables"]) > 5 else ""),
             )
             for entry in entries

@@ -142,8 +142,8 @@ def test_targets_are_listed_with_what_they_hold_back(change_log: ChangeLog, caps
     assert {name: behind[name] for name in ("target", "location", "after", "tables", "silent")} == {
         "target": THERE[0], "location": THERE[1], "after": 2, "tables": ["shop.t"], "silent": False,
     }  # fmt: skip
-    assert behind["since"] == change_log.find_manifest("shop", 3).created_at[:19] + "+00:00"  # type: ignore[union-attr]
-    assert (whole["after"], whole["since"]) == (4, "")
+    assert behind["captured_at"] == change_log.find_manifest("shop", 3).created_at[:19] + "+00:00"  # type: ignore[union-attr]
+    assert (whole["after"], whole["captured_at"]) == (4, "")
     run("targets", "shop")
     output = capsys.readouterr().out
     assert "shop.t" in output
@@ -170,7 +170,7 @@ def test_a_target_is_forgotten_when_its_name_is_confirmed(
     ):
         run("forget-target", "shop", "--target", "delta", "--location", "/nowhere", "--confirm", "shop")
     with (
-        ApplyTurns(change_log.storage, "shop", *THERE).take_turn("somebody"),
+        ApplyTurns(change_log.storage, "shop", *THERE).open_turn("somebody"),
         pytest.raises(SystemExit, match=r"An active apply to iceberg at"),
     ):
         run(*line, "--confirm", "shop")

@@ -43,7 +43,7 @@ told = [json.loads(text) for name, text in zip(sys.argv, sys.argv[1:]) if name =
 given = dict(zip(sys.argv, sys.argv[1:]))
 
 def follow(one):
-    with ApplyTurns(Storage(one["changelog"]), one["connector"], "delta", one["location"]).take_turn(given["--owner"]) as turn:
+    with ApplyTurns(Storage(one["changelog"]), one["connector"], "delta", one["location"]).open_turn(given["--owner"]) as turn:
         while not turn.successor and time.monotonic() < end:
             time.sleep(0.02)
         turn.set_report(will["reports"][one["connector"]])
@@ -372,7 +372,7 @@ def test_what_has_failed_is_tried_again_unless_another_one_goes_on_with_it(
 
     def take_turn_late(name: str) -> None:
         wait_until(lambda: turns(tmp_path, name).list_numbers())
-        with turns(tmp_path, name).take_turn("the next one"):
+        with turns(tmp_path, name).open_turn("the next one"):
             pass
 
     threads = [threading.Thread(target=take_turn_late, args=(name,)) for name in taken_over]

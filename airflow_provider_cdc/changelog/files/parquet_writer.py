@@ -145,7 +145,7 @@ class ParquetBatchWriter:
                 self._leave(part)
                 part.discard()
             else:
-                self._waiting_bytes -= part.take_back()
+                self._waiting_bytes -= part.discard_open_events()
         self._closed = [part for part in self._closed if not part.new]
         self._touched = []
 
@@ -153,7 +153,7 @@ class ParquetBatchWriter:
         part = self._parts.get((batch.topic, batch.schema.version, batch.passing))
         if part is None:
             part = self._begin(batch.topic, batch.schema.version, batch.passing, batch.events.schema)
-        elif self._marked and part.since is None and not part.new:
+        elif self._marked and part.open_summary is None and not part.new:
             self._touched.append(part)
         part.add_batch(batch, size, marked=self._marked)
         self._waiting_bytes += size
@@ -212,7 +212,9 @@ class ParquetBatchWriter:
 
         :return: the part that the last events are in
         """
-        if part.since is not None and (not part.waiting.items or part.open.is_full(ROW_GROUP_ROWS, ROW_GROUP_BYTES)):
+        if part.open_summary is not None and (
+            not part.waiting.items or part.open.is_full(ROW_GROUP_ROWS, ROW_GROUP_BYTES)
+        ):
             part = self._split(part)
         if not part.waiting.items:
             return part
@@ -234,7 +236,7 @@ class ParquetBatchWriter:
         return new
 
     def _close(self, part: PartFile) -> None:
-        if part.since is not None:
+        if part.open_summary is not None:
             self._split(part)
             return
         self._flush(part)

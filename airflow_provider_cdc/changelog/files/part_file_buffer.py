@@ -106,7 +106,7 @@ class UnwrittenEvents:
 class PartFile:
     """A file that is being written; it is opened for the first row group.
 
-    The content since the last mark is separate, as it may be taken back: ``since``, and the events in ``open``. A part that has begun since then is taken
+    The content since the last mark is separate, as it may be taken back: ``open_summary``, and the events in ``open``. A part that has begun since then is taken
     back as a whole, and needs no separate content.
 
     :ivar new: it has begun since the mark
@@ -124,7 +124,7 @@ class PartFile:
     bytes: int = 0
     about: EventSummary = field(default_factory=EventSummary)
     waiting: UnwrittenEvents = field(default_factory=UnwrittenEvents)
-    since: EventSummary | None = None
+    open_summary: EventSummary | None = None
     open: UnwrittenEvents = field(default_factory=UnwrittenEvents)
 
     @property
@@ -144,8 +144,8 @@ class PartFile:
         :param marked: it may be taken back
         """
         if marked and not self.new:
-            self.since = self.since or EventSummary()
-            self.since.add(batch)
+            self.open_summary = self.open_summary or EventSummary()
+            self.open_summary.add(batch)
             self.open.add_events(batch.events, bytes_)
         else:
             self.about.add(batch)
@@ -154,8 +154,8 @@ class PartFile:
     def confirm_events(self) -> None:
         """Nothing is taken back any more."""
         self.new = False
-        if self.since is not None:
-            self.about.add(self.since)
+        if self.open_summary is not None:
+            self.about.add(self.open_summary)
             self.waiting.extend(self.open)
         self._forget()
 
@@ -163,7 +163,7 @@ class PartFile:
         """Have the events that wait take less memory. Returns how much less."""
         return self.waiting.compress_events() + self.open.compress_events()
 
-    def take_back(self) -> int:
+    def discard_open_events(self) -> int:
         """Forget the events since the mark. Returns the bytes that they took."""
         bytes_ = self.open.bytes
         self._forget()
@@ -171,8 +171,8 @@ class PartFile:
 
     def transfer_open_events(self, other: PartFile) -> None:
         """Give the events since the mark to a part that has begun since then."""
-        assert self.since is not None
-        other.about, other.waiting = self.since, self.open
+        assert self.open_summary is not None
+        other.about, other.waiting = self.open_summary, self.open
         self._forget()
 
     def discard(self) -> None:
@@ -181,7 +181,7 @@ class PartFile:
             self.file.discard()
 
     def _forget(self) -> None:
-        self.since, self.open = None, UnwrittenEvents()
+        self.open_summary, self.open = None, UnwrittenEvents()
 
 
 def _packed(batches: list[pa.RecordBatch]) -> CompressedEvents:

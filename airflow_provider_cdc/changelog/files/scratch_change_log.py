@@ -35,7 +35,7 @@ BEAT_S: Final = 15.0
 """How often a scratch change log shows that it is used."""
 DEAD_S: Final = 300.0
 """A folder of another machine without a sign of life for so long was left by a killed process; clocks may differ by some minutes."""
-LOOK_AGAIN_S: Final = 600.0
+CLEANUP_EVERY_S: Final = 600.0
 """How often a process that makes many temporary folders looks for those of killed ones."""
 _OLD: Final = timedelta(days=2)
 """The same for one that never had a sign: its owner died within a moment."""
@@ -131,18 +131,18 @@ def _why_left(within: Storage, name: str) -> str:
 # -- folders of this machine ------------------------------------------------------------------------------------------
 
 
-_looked = -LOOK_AGAIN_S
+_looked = -CLEANUP_EVERY_S
 """When this process has looked for folders of killed ones, on the monotonic clock."""
 
 
 @contextlib.contextmanager
-def scratch_folder(*, look_s: float = 0.0) -> Iterator[Path]:
+def scratch_folder(*, cleanup_every_s: float = 0.0) -> Iterator[Path]:
     """Open a temporary folder that is deleted at the end; those of killed processes are deleted before.
 
-    :param look_s: not if this process has looked for them within so many seconds: :data:`LOOK_AGAIN_S`, for folders that are needed for a moment
+    :param cleanup_every_s: not if this process has looked for them within so many seconds: :data:`CLEANUP_EVERY_S`, for folders that are needed for a moment
     """
     global _looked
-    if time.monotonic() - _looked >= look_s:
+    if time.monotonic() - _looked >= cleanup_every_s:
         _looked = time.monotonic()
         for left in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
             _remove_left_folder(left)

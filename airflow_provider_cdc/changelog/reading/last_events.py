@@ -24,7 +24,7 @@ from airflow_provider_cdc.core.model.table_schema import Column, TableSchema, ar
 
 _NOT_KEYS = ("float", "double", "list", "struct", "null")
 """Types of key columns that arrays compare in another way than tables do (NaN, -0.0), or not at all."""
-TOLD: Mapping[str, tuple[tuple[str, ...], pa.DataType]] = {
+EVENT_FACTS: Mapping[str, tuple[tuple[str, ...], pa.DataType]] = {
     "seq": (("seq",), pa.int64()),
     "op": (("op",), pa.string()),
     "commit_ts": (("source", "ts_us"), pa.timestamp("us", tz="UTC")),
@@ -109,12 +109,12 @@ class LastEvents:
     def read_images(self, names: Collection[str] = (), *, deleted: bool = False) -> Iterator[tuple[pa.Table, pa.Table]]:
         """Yield the same as :meth:`read_rows`, and beside them the columns that describe their events.
 
-        :param names: of :data:`TOLD`
+        :param names: of :data:`EVENT_FACTS`
         :param deleted: also those that are gone, with the image that their deletes have of them
         """
         first, chosen = 0, self._last | self._gone if deleted else self._last
         images = ["after", "key", *(["before", "op"] if deleted else [])]
-        columns = list(dict.fromkeys([*images, *(".".join(TOLD[name][0]) for name in names)]))
+        columns = list(dict.fromkeys([*images, *(".".join(EVENT_FACTS[name][0]) for name in names)]))
         for file in self._files:
             with self._changelog.open_file(self._connector, file) as opened:
                 source = pq.ParquetFile(opened)
@@ -229,7 +229,7 @@ def _fields(events: pa.Table, name: str) -> dict[str, pa.ChunkedArray]:
 def _event_columns(events: pa.Table, names: Collection[str]) -> pa.Table:
     columns = {}
     for fact in names:
-        (head, *inner), type_ = TOLD[fact]
+        (head, *inner), type_ = EVENT_FACTS[fact]
         # a column that a file does not have is NULL
         value = events[head] if head in events.column_names else None
         for name in inner:

@@ -63,7 +63,7 @@ class TableStartFinder:
         at: int,
         *,
         new: bool,
-        kept: Callable[[int], Sequence[BatchesByTopic]],
+        list_batches: Callable[[int], Sequence[BatchesByTopic]],
         where: str,
         table: str = "",
     ) -> TableStart:
@@ -71,7 +71,7 @@ class TableStartFinder:
 
         :param at: it has everything up to this batch; 0 if it has nothing
         :param new: it has no rows that count
-        :param kept: gives the batches after one, as they are read
+        :param list_batches: gives the batches after one, as they are read
         :param where: the table is
         :param table: of the source, for people
         :raises BatchesRemoved: it needs something that is gone
@@ -81,7 +81,7 @@ class TableStartFinder:
             return TableStart(at)
         if not mark.may_lack(topic, at):
             return TableStart(mark.first - 1)
-        base = find_emptying_batch(topic, kept(mark.first - 1))
+        base = find_emptying_batch(topic, list_batches(mark.first - 1))
         if new and base:
             return TableStart(base - 1, lacks=True)
         raise unbuildable_error(self._connector, mark, topic, at, new=new, base=base, where=where, table=table)

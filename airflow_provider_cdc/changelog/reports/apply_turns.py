@@ -29,7 +29,7 @@ from airflow_provider_cdc.core.errors import CdcError
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 0.5
+POLL_S = 0.5
 """How often the one whose turn it is looks for a successor."""
 BEAT_S = 5.0
 """How often it shows that it is alive."""
@@ -64,7 +64,7 @@ class ApplyTurns:
         self._announcements = f"{self._folder}/announced.json"
         self.connector = connector
 
-    def take_turn(self, owner: str) -> ApplyTurn:
+    def open_turn(self, owner: str) -> ApplyTurn:
         """Return the next turn. The owner of the present one sees it, and ends.
 
         :param owner: names the run in logs, and for :meth:`find_turn`
@@ -179,7 +179,7 @@ class ApplyTurn:
         self._thread = threading.Thread(target=self._show, name="cdc-turn", daemon=True)
 
     @property
-    def asked_to_end(self) -> bool:
+    def is_stopped(self) -> bool:
         """Check whether :meth:`ApplyTurns.stop_turn` has ended it: no other owner has taken over."""
         return self.successor == _stopped_owner(self.owner)
 
@@ -233,7 +233,7 @@ class ApplyTurn:
                 if time.monotonic() - answered > PATIENCE_S:
                     raise
                 log.warning("The earlier apply turns cannot be read; retrying: %s", e)
-            self._over.wait(LOOK_S / 2)
+            self._over.wait(POLL_S / 2)
         return False
 
     def _is_over(self, number: int, beats: dict[int, tuple[float, float]]) -> bool:
@@ -253,7 +253,7 @@ class ApplyTurn:
 
     def _show(self) -> None:
         beaten, warned = time.monotonic(), False
-        while not self._over.wait(LOOK_S):
+        while not self._over.wait(POLL_S):
             try:
                 if not self.successor:
                     self._look()

@@ -83,12 +83,12 @@ class RetentionLimits:
 class RetentionHold:
     """A target that needs batches which would otherwise go sooner or later.
 
-    :param since: when the first batch that it lacks was captured, in ISO form; empty if that is not known
+    :param captured_at: when the first batch that it lacks was captured, in ISO form; empty if that is not known
     :param silent: whether that is longer ago than batches are kept
     """
 
     need: TargetProgress
-    since: str
+    captured_at: str
     silent: bool
 
     def format_text(self, connector: str) -> str:
@@ -97,7 +97,7 @@ class RetentionHold:
         if need.trouble:
             return f"{need.trouble}, so no batch can be removed: run the apply of this target, which writes the report again, or delete the file if the target no longer exists"
         which = f" ({', '.join(need.tables[:5])}{' …' if len(need.tables) > 5 else ''})" if need.tables else ""
-        since = f", captured at {self.since}" if self.since else ""
+        since = f", captured at {self.captured_at}" if self.captured_at else ""
         last = f"; its last apply was at {need.applied_at}" if need.applied_at else ""
         release = format_cdc_command(
             "forget-target", connector, target=need.target, location=need.location, confirm=connector
@@ -106,7 +106,7 @@ class RetentionHold:
 
     def to_document(self) -> dict[str, Any]:
         """Return the hold as JSON."""
-        return {**self.need.to_document(), "since": self.since, "silent": self.silent}
+        return {**self.need.to_document(), "captured_at": self.captured_at, "silent": self.silent}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ import pytest
 from airflow_provider_cdc.changelog.files import scratch_change_log
 from airflow_provider_cdc.changelog.files.scratch_change_log import (
     BEAT_S,
+    CLEANUP_EVERY_S,
     DEAD_S,
-    LOOK_AGAIN_S,
     scratch_changelog,
     scratch_folder,
 )
@@ -155,10 +155,10 @@ def test_a_process_that_needs_many_folders_for_a_moment_looks_for_those_of_kille
     assert not left.exists()
     left.mkdir()
     (left / "alive.json").write_text(_ended_process_name())
-    with scratch_folder(look_s=LOOK_AGAIN_S):
+    with scratch_folder(cleanup_every_s=CLEANUP_EVERY_S):
         pass
     assert left.exists()
-    monkeypatch.setattr(scratch_change_log, "_looked", time.monotonic() - LOOK_AGAIN_S)
-    with scratch_folder(look_s=LOOK_AGAIN_S):
+    monkeypatch.setattr(scratch_change_log, "_looked", time.monotonic() - CLEANUP_EVERY_S)
+    with scratch_folder(cleanup_every_s=CLEANUP_EVERY_S):
         pass
     assert not list(tmp_path.iterdir())

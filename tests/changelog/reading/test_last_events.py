@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_cdc.changelog.reading.last_events import (
-    TOLD,
+    EVENT_FACTS,
     LastEvents,
     arrow_schema,
     not_on_arrays,
@@ -119,7 +119,7 @@ def test_rows_that_are_gone_have_the_image_of_their_deletes_and_what_events_tell
     connector = _random({"k": "int64", "b": "string"}, tmp_path, Random(6))
     pending = _pending(connector)
     found = reduce_to_last_events(connector.changelog, "test", pending)
-    parts = list(found.read_images(list(TOLD), deleted=True))
+    parts = list(found.read_images(list(EVENT_FACTS), deleted=True))
     rows, reported = (pa.concat_tables(of).to_pylist() for of in zip(*parts, strict=True))
     events = {
         int(e["seq"]): e

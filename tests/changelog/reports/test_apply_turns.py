@@ -24,7 +24,7 @@ def turns(storage: Storage) -> ApplyTurns:
 @pytest.fixture
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """All waits are shorter, but that for one who shows no sign of life: on a busy machine no one shows one all the time."""
-    for name, seconds in (("LOOK_S", 0.02), ("BEAT_S", 0.05)):
+    for name, seconds in (("POLL_S", 0.02), ("BEAT_S", 0.05)):
         monkeypatch.setattr(module, name, seconds)
 
 
@@ -48,7 +48,7 @@ def test_the_first_one_begins_at_once_and_the_next_one_when_it_has_ended(turns: 
 
     threads = []
     for name in "ab":
-        threads.append(threading.Thread(target=work_in_turn, args=(name, turns.take_turn(name))))
+        threads.append(threading.Thread(target=work_in_turn, args=(name, turns.open_turn(name))))
         threads[-1].start()
         wait_until(lambda name=name: turns.find_turn(name))
         if name == "a":
@@ -61,9 +61,9 @@ def test_the_first_one_begins_at_once_and_the_next_one_when_it_has_ended(turns: 
 
 
 def test_one_that_waits_makes_room_too(turns: ApplyTurns, short_waits: None) -> None:
-    with turns.take_turn("a") as first, turns.take_turn("b") as second:
+    with turns.open_turn("a") as first, turns.open_turn("b") as second:
         wait_until(lambda: first.successor == "b")
-        with turns.take_turn("c") as third:
+        with turns.open_turn("c") as third:
             wait_until(lambda: second.successor)
             assert not second.wait_for_earlier_turns(lambda: bool(second.successor))
             assert not third.wait_for_earlier_turns(lambda: True)
@@ -74,11 +74,11 @@ def test_who_shows_no_sign_of_life_is_not_waited_for(
     turns: ApplyTurns, short_waits: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "DEAD_S", 1.5)
-    dead = turns.take_turn("dead")
+    dead = turns.open_turn("dead")
     dead._show = lambda: None  # type: ignore[method-assign]
     dead._thread = threading.Thread(target=dead._show)
     dead.__enter__()
-    with turns.take_turn("next") as turn:
+    with turns.open_turn("next") as turn:
         began = time.monotonic()
         assert turn.wait_for_earlier_turns(lambda: False)
         assert time.monotonic() - began >= 1
@@ -87,7 +87,7 @@ def test_who_shows_no_sign_of_life_is_not_waited_for(
 
 def test_who_died_long_ago_is_watched_for_two_heartbeats_and_no_longer(turns: ApplyTurns, short_waits: None) -> None:
     turns.create_turn(1, {"owner": "dead", "at": time.time() - 60})
-    with turns.take_turn("next") as turn:
+    with turns.open_turn("next") as turn:
         began = time.monotonic()
         assert turn.wait_for_earlier_turns(lambda: False)
         assert time.monotonic() - began < module.DEAD_S / 2
@@ -99,7 +99,7 @@ def test_one_whose_clock_differs_is_waited_for_as_long_as_it_lives(
     monkeypatch.setattr(module, "_MISSED_BEATS", 80)  # which are four seconds: on a busy machine one may be late
     document = module._document
     monkeypatch.setattr(module, "_document", lambda owner: {**document(owner), "at": time.time() - 3600})
-    with turns.take_turn("an hour behind") as behind, turns.take_turn("next") as turn:
+    with turns.open_turn("an hour behind") as behind, turns.open_turn("next") as turn:
         began = time.monotonic()
         assert not turn.wait_for_earlier_turns(lambda: time.monotonic() - began > 5)
         assert behind.successor == "next"
@@ -118,13 +118,13 @@ def test_a_disk_that_is_full_for_a_while_ends_no_heartbeat_and_hides_no_successo
 
     refused: list[int] = []
     monkeypatch.setattr(ApplyTurns, "replace_turn", fail_sometimes)
-    with turns.take_turn("a") as turn:
+    with turns.open_turn("a") as turn:
         full.set()
         wait_until(lambda: refused)
         full.clear()
         at = (turns.find_turn("a") or {})["at"]
         wait_until(lambda: (turns.find_turn("a") or {})["at"] > at)
-        with turns.take_turn("b"):
+        with turns.open_turn("b"):
             wait_until(lambda: turn.successor == "b")
         full.set()
     assert not (turns.find_turn("a") or {})["ended"]  # the work of the turn is done, whatever its file says
@@ -142,7 +142,7 @@ def test_anyone_who_waits_looks_again_if_the_storage_does_not_answer(
             raise StorageUnavailable("503 slow down")
         return numbers(turns)
 
-    with turns.take_turn("a") as turn:
+    with turns.open_turn("a") as turn:
         monkeypatch.setattr(ApplyTurns, "list_numbers", fail_sometimes)
         assert turn.wait_for_earlier_turns(lambda: False)
         assert failures == [0]
@@ -155,7 +155,7 @@ def test_one_that_is_slow_and_alive_is_waited_for(
     turns: ApplyTurns, short_waits: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "DEAD_S", 4)
-    with turns.take_turn("slow") as slow, turns.take_turn("next") as turn:
+    with turns.open_turn("slow") as slow, turns.open_turn("next") as turn:
         began = time.monotonic()
         assert not turn.wait_for_earlier_turns(lambda: time.monotonic() - began > 5)
         assert slow.successor == "next"
@@ -163,13 +163,13 @@ def test_one_that_is_slow_and_alive_is_waited_for(
 
 def test_a_turn_can_be_ended_from_outside_by_its_owner_alone(turns: ApplyTurns, short_waits: None) -> None:
     assert not turns.stop_turn("a")
-    with turns.take_turn("a") as turn:
+    with turns.open_turn("a") as turn:
         assert not turns.stop_turn("b")
         assert turns.stop_turn("a")
         wait_until(lambda: turn.successor)
     assert "nobody" in turn.successor
     assert not turns.passed_on("a")
-    with turns.take_turn("b") as turn:
+    with turns.open_turn("b") as turn:
         assert turn.wait_for_earlier_turns(lambda: False)
         assert turns.passed_on("a")
 
@@ -177,7 +177,7 @@ def test_a_turn_can_be_ended_from_outside_by_its_owner_alone(turns: ApplyTurns, 
 def test_whether_someone_tells_of_what_was_done_is_noted_for_the_last_owners(
     turns: ApplyTurns, short_waits: None
 ) -> None:
-    with turns.take_turn("a") as turn:
+    with turns.open_turn("a") as turn:
         assert (turns.has_ended("a"), turns.is_announced("a")) == (False, False)
         turn.set_report({})
     assert (turns.has_ended("a"), turns.is_announced("a")) == (True, False)
@@ -200,7 +200,7 @@ def test_whether_someone_tells_of_what_was_done_is_noted_for_the_last_owners(
 
 def test_whether_someone_is_at_work_is_known_before_a_turn_is_taken(turns: ApplyTurns, storage: Storage) -> None:
     assert not turns.has_live_turn()
-    with turns.take_turn("a"):
+    with turns.open_turn("a"):
         assert turns.has_live_turn()
     assert not turns.has_live_turn()
     turns.create_turn(2, {"owner": "dead", "at": time.time() - 3600, "ended": False, "report": None, "error": ""})
@@ -212,7 +212,7 @@ def test_many_that_begin_at_once_have_different_numbers(turns: ApplyTurns, short
     barrier = threading.Barrier(6)
 
     def begin(name: str) -> None:
-        turn = turns.take_turn(name)
+        turn = turns.open_turn(name)
         barrier.wait()
         with turn:
             found.append(turn.number)
@@ -227,7 +227,7 @@ def test_many_that_begin_at_once_have_different_numbers(turns: ApplyTurns, short
 
 def test_how_the_last_ones_have_ended_stays_and_no_more(turns: ApplyTurns, short_waits: None) -> None:
     for n in range(module._KEPT + 5):
-        with turns.take_turn(str(n)) as turn:
+        with turns.open_turn(str(n)) as turn:
             turn.set_report({})
     assert len(turns.list_numbers()) == module._KEPT + 1
     assert turns.find_turn(str(module._KEPT + 4)) is not None
@@ -235,7 +235,7 @@ def test_how_the_last_ones_have_ended_stays_and_no_more(turns: ApplyTurns, short
 
 def test_an_error_is_in_the_file(turns: ApplyTurns) -> None:
     def fail() -> None:
-        with turns.take_turn("a"):
+        with turns.open_turn("a"):
             raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
@@ -246,6 +246,6 @@ def test_an_error_is_in_the_file(turns: ApplyTurns) -> None:
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"at": "x"}', b"\xff"])
 def test_a_file_that_makes_no_sense_is_no_turn(turns: ApplyTurns, storage: Storage, text: bytes) -> None:
     storage.replace(turns._path(7), text)
-    with turns.take_turn("a") as turn:
+    with turns.open_turn("a") as turn:
         assert turn.number == 8
         assert turn.wait_for_earlier_turns(lambda: False)

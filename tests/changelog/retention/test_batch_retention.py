@@ -291,7 +291,7 @@ def test_a_silent_target_is_named_with_since_when_and_how_to_release_it(local_ch
     _record_applied(local_change_log, 3, THERE)
     plan = _run(local_change_log, RetentionLimits(ms=2 * 24 * 3600 * 1000))
     (hold,) = plan.holds
-    assert (hold.need.location, hold.silent, hold.since) == (THERE[1], True, "2026-03-01T04:00:00+00:00")
+    assert (hold.need.location, hold.silent, hold.captured_at) == (THERE[1], True, "2026-03-01T04:00:00+00:00")
     (text,) = [line for line in plan.format_lines("c") if "Held back" in line]
     assert "iceberg at /there/{table} has not applied batch 4, captured at 2026-03-01T04:00:00+00:00" in text
     assert "airflow cdc forget-target c --target iceberg --location '/there/{table}' --confirm c" in text

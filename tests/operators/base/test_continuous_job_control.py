@@ -43,7 +43,7 @@ if (folder / "sleeps").exists():
     time.sleep(1000)
 given = dict(zip(sys.argv, sys.argv[1:]))
 end = time.monotonic() + float(given["--run-for"])
-with ApplyTurns(Storage(given["--changelog"]), given["--connector"], given["--target"], given["--location"]).take_turn(given["--owner"]) as turn:
+with ApplyTurns(Storage(given["--changelog"]), given["--connector"], given["--target"], given["--location"]).open_turn(given["--owner"]) as turn:
     if turn.wait_for_earlier_turns(lambda: bool(turn.successor)):
         (folder / "works").touch()
         while not turn.successor and time.monotonic() < end and not (folder / "dies").exists():
@@ -75,7 +75,7 @@ def turns(folder: Path) -> ApplyTurns:
 
 def take_turn(folder: Path, owner: str) -> None:
     """Someone takes the next turn, and has ended it at once."""
-    with turns(folder).take_turn(owner):
+    with turns(folder).open_turn(owner):
         pass
 
 
@@ -180,7 +180,7 @@ def test_a_task_that_is_killed_while_a_table_fails_is_tried_again(tmp_path: Path
 def test_what_was_done_by_a_task_that_was_killed_at_once_is_announced_by_the_next_one_and_only_once(
     tmp_path: Path, spark: Spark
 ) -> None:
-    with turns(tmp_path).take_turn("the killed one") as turn:
+    with turns(tmp_path).open_turn("the killed one") as turn:
         turn.set_report({})
     earlier = [{"owner": "the killed one", "tables": [table("shop.a", c=2)]}]
     for rows in ({"c": 2, "u": 1}, {"u": 1}):
@@ -263,7 +263,7 @@ def test_one_that_is_taken_over_ends_well(tmp_path: Path, spark: Spark) -> None:
     set_outcome(tmp_path, report(table("shop.a", c=2)))
 
     def take_over() -> None:
-        with turns(tmp_path).take_turn("the next one") as turn:
+        with turns(tmp_path).open_turn("the next one") as turn:
             assert turn.wait_for_earlier_turns(lambda: False)
 
     successor = ActionThread(tmp_path, take_over)
@@ -331,7 +331,7 @@ def test_one_that_is_taken_over_before_its_turn_has_applied_nothing(tmp_path: Pa
     set_outcome(tmp_path, report(table("shop.a", c=2)))
     given = context()
     ApplyReports(Storage(f"{tmp_path}/changelog"), "shop").write({**report(), "unreported": [table("shop.b", c=1)]})
-    with turns(tmp_path).take_turn("busy") as busy:
+    with turns(tmp_path).open_turn("busy") as busy:
         thread = threading.Thread(target=lambda: (wait_until(lambda: busy.successor), take_turn(tmp_path, "x")))
         thread.start()
         assert apply(tmp_path, run_for=3600).execute(given)["events"] == 0
@@ -345,7 +345,7 @@ def test_one_that_is_taken_over_before_there_is_a_report_has_metrics(
     set_outcome(tmp_path, report(table("shop.a", c=2)))
     ended: list[str] = []
     monkeypatch.setattr(apply_metrics, "run_ended", lambda _, job, **more: ended.append(job))
-    with turns(tmp_path).take_turn("busy") as busy:
+    with turns(tmp_path).open_turn("busy") as busy:
         thread = threading.Thread(target=lambda: (wait_until(lambda: busy.successor), take_turn(tmp_path, "x")))
         thread.start()
         assert apply(tmp_path, run_for=3600).execute(context())["last_batch"] == 0

@@ -55,7 +55,9 @@ class StartBatches:
         """
         # the statement that empties it, which is among the events, takes whatever rows it has
         new = at == 0 or self._config.truncate_enabled
-        return self._beginning.find_start(topic, at, new=new, kept=lambda _: self._kept_groups, where=self._where).after
+        return self._beginning.find_start(
+            topic, at, new=new, list_batches=lambda _: self._kept_groups, where=self._where
+        ).after
 
     def find_late_starts(self, at: int, behind: Mapping[str, int]) -> tuple[dict[str, int], dict[str, str]]:
         """Find the tables that do not simply continue with the first batch that is kept.

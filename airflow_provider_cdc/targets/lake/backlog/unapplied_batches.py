@@ -78,7 +78,7 @@ class Backlog:
     ) -> TableStart:
         """Find where a table begins; as :meth:`airflow_provider_cdc.changelog.reading.table_start_batch.TableStartFinder.find_start`."""
         return self.beginning.find_start(
-            topic, at, new=new, kept=lambda b: self._after(b, view), where=where, table=table
+            topic, at, new=new, list_batches=lambda b: self._after(b, view), where=where, table=table
         )
 
     def _after(self, batch: int, view: BacklogState) -> list[BatchesByTopic]:

@@ -383,7 +383,7 @@ def _for_a_while(changelog: ChangeLog, args: argparse.Namespace) -> ApplyRunRepo
 def _turn(
     changelog: ChangeLog, args: argparse.Namespace, job: ApplyChanges, turns: ApplyTurns
 ) -> ApplyRunReport | None:
-    with turns.take_turn(args.owner or this_job()) as turn:
+    with turns.open_turn(args.owner or this_job()) as turn:
         warm = ContinuousApply(job, changelog, args.connector, turn)
         end_with_task(warm.stop)
         return warm.run(args.run_for)

@@ -216,7 +216,7 @@ class ContinuousConnector:
 
     def _follow(self, job: ApplyChanges, changelog: ChangeLog) -> ApplyRunReport | None:
         with contextlib.ExitStack() as stack:
-            turn = self._patiently(lambda: stack.enter_context(self._turns(changelog).take_turn(self._owner)))
+            turn = self._patiently(lambda: stack.enter_context(self._turns(changelog).open_turn(self._owner)))
             left = self._deadline - time.monotonic()
             warm = self._warm = ContinuousApply(job, changelog, self.name, turn)
             if self._stop.is_set():  # stopped just before there was a connector to stop
@@ -224,7 +224,7 @@ class ContinuousConnector:
             try:
                 return self._patiently(lambda: warm.run(left), warm.reset_for_retry)
             finally:
-                if turn.asked_to_end:  # the task that has started this run ends it as a whole
+                if turn.is_stopped:  # the task that has started this run ends it as a whole
                     self._all.stop()
 
     def _turns(self, changelog: ChangeLog) -> ApplyTurns:

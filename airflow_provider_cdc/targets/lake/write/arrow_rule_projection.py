@@ -12,7 +12,7 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.changelog.reading.last_events import TOLD, LastEvents
+from airflow_provider_cdc.changelog.reading.last_events import EVENT_FACTS, LastEvents
 from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.targets.lake.events import event_reduction
@@ -46,7 +46,9 @@ def needs_spark(shape: Projection, pending: PendingBatches) -> str:
         old for old, (there, required) in _casts(shape, pending.schema).items() if not _exact(there, required)
     ]:
         return f"its rule casts {', '.join(inexact)}"
-    if others := sorted({name for name in shape.rule.metadata_columns.values() if name not in {*TOLD, *shape.places}}):
+    if others := sorted(
+        {name for name in shape.rule.metadata_columns.values() if name not in {*EVENT_FACTS, *shape.places}}
+    ):
         return f"its rule requests {', '.join(others)}"
     if shape.mode == "soft_delete" and (lacking := event_reduction.list_sparse_columns(pending, 0, deletes=True)):
         return f"deletes lack values: {', '.join(lacking)}"
@@ -114,7 +116,7 @@ class ProjectedReduction:
 
     def read_rows(self) -> Iterator[pa.Table]:
         """Iterate over the rows that the batches leave; a row group at a time."""
-        metadata = {name for name in self.shape.rule.metadata_columns.values() if name in TOLD}
+        metadata = {name for name in self.shape.rule.metadata_columns.values() if name in EVENT_FACTS}
         requested = sorted(metadata | {"op", "commit_ts"}) if self._marks else sorted(metadata)
         for rows, of_events in self.reduction.read_images(requested, deleted=self._marks):
             yield self._project_rows(rows, of_events)
@@ -131,7 +133,7 @@ class ProjectedReduction:
         }
         columns |= {name: self._constant(name, number) for name in shape.constants}
         for name, source in shape.rule.metadata_columns.items():
-            columns[name] = metadata[source] if source in TOLD else _repeated(shape.places[source], number)
+            columns[name] = metadata[source] if source in EVENT_FACTS else _repeated(shape.places[source], number)
         if self._marks:
             gone = pc.equal(metadata["op"], "d")
             at = metadata["commit_ts"]

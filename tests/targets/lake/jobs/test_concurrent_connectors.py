@@ -52,7 +52,7 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in (("POLL_S", 0.05), ("SHORTEST_S", 0.1), ("LONGEST_S", 0.5), ("WATCH_S", 0.1)):
         monkeypatch.setattr(module, name, seconds)
     monkeypatch.setattr(module, "get_warm", lambda *_: None)  # what it does is tried in test_rehearsal
-    monkeypatch.setattr(turns_module, "LOOK_S", 0.05)
+    monkeypatch.setattr(turns_module, "POLL_S", 0.05)
 
 
 @pytest.fixture

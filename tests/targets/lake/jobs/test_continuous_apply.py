@@ -54,7 +54,7 @@ class RunningApply:
         changelog, name = lake.connector.changelog, lake.connector.name
         self.lake, self.result = lake, None
         self.turns = ApplyTurns(changelog.storage, name, lake.kind, owner if alone else lake.location)
-        self.turn = self.turns.take_turn(owner)
+        self.turn = self.turns.open_turn(owner)
         self.warm = ContinuousApply(lake.job(), changelog, name, self.turn)
         self.error: BaseException | None = None
         self._seconds, self._thread = seconds, threading.Thread(target=self._run)
@@ -108,7 +108,7 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in (("POLL_S", 0.05), ("QUIET_S", 0.5)):
         monkeypatch.setattr(module, name, seconds)
     monkeypatch.setattr(retry_module, "SHORTEST_S", 0.1)
-    monkeypatch.setattr(turns_module, "LOOK_S", 0.05)
+    monkeypatch.setattr(turns_module, "POLL_S", 0.05)
 
 
 @pytest.fixture

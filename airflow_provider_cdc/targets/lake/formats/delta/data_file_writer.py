@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyspark
 
-from airflow_provider_cdc.changelog.files.scratch_change_log import LOOK_AGAIN_S, scratch_folder
+from airflow_provider_cdc.changelog.files.scratch_change_log import CLEANUP_EVERY_S, scratch_folder
 from airflow_provider_cdc.targets.lake.formats.delta.file_schema import (
     DeltaFileLayout,
     cast_column,
@@ -84,7 +84,7 @@ class DeltaFileWriter:
 
     def _file(self, rows: pa.Table) -> dict[str, Any]:
         name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
-        with scratch_folder(look_s=LOOK_AGAIN_S) as scratch:
+        with scratch_folder(cleanup_every_s=CLEANUP_EVERY_S) as scratch:
             local = scratch / name
             pq.write_table(
                 rows,

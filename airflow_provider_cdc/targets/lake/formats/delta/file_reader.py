@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_cdc.changelog.files.scratch_change_log import LOOK_AGAIN_S, scratch_folder
+from airflow_provider_cdc.changelog.files.scratch_change_log import CLEANUP_EVERY_S, scratch_folder
 from airflow_provider_cdc.changelog.reading.arrow_row_matching import Numbers
 from airflow_provider_cdc.targets.lake.formats.delta.data_file_writer import DeltaFileWriter
 from airflow_provider_cdc.targets.lake.formats.parquet_key_lookup import (
@@ -111,7 +111,7 @@ class DeltaFileReader:
         if self._files.getUri().getScheme() == "file":
             yield uri.getPath()
             return
-        with scratch_folder(look_s=LOOK_AGAIN_S) as scratch:
+        with scratch_folder(cleanup_every_s=CLEANUP_EVERY_S) as scratch:
             name = scratch / "file.parquet"
             self._files.copyToLocalFile(False, path, self._path(name.as_uri()), True)
             yield str(name)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.files.scratch_change_log import LOOK_AGAIN_S, scratch_folder
+from airflow_provider_cdc.changelog.files.scratch_change_log import CLEANUP_EVERY_S, scratch_folder
 from airflow_provider_cdc.changelog.reading.arrow_row_matching import Numbers, match_keys
 from airflow_provider_cdc.targets.lake.formats.iceberg import spark_plans
 from airflow_provider_cdc.targets.lake.formats.iceberg.data_file_writer import IcebergFileWriter
@@ -139,7 +139,7 @@ class IcebergCopyOnWrite:
         if file.format().name() != "PARQUET":
             return None
         stream = self._table.io().newInputFile(file.location()).newStream()
-        with scratch_folder(look_s=LOOK_AGAIN_S) as scratch:
+        with scratch_folder(cleanup_every_s=CLEANUP_EVERY_S) as scratch:
             name = str(scratch / "file.parquet")
             try:
                 path = load_jvm_class(self._spark, "java.nio.file.Path").of(

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.files.scratch_change_log import LOOK_AGAIN_S, scratch_folder
+from airflow_provider_cdc.changelog.files.scratch_change_log import CLEANUP_EVERY_S, scratch_folder
 from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import ICEBERG, load_jvm_class
 
 FILE_BYTES = 256 << 20
@@ -175,7 +175,7 @@ class IcebergFileWriter:
         """Write a file where the table has its own, through its own way to the store."""
         name = f"{uuid.uuid4()}-{kind}.parquet"
         location = str(self._table.locationProvider().newDataLocation(name))
-        with scratch_folder(look_s=LOOK_AGAIN_S) as scratch:
+        with scratch_folder(cleanup_every_s=CLEANUP_EVERY_S) as scratch:
             local = scratch / name
             pq.write_table(
                 rows, local, compression="zstd", compression_level=1, store_decimal_as_integer=True, coerce_timestamps="us"
