@@ -20,14 +20,14 @@ class PreviousKeys:
     """The row of one name of a table.
 
     :param key: with the columns as they are called at the end of the reign
-    :param wanted: whether an event belongs to the story
+    :param accepts: whether an event belongs to the story
     :ivar notes: texts about changes that could not be found
     """
 
     events: KeyEventReader
     reign: TableNamePeriod
     key: RowKey
-    wanted: Callable[[RowEvent], bool]
+    accepts: Callable[[RowEvent], bool]
     notes: list[str] = field(default_factory=list)
 
     def find_earlier_events(self, own: list[RowEvent]) -> list[RowEvent]:
@@ -79,7 +79,9 @@ class PreviousKeys:
             self.reign.table.full_name, lambda version: key.rename_columns(self.reign.names_in(version))
         )
         return [
-            event for event in events if event.op != "t" and self.wanted(event) and (until is None or event.seq < until)
+            event
+            for event in events
+            if event.op != "t" and self.accepts(event) and (until is None or event.seq < until)
         ]
 
     def _same(self, event: RowEvent) -> bool:

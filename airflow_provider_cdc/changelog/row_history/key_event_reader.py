@@ -17,7 +17,7 @@ from airflow_provider_cdc.changelog.row_history.key_index import (
     IndexChanged,
     KeyIndex,
     KeyIndexView,
-    Tell,
+    ProgressCallback,
     key_columns,
     keys_of_batch,
     map_in_threads,
@@ -73,7 +73,7 @@ class KeyEventReader:
     """Reads events of keys from one connector's change log.
 
     :param until: ``time.monotonic()`` at which to stop looking at batches that the index does not know
-    :param tell: is called with the number of batches that have come into the index
+    :param report_progress: is called with the number of batches that have come into the index
     :ivar first: batch that is kept; 0 if there is none
     :ivar last: newest batch
     :ivar left_out: batches, from and to, that there was no time for
@@ -82,7 +82,7 @@ class KeyEventReader:
     changelog: ChangeLog
     connector: str
     until: float
-    tell: Tell | None = None
+    report_progress: ProgressCallback | None = None
     after: int = 0
     first: int = 0
     last: int = 0
@@ -151,7 +151,7 @@ class KeyEventReader:
 
     def _look_again(self) -> None:
         """Bring the index up, and read the manifests of batches that it does not know."""
-        self._index.bring_up(self.first, self.last, until=self.until, tell=self.tell)
+        self._index.bring_up(self.first, self.last, until=self.until, report_progress=self.report_progress)
         self._view = self._index.open_view(self.first, self.last)
         unknown = [batch for a, b in self._view.unknown for batch in range(a, b + 1)]
         self._tail, self.left_out = [], []

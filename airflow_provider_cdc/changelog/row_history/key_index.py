@@ -47,9 +47,9 @@ MOST = 4 << 20
 """Entries that a file has at most, unless one batch has more: 32 MB."""
 AT_ONCE = 8
 """Requests at the same time."""
-One = TypeVar("One")
+Item = TypeVar("Item")
 Other = TypeVar("Other")
-Tell = Callable[[int, int], None]
+ProgressCallback = Callable[[int, int], None]
 """Receives the number of batches that are done, and the number of all."""
 
 
@@ -130,11 +130,13 @@ class KeyIndex:
         opened = map_in_threads(self._usable, stretches, self.at_once)
         return KeyIndexView(self, [segment for segment in opened if segment is not None], first, last)
 
-    def bring_up(self, first: int, last: int, *, until: float | None = None, tell: Tell | None = None) -> int:
+    def bring_up(
+        self, first: int, last: int, *, until: float | None = None, report_progress: ProgressCallback | None = None
+    ) -> int:
         """Make the files that are missing, the newest ones first.
 
         :param until: ``time.monotonic()`` at which to stop: finished files stay, and the next call continues
-        :param tell: is called with the progress
+        :param report_progress: is called with the progress
         :return: batches that no file has though there could be one
         """
         self._remove(first)
@@ -145,8 +147,8 @@ class KeyIndex:
                     return (len(blocks) - number) * STEP
                 self._make(BatchRange(low, STEP), first, until)
                 self._join(BatchRange(low, STEP))
-                if tell is not None:
-                    tell((number + 1) * STEP, len(blocks) * STEP)
+                if report_progress is not None:
+                    report_progress((number + 1) * STEP, len(blocks) * STEP)
         except StorageUnavailable as e:
             log.warning("The key index of %s could not be updated: %s", self._connector, e.message)
         return len(self._missing(first, last)) * STEP
@@ -309,7 +311,7 @@ def bring_up_index(changelog: ChangeLog, connector: str, *, seconds: float) -> i
         return STEP
 
 
-def map_in_threads(function: Callable[[One], Other], items: Sequence[One], at_once: int) -> list[Other]:
+def map_in_threads(function: Callable[[Item], Other], items: Sequence[Item], at_once: int) -> list[Other]:
     """Return the results of a function for some items, in their order.
 
     :param at_once: items that it is at work on at the same time: more than one where each of them waits for a store

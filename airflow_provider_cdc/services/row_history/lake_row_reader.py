@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_cdc.changelog.files.storage import Storage
 
-Wanted = Mapping[str, Any]
+ColumnValues = Mapping[str, Any]
 """Column of the table → the value that it has to have, as JSON has values of the change log; ``None`` = NULL."""
 _METADATA = re.compile(r"v(\d+)(\.gz)?\.metadata\.json(\.gz)?|(\d+)-.*(\.gz)?\.metadata\.json(\.gz)?")
 _DECIMAL = re.compile(r"decimal\((\d+), ?(-?\d+)\)")
@@ -30,7 +30,9 @@ class TargetNotInspected(Exception):
     """The reason why a target is not inspected."""
 
 
-def rows_of(kind: str, path: str, catalog: Mapping[str, str], storage: Storage, column_values: Wanted) -> pa.Table:
+def rows_of(
+    kind: str, path: str, catalog: Mapping[str, str], storage: Storage, column_values: ColumnValues
+) -> pa.Table:
     """Read the rows of a table that have some values.
 
     :param kind: ``delta`` or ``iceberg``
@@ -61,7 +63,7 @@ def rows_of(kind: str, path: str, catalog: Mapping[str, str], storage: Storage, 
 # -- Delta ------------------------------------------------------------------------------------------------------------
 
 
-def _of_delta(path: str, catalog: Mapping[str, str], storage: Storage, column_values: Wanted) -> pa.Table:
+def _of_delta(path: str, catalog: Mapping[str, str], storage: Storage, column_values: ColumnValues) -> pa.Table:
     import deltalake
     import pyarrow as pa
 
@@ -130,7 +132,7 @@ def _literal(value: Any, type_: str) -> str:
 # -- Iceberg ----------------------------------------------------------------------------------------------------------
 
 
-def _of_iceberg(path: str, catalog: Mapping[str, str], storage: Storage, column_values: Wanted) -> pa.Table:
+def _of_iceberg(path: str, catalog: Mapping[str, str], storage: Storage, column_values: ColumnValues) -> pa.Table:
     from pyiceberg import expressions
 
     builder: Any = expressions  # its annotations know no names of columns
@@ -226,7 +228,7 @@ def _value(value: Any, type_: str) -> Any:
 # -- both -------------------------------------------------------------------------------------------------------------
 
 
-def _named(column_values: Wanted, columns: list[str]) -> dict[str, Any]:
+def _named(column_values: ColumnValues, columns: list[str]) -> dict[str, Any]:
     """By the names that the table has.
 
     :raises NotLookedAt: it does not have one of them

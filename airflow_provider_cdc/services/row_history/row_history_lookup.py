@@ -61,10 +61,12 @@ class RowQuery:
         return self.as_of if self.as_of is None or self.as_of.tzinfo is not None else self.as_of.replace(tzinfo=UTC)
 
 
-def load_row_history(store: StateStore, query: RowQuery, tell: Callable[[int, int], None] | None = None) -> RowHistory:
+def load_row_history(
+    store: StateStore, query: RowQuery, report_progress: Callable[[int, int], None] | None = None
+) -> RowHistory:
     """Return the history of a row.
 
-    :param tell: is called with the number of indexed batches, and of all batches to index
+    :param report_progress: is called with the number of indexed batches, and of all batches to index
     :raises NotGranted: no user may see rows of the connector
     :raises ConfigError: there is no such table, or it has no such key
     """
@@ -77,7 +79,7 @@ def load_row_history(store: StateStore, query: RowQuery, tell: Callable[[int, in
     may_show(connector)
     record, access = _access(store, connector)
     events = KeyEventReader(
-        access.open_change_log(), connector, time.monotonic() + query.seconds, tell, after=record.last_batch
+        access.open_change_log(), connector, time.monotonic() + query.seconds, report_progress, after=record.last_batch
     )
     key = key_of_texts(query.key, _key_columns(events, table), str(table))
     _record(store, connector, table, query)

@@ -111,7 +111,7 @@ def test_time_ends_the_work_and_the_next_one_goes_on(tmp_path: Path) -> None:
     assert not _files(connector)
     _complete(connector, batches, few=False)
     reports: list[tuple[int, int]] = []
-    assert index.bring_up(1, last, tell=lambda done, of: reports.append((done, of))) == 0
+    assert index.bring_up(1, last, report_progress=lambda done, of: reports.append((done, of))) == 0
     assert reports[-1][0] == reports[-1][1] > 0
 
 
@@ -174,7 +174,7 @@ key_index.STEP, key_index_segment._PAGE = 10, 8
 changelog = ChangeLog(sys.argv[1])
 print("begins", flush=True)
 while True:
-    key_index.KeyIndex(changelog, "test").bring_up(1, int(sys.argv[2]), tell=lambda done, of: print(done, flush=True))
+    key_index.KeyIndex(changelog, "test").bring_up(1, int(sys.argv[2]), report_progress=lambda done, of: print(done, flush=True))
 """
 
 
