@@ -237,7 +237,8 @@ class RunPlanner:
             recorded = self._history.find_schema(present.id)
             if (
                 recorded is None
-                or self._source.goes_on(present, recorded).columns[: len(recorded.columns)] == recorded.columns
+                or self._source.resolve_reread_schema(present, recorded).columns[: len(recorded.columns)]
+                == recorded.columns
             ):
                 continue
             command = format_cdc_command("snapshot", self._name, format_exact_pattern(name), type="blocking")

@@ -279,7 +279,7 @@ class Snapshotter:
         kind: Literal["ALTER", "CREATE"] = "ALTER" if recorded is not None else "CREATE"
         present = session.schemas[table]
         if recorded is not None and not self._source.STRUCTURED:
-            present = self._source.goes_on(present, recorded)
+            present = self._source.resolve_reread_schema(present, recorded)
         change = self._history.apply_change(TableChange(type=kind, id=table, table=present))
         if change is not None and change.table is not None:
             self._record(session, table, change, [change.table] if table != self._hidden else [])

@@ -286,13 +286,13 @@ class Source(abc.ABC):
         :param tables: as they are elsewhere
         """
 
-    def goes_on(self, found: TableSchema, known: TableSchema) -> TableSchema:
+    def resolve_reread_schema(self, inspected: TableSchema, known: TableSchema) -> TableSchema:
         """Return the schema of a table that is read once more, of a source that is not :attr:`STRUCTURED`.
 
-        :param found: as a view of the source has it
+        :param inspected: as a view of the source has it
         :param known: the one in force
         """
-        return found
+        return inspected
 
     def orders_by(self, name: str) -> bool:
         """Check whether chunks may be in the order of something that is no column of the table's schema (``surrogate-key``)."""

@@ -143,8 +143,8 @@ class MongoDbSource(Source):
         if in_columns := [table for table in tables if table.documents is None]:  # others need no kernels
             self._columns.adopt_columns(in_columns)
 
-    def goes_on(self, found: TableSchema, known: TableSchema) -> TableSchema:
-        return self._columns.resolve_schema(found.id, known) if self._config.as_columns(found.id) else found
+    def resolve_reread_schema(self, inspected: TableSchema, known: TableSchema) -> TableSchema:
+        return self._columns.resolve_schema(inspected.id, known) if self._config.as_columns(inspected.id) else inspected
 
     def open_snapshot(
         self, tables: Sequence[TableId], *, readers: int, selects: Mapping[TableId, str] = MappingProxyType({})
