@@ -254,23 +254,23 @@ class ConnectorLifecycle:
         )
 
     def carry_out(
-        self, plan: ProcedurePlan, confirmation: str | None, by: str, tell: Callable[[str], None]
+        self, plan: ProcedurePlan, confirmation: str | None, by: str, report_step: Callable[[str], None]
     ) -> int | None:
         """Carry a plan out. Returns the number of the signal that has the table read again, if one was sent.
 
         :param confirmation: the connector's name, to show that it is meant
         :param by: who wants it
-        :param tell: takes a line for people before each step
+        :param report_step: takes a line for people before each step
         :raises ConfigError: the plan has problems, by now, or is not confirmed
         :raises LeaseHeld: a run is alive, and the procedure wants to be alone
         """
         self._confirmed(confirmation)
         procedure = self._source().PROCEDURES[plan.procedure]
         if not procedure.alone:
-            self._done(procedure, plan, self.store.load_offset(self.name).offset, tell)
+            self._done(procedure, plan, self.store.load_offset(self.name).offset, report_step)
             return None
         with self._alone() as (lease, batcher):
-            done = self._done(procedure, plan, batcher.committed_offset, tell)
+            done = self._done(procedure, plan, batcher.committed_offset, report_step)
             number = None
             if done.read_again:  # before the offset moves: otherwise a crash in between would leave rows missing
                 data = {"type": "blocking", "data-collections": table_patterns([plan.table])}

@@ -338,7 +338,7 @@ class Source(abc.ABC):
         """
 
     def plan_procedure(
-        self, procedure: Procedure, table: TableId, flags: frozenset[str], standing: ProcedureContext
+        self, procedure: Procedure, table: TableId, flags: frozenset[str], context: ProcedureContext
     ) -> ProcedurePlan:
         """Plan one of :attr:`PROCEDURES`. Changes nothing.
 
@@ -347,11 +347,11 @@ class Source(abc.ABC):
         raise ConfigError(f"{self.connector} connectors have no procedure {procedure.name}.")
 
     def carry_out(
-        self, plan: ProcedurePlan, standing: ProcedureContext, tell: Callable[[str], None]
+        self, plan: ProcedurePlan, context: ProcedureContext, report_step: Callable[[str], None]
     ) -> ProcedureResult:
         """Carry out a plan without problems.
 
-        :param tell: takes a line for people before each step
+        :param report_step: takes a line for people before each step
         :raises CdcError: a step failed; the error says which ones are done, and how to continue
         """
         raise ConfigError(f"{self.connector} connectors have no procedure {plan.procedure}.")

@@ -66,12 +66,12 @@ class CaptureModeProcedures:
 
     # -- plans --------------------------------------------------------------------------------------------------------
 
-    def plan_procedure(self, procedure: Procedure, flags: frozenset[str], standing: ProcedureContext) -> ProcedurePlan:
+    def plan_procedure(self, procedure: Procedure, flags: frozenset[str], context: ProcedureContext) -> ProcedurePlan:
         """Plan a procedure by the present state of the database."""
         with translate_driver_errors(self._config, str(self._table)), _opened(self._config) as connection:
             facts = self._facts(connection)
         planners = {ADD_TABLE.name: self._adding, REMOVE_TABLE.name: self._removing, SWITCH.name: self._switching}
-        steps, consequences, problems = planners[procedure.name](facts, flags, standing)
+        steps, consequences, problems = planners[procedure.name](facts, flags, context)
         return ProcedurePlan(procedure.name, self._table, flags, tuple(steps), tuple(consequences), tuple(problems))
 
     def _adding(
@@ -169,19 +169,19 @@ class CaptureModeProcedures:
     # -- carrying out -------------------------------------------------------------------------------------------------
 
     def carry_out(
-        self, plan: ProcedurePlan, standing: ProcedureContext, tell: Callable[[str], None]
+        self, plan: ProcedurePlan, context: ProcedureContext, report_step: Callable[[str], None]
     ) -> ProcedureResult:
         """Carry out a plan."""
         done: list[str] = []
 
         def step(text: str, action: Callable[[], None]) -> None:
-            tell(text)
+            report_step(text)
             action()
             done.append(text)
 
         try:
             with translate_driver_errors(self._config, str(self._table)), _opened(self._config) as connection:
-                return self._carry_out(connection, plan, standing, step)
+                return self._carry_out(connection, plan, context, step)
         except CdcError as e:
             raise PrerequisiteError(
                 f"{plan.procedure} failed for {self._table}: {e.message}",

@@ -121,18 +121,18 @@ class Db2Source(Source):
         return self._stream.collect_metrics() if self._stream is not None else {}
 
     def plan_procedure(
-        self, procedure: Procedure, table: TableId, flags: frozenset[str], standing: ProcedureContext
+        self, procedure: Procedure, table: TableId, flags: frozenset[str], context: ProcedureContext
     ) -> ProcedurePlan:
         from airflow_provider_cdc.sources.db2.capture_mode_procedures import CaptureModeProcedures
 
-        return CaptureModeProcedures(self._config, table).plan_procedure(procedure, flags, standing)
+        return CaptureModeProcedures(self._config, table).plan_procedure(procedure, flags, context)
 
     def carry_out(
-        self, plan: ProcedurePlan, standing: ProcedureContext, tell: Callable[[str], None]
+        self, plan: ProcedurePlan, context: ProcedureContext, report_step: Callable[[str], None]
     ) -> ProcedureResult:
         from airflow_provider_cdc.sources.db2.capture_mode_procedures import CaptureModeProcedures
 
-        return CaptureModeProcedures(self._config, plan.table).carry_out(plan, standing, tell)
+        return CaptureModeProcedures(self._config, plan.table).carry_out(plan, context, report_step)
 
     def execute_statement(self, statement: str) -> None:
         with self._asking(statement) as connection:
