@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.model.metric_rollups import Kept, find_closed_interval, merge_closed_interval
+from airflow_provider_cdc.core.model.metric_rollups import Rollups, find_closed_interval, merge_closed_interval
 from airflow_provider_cdc.core.model.metric_samples import Histogram, MetricSamples, StoredSeries, merge_series
 from airflow_provider_cdc.core.model.metrics_last_hour import MetricsInterval, append_samples
 from airflow_provider_cdc.state.desired_state import lock_control_row
@@ -17,7 +17,7 @@ from airflow_provider_cdc.state.models import ConnectorRow, MetricHistoryRow, Me
 from airflow_provider_cdc.state.state_database import StateDatabase
 
 T = TypeVar("T")
-KEPT = 100
+RUNS_PER_PRODUCER = 100
 """Runs of each producer that the history has."""
 FORGOTTEN = timedelta(days=90)
 """After this time without a new value, the series of a topic or of a target is removed."""
@@ -71,7 +71,7 @@ class StoredMetrics:
         return sorted((_stored_series(row) for row in rows), key=lambda s: (s.connector, s.producer, s.topic))
 
     def map_connector_totals(
-        self, made: Callable[[StoredSeries, list[dict[str, Any]]], T], connector: str | None = None
+        self, build_result: Callable[[StoredSeries, list[dict[str, Any]]], T], connector: str | None = None
     ) -> list[T]:
         """Map the metrics of connectors as a whole, of all connectors or of one, in no order.
 
@@ -92,7 +92,7 @@ class StoredMetrics:
             applied, captured = applied.where(m.connector == connector), captured.where(m.connector == connector)
         with self._database.engine.connect() as c:
             return [
-                made(_stored_series(row), row.metrics.get("recent", []))
+                build_result(_stored_series(row), row.metrics.get("recent", []))
                 for row in c.execute(sa.union_all(applied, captured))
             ]
 
@@ -107,7 +107,7 @@ class StoredMetrics:
         with self._database.engine.connect() as c:
             return [(row.at, row.metrics) for row in c.execute(statement)]
 
-    def load_rollups(self, connector: str) -> dict[str, tuple[Kept, Sequence[Mapping[str, Any]]]]:
+    def load_rollups(self, connector: str) -> dict[str, tuple[Rollups, Sequence[Mapping[str, Any]]]]:
         """Load the pieces of an hour, a day and a week of a connector as a whole.
 
         It is: producer → the longer spans, and the last pieces of five minutes, see :mod:`airflow_provider_cdc.core.model.metric_rollups`.
@@ -146,7 +146,7 @@ class StoredMetrics:
             "at": samples.at,
         }
         c.execute(sa.insert(MetricHistoryRow).values(**values))
-        old = series & (MetricHistoryRow.number <= last + 1 - KEPT)
+        old = series & (MetricHistoryRow.number <= last + 1 - RUNS_PER_PRODUCER)
         outlived = (MetricHistoryRow.connector == samples.connector) & (MetricHistoryRow.at < samples.at - FORGOTTEN)
         c.execute(sa.delete(MetricHistoryRow).where(old | outlived))
 

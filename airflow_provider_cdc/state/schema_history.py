@@ -31,13 +31,13 @@ class SchemaHistories:
         """All recorded schema changes, oldest first."""
         return (SchemaChangeRecord.model_validate(row.record) for row in self._changes(connector, 0))
 
-    def list_recent_changes(self, connector: str, since: datetime, most: int) -> list[SchemaChangeRecord]:
+    def list_recent_changes(self, connector: str, after: datetime, most: int) -> list[SchemaChangeRecord]:
         """List the schema changes that were recorded after a moment, the newest ones of these, oldest first.
 
         Schemas that a snapshot has found are among them.
         """
         r = SchemaHistoryRow
-        statement = sa.select(r.record).where(r.connector == connector, r.created_at >= since)
+        statement = sa.select(r.record).where(r.connector == connector, r.created_at >= after)
         for attempt in self._database.iterate_attempts():
             with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement.order_by(r.id.desc()).limit(most)).all()
@@ -90,7 +90,7 @@ class SchemaHistories:
         rows = self._changes(connector, upto)
         return StoredSchemas(
             base=[CompactedSchema.model_validate(row.state) for row in base],
-            since=[SchemaChangeRecord.model_validate(row.record) for row in rows],
+            changes=[SchemaChangeRecord.model_validate(row.record) for row in rows],
             upto=rows[-1].id if rows else upto,
         )
 

@@ -123,9 +123,9 @@ class StateStore:
     def schema_history(self, connector: str) -> Iterator[SchemaChangeRecord]:
         return self._schemas.read_changes(connector)
 
-    def schema_changes_since(self, connector: str, since: datetime, most: int) -> list[SchemaChangeRecord]:
+    def schema_changes_since(self, connector: str, after: datetime, most: int) -> list[SchemaChangeRecord]:
         """List the schema changes that were recorded after a moment, the newest ones of these, oldest first."""
-        return self._schemas.list_recent_changes(connector, since, most)
+        return self._schemas.list_recent_changes(connector, after, most)
 
     def newest_schema_changes(
         self, connector: str, most: int, *, before: int | None = None, naming: Collection[str] = ()

@@ -202,7 +202,7 @@ def test_members_are_read_from_the_log_in_their_own_character_set(
     logged = {e["source"]["table"]: e["after"] for e in events_of(connector) if e["op"] == "c"}
     assert logged == {f"t_{c}": {"id": 1, "e": m, "s": f"b,{m}", "x": 1} for c, m in MEMBERS.items()}
     state = connector.store.load_schemas(connector.name)
-    known = [t for t in (change.table for record in state.since for change in record.changes) if t is not None]
+    known = [t for t in (change.table for record in state.changes for change in record.changes) if t is not None]
     for charset, member in MEMBERS.items():
         members = {
             t.get_column("e").declared.values for t in known if t.id.name == f"t_{charset}" and "e" in t.column_names

@@ -56,7 +56,7 @@ def test_counts_add_up_over_runs_and_values_are_the_latest(store: StateStore) ->
 
 
 def test_the_history_has_the_last_runs_and_no_more(store: StateStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KEPT", 5)
+    monkeypatch.setattr(module, "RUNS_PER_PRODUCER", 5)
     for n in range(12):
         store.metrics.add_measurements(make_samples({"": make_series(1)}, at=NOW + timedelta(minutes=n), ended=False))
         store.metrics.add_measurements(make_samples({"": make_series(1)}, at=NOW + timedelta(minutes=n)))

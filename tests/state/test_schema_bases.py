@@ -40,12 +40,12 @@ def compact(store: StateStore, lease: Lease) -> StoredSchemas:
 def test_after_a_base_was_made_only_what_came_since_is_read(store: StateStore, lease: Lease) -> None:
     assert store.load_schemas("c") == StoredSchemas([], [], 0)
     commit(store, lease, 20)
-    assert [r.seq for r in store.load_schemas("c").since] == list(range(1, 41))
+    assert [r.seq for r in store.load_schemas("c").changes] == list(range(1, 41))
     compacted = compact(store, lease)
-    assert (len(compacted.base), compacted.since) == (1, [])
+    assert (len(compacted.base), compacted.changes) == (1, [])
     commit(store, lease, 2)
-    assert [r.seq for r in store.load_schemas("c").since] == [41, 42, 43, 44]
-    assert [r.seq for r in compact(store, lease).since] == []
+    assert [r.seq for r in store.load_schemas("c").changes] == [41, 42, 43, 44]
+    assert [r.seq for r in compact(store, lease).changes] == []
     assert SchemaHistory.from_stored(store.load_schemas("c")).find_schema(SCHEMA.id) == SCHEMA
     assert [r.seq for r in store.schema_history("c")] == list(range(1, 45))  # a move of the offset looks at all of them
 
@@ -72,7 +72,7 @@ def test_each_connector_has_its_own(store: StateStore, lease: Lease) -> None:
         compact(store, other)
     compact(store, lease)
     commit(store, lease, 1)
-    assert [(len(s.base), len(s.since)) for s in map(store.load_schemas, ("c", "d"))] == [(1, 2), (1, 0)]
+    assert [(len(s.base), len(s.changes)) for s in map(store.load_schemas, ("c", "d"))] == [(1, 2), (1, 0)]
     store.delete_connector(lease)
     assert store.load_schemas("c") == StoredSchemas([], [], 0)
     assert len(store.load_schemas("d").base) == 1

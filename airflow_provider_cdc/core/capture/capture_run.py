@@ -108,9 +108,9 @@ class CaptureRun:
         if state.incremental_state.paused:
             self.metrics.chunks.pause()
         schemas = store.load_schemas(name)
-        self.metrics.history.record_recovered(schemas.since)
+        self.metrics.history.record_recovered(schemas.changes)
         self._history = SchemaHistory.from_stored(schemas)
-        if len(schemas.since) >= _COMPACTED:
+        if len(schemas.changes) >= _COMPACTED:
             store.compact_schemas(lease, self._history.build_base(), schemas.upto)
         named = config.signal_data_collection
         self._signal_table = None if named is None else source.signal_table(named)

@@ -43,7 +43,7 @@ class LogItemWriter:
                 for watermark in self._signal_table.read_block(item):
                     self._incremental.record_watermark(watermark)
                 self._writer.write_block(
-                    self._implicit_tables.record_log_block(item), since=self._state.offset.position or {}
+                    self._implicit_tables.record_log_block(item), start=self._state.offset.position or {}
                 )
                 if not item.open:
                     self._state.advance_position(item.position)

@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.spi.source import Source
 log = logging.getLogger(__name__)
 
 EVERY_S: Final = 60.0
-ASKED_AT: Final = "LogAskedAtInSeconds"
+QUERIED_AT: Final = "LogQueriedAtInSeconds"
 """Beside the metrics of the last run, in the state tables only: the next run reads from it when to ask; it is of no use to people."""
 
 
@@ -32,7 +32,7 @@ class LogLagPoller:
         self._source, self._clock = source, clock
         last = before.get("streaming", {})
         self._last_metrics: dict[str, Value] = {name: last[name] for name in (BEHIND, GONE_AT) if name in last}
-        self._asked_at: float = last.get(ASKED_AT, 0)
+        self._asked_at: float = last.get(QUERIED_AT, 0)
 
     def measure_lag(self, position: Position | None, *, ask: bool = True) -> dict[str, Value]:
         """Return what is known of the log; empty for a source that does not report it.
@@ -48,7 +48,7 @@ class LogLagPoller:
         """Return the metrics of a run as the state tables keep them for the next one."""
         if not self._last_metrics or "streaming" not in metrics:
             return dict(metrics)
-        return {**metrics, "streaming": {**metrics["streaming"], ASKED_AT: self._asked_at}}
+        return {**metrics, "streaming": {**metrics["streaming"], QUERIED_AT: self._asked_at}}
 
     def _ask(self, position: Position) -> None:
         try:

@@ -172,7 +172,7 @@ class Streaming:
                     return
                 if until_read and not state.incremental_state.is_active:
                     return
-            self._progress.tell_if_due()
+            self._progress.report_if_due()
 
     def _catch_up(self, start: Position, end: Position) -> None:
         for item in self._read(start, end):
@@ -184,7 +184,7 @@ class Streaming:
             if self._watch.is_stop_requested():
                 self._committer.commit()
                 raise SnapshotStopped
-            self._progress.tell_if_due(f"streaming to {end}, where the snapshot of tables begins")
+            self._progress.report_if_due(f"streaming to {end}, where the snapshot of tables begins")
 
     def _read(self, start: Position, end: Position | None) -> Iterator[LogItem]:
         if self._carrier is not None:

@@ -46,7 +46,7 @@ class StreamProgress:
         if work is not None:
             work.close()
 
-    def tell_if_due(self, about: str = "") -> None:
+    def report_if_due(self, about: str = "") -> None:
         """
         :param about: purpose of the stream
         """

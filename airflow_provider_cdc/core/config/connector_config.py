@@ -19,14 +19,14 @@ from airflow_provider_cdc.core.config.base_configuration import CONSUMER_OF_CONN
 from airflow_provider_cdc.core.config.custom_mode_check import refuse_unknown
 from airflow_provider_cdc.core.config.property_enums import (
     CHUNK_BYTES,
-    KEPT_MS,
+    RETENTION_MS,
     ChannelTypes,
-    Kept,
     LostPositionMode,
     NameAdjustment,
     Names,
     Operations,
     Patterns,
+    RetentionMs,
     RowCountOrder,
     SnapshotMode,
     TableLimitAction,
@@ -287,23 +287,23 @@ class ConnectorConfig(DefaultSourceConfig):
         ge=-1,
         description="Not in Debezium. Maximum size of the change log: beyond it, batches that all targets have applied are deleted before changelog.retention.ms; -1 = any size.",
     )
-    state_retention_offset_history_ms: Kept = Field(
-        KEPT_MS,
+    state_retention_offset_history_ms: RetentionMs = Field(
+        RETENTION_MS,
         alias="state.retention.offset.history.ms",
         description="Not in Debezium. How long earlier offsets of the connector can be restored; -1 = forever. `airflow cdc maintain` deletes older ones.",
     )
-    state_retention_batches_ms: Kept = Field(
-        KEPT_MS,
+    state_retention_batches_ms: RetentionMs = Field(
+        RETENTION_MS,
         alias="state.retention.batches.ms",
         description="Not in Debezium. How long to list committed batches; -1 = forever. `airflow cdc maintain` deletes older entries and does not change the change log itself.",
     )
-    state_retention_notifications_ms: Kept = Field(
-        KEPT_MS,
+    state_retention_notifications_ms: RetentionMs = Field(
+        RETENTION_MS,
         alias="state.retention.notifications.ms",
         description="Not in Debezium. How long to list notifications; -1 = forever. `airflow cdc maintain` deletes older ones.",
     )
-    state_retention_signals_ms: Kept = Field(
-        KEPT_MS,
+    state_retention_signals_ms: RetentionMs = Field(
+        RETENTION_MS,
         alias="state.retention.signals.ms",
         description="Not in Debezium. How long to list signals after they have ended; -1 = forever. `airflow cdc maintain` deletes older ones.",
     )

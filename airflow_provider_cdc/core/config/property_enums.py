@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.name_patterns import split_patterns
 CHUNK_BYTES: Final = 16 << 20
 """Bytes after which a chunk of an incremental snapshot ends, unless ``incremental.snapshot.chunk.max.bytes`` says otherwise."""
 
-KEPT_MS: Final = 30 * 24 * 3_600_000
+RETENTION_MS: Final = 30 * 24 * 3_600_000
 """How long rows of the state tables are kept, unless ``state.retention.*`` says otherwise: 30 days."""
 _LEAST_KEPT_MS: Final = 3_600_000
 """An hour: no one who reads the rows now still needs older ones."""
@@ -28,7 +28,7 @@ def _retention_ms(ms: int) -> int:
     return ms
 
 
-Kept = Annotated[int, AfterValidator(_retention_ms)]
+RetentionMs = Annotated[int, AfterValidator(_retention_ms)]
 """How long something is kept, in milliseconds; -1: for good."""
 
 

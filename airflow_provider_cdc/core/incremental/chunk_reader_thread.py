@@ -18,7 +18,7 @@ from airflow_provider_cdc.core.incremental.chunk_windows import ChunkWindow, del
 from airflow_provider_cdc.core.incremental.chunks_per_window import WindowSize
 from airflow_provider_cdc.core.incremental.pending_key_ranges import (
     advance_scan,
-    begun_range,
+    rest_of_first_range,
     waiting_keys,
     whole_range,
 )
@@ -197,7 +197,7 @@ class ChunkReaderThread:
             if generation != self._generation:
                 raise _ReadCancelled
             try:
-                problem = progress.look_up(reader, self._order_of) if progress.schema is None else None
+                problem = progress.load_structure(reader, self._order_of) if progress.schema is None else None
                 if problem is not None:
                     return self._settle(window, progress, generation, problem=problem)
                 if absent := waiting_keys(progress.scan, KEYS):
@@ -222,7 +222,7 @@ class ChunkReaderThread:
 
     def _read(self, reader: ChunkReader, window: ChunkWindow, progress: TableProgress, generation: int) -> None:
         """Read the next rows of the table, or of its first range."""
-        rows = begun_range(reader, progress.scan, progress.build_next_range())
+        rows = rest_of_first_range(reader, progress.scan, progress.build_next_range())
         requested = progress.scan.chunk_rows
         limit = requested or self.chunk_rows
         grows = bool(self._target_s) and requested is None
@@ -315,7 +315,7 @@ class ChunkReaderThread:
             scan = progress.scan
             window.schema, window.order, window.upto = progress.schema, tuple(scan.order), scan.upto
             if chunk is not None:
-                window.next = advance_scan(scan, chunk.last, last=last, looked_up=looked_up)
+                window.next = advance_scan(scan, chunk.last, last=last, lookups=looked_up)
             window.problem = problem
             window.final = problem is not None or (last and len(scan.ranges) <= 1)
             # otherwise the chunk is there, and the marker that closes its window cannot be written

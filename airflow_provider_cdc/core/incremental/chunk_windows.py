@@ -30,7 +30,7 @@ from airflow_provider_cdc.core.model.notifications import ScanProblem
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema, row_struct
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkRows
-from airflow_provider_cdc.core.writing.row_block_transforms import Mask, take_rows
+from airflow_provider_cdc.core.writing.row_block_transforms import Mask, select_rows
 
 Columns = list[pa.Array]
 KeyColumns = tuple[tuple[str, str], ...]
@@ -231,7 +231,7 @@ class ChunkWindow:
             if alive.all():
                 yield block
             elif alive.any():
-                remaining = take_rows(block, np.flatnonzero(alive))
+                remaining = select_rows(block, np.flatnonzero(alive))
                 remaining.order = np.arange(len(remaining))
                 yield remaining
 
@@ -255,7 +255,7 @@ class ChunkWindow:
         self.remove_superseded_rows()
         if self.gone is None or self.absent is None or not self.absent.any():
             return None
-        deletes = take_rows(self.gone, np.flatnonzero(self.absent))
+        deletes = select_rows(self.gone, np.flatnonzero(self.absent))
         deletes.order = np.arange(len(deletes))
         return deletes
 

@@ -27,12 +27,12 @@ def whole_range(reader: ChunkReader, scan: TableScan, rows: KeyRange) -> KeyRang
     :param rows: the rows of the table that come next
     """
     if not scan.ranges or scan.ranges[0].last is None:
-        return begun_range(reader, scan, rows)
+        return rest_of_first_range(reader, scan, rows)
     (end,) = reader.to_source_keys(rows.table, scan.key, [scan.ranges[0].last])
-    return replace(begun_range(reader, scan, rows), end=end)
+    return replace(rest_of_first_range(reader, scan, rows), end=end)
 
 
-def begun_range(reader: ChunkReader, scan: TableScan, rows: KeyRange) -> KeyRange:
+def rest_of_first_range(reader: ChunkReader, scan: TableScan, rows: KeyRange) -> KeyRange:
     """Return the rows of the first range that come next; its last row is known."""
     if not scan.ranges or rows.after is not None or scan.ranges[0].first is None:
         return rows
@@ -40,15 +40,15 @@ def begun_range(reader: ChunkReader, scan: TableScan, rows: KeyRange) -> KeyRang
     return replace(rows, first=first)
 
 
-def advance_scan(scan: TableScan, after: Key | None, *, last: bool, looked_up: int) -> TableScan:
+def advance_scan(scan: TableScan, after: Key | None, *, last: bool, lookups: int) -> TableScan:
     """Return the scan behind a chunk.
 
     :param after: key of the chunk's last row
     :param last: the table, or the first range, has no more rows
-    :param looked_up: how many keys were looked up, instead of reading rows
+    :param lookups: how many keys were looked up, instead of reading rows
     """
-    if looked_up:
-        return scan.looked_up(looked_up)
+    if lookups:
+        return scan.record_lookups(lookups)
     return scan.range_read() if last and scan.ranges else scan.advance_key(after)
 
 

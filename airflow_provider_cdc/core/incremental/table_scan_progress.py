@@ -38,7 +38,7 @@ class TableProgress:
         scan = self.scan
         return KeyRange(self.schema, tuple(scan.order), scan.after, scan.upto, scan.condition)
 
-    def look_up(self, reader: ChunkReader, order_of: OrderOf) -> ScanProblem | None:
+    def load_structure(self, reader: ChunkReader, order_of: OrderOf) -> ScanProblem | None:
         """Look up the table: its schema and its order."""
         schema = reader.read_table_schema(self.table)
         if schema is None:

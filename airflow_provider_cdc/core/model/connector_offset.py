@@ -221,7 +221,7 @@ class TableScan(BaseModel):
         """Rows up to this key were read."""
         return self.model_copy(update={"after": after})
 
-    def looked_up(self, keys: int) -> Self:
+    def record_lookups(self, keys: int) -> Self:
         """So many of the keys that may be absent were looked up."""
         first = self.ranges[0].model_copy(update={"absent": self.ranges[0].absent[keys:]})
         return self.model_copy(update={"ranges": [first, *self.ranges[1:]]})

@@ -37,7 +37,7 @@ SPANS: Mapping[str, ChartSpan] = {
 """:mod:`.metrics_last_hour` keeps ``hour``."""
 LONGER = tuple(name for name, span in SPANS.items() if span.piece_s > PIECE_S)
 
-Kept = Mapping[str, Sequence[Mapping[str, Any]]]
+Rollups = Mapping[str, Sequence[Mapping[str, Any]]]
 """Name of a span → its pieces as documents, oldest first."""
 
 
@@ -53,7 +53,7 @@ def find_closed_interval(recent: Sequence[Mapping[str, Any]], now_s: float) -> M
     return MetricsInterval.from_document(recent[-1])
 
 
-def merge_closed_interval(longer: Kept, piece: MetricsInterval, now_s: float) -> dict[str, list[dict[str, Any]]]:
+def merge_closed_interval(longer: Rollups, piece: MetricsInterval, now_s: float) -> dict[str, list[dict[str, Any]]]:
     """Return the pieces of the longer spans after one more piece of five minutes is over.
 
     :param longer: as this returned it the last time
@@ -64,7 +64,7 @@ def merge_closed_interval(longer: Kept, piece: MetricsInterval, now_s: float) ->
     }
 
 
-def pieces_of(name: str, longer: Kept, recent: Sequence[Mapping[str, Any]], now_s: float) -> list[MetricsInterval]:
+def pieces_of(name: str, longer: Rollups, recent: Sequence[Mapping[str, Any]], now_s: float) -> list[MetricsInterval]:
     """Return the pieces of a span up to now, oldest first.
 
     :param name: of :data:`SPANS`
@@ -92,7 +92,7 @@ def merge_intervals(
     return [merged[at] for at in sorted(merged)]
 
 
-def _pieces(longer: Kept, name: str) -> list[MetricsInterval]:
+def _pieces(longer: Rollups, name: str) -> list[MetricsInterval]:
     return [MetricsInterval.from_document(document) for document in longer.get(name, ())]
 
 
@@ -115,7 +115,7 @@ __all__ = [
     "LONGER",
     "SPANS",
     "ChartSpan",
-    "Kept",
+    "Rollups",
     "find_closed_interval",
     "merge_closed_interval",
     "merge_intervals",

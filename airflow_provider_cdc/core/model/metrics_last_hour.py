@@ -13,7 +13,7 @@ from typing import Any
 from airflow_provider_cdc.core.model.metric_samples import Histogram, MetricSeries
 
 PIECE_S = 300
-KEPT = 13
+INTERVAL_COUNT = 13
 """Pieces: those of an hour, and the one that has only begun."""
 _EVENTS = frozenset({"topic.TotalNumberOfEventsCaptured", "apply.TotalNumberOfEventsApplied"})
 _FRESHNESS = frozenset({"topic.CaptureFreshnessInSeconds", "apply.FreshnessInSeconds"})
@@ -85,7 +85,7 @@ def append_samples(
     :param now_s: seconds since 1970
     """
     at = int(now_s // PIECE_S) * PIECE_S
-    pieces = [MetricsInterval.from_document(piece) for piece in before if piece["at"] > at - KEPT * PIECE_S]
+    pieces = [MetricsInterval.from_document(piece) for piece in before if piece["at"] > at - INTERVAL_COUNT * PIECE_S]
     if not pieces or pieces[-1].at < at:
         pieces.append(MetricsInterval(at))
     pieces[-1].add_samples(series)
@@ -123,4 +123,4 @@ class LastHourMetrics:
         )
 
 
-__all__ = ["KEPT", "PIECE_S", "LastHourMetrics", "MetricsInterval", "append_samples"]
+__all__ = ["INTERVAL_COUNT", "PIECE_S", "LastHourMetrics", "MetricsInterval", "append_samples"]

@@ -35,12 +35,12 @@ class StoredSchemas:
     """A history as it is stored: the result of the older changes, and the changes since.
 
     :param base: in the order of the tables' first schemas; empty as long as no base was made
-    :param since: oldest first
+    :param changes: oldest first
     :param upto: number of the last change; 0 if there is none
     """
 
     base: Sequence[CompactedSchema] = ()
-    since: Sequence[SchemaChangeRecord] = ()
+    changes: Sequence[SchemaChangeRecord] = ()
     upto: int = 0
 
 
@@ -65,7 +65,7 @@ class SchemaHistory:
             self._versions[stored_table.id] = stored_table.version
             if stored_table.table is not None:
                 self._tables[stored_table.id] = stored_table.table
-        self._replay(stored.since)
+        self._replay(stored.changes)
 
     def build_base(self) -> list[CompactedSchema]:
         """List the facts that :meth:`load_stored` needs of every table instead of all changes so far."""

@@ -122,7 +122,7 @@ class DocumentSchema(_FrozenModel):
     :param source_schema: name of the schema of the ``source`` block; ``None`` = the usual one
     :param columns: further columns of the events
     :param fields: the fields of a record's value, in this order
-    :param wanted: the form of a document in tables that can have both: its text, or a *variant*, which has values with types. The change log
+    :param preferred_form: the form of a document in tables that can have both: its text, or a *variant*, which has values with types. The change log
         has the text
     :param updates: kind of source whose events may have the changes of a document instead of the document: see
         :func:`~airflow_provider_cdc.core.spi.partial_update_applier.partial_updates`
@@ -134,7 +134,7 @@ class DocumentSchema(_FrozenModel):
     source_schema: str | None = None
     columns: tuple[EventColumn, ...] = ()
     fields: tuple[str, ...] = ("before", "after", "source", "op", "ts_ms", "transaction")
-    wanted: Literal["text", "variant"] = "text"
+    preferred_form: Literal["text", "variant"] = "text"
     updates: str | None = None
 
 
@@ -170,8 +170,8 @@ class TableSchema(_FrozenModel):
 
     @property
     def variant_column(self) -> str:
-        """The column whose texts are to be variants (:attr:`DocumentSchema.wanted`); empty if there is none."""
-        return self.documents.body if self.documents is not None and self.documents.wanted == "variant" else ""
+        """The column whose texts are to be variants (:attr:`DocumentSchema.preferred_form`); empty if there is none."""
+        return self.documents.body if self.documents is not None and self.documents.preferred_form == "variant" else ""
 
     def same_structure(self, other: TableSchema) -> bool:
         """Check whether only the version differs."""

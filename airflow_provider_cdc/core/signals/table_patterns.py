@@ -59,7 +59,7 @@ def _short(text: str) -> str:
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 
-def not_found(missing: list[str], captured: list[TableId]) -> str:
+def format_missing_tables(missing: list[str], captured: list[TableId]) -> str:
     """Return the message about patterns that name no captured table."""
     names = [str(t) for t in captured]
     near = {m: difflib.get_close_matches(m, names, n=1, cutoff=0.6) for m in missing[:_SHOWN]}

@@ -44,8 +44,8 @@ from airflow_provider_cdc.core.writing.row_block_transforms import (
     image_of,
     key_of,
     lacking_columns,
+    select_rows,
     split_key_changes,
-    take_rows,
     unavailable_names,
 )
 
@@ -216,7 +216,7 @@ class Envelope:
             index = np.flatnonzero(mask)
             if not len(index):
                 return []
-            rows, last = take_rows(rows, index), last[index]
+            rows, last = select_rows(rows, index), last[index]
             ordinals = ordinals[index] if ordinals is not None else None
             previous = previous.take(pa.array(index)) if previous is not None else None
             snapshot = snapshot if isinstance(snapshot, str) else snapshot.take(pa.array(index))

@@ -1,6 +1,6 @@
 """The one writer of events: gives each its sequence number, puts it into the batch, and counts it.
 
->>> writer.rows(block, since=offset.position)
+>>> writer.rows(block, start=offset.position)
 >>> writer.truncate(schema, ts_us=1_700_000_000_000_000, source={})
 """
 
@@ -36,10 +36,10 @@ class EventWriter:
         self._internal = not structured
         self.open = False
 
-    def write_block(self, block: LogBlock, *, since: dict[str, Any]) -> None:
+    def write_block(self, block: LogBlock, *, start: dict[str, Any]) -> None:
         """Write the events of a block of the log.
 
-        :param since: position behind which the block begins
+        :param start: position behind which the block begins
         :raises SchemaConflict: the log does not have the key of a row
         """
         if block.open and not self.open:
@@ -47,7 +47,7 @@ class EventWriter:
         batches, _ = self.envelope.encode_block(block, self._batcher.last_seq)
         self._add(batches, self._metrics.streaming)
         for left in block.left_out:
-            self._batcher.leave_out(left, since, block.position)
+            self._batcher.leave_out(left, start, block.position)
         if self.open and not block.open:
             self._batcher.release_savepoint()
             self.open = False

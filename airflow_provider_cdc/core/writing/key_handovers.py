@@ -54,14 +54,14 @@ class KeyStays:
     """Findings about each change.
 
     :param late: the row that it leaves is the one that has the key in the end, and changes of other rows under that key follow
-    :param comes_to_go: it brings a row to a key, that leaves it within the transaction
-    :param goes_as_it_came: it takes a row from a key, to which it has come within the transaction
+    :param arrives_and_leaves: it brings a row to a key, that leaves it within the transaction
+    :param leaves_after_arrival: it takes a row from a key, to which it has come within the transaction
     :param before: number of the change of the same row before it, -1 if there is none; known only of rows that come to, or leave, keys which several rows have held
     """
 
     late: Mask
-    comes_to_go: Mask
-    goes_as_it_came: Mask
+    arrives_and_leaves: Mask
+    leaves_after_arrival: Mask
     before: Places
 
 

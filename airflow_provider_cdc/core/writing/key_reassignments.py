@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.model.log_items import CREATE, DELETE, UPDATE, Ro
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.core.writing.key_handovers import KeyChanges, KeyStays, find_key_stays
 from airflow_provider_cdc.core.writing.row_block_slices import OrderedRows, OrderKey, Places, RowBlockPart
-from airflow_provider_cdc.core.writing.row_block_transforms import Mask, SelectedColumns, split_key_changes, take_rows
+from airflow_provider_cdc.core.writing.row_block_transforms import Mask, SelectedColumns, select_rows, split_key_changes
 from airflow_provider_cdc.core.writing.row_hashes import mix_hashes, row_hashes
 
 
@@ -97,7 +97,7 @@ def moves_of(pieces: list[RowSlice] | RowSlices, selected: SelectedColumns) -> M
         return None
     old_keys = pa.concat_arrays([_old_keys(piece.rows, selected) for piece in pieces_of(pieces)])
     result = MovedRows(stays, _first(stays.before), old_keys, leaves)
-    if lacks.any() and stays.goes_as_it_came.any():
+    if lacks.any() and stays.leaves_after_arrival.any():
         _complete(pieces, result, np.flatnonzero(lacks))
     if isinstance(pieces, list):
         result.place = _places(stays, moved, np.concatenate(transactions))
@@ -216,8 +216,8 @@ def split_moved_rows(
         split, *_, previous = split_key_changes(rows, np.zeros(n, np.int64), None, changed, None, selected)
     else:
         split, previous = rows, pa.nulls(n, selected.key_type)
-    late, goes = moved.stays.late[own][index] & ~first, moved.stays.comes_to_go[own][index]
-    came = moved.stays.goes_as_it_came[own][index]
+    late, goes = moved.stays.late[own][index] & ~first, moved.stays.arrives_and_leaves[own][index]
+    came = moved.stays.leaves_after_arrival[own][index]
     passing = np.where(first | (split.op == DELETE), came, goes)
     lacking = np.zeros(len(index), np.bool_)
     if rows.unavailable_after is not None:
@@ -236,7 +236,7 @@ def split_moved_rows(
     for passes in (False, True):
         chosen = np.flatnonzero(passing == passes)
         if len(chosen):
-            some = take_rows(split, chosen)
+            some = select_rows(split, chosen)
             ordered = OrderedRows(
                 some, previous.take(pa.array(chosen)), passes, bool(late[chosen].any()), place[chosen]
             )
@@ -262,7 +262,7 @@ def _completed(rows: RowBlock, moved: MovedRows, begin: int) -> RowBlock:
         return rows
     own, images = slice(begin, begin + len(rows)), [rows.after.field(i) for i in range(rows.after.type.num_fields)]
     lacks = rows.unavailable_after.copy()
-    came = moved.stays.goes_as_it_came[own]
+    came = moved.stays.leaves_after_arrival[own]
     for i, (numbers, values) in moved.values.items():
         source_row = moved.known[i][own]
         filled = lacks[i] & came & (source_row != np.arange(begin, begin + len(rows)))

@@ -22,7 +22,7 @@ from airflow_provider_cdc.core.writing.row_block_slices import (
     renumber_parts,
     sorted_part,
 )
-from airflow_provider_cdc.core.writing.row_block_transforms import Mask, SelectedColumns, take_rows
+from airflow_provider_cdc.core.writing.row_block_transforms import Mask, SelectedColumns, select_rows
 
 WAITING_BYTES: Final = 64 << 20
 """Rows of an open transaction that wait in memory for its end; more of them wait on disk."""
@@ -47,7 +47,7 @@ class WaitingRows:
             if self._file is None:
                 self._file = tempfile.TemporaryFile()  # noqa: SIM115
             for some, mask in self._held:
-                own = take_rows(some, np.arange(len(some)))  # without the other rows in its buffers
+                own = select_rows(some, np.arange(len(some)))  # without the other rows in its buffers
                 pickle.dump(({name: getattr(own, name) for name in _DIRECT}, mask), self._file, protocol=5)
             self._held, self._held_bytes = [], 0
 
@@ -85,7 +85,7 @@ class WaitingRows:
             for split, key in split_moved_rows(RowBlockPart(piece.rows, piece.changed), self._moved, begin, selected):
                 index = np.flatnonzero(key[1] == int(late))
                 if len(index):
-                    rows, previous = take_rows(split.rows, index), split.previous.take(pa.array(index))
+                    rows, previous = select_rows(split.rows, index), split.previous.take(pa.array(index))
                     parts.append(RowBlockPart(rows, None, OrderedRows(rows, previous, split.passing, late, index)))
                     keys.append(tuple(column[index] for column in key))  # type: ignore[arg-type]
             begin += len(piece.rows)

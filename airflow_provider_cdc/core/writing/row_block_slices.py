@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.core.model.log_items import LogBlock, RowBlock
-from airflow_provider_cdc.core.writing.row_block_transforms import Mask, take_rows
+from airflow_provider_cdc.core.writing.row_block_transforms import Mask, select_rows
 
 Places = npt.NDArray[np.int64]
 
@@ -54,7 +54,7 @@ class RowBlockParts:
 
 def select_part_rows(part: RowBlockPart, mask: Mask) -> RowBlockPart:
     index = np.flatnonzero(mask)
-    return RowBlockPart(take_rows(part.rows, index), None if part.changed is None else part.changed[index])
+    return RowBlockPart(select_rows(part.rows, index), None if part.changed is None else part.changed[index])
 
 
 def renumber_parts(parts: list[RowBlockPart]) -> list[RowBlockPart]:
@@ -89,7 +89,7 @@ def sorted_part(part: RowBlockPart, number: Places) -> RowBlockPart:
         part.rows = replace(part.rows, order=number)
         return part
     index = np.argsort(number, kind="stable")
-    rows = take_rows(replace(part.rows, order=number), index)
+    rows = select_rows(replace(part.rows, order=number), index)
     old = part.ordered
     ordered = OrderedRows(rows, old.previous.take(pa.array(index)), old.passing, old.late, old.place[index])
     return RowBlockPart(rows, None, ordered)
@@ -102,7 +102,7 @@ def concatenate_parts(parts: list[RowBlockPart]) -> RowBlockPart:
     rows = _concatenated([part.rows for part in parts])
     changed = [np.zeros(len(part.rows), np.bool_) if part.changed is None else part.changed for part in parts]
     index = np.argsort(rows.order, kind="stable")
-    return RowBlockPart(take_rows(rows, index), np.concatenate(changed)[index])
+    return RowBlockPart(select_rows(rows, index), np.concatenate(changed)[index])
 
 
 def _concatenated(blocks: list[RowBlock]) -> RowBlock:

@@ -101,7 +101,7 @@ def _differs(before: pa.Array, after: pa.Array) -> Mask:
     return mask
 
 
-def take_rows(rows: RowBlock, index: npt.NDArray[np.int64]) -> RowBlock:
+def select_rows(rows: RowBlock, index: npt.NDArray[np.int64]) -> RowBlock:
     """Return some rows of a block."""
     picked = pa.array(index)
     before, after = rows.unavailable_before, rows.unavailable_after
@@ -138,7 +138,7 @@ def split_key_changes(
     pair = changed[index]
     second = pair & (np.diff(index, prepend=-1) == 0)
     first = pair & ~second
-    split = take_rows(rows, index)
+    split = select_rows(rows, index)
     split.op = np.where(first, DELETE, np.where(second, CREATE, split.op)).astype(np.int8)
     # a key change was found by comparing the two images
     assert split.before is not None

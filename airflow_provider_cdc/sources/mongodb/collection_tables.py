@@ -52,7 +52,7 @@ DOCUMENTS: Final = DocumentSchema(
     fields=("before", "after", UPDATE_DESCRIPTION.name, "source", "op", "ts_ms", "transaction"),
     updates="mongodb",
 )
-VARIANTS: Final = DOCUMENTS.model_copy(update={"wanted": "variant"})
+VARIANTS: Final = DOCUMENTS.model_copy(update={"preferred_form": "variant"})
 SOURCE_FIELDS: Final = (
     pa.field("ord", pa.int32(), nullable=False),
     pa.field("lsid", pa.string(), metadata=VARIED),

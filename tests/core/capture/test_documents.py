@@ -144,7 +144,7 @@ def test_tables_come_with_their_first_rows(document_store: DocumentDatabase, tmp
         ("test.attic.old", "2"),
         ("test.box.letters", "3"),
     ]
-    assert [str(t.id) for t in ours.store.load_schemas(ours.name).since[0].changes] == ["box.letters"]
+    assert [str(t.id) for t in ours.store.load_schemas(ours.name).changes[0].changes] == ["box.letters"]
     assert ours.capture().events == 0
 
 

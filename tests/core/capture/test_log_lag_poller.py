@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.connector import open_capture
-from airflow_provider_cdc.core.capture.log_lag_poller import ASKED_AT, LogLagPoller
+from airflow_provider_cdc.core.capture.log_lag_poller import QUERIED_AT, LogLagPoller
 from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.core.model.position import Position
@@ -45,7 +45,7 @@ def run(shop_connector: ShopConnector, answer: LogWindow | Exception | None) -> 
     url = shop_connector.store.database.engine.url.render_as_string(hide_password=False)
     with open_capture(shop_connector.definition, url, secrets={"memory.database": "log_watch"}) as capture:
         found = capture.run().metrics["streaming"]
-    assert ASKED_AT not in found, "bookkeeping is not for the tasks behind it"
+    assert QUERIED_AT not in found, "bookkeeping is not for the tasks behind it"
     ((kept, _),) = shop_connector.store.metrics.map_connector_totals(lambda *one: one, "shop")
     return found, {name: value for name, value in kept.gauges.items() if name.startswith("streaming.Log")}
 
@@ -55,7 +55,7 @@ def set_last_run(shop_connector: ShopConnector, seconds: float) -> None:
     record = shop_connector.store.find_connector("shop")
     assert record is not None
     metrics = {context: dict(values) for context, values in record.metrics.items()}
-    metrics["streaming"][ASKED_AT] -= seconds
+    metrics["streaming"][QUERIED_AT] -= seconds
     shop_connector.store.record_run_end("shop", None, metrics)
 
 
@@ -88,7 +88,7 @@ def test_what_is_not_reported_is_absent_and_costs_no_run(shop_connector: ShopCon
 
 def test_a_run_that_fails_does_not_ask(shop_connector: ShopConnector) -> None:
     source = ReportingSource.__new__(ReportingSource)
-    watch = LogLagPoller(source, {"streaming": {"LogBytesBehindSource": 7, ASKED_AT: 0.0}})
+    watch = LogLagPoller(source, {"streaming": {"LogBytesBehindSource": 7, QUERIED_AT: 0.0}})
     ANSWERS[:] = [SourceUnavailable("it is away")]
     assert watch.measure_lag(object(), ask=False) == {"LogBytesBehindSource": 7}  # type: ignore[arg-type]
     assert ASKED == []

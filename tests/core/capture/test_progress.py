@@ -152,7 +152,7 @@ def test_a_stream_is_at_work_as_long_as_it_is_behind_the_source(monkeypatch: pyt
         wall, clock = wall + 1, clock + 1
         reached = min(began - 36_000 + second * 3600, wall)
         metrics.at, metrics.behind_ms = clock, int((wall - reached) * 1000)
-        stream.tell_if_due()
+        stream.report_if_due()
         if second == 5:
             assert board.work is not None
             assert board.work.now == "now at entry 9, 5 h 0 min behind the source"
@@ -169,6 +169,6 @@ def test_a_stream_without_new_events_is_not_behind() -> None:
     stream.start_stretch(bounded=False)
     assert stream._work is not None
     stream._work._due = 0
-    stream.tell_if_due()
+    stream.report_if_due()
     assert board.work is None
     stream.end_stretch()

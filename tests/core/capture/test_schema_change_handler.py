@@ -250,7 +250,7 @@ def test_a_start_reads_a_base_and_what_came_since(
         db.create_table(f"shop.new{n}", KEYED, key=("id",))
         insert(db, f"shop.new{n}", 1)
         connector.capture()
-        assert len(connector.store.load_schemas("test").since) <= 3
+        assert len(connector.store.load_schemas("test").changes) <= 3
     insert(db, "shop.new0", 2)
     insert(db, "shop.new4", 2)
     assert operations(connector, connector.capture()) == {"new0": {"c": 1}, "new4": {"c": 1}}

@@ -44,7 +44,8 @@ def _compare_orders(r: Random, values: str, addressed: bool) -> None:
     for at, (op, _, old, new) in enumerate(changes):
         late, goes, came = (
             found is not None and bool(mask[at])
-            for mask in (() if found is None else (found.late, found.comes_to_go, found.goes_as_it_came)) or (0, 0, 0)
+            for mask in (() if found is None else (found.late, found.arrives_and_leaves, found.leaves_after_arrival))
+            or (0, 0, 0)
         )
         if old is not None and (new is None or new[0] != old[0]) and not came:
             events.append((False, at, 0, "d", old[0], None))

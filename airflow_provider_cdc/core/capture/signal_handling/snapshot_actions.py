@@ -21,8 +21,8 @@ from airflow_provider_cdc.core.signals.signal_request_parser import (
 from airflow_provider_cdc.core.signals.table_patterns import (
     check_work,
     conditions_by_table,
+    format_missing_tables,
     match_tables,
-    not_found,
     ranges_by_table,
 )
 from airflow_provider_cdc.core.spi.capture_run_inputs import RunInputs
@@ -63,16 +63,18 @@ class SnapshotActions:
         check_work([*request.collections, *request.conditions, *{entry.table for entry in request.ranges}], captured)
         tables, missing = match_tables(request.collections, captured)
         if not tables:
-            raise SignalRejected(not_found(missing, captured))
+            raise SignalRejected(format_missing_tables(missing, captured))
         conditions = conditions_by_table(request.conditions, tables)
         for table in tables:
             self._incremental.tables[str(table)] = table
         if request.blocking:
             if missing:
-                raise SignalRejected(not_found(missing, captured))
+                raise SignalRejected(format_missing_tables(missing, captured))
             self._read_whole(signal, tables, conditions)
         else:
-            self._read_in_chunks(signal, request, tables, conditions, not_found(missing, captured) if missing else "")
+            self._read_in_chunks(
+                signal, request, tables, conditions, format_missing_tables(missing, captured) if missing else ""
+            )
         return None
 
     def stop_snapshot(self, signal: Signal, request: StopSnapshotRequest) -> str:
