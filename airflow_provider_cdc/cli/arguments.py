@@ -29,7 +29,7 @@ def parse_seconds(text: str) -> float:
 
 
 CONNECTOR = build_argument("connector", help="name of the connector")
-SOME_CONNECTOR = build_argument("connector", nargs="?", help="name of a connector (default: all connectors)")
+OPTIONAL_CONNECTOR = build_argument("connector", nargs="?", help="name of a connector (default: all connectors)")
 STATE = build_argument(
     "--state-conn-id", default="cdc_state_default", help="connection to the state tables (default: %(default)s)"
 )

@@ -11,8 +11,8 @@ from airflow_provider_cdc.cli.arguments import (
     CONNECTOR,
     DRY,
     LIMIT,
+    OPTIONAL_CONNECTOR,
     OUTPUT,
-    SOME_CONNECTOR,
     STATE,
     WAIT,
     build_argument,
@@ -97,7 +97,7 @@ def _lists() -> list[ActionCommand]:
         define_command(
             "metrics",
             "Show the metrics of captures and applies: totals over all runs, and latest values",
-            SOME_CONNECTOR,
+            OPTIONAL_CONNECTOR,
             build_argument(
                 "--openmetrics",
                 action="store_true",
@@ -108,7 +108,7 @@ def _lists() -> list[ActionCommand]:
             where="metrics.show_metrics",
         ),
         define_command(
-            "offsets", "Show the offsets in full", SOME_CONNECTOR, STATE, OUTPUT, where="list_commands.list_offsets"
+            "offsets", "Show the offsets in full", OPTIONAL_CONNECTOR, STATE, OUTPUT, where="list_commands.list_offsets"
         ),
         define_command(
             "batches",

@@ -17,7 +17,7 @@ from airflow_provider_cdc.services.connectors.grouped_connectors import (
     ChangeInspection,
     GroupedConnector,
     GroupFields,
-    look_at,
+    inspect_changes,
 )
 from airflow_provider_cdc.services.tasks.connector_fields import owner_of, to_airflow_exception
 
@@ -49,7 +49,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
 
     :param connectors: properties, paths and ids of connections are templated
     :param state_conn_id: Airflow connection to the state tables (templated)
-    :param look_first: check all of them first, as the sensor does, and begin a capture only where there is something to do. Each source is queried
+    :param check_first: check all of them first, as the sensor does, and begin a capture only where there is something to do. Each source is queried
         once, however many connectors it has; connectors whose sources answer late are captured last
     :param skip_unreachable: leave out a connector whose source cannot be reached at that check, with a warning, instead of failing at the end: for a task
         behind a sensor, which continues to ask it. If nothing else is captured, it is a failure all the same, as one during its capture is
@@ -68,7 +68,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
         *,
         connectors: Sequence[GroupedConnector],
         state_conn_id: str = DEFAULT_CONN_ID,
-        look_first: bool = True,
+        check_first: bool = True,
         skip_unreachable: bool = False,
         lease_ttl: float = 30.0,
         lease_wait: float = 10.0,
@@ -76,7 +76,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self._set_group(connectors, state_conn_id)
-        self.look_first, self.skip_unreachable = look_first, skip_unreachable
+        self.check_first, self.skip_unreachable = check_first, skip_unreachable
         self.lease_ttl, self.lease_wait = lease_ttl, lease_wait
         self._capture: Capture | None = None
         self._captured: list[tuple[ConnectorAccess, dict[str, TableCaptureResult]]] = []
@@ -112,8 +112,8 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
     def _looked(self) -> Iterable[ChangeInspection]:
         accesses = self.connector_accesses
         return (
-            look_at(accesses)
-            if self.look_first
+            inspect_changes(accesses)
+            if self.check_first
             else [ChangeInspection(access, "a run was requested") for access in accesses]
         )
 

@@ -13,7 +13,7 @@ from airflow_provider_cdc.services.connectors.grouped_connectors import (
     ChangeInspection,
     GroupedConnector,
     GroupFields,
-    look_at,
+    inspect_changes,
 )
 from airflow_provider_cdc.services.tasks.connector_fields import to_airflow_exception
 from airflow_provider_cdc.triggers.any_changes import AnyChangesTrigger
@@ -74,7 +74,7 @@ class AnyChangesSensor(GroupFields, WaitingSensor):
 
     def _looked(self) -> list[ChangeInspection]:
         try:
-            looked = list(look_at(self.connector_accesses))
+            looked = list(inspect_changes(self.connector_accesses))
         except CdcError as e:
             raise to_airflow_exception(e) from e
         for inspection in looked:

@@ -66,7 +66,7 @@ class CallThreads:
         apart = self._late.setdefault(key, _CallSlots(1))
         if places is self._prompt:
             places.release_slot()
-            apart.taken += 1
+            apart.used += 1
             return apart
         return places
 
@@ -145,12 +145,12 @@ class _CallSlots:
     """Places in the order of their requests; all calls come from one event loop."""
 
     def __init__(self, size: int) -> None:
-        self.size, self.taken = size, 0
+        self.size, self.used = size, 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def acquire_slot(self) -> None:
-        if self.taken < self.size and not self._waiting:
-            self.taken += 1
+        if self.used < self.size and not self._waiting:
+            self.used += 1
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
@@ -162,9 +162,9 @@ class _CallSlots:
             raise
 
     def release_slot(self) -> None:
-        self.taken -= 1
-        while self._waiting and self.taken < self.size:
+        self.used -= 1
+        while self._waiting and self.used < self.size:
             turn = self._waiting.popleft()
             if not turn.done():
-                self.taken += 1
+                self.used += 1
                 turn.set_result(None)

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 YOUNG_S = 1.0
 """An answer is shared between equal questions within this time."""
-LOOK_UP_S = 60.0
+REFRESH_S = 60.0
 """How often an Airflow connection is looked up again, as long as its values can be used."""
 
 
@@ -51,7 +51,7 @@ class SharedSource:
 
         They are looked up once a minute, and after an error of the source, as they may have been corrected.
         """
-        return await self._answers.get_answer("properties", lambda: self._look_up(access), LOOK_UP_S)
+        return await self._answers.get_answer("properties", lambda: self._look_up(access), REFRESH_S)
 
     async def read_log_end(
         self, access: ConnectorAccess, properties: dict[str, Any], young_s: float = YOUNG_S

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 GATHER_S = 0.1
 """How long a question waits for those that come with it. Triggers poll at the same moments: theirs come together."""
-LOOK_UP_S = 60.0
+REFRESH_S = 60.0
 """How often the Airflow connection is looked up again, as long as its values can be used."""
 _PATIENCE_S = 2.0
 """How long one poll tries again before it counts as failed; the next poll follows."""
@@ -129,7 +129,7 @@ class _StateReader:
 
     def _opened(self) -> StateStore:
         now = time.monotonic()
-        if self._store is not None and now - self._looked_up < LOOK_UP_S:
+        if self._store is not None and now - self._looked_up < REFRESH_S:
             return self._store
         address = self._look_up()
         self._looked_up = now

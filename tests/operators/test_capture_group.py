@@ -24,7 +24,7 @@ from airflow_provider_cdc.operators.base.operator_links import ConnectorsLink
 from airflow_provider_cdc.operators.capture_group import CaptureGroupOperator
 from airflow_provider_cdc.sensors.any_changes import AnyChangesSensor
 from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
-from airflow_provider_cdc.services.connectors.grouped_connectors import GroupedConnector, look_at
+from airflow_provider_cdc.services.connectors.grouped_connectors import GroupedConnector, inspect_changes
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from airflow_provider_cdc.state.models import OffsetRow
@@ -110,15 +110,15 @@ def test_each_connector_has_its_own_result_state_and_change_log(connector_group:
         assert row.registration.connections == {"source": name, "state": "cdc_state_default", "dag": "d"}
 
 
-@pytest.mark.parametrize("look_first", [True, False])
+@pytest.mark.parametrize("check_first", [True, False])
 def test_those_that_have_nothing_to_capture_are_counted_and_stay_as_they_are(
-    connector_group: ConnectorGroup, *, look_first: bool
+    connector_group: ConnectorGroup, *, check_first: bool
 ) -> None:
     run(connector_group.of())
     connector_group.change("c1", "c4", key=2)
-    found = run(connector_group.of(), look_first=look_first)
+    found = run(connector_group.of(), check_first=check_first)
     assert {name for name, one in found["connectors"].items() if one["events"]} == {"c1", "c4"}
-    assert set(found["connectors"]) == ({"c1", "c4"} if look_first else set(NAMES))
+    assert set(found["connectors"]) == ({"c1", "c4"} if check_first else set(NAMES))
     assert connector_group.events() == {name: 2 if name in ("c1", "c4") else 1 for name in NAMES}
 
 
@@ -146,16 +146,18 @@ def test_a_look_asks_each_source_once_however_many_connectors_it_has(
         return ask(self)
 
     monkeypatch.setattr(MemorySource, "current_position", count_and_ask)
-    assert [looked.reason for looked in look_at(capture(one).connector_accesses)] == [None] * 6
+    assert [looked.reason for looked in inspect_changes(capture(one).connector_accesses)] == [None] * 6
     assert requests == [1]
     connector_group.change("c0", key=2)
-    assert {looked.reason for looked in look_at(capture(one).connector_accesses)} == {"the log has advanced to entry 3"}
+    assert {looked.reason for looked in inspect_changes(capture(one).connector_accesses)} == {
+        "the log has advanced to entry 3"
+    }
 
 
 def test_paused_ones_are_left_out_and_are_no_failure(connector_group: ConnectorGroup) -> None:
     connector_group.store.set_control("c2", DesiredState.PAUSED, "ann", "upgrade")
-    for look_first in (True, False):
-        assert set(run(connector_group.of(), look_first=look_first)["connectors"]) == set(NAMES) - {"c2"}
+    for check_first in (True, False):
+        assert set(run(connector_group.of(), check_first=check_first)["connectors"]) == set(NAMES) - {"c2"}
     assert connector_group.events()["c2"] == 0
 
 
@@ -201,7 +203,7 @@ def broken_code(group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch) -> list[
         (broken_code, False, "ZeroDivisionError: a mistake"),
     ],
 )
-@pytest.mark.parametrize("look_first", [True, False])
+@pytest.mark.parametrize("check_first", [True, False])
 def test_one_that_fails_keeps_no_other_from_being_captured_and_the_task_names_it(
     connector_group: ConnectorGroup,
     monkeypatch: pytest.MonkeyPatch,
@@ -209,13 +211,13 @@ def test_one_that_fails_keeps_no_other_from_being_captured_and_the_task_names_it
     *,
     terminal: bool,
     message: str,
-    look_first: bool,
+    check_first: bool,
 ) -> None:
     run(connector_group.of())
     connector_group.change(*NAMES, key=2)
     connectors = broken(connector_group, monkeypatch)
     with pytest.raises(AirflowException, match=f"1 of 6 connectors failed(.|\n)*c2: (.|\n)*{message}") as e:
-        run(connectors, look_first=look_first)
+        run(connectors, check_first=check_first)
     assert isinstance(e.value, AirflowFailException) == terminal
     assert connector_group.events() == {name: 1 if name == "c2" else 2 for name in NAMES}
     if broken is broken_purged:
@@ -414,7 +416,9 @@ def test_a_look_in_a_worker_tells_one_that_is_broken_apart(
     broken(connector_group, monkeypatch)
     connector_group.change("c4", key=2)
     polled = CallCounter(monkeypatch, StateStore, "load_records")
-    looked = {one.access.definition.name: one for one in look_at(capture(connector_group.of()).connector_accesses)}
+    looked = {
+        one.access.definition.name: one for one in inspect_changes(capture(connector_group.of()).connector_accesses)
+    }
     assert polled.calls == 1
     assert looked.pop("c2").error is not None
     assert {name for name, one in looked.items() if one.reason} == {"c4"}

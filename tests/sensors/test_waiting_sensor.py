@@ -69,7 +69,7 @@ def _snapshot(shop_connector: ShopConnector, **more: Any) -> WaitingSensor:
 SENSORS = {"changes": _changes, "any-changes": _any_changes, "applied": _applied_sensor, "snapshot": _snapshot}
 ASKED = {
     "changes": "airflow_provider_cdc.sensors.changes_available.ChangesAvailableSensor._look",
-    "any-changes": "airflow_provider_cdc.sensors.any_changes.look_at",
+    "any-changes": "airflow_provider_cdc.sensors.any_changes.inspect_changes",
     "applied": "airflow_provider_cdc.triggers.changes_applied.AppliedTrigger.poll_once",
     "snapshot": "airflow_provider_cdc.triggers.signal_completed.SignalCompletedTrigger.poll_once",
 }
@@ -181,7 +181,7 @@ def test_a_group_whose_source_is_away_at_the_end_of_the_time_is_captured_and_fai
     away = ChangeInspection(
         sensor.connector_accesses[0], error=SourceUnavailable("It does not answer.", remedy="start it")
     )  # type: ignore[attr-defined]
-    monkeypatch.setattr("airflow_provider_cdc.sensors.any_changes.look_at", lambda _: [away])
+    monkeypatch.setattr("airflow_provider_cdc.sensors.any_changes.inspect_changes", lambda _: [away])
     assert not sensor.poke(context())
     assert trigger_failed(sensor, "Trigger timeout") is None
 

@@ -100,7 +100,7 @@ def test_a_definition_that_cannot_be_used_is_reported_and_its_neighbours_of_the_
 def test_a_connection_that_is_changed_is_noticed_though_the_source_before_still_answers(
     shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LOOK_UP_S", 0.0)
+    monkeypatch.setattr(module, "REFRESH_S", 0.0)
     other = MemoryDatabase("source-other")
     access = ConnectorAccess(shop_connector.definition, "shop")
 

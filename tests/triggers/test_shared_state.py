@@ -304,7 +304,7 @@ def test_a_question_of_one_that_has_left_before_it_was_asked_opens_nothing(
 def test_a_connection_that_is_changed_is_noticed_though_the_database_before_still_answers(
     shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(module, "LOOK_UP_S", 0.0)
+    monkeypatch.setattr(module, "REFRESH_S", 0.0)
     url = f"sqlite:///{tmp_path}/other.db"
     other = StateStore(url)
     other.create_tables()

@@ -103,7 +103,7 @@ class ApplyJobOperator(SparkScriptOperator):
         archive = self._complete(todo, "--owner", owner, little=all(connector.little for connector in todo))
         error = self._submit(context)
         for connector in todo:
-            self._tried(connector, partial(connector.take_report, error))
+            self._tried(connector, partial(connector.read_job_report, error))
         if error is None:
             archive.store_new_archive()
         else:
@@ -130,10 +130,10 @@ class ApplyJobOperator(SparkScriptOperator):
             with warm.track_submission():
                 error = self._submit(context)
             for connector in todo:
-                self._tried(connector, partial(connector.take_last_word, error))
+                self._tried(connector, partial(connector.read_last_report, error))
         # a retry would only take over from the continuing job, which has the same trouble
         troubled = [connector for connector in self._applied if connector.trouble]
-        given_up = bool(troubled) and all(self._tried(connector, connector.taken_over) for connector in troubled)
+        given_up = bool(troubled) and all(self._tried(connector, connector.is_superseded) for connector in troubled)
         if warm.killed and error is None and not troubled:
             return self._ended_early(context, todo)
         return self._end(context, todo, error, given_up=given_up)
@@ -145,7 +145,7 @@ class ApplyJobOperator(SparkScriptOperator):
         """
         from airflow.sdk.exceptions import AirflowException
 
-        if not all(self._tried(connector, connector.taken_over) for connector in todo):
+        if not all(self._tried(connector, connector.is_superseded) for connector in todo):
             self._remember(context)
             raise AirflowException(
                 "The task was stopped before run_for ended: its job has finished its last commit, and the next try continues."
@@ -216,7 +216,7 @@ class ApplyJobOperator(SparkScriptOperator):
             super().on_kill()
         if warm is not None and alone:
             for connector in (connector for connector in self._applied if connector.warm is not None):
-                self._tried(connector, partial(connector.take_last_word, None))
+                self._tried(connector, partial(connector.read_last_report, None))
             self._remember(warm.context)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:

@@ -120,7 +120,7 @@ class ConnectorTables:
         report = ApplyReports(self.change_log.storage, self.connector_name).read(self.target, self.location)
         return None if report is None or only_registered(report) else report
 
-    def take_report(self, error: AirflowException | None) -> bool:
+    def read_job_report(self, error: AirflowException | None) -> bool:
         """Read the report of the job.
 
         :param error: that it has ended with
@@ -152,7 +152,7 @@ class ConnectorTables:
         )
         return True
 
-    def take_last_word(self, error: AirflowException | None) -> bool:
+    def read_last_report(self, error: AirflowException | None) -> bool:
         """Read the last report of the job, now that it has ended.
 
         :param error: that it has ended with
@@ -186,9 +186,9 @@ class ConnectorTables:
             "seconds": 0.0,
         }  # fmt: skip
 
-    def taken_over(self) -> bool:
+    def is_superseded(self) -> bool:
         """Check whether another job has begun a later turn."""
-        return self.warm is not None and self.warm.has_requested_turn() and self.warm.taken_over()
+        return self.warm is not None and self.warm.has_requested_turn() and self.warm.is_superseded()
 
     def _lose(self, error: AirflowException | None) -> None:
         self.lost = True

@@ -56,7 +56,7 @@ class ContinuousConnectorApply:
         """Check whether the job has come as far as asking for its turn."""
         return self._turns.find_turn(self.owner) is not None
 
-    def taken_over(self) -> bool:
+    def is_superseded(self) -> bool:
         """Check whether another job has begun a later turn."""
         return self._turns.passed_on(self.owner)
 

@@ -98,7 +98,7 @@ class ChangeInspection:
     error: Exception | None = None
 
 
-def look_at(accesses: Sequence[ConnectorAccess]) -> Iterator[ChangeInspection]:
+def inspect_changes(accesses: Sequence[ConnectorAccess]) -> Iterator[ChangeInspection]:
     """Check which of several connectors with the same state have anything to capture, each as soon as that is known.
 
     The state tables are read at once, by one query; the connectors for which they decide come first. Then sources are queried at the same time, each once, however

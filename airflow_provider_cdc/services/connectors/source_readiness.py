@@ -125,7 +125,7 @@ def gap_of(access: ConnectorAccess) -> LogGap | None:
         return lifecycle.find_gap()
 
 
-def call_source_in_time(seconds: float, whom: str, look: Callable[[], _T]) -> _T:
+def call_source_in_time(seconds: float, whom: str, query: Callable[[], _T]) -> _T:
     """Return the answer of a source, or raise an error when there is none in time.
 
     The look itself ends by the timeouts of its connection.
@@ -135,17 +135,17 @@ def call_source_in_time(seconds: float, whom: str, look: Callable[[], _T]) -> _T
     :raises SourceBusy: too many looks wait for answers already
     """
     down = "check that the database is up and can be reached from Airflow's API server; the command airflow cdc check waits longer"
-    return _waited(_places, "source", seconds, whom, look, down)
+    return _waited(_places, "source", seconds, whom, query, down)
 
 
-def within_log(seconds: float, connector: str, look: Callable[[], _T]) -> _T:
+def within_log(seconds: float, connector: str, query: Callable[[], _T]) -> _T:
     """Return the answer of the change log of a connector, as :func:`call_source_in_time` for sources.
 
     :raises SourceUnavailable: there was no answer in time
     :raises SourceBusy: too many looks wait for answers already
     """
     down = "check that its storage is up and can be reached from Airflow's API server"
-    return _waited(_log_places, "change log", seconds, f"The change log of {connector}", look, down)
+    return _waited(_log_places, "change log", seconds, f"The change log of {connector}", query, down)
 
 
 def _waited(
