@@ -68,7 +68,7 @@ def remedies(connector: str, table: TableId) -> Iterator[str]:
         yield build_repair(connector, "t", schema(table, keyed=keyed), [], 3, at=at).advice
     registration = TableRegistration(table, "A", "B", b"", b"", "I", "", pairs=True, before_prefix=None)
     registry, position = ConnectorRegistrations(Tables(table), '"ASNCDC"', connector), Db2Position(b"\1")
-    yield str(registry.taken_out(table, position))
+    yield str(registry.registration_removed(table, position))
     registry.registered = {table: registration}
     yield catch_message(lambda: registry.check_registrations(position))
     yield str(change_table_gone(registration, "there", connector))

@@ -18,7 +18,7 @@ WRITTEN: dict[str, list[dict[str, Any]]] = {
         {"file": "", "pos": 4, "gtids": "0-1-5", "prepared": {"x": {"file": "binlog.000001", "pos": 9, "server": "1"}}},
     ],
     "oracle": [{"scn": "324567897", "commit_scn": "324567900:1:6.28.807", "read_scn": "324567890", "resetlogs": "1", "dbid": 2, "given_up": "a-b"}],
-    "db2": [{"commit_lsn": "00000025:00000d08:0025", "published_us": 1, "seen_us": 5, "mark": 3, "awaits": 2, "acknowledged": {"a.b": "00000025:00000d08:0025"}, "made": {"a.b": 4}}],
+    "db2": [{"commit_lsn": "00000025:00000d08:0025", "published_us": 1, "seen_us": 5, "mark": 3, "awaits": 2, "acknowledged": {"a.b": "00000025:00000d08:0025"}, "created_us": {"a.b": 4}}],
     "mongodb": [
         {"sec": 1795333441, "ord": 36},
         {"resume_token": "82635019A0000000012B042C0100296E5A1004AB1154ACACD849A48C61756D70D3B21F463C6F7065726174696F6E54797065003C696E736572740046646F63756D656E744B65790046645F69640064635019A078BE67426D7CF4D2000004"},

@@ -217,7 +217,9 @@ class CaptureModeProcedures:
         assert isinstance(position, Db2Position)
         assert start is not None
         acknowledged = {**position.acknowledged, str(self._table): start.old or b""}
-        noted = replace(position, acknowledged=acknowledged, made={**position.made, str(self._table): start.made_us})
+        noted = replace(
+            position, acknowledged=acknowledged, created_us={**position.created_us, str(self._table): start.created_us}
+        )
         return ProcedureResult(noted.advance_commit(b""), read_again=WRITERS_STOPPED.name not in plan.flags)
 
     def _run(self, connection: Db2Connection, statement: str) -> None:
@@ -300,7 +302,7 @@ class CaptureModeProcedures:
 
 def is_new(registration: TableRegistration, position: Db2Position) -> bool:
     """Check whether a change table, made again, lacks changes that a reader at a position still needs."""
-    return position.is_another(str(registration.table), registration.made_us) or (
+    return position.is_another(str(registration.table), registration.created_us) or (
         registration.old is not None and not position.is_table_complete(str(registration.table), registration.old)
     )
 

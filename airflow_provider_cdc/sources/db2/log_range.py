@@ -76,7 +76,7 @@ def check_position_readable(connection: Db2Connection, config: Db2Config, positi
         )
     captured = _captured(connection, config)
     if another := [
-        table for table, registration in captured.items() if position.is_another(str(table), registration.made_us)
+        table for table, registration in captured.items() if position.is_another(str(table), registration.created_us)
     ]:
         raise PositionLost(
             f"{_listed(another)} registered again after the position, with a different change table: changes "

@@ -38,7 +38,7 @@ class Db2Position:
     :param mark: of a reader: everything that had committed before this mark was written is captured; 0 = not known
     :param awaits: of an end of the log: a reader reaches it only with this mark; 0 = the LSN alone decides
     :param acknowledged: table → LSN from which its change table holds its changes, where a person has switched to another change table
-    :param made: table → when its change table was made, µs by the database's clock; another time means another change table
+    :param created_us: table → when its change table was made, µs by the database's clock; another time means another change table
     """
 
     commit_lsn: bytes
@@ -46,7 +46,7 @@ class Db2Position:
     mark: int = 0
     awaits: int = 0
     acknowledged: Mapping[str, bytes] = field(default_factory=lambda: _NOTHING)
-    made: Mapping[str, int] = field(default_factory=lambda: _NEVER)
+    created_us: Mapping[str, int] = field(default_factory=lambda: _NEVER)
     seen_us: int = 0
 
     def advance_commit(self, commit_lsn: bytes, published_us: int = 0, mark: int = 0) -> Db2Position:
@@ -80,9 +80,9 @@ class Db2Position:
         """Check whether a change table that holds only changes after ``start`` lacks no change after this position."""
         return self.has_captured(start) or lsn_sort_key(start) <= lsn_sort_key(self.acknowledged.get(table, b""))
 
-    def is_another(self, table: str, made_us: int) -> bool:
+    def is_another(self, table: str, created_us: int) -> bool:
         """Check whether a change table made at a time is not the one that a reader at this position has read."""
-        return self.made.get(table, made_us) != made_us
+        return self.created_us.get(table, created_us) != created_us
 
     def has_reached(self, other: Db2Position) -> bool:
         if not self.has_captured(other.commit_lsn) or other.awaits > max(self.mark, self.awaits):
@@ -101,8 +101,8 @@ class Db2Position:
             document["awaits"] = self.awaits
         if self.acknowledged:
             document["acknowledged"] = {t: lsn_text(lsn) for t, lsn in sorted(self.acknowledged.items())}
-        if self.made:
-            document["made"] = dict(sorted(self.made.items()))
+        if self.created_us:
+            document["created_us"] = dict(sorted(self.created_us.items()))
         return document
 
     @classmethod
@@ -120,7 +120,7 @@ class Db2Position:
             if document.get("change_lsn") not in (None, "", "NULL"):
                 lsn = previous_lsn(lsn)
             acknowledged = {str(t): lsn_bytes(at) for t, at in (document.get("acknowledged") or {}).items()}
-            created = {str(t): int(at) for t, at in (document.get("made") or {}).items()}
+            created = {str(t): int(at) for t, at in (document.get("created_us") or {}).items()}
             numbers = ("published_us", "mark", "awaits", "seen_us")
             published_us, mark, awaits, seen_us = (int(document.get(name) or 0) for name in numbers)
             return cls(lsn, published_us, mark, awaits, acknowledged or _NOTHING, created or _NEVER, seen_us)

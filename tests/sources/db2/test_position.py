@@ -21,12 +21,12 @@ LSN = bytes.fromhex("0000002500000d080025")
 
 def test_a_position_is_the_same_after_json() -> None:
     position = Db2Position(
-        LSN, published_us=7, seen_us=6, mark=8, acknowledged={"SHOP.ORDERS": LSN + b"\1"}, made={"SHOP.ORDERS": 3}
+        LSN, published_us=7, seen_us=6, mark=8, acknowledged={"SHOP.ORDERS": LSN + b"\1"}, created_us={"SHOP.ORDERS": 3}
     )
     document = position.to_json()
     assert document == {
         "commit_lsn": "00000025:00000d08:0025", "published_us": 7, "seen_us": 6, "mark": 8, "acknowledged": {"SHOP.ORDERS": "00000025:00000d08:002501"},
-        "made": {"SHOP.ORDERS": 3},
+        "created_us": {"SHOP.ORDERS": 3},
     }  # fmt: skip
     assert Db2Position.from_json(document) == position
     assert Db2Position.from_json(Db2Position(LSN, awaits=9).to_json()) == Db2Position(LSN, awaits=9)
@@ -53,7 +53,7 @@ def test_a_position_notes_once_an_hour_that_nothing_was_published_after_it() -> 
 
 
 def test_a_change_table_made_at_another_time_is_another_change_table() -> None:
-    position = Db2Position(LSN, made={"SHOP.ORDERS": 3})
+    position = Db2Position(LSN, created_us={"SHOP.ORDERS": 3})
     assert [position.is_another(*one) for one in (("SHOP.ORDERS", 3), ("SHOP.ORDERS", 4), ("SHOP.PARTS", 4))] == [
         False,
         True,

@@ -40,7 +40,7 @@ class TableRegistration:
     :param before_prefix: the columns of this name and a column's hold the value before the change; ``None`` = there are none
     :param altered: when the change table was made or altered last (``ALTER_TIME``); ``None`` = there is no such table
     :param source_altered: likewise, of the table itself
-    :param made_us: when the change table was made, µs by the database's clock; another change table of the same name has another time
+    :param created_us: when the change table was made, µs by the database's clock; another change table of the same name has another time
     """
 
     table: TableId
@@ -54,7 +54,7 @@ class TableRegistration:
     before_prefix: str | None
     altered: datetime | None = None
     source_altered: datetime | None = None
-    made_us: int = 0
+    created_us: int = 0
 
     @property
     def change_table_name(self) -> str:
@@ -110,7 +110,7 @@ def _registration(row: tuple[Any, ...], catalog: str | None) -> TableRegistratio
         before_prefix=_text(prefix) or None,
         altered=altered,
         source_altered=source_altered,
-        made_us=0 if created is None else clock_us(created),
+        created_us=0 if created is None else clock_us(created),
     )
 
 

@@ -112,16 +112,16 @@ def first_descending(keys: Words) -> int:
 
 
 @jit
-def find_row_numbers(wanted: Words, among: Words) -> npt.NDArray[np.int64]:
+def find_row_numbers(sought: Words, among: Words) -> npt.NDArray[np.int64]:
     """Find each row of an ascending array in another ascending array; -1 = it is not there. Of equal ones, the last."""
-    words = wanted.shape[1]
-    found = np.full(len(wanted), -1, np.int64)
+    words = sought.shape[1]
+    found = np.full(len(sought), -1, np.int64)
     at = 0
-    for i in range(len(wanted)):
-        while at < len(among) and is_row_before(among, at, wanted, i, words):
+    for i in range(len(sought)):
+        while at < len(among) and is_row_before(among, at, sought, i, words):
             at += 1
-        while at + 1 < len(among) and not is_row_before(wanted, i, among, at + 1, words):
+        while at + 1 < len(among) and not is_row_before(sought, i, among, at + 1, words):
             at += 1
-        if at < len(among) and not is_row_before(wanted, i, among, at, words):
+        if at < len(among) and not is_row_before(sought, i, among, at, words):
             found[i] = at
     return found

@@ -83,13 +83,13 @@ class ChangeMerger:
             self._fill()
             bound = min((run.last for run in self._waiting if run.more), default=None)
             if bound is None:
-                yield from self._complete([run.take_all() for run in self._waiting])
+                yield from self._complete([run.pop_all() for run in self._waiting])
                 return
-            complete = [run.take_committed_before(bound) for run in self._waiting]
+            complete = [run.pop_committed_before(bound) for run in self._waiting]
             if any(len(changes) for changes in complete if changes is not None):
                 yield from self._complete(complete)
             elif sum(run.weight for run in self._waiting) >= self._block_rows:
-                yield from self._unfinished([run.take_up_to(bound) for run in self._waiting])
+                yield from self._unfinished([run.pop_up_to(bound) for run in self._waiting])
 
     def _fill(self) -> None:
         """Fetch until each run that has more has some changes, and all have enough for a block."""
@@ -173,10 +173,10 @@ class _PendingChanges:
         self.last = _Bound(fetched.commit.to_unpadded_bytes(-1), fetched.intent.to_unpadded_bytes(-1))
         self._keep(concatenate_changes([self._changes, fetched]) if self._changes is not None else fetched)
 
-    def take_all(self) -> ChangeArrays | None:
+    def pop_all(self) -> ChangeArrays | None:
         return self._take(self.row_count)
 
-    def take_committed_before(self, bound: _Bound) -> ChangeArrays | None:
+    def pop_committed_before(self, bound: _Bound) -> ChangeArrays | None:
         """Remove and return the changes of transactions that committed before the bound's."""
         if self._changes is None or self._first.commit >= bound.commit:
             return None
@@ -184,7 +184,7 @@ class _PendingChanges:
         words = max(self._changes.commit.words.shape[1], commit.words.shape[1])
         return self._take(count_before(self._changes.commit.pad_words(words), commit.pad_words(words), words, False))
 
-    def take_up_to(self, bound: _Bound) -> ChangeArrays | None:
+    def pop_up_to(self, bound: _Bound) -> ChangeArrays | None:
         """Remove and return the changes up to the bound, with it."""
         if self._changes is None or self._first > bound:
             return None

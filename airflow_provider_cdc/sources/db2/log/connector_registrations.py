@@ -60,7 +60,7 @@ class ConnectorRegistrations:
         for table in self.list_known_tables():
             registration = self.registered.get(table)
             if registration is None:
-                raise self.taken_out(table, position)
+                raise self.registration_removed(table, position)
             self._check(registration, position)
             registrations.append(registration)
         return registrations
@@ -96,7 +96,7 @@ class ConnectorRegistrations:
             if (start := starts.get(registration.table)) is not None:
                 self._check_start(registration, start, position)
 
-    def taken_out(self, table: TableId, position: Db2Position) -> PrerequisiteError:
+    def registration_removed(self, table: TableId, position: Db2Position) -> PrerequisiteError:
         """Return the error of a known table that has no registration, though it exists."""
         return PrerequisiteError(
             f"The capture agent no longer captures {table}: its registration is gone. Changes that are made "
@@ -113,7 +113,7 @@ class ConnectorRegistrations:
             raise self._inactive(registration, position)
         if registration.altered is None:
             raise change_table_gone(registration, str(position), self._connector)
-        if position.is_another(str(registration.table), registration.made_us):
+        if position.is_another(str(registration.table), registration.created_us):
             raise self._registered_again(registration, position)
         if registration.old is not None:
             self._check_start(registration, registration.old, position)

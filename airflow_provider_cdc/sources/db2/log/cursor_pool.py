@@ -33,19 +33,19 @@ class CursorPool:
         self._open: OrderedDict[ResumableQuery, Db2Cursor] = OrderedDict()
         self.opened = 0
 
-    def fetch_rows(self, of: ResumableQuery, rows: int) -> list[tuple[Any, ...]]:
+    def fetch_rows(self, query: ResumableQuery, rows: int) -> list[tuple[Any, ...]]:
         """Fetch the next rows of a query; fewer than asked for at its end, where its result is closed."""
-        cursor = self._open.get(of)
+        cursor = self._open.get(query)
         if cursor is None:
             while len(self._open) >= self._most:
                 self._open.popitem(last=False)[1].close()
-            sql, parameters = of.query()
-            cursor = self._open[of] = self._connection.open_cursor(sql, *parameters, size=rows)
+            sql, parameters = query.query()
+            cursor = self._open[query] = self._connection.open_cursor(sql, *parameters, size=rows)
             self.opened += 1
-        self._open.move_to_end(of)
+        self._open.move_to_end(query)
         fetched = cursor.fetch_rows(rows)
         if len(fetched) < rows:
-            self._open.pop(of).close()
+            self._open.pop(query).close()
         return fetched
 
     def close(self) -> None:

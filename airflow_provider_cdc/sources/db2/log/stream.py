@@ -44,7 +44,7 @@ BUFFERED_ROWS: Final = 200_000
 FEWEST_ROWS: Final = 100
 SHORTEST: Final = 0.02
 """Least seconds between two looks while a caller waits for the log."""
-LOOK_SECONDS: Final = 10.0
+STRUCTURE_CHECK_SECONDS: Final = 10.0
 """How often a log that moves on without changes of captured tables is looked through for altered tables."""
 SILENT_SECONDS: Final = 120
 """After so long without a sign of the agent, the task's log says so, again and again."""
@@ -146,7 +146,7 @@ class AsnStream:
         That is at once where a caller waits for this place of the log.
         """
         somebody_waits = self._until is not None or self._awaited
-        return somebody_waits or time.monotonic() - self._looked_at > LOOK_SECONDS
+        return somebody_waits or time.monotonic() - self._looked_at > STRUCTURE_CHECK_SECONDS
 
     def _end(self, now: AgentProgress) -> bytes:
         """Return how far to read: to the published LSN, and not beyond ``until``.
@@ -230,9 +230,9 @@ class AsnStream:
 
     def _note_made(self, active: Sequence[TableRegistration]) -> None:
         """Note in the position when each change table was made."""
-        created = {str(registration.table): registration.made_us for registration in active}
-        if created != self._position.made:
-            self._position = replace(self._position, made=created)
+        created = {str(registration.table): registration.created_us for registration in active}
+        if created != self._position.created_us:
+            self._position = replace(self._position, created_us=created)
 
     def _schema_change(self, change: TableChange, now: AgentProgress) -> SchemaChange:
         source: dict[str, object] = {"change_lsn": None, "commit_lsn": lsn_text(self._position.commit_lsn)}

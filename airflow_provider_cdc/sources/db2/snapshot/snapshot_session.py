@@ -109,11 +109,11 @@ class Db2Snapshot(SnapshotSession):
         self.ts_us = now.now_us
         self.lsn = now.lsn
         created = {
-            str(registration.table): registration.made_us
+            str(registration.table): registration.created_us
             for registration in catalog.list_registrations().values()
             if registration.table in schemas
         }
-        self.position = Db2Position(now.lsn, now.synch_us, mark, made=created)
+        self.position = Db2Position(now.lsn, now.synch_us, mark, created_us=created)
         self.source = {"change_lsn": None, "commit_lsn": lsn_text(now.lsn)}
         self.ddl = {t: create_statement(schema) for t, schema in self._own.items()}
         self._end(main)

@@ -105,7 +105,7 @@ def test_a_registration_says_which_change_table_there_is_and_how_it_is_filled(
     assert (plain.old, plain.new) == (None, None)
     assert plain.altered is not None
     assert plain.source_altered is not None
-    assert abs(plain.made_us - time.time() * 1e6) < 60e6
+    assert abs(plain.created_us - time.time() * 1e6) < 60e6
 
 
 def test_change_tables_that_begin_after_an_lsn_are_found(db2_factory: Callable[..., Db2]) -> None:

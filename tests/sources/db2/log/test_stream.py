@@ -381,7 +381,7 @@ def test_a_quiet_log_gives_heartbeats_as_often_as_the_caller_is_patient(streamed
 def test_a_look_at_a_quiet_log_is_one_question(
     streamed_schema: StreamedSchema, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "LOOK_SECONDS", 1_000)
+    monkeypatch.setattr(stream, "STRUCTURE_CHECK_SECONDS", 1_000)
     streamed_schema.read()
     made = stream.AsnStream(
         streamed_schema.config, streamed_schema.position, None, streamed_schema.tables, streamed_schema.metrics
@@ -659,13 +659,15 @@ def test_a_table_that_was_registered_again_on_purpose_is_read_from_its_beginning
     streamed_schema.server.add_table(streamed_schema.namespace, "T")
     with closing(connect_database(streamed_schema.config)) as connection:
         made_us = (
-            Db2CatalogReader(connection, streamed_schema.config).list_registrations()[streamed_schema.id("T")].made_us
+            Db2CatalogReader(connection, streamed_schema.config)
+            .list_registrations()[streamed_schema.id("T")]
+            .created_us
         )
     streamed_schema.sql("INSERT INTO {s}.T VALUES (3, 'a')")
-    assert streamed_schema.position.made[f"{streamed_schema.namespace}.T"] < made_us
+    assert streamed_schema.position.created_us[f"{streamed_schema.namespace}.T"] < made_us
     streamed_schema.position = replace(
         streamed_schema.position,
-        made={**streamed_schema.position.made, f"{streamed_schema.namespace}.T": made_us},
+        created_us={**streamed_schema.position.created_us, f"{streamed_schema.namespace}.T": made_us},
     )
     assert shorten_events(streamed_schema.read()) == [("c", "U", 1), ("c", "T", 3)]
 
@@ -684,7 +686,7 @@ def test_a_change_table_that_begins_later_on_purpose_is_acknowledged_until_the_p
     assert one.old is not None
     on.sql("INSERT INTO {s}.T VALUES (3, 'a')")
     name = f"{on.namespace}.T"
-    on.position = replace(on.position, made={name: one.made_us}, acknowledged={name: one.old})
+    on.position = replace(on.position, created_us={name: one.created_us}, acknowledged={name: one.old})
     assert shorten_events(on.read()) == [("c", "U", 1), ("c", "T", 3)]
     assert not on.position.acknowledged
 
