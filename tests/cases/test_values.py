@@ -55,11 +55,11 @@ def _texts(charset: str, rng: random.Random) -> list[bytes]:
         )
         found = [chr(c).encode(codec) for first, end in planes for c in range(first, end, 7 if end <= 0x10000 else 997)]
     else:
-        found = [bytes((c,)) for c in np.flatnonzero(table.one != NO_CHARACTER)]
-        found += [int(c).to_bytes(2, "big") for c in np.flatnonzero(table.two != NO_CHARACTER)]
-        found += [b"\x8f" + int(c).to_bytes(2, "big") for c in np.flatnonzero(table.three != NO_CHARACTER)]
-        found += [_four(int(c)) for c in np.flatnonzero(table.four != NO_CHARACTER)]
-        if len(table.four):
+        found = [bytes((c,)) for c in np.flatnonzero(table.one_byte != NO_CHARACTER)]
+        found += [int(c).to_bytes(2, "big") for c in np.flatnonzero(table.two_bytes != NO_CHARACTER)]
+        found += [b"\x8f" + int(c).to_bytes(2, "big") for c in np.flatnonzero(table.three_bytes != NO_CHARACTER)]
+        found += [_four(int(c)) for c in np.flatnonzero(table.four_bytes != NO_CHARACTER)]
+        if len(table.four_bytes):
             found += [_four(c) for c in range(189_000, 189_000 + 0x100000, 997)]
     return [b"".join(found), *(b"".join(rng.choices(found, k=rng.randint(1, 20))) for _ in range(5)), b""]
 

@@ -202,7 +202,7 @@ def retention_seconds(v: Mapping[str, str]) -> float | None:
     return seconds or float(v.get("expire_logs_days") or 0) * 86_400 or None
 
 
-def kept_for_s(connection: Connection) -> float | None:
+def log_retention_s(connection: Connection) -> float | None:
     """Query the time that the server, as it is set up now, keeps its log, seconds.
 
     ``None`` = without limit, or not known, or the server removes nothing by itself.

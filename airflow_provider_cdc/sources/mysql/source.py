@@ -28,7 +28,7 @@ from airflow_provider_cdc.core.spi.source import (
     any_table,
 )
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.checks import check_prerequisites, kept_for_s, retention_seconds
+from airflow_provider_cdc.sources.mysql.checks import check_prerequisites, log_retention_s, retention_seconds
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import MySqlServer, connect, raise_cdc_errors, server_of
 from airflow_provider_cdc.sources.mysql.dump_errors import position_lost
@@ -136,7 +136,7 @@ class MySqlSource(Source):
             try:
                 files, kept_s, end = (
                     log_files(connection),
-                    kept_for_s(connection),
+                    log_retention_s(connection),
                     log_end(connection, self.server_info),
                 )
             finally:

@@ -34,10 +34,10 @@ class CodePoints:
     :param ascii: bytes below 128 are those of ASCII, wherever they begin a character
     """
 
-    one: Table
-    two: Table
-    three: Table
-    four: Table
+    one_byte: Table
+    two_bytes: Table
+    three_bytes: Table
+    four_bytes: Table
     ascii: bool
 
 
@@ -53,7 +53,7 @@ def greatest_size(charset: str) -> int | None:
     table = code_points(charset)
     if table is None:
         return None
-    return 4 if len(table.four) else 3 if len(table.three) else 2 if len(table.two) else 1
+    return 4 if len(table.four_bytes) else 3 if len(table.three_bytes) else 2 if len(table.two_bytes) else 1
 
 
 def decode_text(charset: str, data: bytes, errors: str = "strict") -> str:
@@ -88,7 +88,7 @@ def decode_all(
     """
     out = np.empty(k.LARGEST_GROWTH * len(data), np.uint8)
     ends = np.empty(len(offsets), np.int32)
-    k.decode_texts(data, offsets, table.one, table.two, table.three, table.four, out, ends)
+    k.decode_texts(data, offsets, table.one_byte, table.two_bytes, table.three_bytes, table.four_bytes, out, ends)
     return out, ends
 
 
@@ -120,13 +120,13 @@ def _bytes_of(charset: str) -> dict[str, bytes]:
         raise LookupError(f"the character set {charset} is unknown")
     by_character: dict[str, bytes] = {}
     twice = {"?"}
-    for prefix, codes, size in ((b"", table.one, 1), (b"", table.two, 2), (b"\x8f", table.three, 2)):
+    for prefix, codes, size in ((b"", table.one_byte, 1), (b"", table.two_bytes, 2), (b"\x8f", table.three_bytes, 2)):
         for at in np.flatnonzero(codes != k.NO_CHARACTER).tolist():
             character = chr(int(codes[at]))
             twice |= {character} & by_character.keys()
             by_character[character] = prefix + int(at).to_bytes(size, "big")
-    for at in np.flatnonzero(table.four != k.NO_CHARACTER).tolist():
-        character = chr(int(table.four[at]))
+    for at in np.flatnonzero(table.four_bytes != k.NO_CHARACTER).tolist():
+        character = chr(int(table.four_bytes[at]))
         twice |= {character} & by_character.keys()
         by_character[character] = bytes(
             (0x81 + at // 12600, 0x30 + at // 1260 % 10, 0x81 + at // 10 % 126, 0x30 + at % 10)

@@ -36,7 +36,7 @@ from airflow_provider_cdc.sources.mysql.kernels.event_codes import (
 from airflow_provider_cdc.sources.mysql.kernels.tagged_gtids import BAD_GTID, GTID_NUMBER, NO_GTID, read_tagged
 
 NOT_ROWS: Final = -2
-NOT_WANTED: Final = -1
+NOT_CAPTURED: Final = -1
 
 ROUTED: Final = 0
 NEW_MAP: Final = 1  # a table map that is not known yet: add it to the map_… arrays, then call again
@@ -112,7 +112,7 @@ def route_events(
     other byte counts as new.
 
     :param state: ``int64[STATE]``; kept between calls
-    :param layout_of: output, per event: number of its layout, ``NOT_WANTED`` or ``NOT_ROWS``
+    :param layout_of: output, per event: number of its layout, ``NOT_CAPTURED`` or ``NOT_ROWS``
     :param transaction_of: output, per event: index of its transaction
     :param transactions: output, ``int64[transactions, TX_FIELDS]``
     :return: why it stopped: ``ROUTED``, ``NEW_MAP`` or ``ATTENTION``

@@ -160,14 +160,14 @@ class LogCursor:
         """Discard the open transaction: it has no end in the log."""
         self.open, self.rolled_back = OpenTransaction(), []
 
-    def roll_back(self, since: int, to: int) -> bool:
-        """Roll back row events of the open transaction that were delivered, numbers ``since`` up to ``to``.
+    def roll_back(self, first: int, to: int) -> bool:
+        """Roll back row events of the open transaction that were delivered, numbers ``first`` up to ``to``.
 
         :return: whether this range was not known before, so that the transaction has to be read again without it
         """
-        if (since, to) in self.rolled_back:
+        if (first, to) in self.rolled_back:
             return False
-        self.rolled_back.append((since, to))
+        self.rolled_back.append((first, to))
         return True
 
     def read_again(self) -> None:

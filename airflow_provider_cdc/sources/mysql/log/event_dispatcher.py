@@ -337,7 +337,7 @@ class EventDispatcher:
                 yield from self._discard(i, buffer)
             case control.SavepointRollback() as back:
                 here = control.exclude_rolled_back(back, i, buffer)
-                if not here and self.cursor.roll_back(back.since, back.to):
+                if not here and self.cursor.roll_back(back.first, back.to):
                     raise TransactionReread
             case control.PreparedTransactionEnd() as end:
                 yield from self._end_prepared(i, end, buffer)

@@ -31,11 +31,11 @@ class TransactionRollback:
 class SavepointRollback:
     """The open transaction is rolled back to a savepoint.
 
-    :param since: number of its first row event that is rolled back
+    :param first: number of its first row event that is rolled back
     :param to: number after the last one that is rolled back
     """
 
-    since: int
+    first: int
     to: int
 
 
@@ -110,9 +110,9 @@ def exclude_rolled_back(back: SavepointRollback, i: int, buffer: EventBuffer) ->
     """
     gone = buffer.state_of(buffer.last_transaction_index).row_events
     buffer.exclude_rows(
-        np.flatnonzero(buffer.mask_row_events(buffer.last_transaction_index, i))[max(back.since - gone, 0) :]
+        np.flatnonzero(buffer.mask_row_events(buffer.last_transaction_index, i))[max(back.first - gone, 0) :]
     )
-    return back.since >= gone
+    return back.first >= gone
 
 
 def is_one_phase(i: int, buffer: EventBuffer) -> bool:

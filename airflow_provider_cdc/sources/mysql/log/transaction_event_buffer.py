@@ -222,7 +222,7 @@ class EventBuffer:
 
     def exclude_rows(self, events: Int64s) -> None:
         """Exclude row events: they are not decoded."""
-        self.routed.layout_of[events] = k.NOT_WANTED
+        self.routed.layout_of[events] = k.NOT_CAPTURED
 
     # -- savepoints, XA -----------------------------------------------------------------------------------------------
 

@@ -71,9 +71,9 @@ _TYPE_NAMES: Final = {
 class UnexpectedColumn(Exception):
     """A column of a result set has another type than expected."""
 
-    def __init__(self, found: ResultColumn, expected: ResultColumn) -> None:
-        self.found, self.expected = found, expected
-        super().__init__(f"{found} instead of {expected}")
+    def __init__(self, actual: ResultColumn, expected: ResultColumn) -> None:
+        self.actual, self.expected = actual, expected
+        super().__init__(f"{actual} instead of {expected}")
 
 
 def result_columns(connection: Connection, sql: str) -> list[ResultColumn]:

@@ -132,7 +132,7 @@ class ResultReader:
         why = k.NEED_MORE
         while why != k.LAST_ROW:
             if why == k.SPLIT:
-                yield self._large(packets.take_large())
+                yield self._large(packets.read_large_row())
                 why = k.ROWS_FULL
                 continue
             if why == k.NEED_MORE:
@@ -209,7 +209,7 @@ class _PacketBuffer:
         self.used += 4 + length
         return self.buf[self.used - length : self.used].tobytes()
 
-    def take_large(self) -> npt.NDArray[np.uint8]:
+    def read_large_row(self) -> npt.NDArray[np.uint8]:
         """Return the payload of a row that spans several packets."""
         parts = []
         length = 0xFFFFFF

@@ -34,7 +34,7 @@ Queries = tuple[list[str], Int32s]
 class RoutedEvents:
     """Events with the output of the ``route`` kernel.
 
-    :param layout_of: per event, index of its layout, ``NOT_WANTED`` or ``NOT_ROWS``
+    :param layout_of: per event, index of its layout, ``NOT_CAPTURED`` or ``NOT_ROWS``
     :param transaction_of: per event, index of its transaction
     :param ends: per event, 64-bit offset after it
     :param file: the log file of the events

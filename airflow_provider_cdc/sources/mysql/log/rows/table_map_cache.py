@@ -64,7 +64,7 @@ class TableMapCache:
         self.left_out: list[tuple[TableSchema, str]] = []
         self._table_ids = np.full(k.SLOTS, -1, np.int64)
         self._body_spans = np.zeros((k.SLOTS, 2), np.int64)
-        self._layout_numbers = np.full(k.SLOTS, k.NOT_WANTED, np.int32)
+        self._layout_numbers = np.full(k.SLOTS, k.NOT_CAPTURED, np.int32)
         self._bytes = np.zeros(1 << 16, np.uint8)
         self._bytes_used = 0
         self._of_body: dict[bytes, _StoredTableMap] = {}
@@ -106,7 +106,7 @@ class TableMapCache:
     def is_passed_over(self, table_id: int) -> bool:
         """Check whether a map with this table id was seen, of a table that is not captured."""
         stored = self._of_table_id.get(table_id)
-        return stored is not None and stored.number == k.NOT_WANTED
+        return stored is not None and stored.number == k.NOT_CAPTURED
 
     def add_map(self, body: bytes, where: str) -> TableSchema | None:
         """Add a new table map.
@@ -119,7 +119,7 @@ class TableMapCache:
         described = body[k.MAP_DESCRIPTION :]
         stored = self._of_body.get(described)
         if stored is None:
-            table_map, number = parse_table_map(body, mariadb=self._mariadb), k.NOT_WANTED
+            table_map, number = parse_table_map(body, mariadb=self._mariadb), k.NOT_CAPTURED
             table = self._names.resolve_table(table_map.database, table_map.table)
             if (
                 table.namespace not in SYSTEM_DATABASES
