@@ -95,7 +95,7 @@ class _ShreddedRows:
         documents, f, row = self._documents, self._fields, 0
         new = np.zeros(5, np.int64)
         while True:
-            row, status, at = k.take_apart(
+            row, status, at = k.split_documents(
                 documents.buf, documents.kinds, documents.starts, documents.ends, row,
                 f.parents, f.names, f.begins, f.table, f.opens, f.numbers, f.guess, f.has_room, f.depth,
                 self._kinds, self._starts, self._ends, self._rest, self._rest_ends, new,

@@ -14,10 +14,10 @@ _Bytes = npt.NDArray[np.uint8]
 
 
 @jit
-def list_elements(buf: _Bytes, p: int, limit: int, found: npt.NDArray[np.int64]) -> tuple[int, int, int]:
+def list_elements(buf: _Bytes, p: int, limit: int, elements: npt.NDArray[np.int64]) -> tuple[int, int, int]:
     """List the elements of the document or array from ``p`` to ``limit``.
 
-    :param found: ``int64[elements, 4]``, gets of each its type and where its name begins, its value begins, and its value ends; it may hold fewer than there are
+    :param elements: ``int64[elements, 4]``, gets of each its type and where its name begins, its value begins, and its value ends; it may hold fewer than there are
     :return: how many elements there are, a problem, and its offset
     """
     end = document_end(buf, p, limit)
@@ -33,8 +33,8 @@ def list_elements(buf: _Bytes, p: int, limit: int, found: npt.NDArray[np.int64])
         end = value_end(buf, buf[at], p, limit - 1)
         if end < 0:
             return count, end, at
-        if count < len(found):
-            found[count, 0], found[count, 1], found[count, 2], found[count, 3] = buf[at], at + 1, p, end
+        if count < len(elements):
+            elements[count, 0], elements[count, 1], elements[count, 2], elements[count, 3] = buf[at], at + 1, p, end
         count += 1
         p = end
     return count, (FINE if p + 1 == limit else END), p
@@ -42,12 +42,12 @@ def list_elements(buf: _Bytes, p: int, limit: int, found: npt.NDArray[np.int64])
 
 @jit
 def list_all(
-    buf: _Bytes, kinds: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], found: npt.NDArray[np.int64],
+    buf: _Bytes, kinds: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], elements: npt.NDArray[np.int64],
     offsets: npt.NDArray[np.int64],
 ) -> tuple[int, int, int]:  # fmt: skip
     """List the elements of all documents and arrays among some values; what is absent has none.
 
-    :param found: as for ``list_elements``, long enough for all: an element has two bytes or more
+    :param elements: as for ``list_elements``, long enough for all: an element has two bytes or more
     :param offsets: ``int64[rows + 1]``, gets where the elements of each row begin
     :return: number of rows without a problem, the problem of the next, and its offset
     """
@@ -55,7 +55,7 @@ def list_all(
     for row in range(len(kinds)):
         offsets[row] = total
         if kinds[row] != ABSENT:
-            count, problem, at = list_elements(buf, starts[row], ends[row], found[total:])
+            count, problem, at = list_elements(buf, starts[row], ends[row], elements[total:])
             if problem != FINE:
                 return row, problem, at
             total += count

@@ -154,11 +154,11 @@ def _closed(out: _Bytes, begin: int, w: int) -> int:
 
 
 @jit
-def take_apart(
+def split_documents(
     buf: _Bytes, kinds: _Bytes, starts: _Ints, ends: _Ints, row: int,
     parents: _Numbers, names: _Bytes, begins: _Ints, table: _Numbers, opens: npt.NDArray[np.bool_],
     columns: npt.NDArray[np.int32], guess: _Numbers, room: bool, depth: int,
-    found_kinds: npt.NDArray[np.uint8], found_starts: npt.NDArray[np.int64], found_ends: npt.NDArray[np.int64],
+    value_kinds: npt.NDArray[np.uint8], value_starts: npt.NDArray[np.int64], value_ends: npt.NDArray[np.int64],
     rest: _Bytes, rest_ends: _Ints, new: _Ints,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Find the values of columns in documents, from a row on. A field without a column stays in the rest, which is a document again.
@@ -169,7 +169,7 @@ def take_apart(
     :param columns: ``int32[fields, FORMS]``: the column, ``REST`` or ``NOWHERE``
     :param guess: ``int32[fields + 1]``: field + 1 → the field that came after it in the document before; 0 stands for the beginning
     :param room: whether there may be more columns: then fields and forms that are not known end the loop
-    :param found_kinds: ``uint8[columns, rows]``, all 0, and two like it for offsets, get the values
+    :param value_kinds: ``uint8[columns, rows]``, all 0, and two like it for offsets, get the values
     :param rest: gets documents one after the other; ``rest_ends`` says where that of each row ends, those that have no field being no bytes
     :param depth: how many levels of documents are taken apart
     :param new: gets of a field that is not known: the field or -1, what it is within, where its name begins and ends, and the form
@@ -252,12 +252,12 @@ def take_apart(
                 return row, NEW, at
             if column == NOWHERE:
                 continue
-            if column == REST or found_kinds[column, row] != 0:  # a field may be there twice
+            if column == REST or value_kinds[column, row] != 0:  # a field may be there twice
                 w = _copied(buf, at, end, rest, w)
                 continue
-            found_kinds[column, row] = kind
-            found_starts[column, row] = q
-            found_ends[column, row] = end
+            value_kinds[column, row] = kind
+            value_starts[column, row] = q
+            value_ends[column, row] = end
         rest_ends[row] = w
         row += 1
     return row, FINE, 0

@@ -38,14 +38,14 @@ def field_number(buf: _Bytes, p: int, size: int, names: _Bytes, begins: npt.NDAr
 @jit
 def find_fields(
     buf: _Bytes, kinds: _Bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], names: _Bytes, begins: npt.NDArray[np.int64],
-    allowed: npt.NDArray[np.bool_], found_kinds: npt.NDArray[np.uint8], found_starts: npt.NDArray[np.int64], found_ends: npt.NDArray[np.int64],
+    allowed: npt.NDArray[np.bool_], value_kinds: npt.NDArray[np.uint8], value_starts: npt.NDArray[np.int64], value_ends: npt.NDArray[np.int64],
     unknown: npt.NDArray[np.uint8],
 ) -> tuple[int, int, int]:  # fmt: skip
     """Find fields by name in documents; a value that is no document has none.
 
     :param names: the names of all fields, one after the other; ``begins`` says where each begins, and where the last ends
     :param allowed: ``bool[fields, 256]``: which types each field may have
-    :param found_kinds: ``uint8[fields, rows]``, all 0, and two like it for offsets of values, which get the results
+    :param value_kinds: ``uint8[fields, rows]``, all 0, and two like it for offsets of values, which get the results
     :param unknown: gets the number of other fields, 255 at most
     :return: number of rows without a problem, the problem of the next, and its offset
     """
@@ -70,14 +70,14 @@ def find_fields(
             if f < 0:
                 if unknown[row] < 255:
                     unknown[row] += 1
-            elif found_kinds[f, row] != ABSENT:
+            elif value_kinds[f, row] != ABSENT:
                 return row, TWICE, at
             elif not allowed[f, buf[U(at)]]:
                 return row, UNEXPECTED, at
             else:
-                found_kinds[f, row] = buf[U(at)]
-                found_starts[f, row] = p
-                found_ends[f, row] = end
+                value_kinds[f, row] = buf[U(at)]
+                value_starts[f, row] = p
+                value_ends[f, row] = end
             p = end
         if p + 1 != limit:
             return row, END, p

@@ -30,15 +30,15 @@ class SplitEventCollector:
         """Forget the parts that have come: the event comes again, from its first part on."""
         self._parts.clear()
 
-    def add_fragment(self, part: bytes, number: int, of: int) -> bytes | None:
+    def add_fragment(self, part: bytes, number: int, total: int) -> bytes | None:
         """Return the event, once its last part is there, with the token of that part.
 
         :raises UnknownLogEvent: the parts do not come in their order
         """
         if number != len(self._parts) + 1:
-            raise self._another(f"Part {number} of {of} of a large event")
+            raise self._another(f"Part {number} of {total} of a large event")
         self._parts.append(part)
-        if number < of:
+        if number < total:
             return None
         event = merge_fragments(self._parts)
         self._parts.clear()
