@@ -74,7 +74,7 @@ class AddedSessionLogs(RedoLogCollector):
         return None
 
 
-class FoundSessionLogs(AddedSessionLogs):
+class DiscoveredSessionLogs(AddedSessionLogs):
     """Logs that LogMiner finds, in a pluggable database that shows the ``V$`` views: these explain missing logs before it is asked."""
 
     def __init__(
@@ -159,7 +159,7 @@ class FoundSessionLogs(AddedSessionLogs):
             return gap
 
 
-class UnlistedSessionLogs(FoundSessionLogs):
+class UnlistedSessionLogs(DiscoveredSessionLogs):
     """Logs that LogMiner finds, in a pluggable database that does not show the views of the control file, as Autonomous Database.
 
     Only LogMiner knows whether there is redo for a range, so it is started to find out. Without ``V$LOG``, a log that is overwritten while
@@ -254,4 +254,4 @@ def session_logs(
         can_see_logs = all(
             fetch_view_rows(connection, f"SELECT 1 FROM {view} WHERE 1 = 0") is not None for view in views
         )
-    return (FoundSessionLogs if can_see_logs else UnlistedSessionLogs)(connection, config, sleep=sleep)
+    return (DiscoveredSessionLogs if can_see_logs else UnlistedSessionLogs)(connection, config, sleep=sleep)

@@ -138,7 +138,7 @@ class _LobAssembler:
             [b.where for _, b in begins],
             [self.read_redo_text(i) for i, _ in begins],
         )
-        self.found = LobOutputRows(reader, texts, codes, self.changes)
+        self.output = LobOutputRows(reader, texts, codes, self.changes)
         self.next_begin = len(self.changes)
 
     def run(self, transactions: list[int], row_ids: list[str | None]) -> AssembledRows:
@@ -153,15 +153,15 @@ class _LobAssembler:
             if self.undo[i] or self.ends[i]:
                 self._end(state, i, row_id)
             elif code <= o.LAST_CHANGE:
-                self.found.end_open_value(state)
+                self.output.end_open_value(state)
                 state.locator = None
                 self._change(state, i, change, code, row_id)
                 change += 1
             else:
                 self._pieces(state, i, code, row_id)
         for state in states.values():
-            self.found.end_open_value(state)
-        self.found.found.sort(key=lambda e: e.origin)
+            self.output.end_open_value(state)
+        self.output.output_rows.sort(key=lambda e: e.origin)
         return self._assembled()
 
     def read_redo_text(self, i: int) -> str:
@@ -198,14 +198,14 @@ class _LobAssembler:
 
         An undo row may have undone long values of the change before.
         """
-        self.found.end_open_value(state)
+        self.output.end_open_value(state)
         event, state.locator = state.newest, None
         if self.ends[i] and not self.undo[i] and self.documents and (event is None or event is not state.open):
             raise self.reader.build_unreadable_error("A change has no redo text.")
         if event is None or event.op == log_items.DELETE:
             return
         if self.undo[i]:
-            self.found.mark_values_unknown(
+            self.output.mark_values_unknown(
                 event, {*event.values, *(c for c in self.images.long if self.images.names_column(event.image, c))}
             )
         elif event is not state.open:
@@ -246,7 +246,7 @@ class _LobAssembler:
             if key >= 0:
                 state.rows[key] = row
             self._name(state, event, i, row_id)
-        self.found.add_event(event)
+        self.output.add_event(event)
         state.newest = event
         state.open = event if code != o.DELETE and not row_id else None
         if state.open is not None and key < 0:
@@ -285,7 +285,7 @@ class _LobAssembler:
                 if self._continues(state, piece, next_, row_id):
                     self.next_begin += 1
                 else:
-                    self.found.end_open_value(state)
+                    self.output.end_open_value(state)
                     at, located = state.locator or (i, None)
                     self._begin(state, at, i, piece, row_id or located)
                 state.locator = None
@@ -295,7 +295,7 @@ class _LobAssembler:
             if code not in codes or group.ended or piece.kind not in (None, group.kind):
                 raise self._confused(i, f"a piece with operation code {code} follows the start of another value", group)
             try:
-                self.found.apply_piece(group, piece)
+                self.output.apply_piece(group, piece)
             except UnreadableRedo as e:
                 raise self._confused(i, str(e), group) from e
         if code in (o.XML_END, o.STRING_END):
@@ -350,7 +350,7 @@ class _LobAssembler:
         self._name(state, event, at, row_id)
         value = LongValue(None, text=begin.kind != "BLOB", fresh=True)
         if in_place and column >= 0:
-            value = self.found.find_current_value(row, column, event, text, begin.kind != "BLOB")
+            value = self.output.find_current_value(row, column, event, text, begin.kind != "BLOB")
         state.open, state.newest = None if in_place else event, event
         state.group = OpenLongValue(begin.kind, column, image, text, event, before, value, in_place=in_place)
 
@@ -414,7 +414,7 @@ class _LobAssembler:
     # -- rows -------------------------------------------------------------------------------------------------------------
 
     def _assembled(self) -> AssembledRows:
-        events = self.found.found
+        events = self.output.output_rows
         rows = self.images.select_rows(
             np.array([e.image for e in events], np.int64), np.array([e.op for e in events], np.int8)
         )

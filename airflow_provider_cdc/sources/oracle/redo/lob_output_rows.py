@@ -32,13 +32,13 @@ class LobOutputRows:
 
     def __init__(self, reader: RedoReader, texts: pa.Array, codes: Int64s, changes: Int64s) -> None:
         self._reader, self._texts, self._codes, self._changes = reader, texts, codes, changes
-        self.found: list[OutputRow] = []
+        self.output_rows: list[OutputRow] = []
 
     def add_event(self, event: OutputRow) -> None:
         """Add the output row of a change, once."""
         if not event.listed:
             event.listed = True
-            self.found.append(event)
+            self.output_rows.append(event)
 
     def apply_piece(self, group: OpenLongValue, piece: p.Piece) -> None:
         """Apply a piece to a value.

@@ -15,20 +15,20 @@ log = logging.getLogger(__name__)
 Int64s = npt.NDArray[np.int64]
 
 
-def find_duplicates(rows: pa.Table, serials: Int64s, of: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def find_duplicates(rows: pa.Table, serials: Int64s, mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Mask of rows that repeat an earlier row, as when a log was added under two names.
 
     ``RS_ID`` and ``SSN`` together identify a change (Oracle Database Reference, "V$LOGMNR_CONTENTS"). The pieces of a long value are of one
     change and have different texts. Locators without a text repeat, and twice is as good as once.
 
     :param serials: per row, the transaction
-    :param of: mask of the rows to compare
+    :param mask: mask of the rows to compare
     """
     again = np.zeros(rows.num_rows, np.bool_)
     scns = rows.column("scn").to_numpy()
     same = np.append(False, np.diff(scns) == 0)
     locator = (rows.column("code").to_numpy() == SELECT_LOB_LOCATOR) & rows.column("sql").is_null().to_numpy()
-    near = np.flatnonzero((same | np.append(same[1:], False)) & of & ~locator)
+    near = np.flatnonzero((same | np.append(same[1:], False)) & mask & ~locator)
     if len(near) < 2:
         return again
     part = rows.take(pa.array(near))

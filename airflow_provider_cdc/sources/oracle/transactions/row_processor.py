@@ -197,7 +197,7 @@ class RowProcessor:
         keep = numbers >= 0
         self._counters.filtered += int((~control & ~keep).sum())
         keep &= ~find_duplicates(rows, serials, keep)
-        keep &= self.transactions.find_wanted_rows(serials, met)
+        keep &= self.transactions.find_relevant_rows(serials, met)
         self._counters.changes += int(keep.sum())
         columns = {name: rows.column(name) for name in ROWS.names if name not in ("tx", "table")}
         columns["user"] = with_users(columns["user"], serials, met)

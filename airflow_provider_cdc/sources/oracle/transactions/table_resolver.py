@@ -12,10 +12,10 @@ from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVer
 Int64s = npt.NDArray[np.int64]
 
 
-def table_numbers(rows: pa.Table, of: npt.NDArray[np.bool_], versions: SchemaVersions) -> npt.NDArray[np.int32]:
+def table_numbers(rows: pa.Table, mask: npt.NDArray[np.bool_], versions: SchemaVersions) -> npt.NDArray[np.int32]:
     """Return the number of each row's table, -1 if it is not captured.
 
-    :param of: mask of the rows that belong to a table
+    :param mask: mask of the rows that belong to a table
     :param versions: numbers the tables
     """
     owners = rows.column("owner").combine_chunks().dictionary_encode()
@@ -23,8 +23,8 @@ def table_numbers(rows: pa.Table, of: npt.NDArray[np.bool_], versions: SchemaVer
     a = owners.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     b = names.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     unknown = find_nameless_rows(owners.dictionary, a, "OWNER") | find_nameless_rows(names.dictionary, b, "NAME")
-    old = of & (unknown | find_stale_rows(rows))
-    named = of & ~old
+    old = mask & (unknown | find_stale_rows(rows))
+    named = mask & ~old
     pairs, first, which = np.unique(np.where(named, a << 32 | b, -1), return_index=True, return_inverse=True)
     numbers = np.full(len(pairs), -1, np.int32)
     objects = rows.column("object").combine_chunks().fill_null(0).to_numpy(zero_copy_only=False)

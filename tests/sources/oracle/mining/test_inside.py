@@ -17,7 +17,7 @@ from airflow_provider_cdc.sources.oracle.connect import translate_driver_errors
 from airflow_provider_cdc.sources.oracle.error_translation import translate_error
 from airflow_provider_cdc.sources.oracle.mining import logminer_calls
 from airflow_provider_cdc.sources.oracle.mining.mining_session_logs import (
-    FoundSessionLogs,
+    DiscoveredSessionLogs,
     UnlistedSessionLogs,
     session_logs,
 )
@@ -309,7 +309,7 @@ def test_archived_logs_alone_are_mined_where_their_view_is_shown() -> None:
             assert isinstance(session.log_collector, UnlistedSessionLogs)
             assert ids(mine_rows(session, start, flushed_scn(server))) == [1, 2]
         with open_quick_session(server, log__mining__archive__log__only__mode=True) as session:
-            assert isinstance(session.log_collector, FoundSessionLogs)
+            assert isinstance(session.log_collector, DiscoveredSessionLogs)
             assert not isinstance(session.log_collector, UnlistedSessionLogs)
             end = session.minable_scn()
             assert ids(mine_rows(session, start, end)) == [1]

@@ -96,7 +96,7 @@ def _drop(cursor: DdlCursor) -> Statement:
         return read_drop_view(cursor)
     if cursor.next_key in ("CLUSTER", "TABLESPACE", "MATERIALIZED"):
         kind = cursor.consume_token().key
-        words = [t.key for t in cursor.take_rest()]
+        words = [t.key for t in cursor.read_rest()]
         if "INCLUDING" in words:
             cursor.fail(f"tables may be dropped with the {kind.lower()}")
         return IgnoredStatement(f"drop {kind.lower()}")

@@ -183,7 +183,7 @@ class TransactionBuffer:
         """Return the serial of each row's transaction, and serial → transaction. Unknown XIDs become open transactions."""
         return self._open.assign_serials(rows)
 
-    def find_wanted_rows(self, serials: Int64s, met: Mapping[int, UncommittedTransaction]) -> npt.NDArray[np.bool_]:
+    def find_relevant_rows(self, serials: Int64s, met: Mapping[int, UncommittedTransaction]) -> npt.NDArray[np.bool_]:
         """Mask of the rows whose transaction is neither given up nor left out.
 
         :param met: serial → transaction

@@ -257,7 +257,7 @@ def _upkeep(cursor: DdlCursor, clause: str, allowed: tuple[str, ...] = ()) -> li
 def _to_end(cursor: DdlCursor, allowed: tuple[str, ...]) -> list[str]:
     """Move to the end, unless a clause seems to follow that changes columns; the words up to there."""
     words, depth = [], 0
-    for token in cursor.take_rest():
+    for token in cursor.read_rest():
         depth += {"(": 1, ")": -1}.get(token.key, 0)
         if not depth:
             if token.key in ("ADD", "MODIFY", "RENAME", "DROP") and token.key not in allowed:
@@ -271,7 +271,7 @@ def _maintain(clause: str) -> Callable[[DdlCursor], list[Action]]:
 
 
 def _ilm(cursor: DdlCursor) -> list[Action]:
-    cursor.take_rest()
+    cursor.read_rest()
     return [NoColumnChange("ilm")]
 
 

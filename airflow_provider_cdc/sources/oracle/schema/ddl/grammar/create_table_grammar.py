@@ -83,5 +83,5 @@ def _query(cursor: DdlCursor) -> bool:
         return False
     if cursor.next_key not in ("SELECT", "WITH", "("):
         cursor.fail("a query expected")
-    cursor.take_rest()
+    cursor.read_rest()
     return True

@@ -74,7 +74,7 @@ class DdlCursor(TokenCursor):
 
     # --- skipping -----------------------------------------------------------------------------------------------------
 
-    def take_rest(self) -> list[SqlToken]:
+    def read_rest(self) -> list[SqlToken]:
         """Move to the end, past balanced parentheses; the tokens up to there."""
         rest = self._tokens[self._at : -1]
         self._at = len(self._tokens) - 1

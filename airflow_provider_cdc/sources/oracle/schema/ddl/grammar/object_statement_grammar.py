@@ -62,7 +62,7 @@ def read_flashback(cursor: DdlCursor) -> FlashbackTable:
     if not cursor.accept("BEFORE", "DROP"):
         if not cursor.accept_any("SCN", "TIMESTAMP", "RESTORE"):
             cursor.fail("BEFORE DROP, SCN, TIMESTAMP or RESTORE POINT expected")
-        cursor.take_rest()
+        cursor.read_rest()
         return FlashbackTable(tuple(tables))
     renamed = None
     if cursor.accept("RENAME", "TO"):
@@ -88,13 +88,13 @@ def read_create_index(cursor: DdlCursor) -> Statement:
     name = cursor.object_name()
     cursor.expect("ON")
     if cursor.accept("CLUSTER"):
-        cursor.take_rest()
+        cursor.read_rest()
         return IgnoredStatement("create cluster index")
     table = cursor.parse_table_name()
     if cursor.next_key != "(":
         cursor.parse_name()  # an alias, of a bitmap join index
     columns = _index_columns(cursor)
-    cursor.take_rest()
+    cursor.read_rest()
     return CreateIndex(name, table, unique, columns)
 
 
@@ -130,7 +130,7 @@ def read_alter_index(cursor: DdlCursor) -> AlterIndex:
     cursor.accept("IF", "EXISTS")
     name = cursor.object_name()
     renamed = cursor.parse_name() if cursor.accept("RENAME", "TO") else None
-    cursor.take_rest()
+    cursor.read_rest()
     return AlterIndex(name, renamed)
 
 
@@ -147,7 +147,7 @@ def read_drop_user(cursor: DdlCursor) -> DropUser:
 def read_drop_view(cursor: DdlCursor) -> Statement:
     """``DROP MATERIALIZED VIEW`` after ``VIEW``: with ``PRESERVE TABLE`` a table is left."""
     if cursor.accept("LOG"):
-        cursor.take_rest()
+        cursor.read_rest()
         return IgnoredStatement("drop materialized view log")
     cursor.accept("IF", "EXISTS")
     name: QualifiedName = cursor.object_name()
