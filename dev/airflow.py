@@ -225,12 +225,12 @@ class Services:
             )  # fmt: skip
 
     def until(
-        self, condition: Any, quiet_s: float, what: str, *, tell: Callable[[str], None] = lambda text: None
+        self, condition: Any, quiet_s: float, awaited: str, *, report: Callable[[str], None] = lambda text: None
     ) -> Any:
         """Wait for a condition as long as there is progress; returns what it returned.
 
         :param quiet_s: how long nothing may move: no task writes a line, nothing is captured or applied
-        :param tell: is called with the step that is slow
+        :param report: is called with the step that is slow
         """
 
         def alive() -> Any:
@@ -239,7 +239,7 @@ class Services:
             return condition()
 
         try:
-            return wait_while_moving(alive, what, signs=self._signs, quiet_s=quiet_s, tell=tell)
+            return wait_while_moving(alive, awaited, signs=self._signs, quiet_s=quiet_s, report=report)
         except NoProgress as e:
             raise NoProgress(f"{e}\n{tail(self.log, 60)}") from None
 

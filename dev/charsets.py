@@ -73,11 +73,11 @@ def characters(connection: Any, charset: str, size: int, *, whole: bool = True) 
         return {bytes(b): bytes(v) for b, v in cursor.fetchall()}
 
 
-def tables(found: dict[bytes, bytes]) -> dict[int, Any]:
+def tables(sequences: dict[bytes, bytes]) -> dict[int, Any]:
     """Number of bytes → code points of the sequences with so many, without those that are several characters."""
     made = {1: np.full(256, _NONE, np.uint16)}
-    singles = {sequence[0] for sequence in found if len(sequence) == 1}
-    for sequence, utf8 in found.items():
+    singles = {sequence[0] for sequence in sequences if len(sequence) == 1}
+    for sequence, utf8 in sequences.items():
         size, text = len(sequence), utf8.decode()
         if (size > 1 and sequence[0] in singles) or len(text) != 1:
             continue

@@ -20,11 +20,11 @@ class NoProgress(AssertionError):
 
 def wait_while_moving(
     condition: Callable[[], T],
-    what: str,
+    awaited: str,
     *,
     signs: Callable[[], object],
     quiet_s: float,
-    tell: Callable[[str], None] = lambda text: None,
+    report: Callable[[str], None] = lambda text: None,
     every_s: float = 0.3,
 ) -> T:
     """Ask until the answer is true, and give it; give up when nothing moves any more.
@@ -34,7 +34,7 @@ def wait_while_moving(
 
     :param signs: what is different whenever there was progress, such as the sizes of log files
     :param quiet_s: seconds without progress after which there is no hope; on a machine with more work than cores, as many times longer
-    :param tell: is called with the step that is slow, once a wait is long
+    :param report: is called with the step that is slow, once a wait is long
     :raises NoProgress: names what was waited for, for how long, and how busy the machine is
     """
     began = moved = time.monotonic()
@@ -46,11 +46,11 @@ def wait_while_moving(
         quiet, busy = now - moved, overload()
         if quiet > quiet_s * busy:
             raise NoProgress(
-                f"Waited {now - began:.0f} s until {what}; nothing has moved for the last {quiet:.0f} s "
+                f"Waited {now - began:.0f} s until {awaited}; nothing has moved for the last {quiet:.0f} s "
                 f"(machine: {busy:.1f} times as much work as it has cores for)."
             )
         if quiet > SLOW_S:
-            tell(f"waiting until {what}, nothing has moved for {quiet:.0f} s{machine()}")
+            report(f"waiting until {awaited}, nothing has moved for {quiet:.0f} s{machine()}")
         time.sleep(every_s)
     return answer
 

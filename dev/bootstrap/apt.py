@@ -35,15 +35,15 @@ def is_known(package: str) -> bool:
 def install(packages: list[str], step: Step) -> None:
     """Install packages on the system. No service is started: a policy script forbids it during the installation."""
     if not all(is_known(package) for package in packages):
-        step.run(["apt-get", "update"], what="apt-get update", env=_environment())
+        step.run(["apt-get", "update"], title="apt-get update", env=_environment())
     command = ["apt-get", "install", "-y", "--no-install-recommends", *packages]
     what = f"apt-get install {' '.join(packages)}"
     with _no_services():
         try:
-            step.run(command, what=what, env=_environment())
+            step.run(command, title=what, env=_environment())
         except Problem:  # most often the lists are older than what the mirror still has
-            step.run(["apt-get", "update"], what="apt-get update", env=_environment())
-            step.run(command, what=what, env=_environment())
+            step.run(["apt-get", "update"], title="apt-get update", env=_environment())
+            step.run(command, title=what, env=_environment())
 
 
 @contextmanager
@@ -74,16 +74,16 @@ def unpack(packages: list[str], target: Path, step: Step, *, suite: str | None =
         folder = Path(name)
         options = _private_state(folder / "apt", suite)
         env = _environment()
-        step.run(["apt-get", *options, "update"], what="reading package lists", env=env)
-        plan = step.run(["apt-get", *options, "install", "-s", *packages], what="choosing packages", env=env)
+        step.run(["apt-get", *options, "update"], title="reading package lists", env=env)
+        plan = step.run(["apt-get", *options, "install", "-s", *packages], title="choosing packages", env=env)
         names = sorted({line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")})
         names = [name for name in names if not NOT_NEEDED.fullmatch(name) and (suite or not LIBC.fullmatch(name))]
         debs = folder / "debs"
         debs.mkdir()
-        step.run(["apt-get", *options, "download", *names], what="fetching packages", env=env, cwd=debs)
+        step.run(["apt-get", *options, "download", *names], title="fetching packages", env=env, cwd=debs)
         root = folder / "root"
         for deb in sorted(debs.glob("*.deb")):
-            step.run(["dpkg-deb", "-x", deb, root], what=f"unpacking {deb.name}")
+            step.run(["dpkg-deb", "-x", deb, root], title=f"unpacking {deb.name}")
         if target.exists():
             shutil.rmtree(target)
         root.rename(target)

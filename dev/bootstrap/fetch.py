@@ -47,7 +47,7 @@ def page(url: str, accept: str = "*/*") -> Page:
     return _with_retries(url, {"Accept": accept}, read)
 
 
-def download(url: str, target: Path, sha256: str, step: Step, what: str) -> int:
+def download(url: str, target: Path, sha256: str, step: Step, name: str) -> int:
     """Fetch ``url`` into ``target`` unless that file is already there; returns the bytes fetched now.
 
     The file appears under its name only when it is complete and its checksum is right.
@@ -57,10 +57,10 @@ def download(url: str, target: Path, sha256: str, step: Step, what: str) -> int:
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
-        size = _with_retries(url, {}, lambda response: _save(response, part, step, what))
+        size = _with_retries(url, {}, lambda response: _save(response, part, step, name))
         found = checksum(part)
         if found != sha256:
-            raise FetchError(f"{what}: {public(url)} has the sha256 {found}, expected {sha256}. Nothing was installed.")
+            raise FetchError(f"{name}: {public(url)} has the sha256 {found}, expected {sha256}. Nothing was installed.")
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)

@@ -77,7 +77,7 @@ def _ensure(jar: Jar, target: Path, step: Step) -> int:
 def _copy_with_maven(jar: Jar, target: Path, step: Step) -> int:
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         command = ["mvn", "-B", "-q", COPY_GOAL, f"-Dartifact={jar.coordinates}", f"-DoutputDirectory={folder}"]
-        step.run(command, what=f"{jar.file_name} with mvn", cwd=Path(folder))
+        step.run(command, title=f"{jar.file_name} with mvn", cwd=Path(folder))
         file = Path(folder) / jar.file_name
         found = fetch.checksum(file)
         if found != jar.sha256:

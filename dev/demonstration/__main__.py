@@ -79,7 +79,7 @@ class Demo:
             # what was committed while Spark was starting is captured, and then in the tables
             end = self.end()
             self.services.until(
-                lambda: self.captured(end), QUIET_SECONDS, "the capture is up to date", tell=step.progress
+                lambda: self.captured(end), QUIET_SECONDS, "the capture is up to date", report=step.progress
             )
             waiting = self.captured_batch()
             self.services.until(lambda: has_applied(waiting), QUIET_SECONDS, f"batch {waiting} is in the tables")
@@ -110,7 +110,7 @@ class Demo:
             self.services.json("PATCH", f"{path}/dagRuns/{run['dag_run_id']}", {"state": "success"})
             turns = ApplyTurns(Storage(str(self.changelog)), self.kit.connector, "delta", self.lake)
             self.services.until(
-                lambda: not turns.has_live_turn(), QUIET_SECONDS, "the apply has ended", tell=step.progress
+                lambda: not turns.has_live_turn(), QUIET_SECONDS, "the apply has ended", report=step.progress
             )
 
     def _run(self) -> dict[str, Any] | None:
@@ -347,7 +347,7 @@ def _run_dag_until_applied(demo: Demo, writer: LiveWriter) -> int:
         step.done(", ".join(f"{n:,} {what}" for what, n in writer.done.items()))
     with demo.report.step("until all of it is in the tables") as step, _ticking(step, "running"):
         end = demo.end()
-        demo.services.until(lambda: demo.applied(end), QUIET_SECONDS, "everything is applied", tell=step.progress)
+        demo.services.until(lambda: demo.applied(end), QUIET_SECONDS, "everything is applied", report=step.progress)
     demo.finish()
     return warm
 

@@ -154,12 +154,12 @@ class _Session:
     def cursor(self) -> Iterator[_Session]:
         yield self
 
-    def execute(self, statement: str, *, taken: bool = False) -> None:
-        """:param taken: a key that another row has is no error: Db2 undoes the statement alone"""
+    def execute(self, statement: str, *, allow_duplicate: bool = False) -> None:
+        """:param allow_duplicate: a key that another row has is no error: Db2 undoes the statement alone"""
         try:
             self._connection.execute(statement)
         except Exception as e:
-            if not taken or _TAKEN not in str(e):
+            if not allow_duplicate or _TAKEN not in str(e):
                 raise
         if statement.startswith("ALTER"):  # in other databases such a statement commits by itself
             self._connection.commit()

@@ -103,13 +103,13 @@ class GuardedProcess:
         self._guard.returncode = 0  # no longer ours: keeps Popen from warning that it still runs
 
 
-def run_once(what: str, command: Sequence[str], environment: Mapping[str, str], **options: Any) -> None:
+def run_once(title: str, command: Sequence[str], environment: Mapping[str, str], **options: Any) -> None:
     """Run a program to its end; a failure carries what it printed."""
     result = subprocess.run(
         command, env={**os.environ, **environment}, text=True, errors="replace", capture_output=True, **options
     )
     if result.returncode:
-        raise ServerError(f"{what} failed:\n{result.stdout[-2000:]}{result.stderr[-2000:]}")
+        raise ServerError(f"{title} failed:\n{result.stdout[-2000:]}{result.stderr[-2000:]}")
 
 
 def command_line(pid: int) -> str:

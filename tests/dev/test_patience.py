@@ -41,7 +41,7 @@ def test_people_are_told_what_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "SLOW_S", 0.05)
     reports: list[str] = []
     wait_while_moving(
-        lambda: len(reports) > 2, "run 1 ends", signs=lambda: 0, quiet_s=60, tell=reports.append, every_s=0.01
+        lambda: len(reports) > 2, "run 1 ends", signs=lambda: 0, quiet_s=60, report=reports.append, every_s=0.01
     )
     assert reports[0].startswith(
         "waiting until run 1 ends, nothing has moved for 0 s; this machine has 3.0 times the work"

@@ -62,7 +62,9 @@ def _measure_kind(options: argparse.Namespace, kind: str, copies: int, events: i
     with MongoDb({"replay": {"file": str(file), "copies": copies, "held": True}}) as server:
         collection = f"{DATABASE}.{COLLECTION}"
         expected = {"collection.include.list": collection, "capture.mode": MODE, "snapshot.mode": "no_data"}
-        ours = OwnConnector.of("mongodb", folder / "ours", expected, {"mongodb.connection.string": server.url()})
+        ours = OwnConnector.without_server(
+            "mongodb", folder / "ours", expected, {"mongodb.connection.string": server.url()}
+        )
         with report.step("start before the events") as step, server.connect() as client:
             ours.run(step.progress)
             client.admin.command(RELEASE)

@@ -127,7 +127,9 @@ def _run_once(command: list[str]) -> dict[str, Any]:
 
 @contextmanager
 def _memory(folder: Path) -> Iterator[OwnConnector]:
-    yield OwnConnector.of("memory", folder, {"table.include.list": "bench.quiet", "memory.database": "bench"}, {})
+    yield OwnConnector.without_server(
+        "memory", folder, {"table.include.list": "bench.quiet", "memory.database": "bench"}, {}
+    )
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from dev.servers import MariaDb, Postgres
 
 CONNECTORS, GROUP, CONNECTIONS = 200, 25, 100
 """How many there are, how many of them are captured by one task, and ``max_connections`` of PostgreSQL: its default."""
-LOOK_S, LONGEST_S = 5.0, 1800.0
+POLL_S, LONGEST_S = 5.0, 1800.0
 DOWN = 0.1
 """Part of the time for which the second server is down."""
 BARS = [
@@ -112,7 +112,7 @@ def _until_all_wait(postgres: Postgres, name: str, count: int, step: Step) -> No
         if time.monotonic() > deadline:
             raise Problem(f"After {LONGEST_S:.0f} s only {waiting} of {count} DAGs wait for changes.")
         step.progress(f"{runs} have run, {waiting} of {count} wait")
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
 
 
 class _Fleet:
@@ -139,7 +139,7 @@ class _Fleet:
                     f"{now - began:.0f} s, {self._connectors.written:,} changes, {held[-1]} connections"
                     + (f", {self._connectors.second_count} sources are down" if self._connectors.stopped else "")
                 )
-                look = now + LOOK_S
+                look = now + POLL_S
             time.sleep(0.05)
         self._connectors.stop_second(during=False)
         took = time.monotonic() - began
@@ -159,7 +159,7 @@ class _Fleet:
             if time.monotonic() - began > LONGEST_S / 3:
                 break
             step.progress(f"{left} changes are not captured yet")
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         document |= {
             "changes": self._connectors.written,
             "lost": left,

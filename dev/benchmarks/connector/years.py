@@ -59,7 +59,7 @@ def run(options: argparse.Namespace, server: MySqlFamily, folder: Path) -> tuple
     document: dict[str, Any] = {"topics": topics, "batches": batches, "schema_changes": changes}
     for name, made, changed in (("few", FEW, FEW), ("years", batches, changes)):
         with report.step(f"{made:,} batches, {changed:,} schema changes") as step:
-            ours = base.at(folder / "ours")
+            ours = base.copy_to(folder / "ours")
             shutil.rmtree(folder / "lake", ignore_errors=True)
             shutil.copytree(folder / "lake of base", folder / "lake")
             history.make(ours, made, changed, step)

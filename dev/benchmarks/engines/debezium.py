@@ -43,7 +43,7 @@ def ensure(step: Step) -> None:
         shutil.rmtree(BUILT, ignore_errors=True)
         BUILT.mkdir(parents=True)
         command = ["mvn", "-B", "-f", PEER / "pom.xml", f"-DbuildDirectory={BUILT}", "package"]
-        step.run(command, what="fetching and building with mvn")
+        step.run(command, title="fetching and building with mvn")
         stamp.write_text(digest)
     step.done("Debezium 3.5.0.Final, built")
 

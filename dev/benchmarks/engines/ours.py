@@ -42,7 +42,9 @@ class OwnConnector:
         return cls(server, kind, table, folder, **properties)
 
     @classmethod
-    def of(cls, kind: str, folder: Path, properties: dict[str, Any], secrets: dict[str, Any]) -> OwnConnector:
+    def without_server(
+        cls, kind: str, folder: Path, properties: dict[str, Any], secrets: dict[str, Any]
+    ) -> OwnConnector:
         """A connector of a source that is no server."""
         ours = cls.__new__(cls)
         ours.folder, ours._kind, ours._secrets = folder, kind, secrets
@@ -53,7 +55,7 @@ class OwnConnector:
     def changelog(self) -> Path:
         return self.folder / "changelog"
 
-    def at(self, folder: Path) -> OwnConnector:
+    def copy_to(self, folder: Path) -> OwnConnector:
         """The same connector, as far as it has come, continued in another folder."""
         shutil.rmtree(folder, ignore_errors=True)
         if self.folder.exists():

@@ -16,13 +16,13 @@ def measured_runs(
 ) -> list[dict[str, Any]]:
     """A first run that compiles what has to be compiled and watches the stages, then those that count."""
     with report.step("ours, with stopwatches (compiles the kernels if need be)") as step:
-        ours.at(folder / "warm").run(step.progress)
-        watched = ours.at(folder / "watched").run(step.progress, stages=True)
+        ours.copy_to(folder / "warm").run(step.progress)
+        watched = ours.copy_to(folder / "watched").run(step.progress, stages=True)
         measure_run(watched, step)
     done = []
     with report.step("ours captures") as step:
         for _ in range(options.repeat):
-            run = ours.at(folder / "run")
+            run = ours.copy_to(folder / "run")
             done.append(measure_run(run.run(step.progress), step))
     for one in (watched, *done):
         if one["events"] != options.rows:

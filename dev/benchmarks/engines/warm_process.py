@@ -92,6 +92,6 @@ class ApplyProcess:
         found = _ROUND.findall(self._log.read_text(errors="replace"))
         return [(int(events.replace(",", "")), int(batch), float(seconds)) for events, batch, seconds in found]
 
-    def problem(self, what: str) -> Problem:
+    def problem(self, message: str) -> Problem:
         tail = "".join(self._log.read_text(errors="replace").splitlines(keepends=True)[-15:])
-        return Problem(f"The apply {what}:\n{tail}")
+        return Problem(f"The apply {message}:\n{tail}")

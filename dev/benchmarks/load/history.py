@@ -53,7 +53,7 @@ def make(ours: OwnConnector, batches: int, changes: int, step: Step) -> None:
     rows: dict[Any, list[dict[str, Any]]] = {OffsetHistoryRow: [], BatchRow: [], SchemaHistoryRow: []}
     for n in range(1, batches + 1):
         number, at = before.batch + n, began + n * timedelta(minutes=1)
-        records = list(structure_changes.of(n, seq, at))
+        records = list(structure_changes.changes_of_batch(n, seq, at))
         after = {**offset, "seq": seq + len(records), "batch": number}
         document = {
             **empty, "batch": number, "created_at": at.isoformat(), "first_seq": seq + 1, "last_seq": seq + len(records),
@@ -106,7 +106,7 @@ class _Changes:
         self._topics, self._schemas = sorted(schemas), schemas
         self._changes, self._batches, self._position, self._made = changes, batches, position, 0
 
-    def of(self, batch: int, seq: int, at: datetime) -> Iterator[tuple[SchemaChangeRecord, str]]:
+    def changes_of_batch(self, batch: int, seq: int, at: datetime) -> Iterator[tuple[SchemaChangeRecord, str]]:
         """Those of one batch, each with its topic."""
         while self._made < self._changes * batch // self._batches:
             topic = self._topics[self._made // 2 % len(self._topics)]

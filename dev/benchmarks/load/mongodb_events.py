@@ -12,7 +12,7 @@ from dev import paths
 from dev.servers.mongodb import MongoDb
 
 DATABASE, COLLECTION = "bench", "orders"
-KEPT = paths.HOME / "bench" / "mongodb"
+FOLDER = paths.HOME / "bench" / "mongodb"
 SMALL, WIDE = 40_000, 1_000
 VERSION = 1
 """Version of the work; another version makes the files again."""
@@ -20,10 +20,10 @@ VERSION = 1
 
 def ensure(kind: str, progress: Callable[[str], None]) -> Path:
     """The file of one kind: ``small`` (40,000 inserts, updates, replacements and deletions with both images) or ``wide`` (1,000 inserts of 20 KB)."""
-    file = KEPT / f"{kind}-{VERSION}.bson"
+    file = FOLDER / f"{kind}-{VERSION}.bson"
     with paths.hold_lock("bench-mongodb"):
         if not file.exists():
-            KEPT.mkdir(parents=True, exist_ok=True)
+            FOLDER.mkdir(parents=True, exist_ok=True)
             part = file.with_suffix(".part")
             with MongoDb() as server, part.open("wb") as out:
                 for count, data in _record_events(

@@ -111,7 +111,7 @@ class Cases:
                 kept.append(case.maintain())
         self._plain.create("copy", case.ours(table))
         scans = {"first_s": first, "end_s": case.scan(), "copy_s": case.scan(self._plain.rows("copy"))}
-        taken = [seconds for seconds, _ in case.taken[True]]
+        taken = [seconds for seconds, _ in case.durations[True]]
         hundred = max(1, batches // 5)
         document = {
             "batches": batches, "rows": rows, "events": events, "apply_s": round(sum(taken), 1),
@@ -146,7 +146,7 @@ class _Case:
             cases._spark, self.changes.changelog, name, location=self._location, target=cases._target, threads=THREADS,
             profile=cases._profile, tables=TableRules.parse([{"tables": ".*", **ours}] if ours else []),
         )  # fmt: skip
-        self.taken: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
+        self.durations: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
 
     def load(self, *, plain: bool = True) -> None:
         _say(f"{self.changes.connector}: making {len(self.tables)} tables")
@@ -164,7 +164,7 @@ class _Case:
         else:
             self._each(lambda table: self._plain.merge(table.name, self._files(manifest, table), self._rule))
         if counts:
-            self.taken[ours].append((time.perf_counter() - began, self._cases.cpu_s() - cpu))
+            self.durations[ours].append((time.perf_counter() - began, self._cases.cpu_s() - cpu))
 
     def maintain(self) -> float:
         """Maintain our tables by need; seconds that it took."""
@@ -184,10 +184,10 @@ class _Case:
                 raise SystemExit(f"Ours of {table.name} is not equal to the plain one: {a} and {b} (rows, digest).")
 
     def figures(self) -> dict[str, Any]:
-        ours, plain = ([median(kind) for kind in zip(*self.taken[side], strict=True)] for side in (True, False))
+        ours, plain = ([median(kind) for kind in zip(*self.durations[side], strict=True)] for side in (True, False))
         return {
             "ours_s": round(ours[0], 2), "plain_s": round(plain[0], 2), "ours_cpu_s": round(ours[1], 2), "plain_cpu_s": round(plain[1], 2),
-            "ratio": round(plain[0] / ours[0], 2), "batches": len(self.taken[True]), "load_s": round(self.load_s, 2),
+            "ratio": round(plain[0] / ours[0], 2), "batches": len(self.durations[True]), "load_s": round(self.load_s, 2),
         }  # fmt: skip
 
     def ours(self, table: SourceTable) -> Any:
