@@ -160,7 +160,7 @@ class Database:
 
     def authorize(self, user: str, schema: str, sql: MaskedStatement) -> None:
         """Refuse what a user may not."""
-        self._agent.asked()
+        self._agent.wake_up()
         if self.settings.authorize:
             self._privileges.check(user, schema, sql)
 
@@ -282,9 +282,9 @@ class Database:
 
     def catch_up(self, timeout: float = 30.0) -> str:
         """Wait until all that is committed now is published; returns that LSN."""
-        end = retry_transaction(self._log.look).end
+        end = retry_transaction(self._log.read_view).end
         deadline = time.monotonic() + timeout
-        while self._agent.at < end:
+        while self._agent.published_number < end:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the agent has not published what was committed {timeout} s ago")
             self._agent.wake.set()

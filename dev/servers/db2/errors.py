@@ -99,6 +99,6 @@ def not_authorized(user: str, operation: str, name: str) -> Db2Error:
     return Db2Error(-551, "42501", user, operation, name)
 
 
-def unsupported_statement_error(what: str) -> Db2Error:
+def unsupported_statement_error(statement: str) -> Db2Error:
     """SQL0270N: the statement is one that this server does not know how to follow as Db2 does; nothing was changed."""
-    return Db2Error(-270, "42997", f"not in this test server: {what}")
+    return Db2Error(-270, "42997", f"not in this test server: {statement}")

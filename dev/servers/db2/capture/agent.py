@@ -76,13 +76,13 @@ class Agent(threading.Thread):
         self._rows = self._transactions = 0
 
     @property
-    def at(self) -> int:
+    def published_number(self) -> int:
         """The number up to which all is published."""
         return self._at
 
     # commands to the agent
 
-    def asked(self) -> None:
+    def wake_up(self) -> None:
         """Someone works with the database: go on at the usual pace."""
         quiet, self._asked_at = self._quiet, time.monotonic()
         if quiet:
@@ -134,7 +134,7 @@ class Agent(threading.Thread):
 
     def _reinit(self) -> None:
         if not self.paused:
-            self._cycle(self._log.look())
+            self._cycle(self._log.read_view())
         with run_atomically(self._connection):
             self._parameters()
             self._read_registrations(starting=False)
@@ -144,10 +144,10 @@ class Agent(threading.Thread):
     def step(self) -> int:
         """Capture now what has been committed until now; returns how many transactions that were."""
         with self.lock:
-            look = retry_transaction(self._log.look)
-            self._transactions += look.taken
+            look = retry_transaction(self._log.read_view)
+            self._transactions += look.new_transactions
             retry_transaction(lambda: self._cycle(look))
-            return look.taken
+            return look.new_transactions
 
     def published(self) -> bytes:
         """The LSN up to which all is in the change tables."""
@@ -175,9 +175,9 @@ class Agent(threading.Thread):
             try:
                 with self.lock:
                     if self.running and not self.paused:
-                        self._cycle(self._log.look())
+                        self._cycle(self._log.read_view())
                     elif not self.running:
-                        self._log.look()  # the log continues
+                        self._log.read_view()  # the log continues
             except Exception:
                 LOG.exception("a cycle failed; the agent tries again")
                 self._connection.rollback()
@@ -263,7 +263,7 @@ class Agent(threading.Thread):
 
     def _changed(self, between: tuple[int, int]) -> list[Changes]:
         """Which tables of changes have something of these transactions."""
-        known = [changes for table in self._known for changes in self._log.of(table)]
+        known = [changes for table in self._known for changes in self._log.changes_of(table)]
         found: set[int] = set()
         for start in range(0, len(known), AT_ONCE):
             some = [
@@ -304,7 +304,7 @@ class Agent(threading.Thread):
         rows = self._connection.rows("SELECT MAX_COMMITSEQ FROM ASNCDC.IBMSNAP_RESTART")
         if rows:
             return positions.number(bytes(rows[0][0]))
-        look = self._log.look()
+        look = self._log.read_view()
         lsn, moment = literal(positions.lsn(look.end, self._log.length)), f"TIMESTAMP('{look.at}')"
         self._connection.execute(f"INSERT INTO ASNCDC.IBMSNAP_RESTART VALUES ({lsn}, {moment}, {lsn}, {moment}, {lsn})")
         return look.end
@@ -345,7 +345,7 @@ class Agent(threading.Thread):
 
     def _received(self, between: tuple[int, int]) -> None:
         """Note the LSN of signals of the type USER."""
-        for changes in self._log.of(registrations.SIGNALS):
+        for changes in self._log.changes_of(registrations.SIGNALS):
             signals = self._connection.rows(
                 f"SELECT U.COMMITSEQ, S.A1 FROM {changes.name} S JOIN DB2LOG.UNITS U ON U.XID = S.XID WHERE U.N > ? AND U.N <= ? AND S.A2 = 'USER'",
                 between,

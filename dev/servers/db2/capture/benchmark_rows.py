@@ -27,7 +27,7 @@ def serve_changes(
         registrations.add(connection, log, table)
     change_table = (registrations.SCHEMA, f"CDC_{table[0]}_{table[1]}")
     _numbers(connection, max(THOUSAND, count // THOUSAND))
-    log.look()
+    log.read_view()
     mark = int(connection.scalar("VALUES NEXT VALUE FOR DB2LOG.LSN"))
     number = f"(A.I * {THOUSAND} + B.I)"
     commit = _bytes(f"{mark:016x}0000", f"{number} / {transaction_rows}", 12)

@@ -113,7 +113,7 @@ def read(connection: Connection, log: Log, lob_writes: str) -> dict[Table, Regis
         if of_table := columns.get((cd_owner, cd_table)):
             own = [column for column in of_table if column not in HEAD_NAMES]
             lobs = {}
-            if any(changes.lobs for changes in log.of((owner, name))):
+            if any(changes.lobs for changes in log.changes_of((owner, name))):
                 lobs = {column: kind for column, kind in log.columns((cd_owner, cd_table)) if _is_lob(kind)}
             found[(owner, name)] = Registration(
                 (owner, name), (cd_owner, cd_table), pairs == "Y", prefix or "", own, lobs, lob_writes

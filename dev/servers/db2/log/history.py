@@ -21,11 +21,11 @@ def table_at(
 
     The columns are those that the table had then.
     """
-    log.look()
+    log.read_view()
     found: list[list[tuple[Any, ...]]] = []
     ends = [positions.number(lsn) if lsn else (1 << 63) - 1 for lsn in lsns]
-    known = log.of(table)
-    since = [positions.unit(changes.since, 0) for changes in known]
+    known = log.changes_of(table)
+    since = [positions.unit(changes.first, 0) for changes in known]
     for place, some in groupby(ends, lambda end: bisect_right(since, end) - 1):
         if place < 0:
             raise ValueError(f"the changes of {table[0]}.{table[1]} were not logged at all of these LSNs")

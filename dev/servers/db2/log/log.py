@@ -1,7 +1,7 @@
 """What stands in for Db2's log: who has changed which rows, and in which order transactions were committed.
 
 A table with DATA CAPTURE CHANGES has row triggers, which write both images of each changed row to a table of changes, with a number that grows
-and with the engine's own number of the transaction. What is rolled back leaves nothing there. :meth:`Log.look` finds the transactions that have
+and with the engine's own number of the transaction. What is rolled back leaves nothing there. :meth:`Log.read_view` finds the transactions that have
 ended and gives each a place in the order of commits:
 
 * It takes a number first (the mark), then asks the engine which transactions are open, then reads the tables of changes.
@@ -47,7 +47,7 @@ class Changes:
     """What each column was called when the table's changes were first logged."""
     lobs: list[int]
     """Numbers of columns with large objects, from 1."""
-    since: int
+    first: int
     active: bool = True
     suspended: bool = False
     """It has no triggers for now."""
@@ -68,7 +68,7 @@ class LogView:
     """The database's clock before the look: what was committed earlier is in it."""
     end: int
     """The number that is reached."""
-    taken: int = 0
+    new_transactions: int = 0
     """How many transactions are new."""
     tables: list[Changes] = field(default_factory=list)
 
@@ -101,7 +101,7 @@ class Log:
             )
         self._connection.commit()
 
-    def of(self, table: Table) -> list[Changes]:
+    def changes_of(self, table: Table) -> list[Changes]:
         """All tables of changes of a table, the oldest first."""
         return [changes for changes in self.changes if changes.table == table]
 
@@ -144,7 +144,7 @@ class Log:
     def forget(self, table: Table) -> None:
         """The table is gone, and its triggers with it."""
         with self._whole():
-            for changes in self.of(table):
+            for changes in self.changes_of(table):
                 changes.active = False
             self._connection.execute(
                 "UPDATE DB2LOG.CHANGES SET ACTIVE = 'N' WHERE TABSCHEMA = ? AND TABNAME = ?", table
@@ -158,7 +158,7 @@ class Log:
                 "UPDATE DB2LOG.CHANGES SET TABSCHEMA = ?, TABNAME = ? WHERE TABSCHEMA = ? AND TABNAME = ?", (*new, *old)
             )
             self._connection.commit()
-            for changes in self.of(old):
+            for changes in self.changes_of(old):
                 changes.table = new
 
     def follow(self, table: Table) -> None:
@@ -221,8 +221,8 @@ class Log:
         self._connection.commit()
         self._look(first=False)
         newest = self.changes[-1]
-        newest.since = self._last_mark
-        self._connection.execute("UPDATE DB2LOG.CHANGES SET SINCE = ? WHERE ID = ?", (newest.since, newest.id))
+        newest.first = self._last_mark
+        self._connection.execute("UPDATE DB2LOG.CHANGES SET SINCE = ? WHERE ID = ?", (newest.first, newest.id))
         self._connection.commit()
 
     def _end(self, changes: Changes) -> None:
@@ -244,7 +244,7 @@ class Log:
             self._connection.commit()
             self._look(first=True)
 
-    def look(self) -> LogView:
+    def read_view(self) -> LogView:
         """Give the transactions that have ended their places."""
         with self.lock:
             try:

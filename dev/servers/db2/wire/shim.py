@@ -72,7 +72,7 @@ class Chain:
     requests: list[Frame] = field(default_factory=list)
     frames: list[bytes] = field(default_factory=list)
     codes: set[int] = field(default_factory=set)
-    since: float = 0.0
+    sent_at: float = 0.0
     held: list[bytes] = field(default_factory=list)
     refused: Db2Error | None = None
     timed_out: bool = False
@@ -205,7 +205,7 @@ class Connection(threading.Thread):
         chain.frames = [request.encoded() for request in chain.requests]
         if chain.codes & REPLAYED and not self._has_schema and not self._login.raw:
             self._set_schema()
-        chain.since = time.monotonic()
+        chain.sent_at = time.monotonic()
         self._engine.sendall(b"".join(chain.frames))
 
     def _edited_request(self, frame: Frame, chain: Chain) -> Frame:
@@ -317,7 +317,7 @@ class Connection(threading.Thread):
         chain.held = []
 
     def _tries_again(self, chain: Chain) -> bool:
-        waited = time.monotonic() - chain.since
+        waited = time.monotonic() - chain.sent_at
         if not chain.replayable or (self._lock_timeout is not None and waited >= self._lock_timeout):
             return False
         chain.held, chain.timed_out = [], False
