@@ -148,7 +148,7 @@ def test_a_stream_killed_at_random_steps_beside_elections_loses_and_repeats_noth
             with contextlib.suppress(pymongo.errors.AutoReconnect):  # the member that answers is no longer primary
                 bench.client.admin.command({"replSetStepDown": 5, "force": True})
         if turn == 8:
-            with bench.members.without(bench.members.primary()):
+            with bench.members.without_member(bench.members.primary()):
                 bench.members.primary()
                 bench.work.write(5)
                 bench.run(r.randrange(1, 40))
@@ -177,7 +177,7 @@ def test_a_stream_killed_on_deployments_of_all_manners_loses_and_repeats_nothing
                 bench.work.write(10)
                 if turn == 4:
                     down = r.choice(members.secondaries())
-                    with members.without(down):
+                    with members.without_member(down):
                         bench.work.write(5)
                         bench.run(r.randrange(1, 40))
                 bench.run(r.randrange(1, 40))
@@ -237,7 +237,7 @@ def test_a_stream_of_a_sharded_cluster_killed_beside_moved_chunks_and_elections_
             if turn == 3:
                 with members.primary().direct() as client, contextlib.suppress(pymongo.errors.AutoReconnect):
                     client.admin.command({"replSetStepDown": 5, "force": True})
-            stopped = members.without(members.primary()) if turn in (5, 7) else contextlib.nullcontext()
+            stopped = members.without_member(members.primary()) if turn in (5, 7) else contextlib.nullcontext()
             with stopped, moving(work, shards) as more:
                 bench.run(r.randrange(1, 40))
             moved += more

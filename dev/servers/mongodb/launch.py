@@ -199,7 +199,7 @@ class ReplicaSet:
         return [member for member in self.members if member.running and _has_state(member, "secondary")]
 
     @contextmanager
-    def without(self, member: MongoDb) -> Iterator[None]:
+    def without_member(self, member: MongoDb) -> Iterator[None]:
         """A member is killed for a while."""
         member.kill()
         try:

@@ -60,7 +60,7 @@ def make_collection(context: Context, db: str, name: str, options: Document) -> 
     if writer.transaction is not None:
         collection = Collection(db, name, uuid, copy(options), [copy(ID_INDEX)])
         node.catalog.add(collection)
-        writer.transaction.made.append(collection)
+        writer.transaction.new_collections.append(collection)
         writer.command(db, o, uuid)
         return collection
     writer.command(db, o, uuid)
@@ -144,11 +144,15 @@ def drop(context: Context, body: Document) -> Document:
     return {**reply, "ns": namespace, "ok": 1.0}
 
 
-def drop_collection(context: Context, found: Collection) -> None:
+def drop_collection(context: Context, collection: Collection) -> None:
     """Log that a collection or a view is dropped, and close its cursors."""
-    context.writer().command(found.db, {"drop": found.name}, found.uuid if found.kind == "collection" else None)
-    if found.kind == "collection":
-        context.server.cursors.close_all(lambda cursor: cursor.namespace == found.namespace and cursor.stream is None)
+    context.writer().command(
+        collection.db, {"drop": collection.name}, collection.uuid if collection.kind == "collection" else None
+    )
+    if collection.kind == "collection":
+        context.server.cursors.close_all(
+            lambda cursor: cursor.namespace == collection.namespace and cursor.stream is None
+        )
 
 
 @command("dropDatabase")

@@ -42,7 +42,7 @@ def create_indexes(context: Context, body: Document) -> Document:
     """Make indexes. On a collection with documents they are built, which the oplog has as a beginning and an end."""
     context.must_write()
     found = context.collection(body["createIndexes"])
-    made = found is None or found in (context.transaction.made if context.transaction else [])
+    made = found is None or found in (context.transaction.new_collections if context.transaction else [])
     collection = found or ddl.make_collection(context, context.db, body["createIndexes"], {})
     if collection.kind != "collection":
         raise MongoError(166, f"Namespace {collection.namespace} is a view, not a collection")

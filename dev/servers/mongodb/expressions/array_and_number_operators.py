@@ -126,9 +126,9 @@ def same_sets(*values: Any) -> bool:
     return all(other == first for other in rest)
 
 
-def is_subset(one: Any, other: Any) -> bool:
+def is_subset(subset: Any, other: Any) -> bool:
     """``$setIsSubset``."""
-    (a,), (b,) = _sets("$setIsSubset", 17046, (one,)), _sets("$setIsSubset", 17042, (other,))
+    (a,), (b,) = _sets("$setIsSubset", 17046, (subset,)), _sets("$setIsSubset", 17042, (other,))
     return a <= b
 
 

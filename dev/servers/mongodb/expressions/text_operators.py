@@ -175,9 +175,9 @@ def _one_match(matcher: re.Pattern[str], text: str) -> Any:
     return None if found is None else _match(found)
 
 
-def compared_texts(one: Any, other: Any) -> int:
+def compared_texts(first: Any, other: Any) -> int:
     """``$strcasecmp``."""
-    a, b = coerce_to_text(one).upper(), coerce_to_text(other).upper()
+    a, b = coerce_to_text(first).upper(), coerce_to_text(other).upper()
     return (a > b) - (a < b)
 
 

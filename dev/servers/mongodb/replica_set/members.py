@@ -25,7 +25,7 @@ LOG = logging.getLogger("mongodb.members")
 BEAT_SECONDS = 0.3
 PULL_SECONDS = 1.0
 PULL_ENTRIES = 500
-LOOK_BACK = 5000
+COMPARED_ENTRIES = 5000
 READS = frozenset({"find", "aggregate", "count", "distinct", "listCollections", "listIndexes", "listDatabases", "collStats", "dbStats"})  # fmt: skip
 
 
@@ -336,7 +336,7 @@ class Replication:
 
     async def _pull(self, peer: Peer) -> None:
         node = self.node
-        recent = [{"ts": entry["ts"], "t": entry["t"]} for entry in node.oplog.entries[: -LOOK_BACK - 1 : -1]]
+        recent = [{"ts": entry["ts"], "t": entry["t"]} for entry in node.oplog.entries[: -COMPARED_ENTRIES - 1 : -1]]
         body = {
             "_standInPull": 1, "who": self.server.address, "after": Timestamp(*node.oplog.last), "afterTerm": Int64(self._last_term()), "have": recent[:1],
             "seconds": PULL_SECONDS, "$db": "admin",

@@ -23,13 +23,13 @@ def images(reply: Document) -> Document | None:
     return errors[0]["errInfo"] if errors and errors[0]["code"] == WOULD_MOVE else None
 
 
-async def update_key(router: Router, context: Context, shard: Shard, body: Document, found: Document) -> Document:
+async def update_key(router: Router, context: Context, shard: Shard, body: Document, document: Document) -> Document:
     """Do the one update of a command that changes a document's key."""
     if body["updates"][0].get("multi"):
         error = MongoError(72, "Multi-update operations are not allowed when updating the shard key field.")
     else:
         try:
-            return await _move_document(router, context, shard, body["update"], found) or await router.send(
+            return await _move_document(router, context, shard, body["update"], document) or await router.send(
                 shard, context.db, {**body, "_standInKey": True}
             )
         except MongoError as raised:

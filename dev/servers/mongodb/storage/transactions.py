@@ -32,7 +32,7 @@ class Transaction:
     at: Time
     operations: list[Document] = field(default_factory=list)
     overlay: dict[bytes, dict[Key, Document | None]] = field(default_factory=dict)
-    made: list[Collection] = field(default_factory=list)
+    new_collections: list[Collection] = field(default_factory=list)
     state: str = "open"
     new_indexes: list[tuple[Collection, Document]] = field(default_factory=list)
 
@@ -233,7 +233,7 @@ class Writer:
     @property
     def uncommitted(self) -> list[Collection]:
         """The collections that the transaction has made."""
-        return self.transaction.made if self.transaction else []
+        return self.transaction.new_collections if self.transaction else []
 
 
 def commit(node: Node, sessions: Sessions, transaction: Transaction, at: Timestamp | None = None) -> None:
@@ -243,7 +243,7 @@ def commit(node: Node, sessions: Sessions, transaction: Transaction, at: Timesta
     """
     transaction.state = "committed"
     sessions.release(transaction)
-    for collection in transaction.made:
+    for collection in transaction.new_collections:
         node.catalog.remove(collection)
     if not transaction.operations:
         return
@@ -279,7 +279,7 @@ def abort(node: Node, sessions: Sessions, transaction: Transaction) -> None:
     """Throw away what a transaction has written."""
     transaction.state = "aborted"
     sessions.release(transaction)
-    for collection in transaction.made:
+    for collection in transaction.new_collections:
         node.catalog.remove(collection)
 
 

@@ -17,7 +17,7 @@ from dev.servers.mongodb.storage.versioned_collections import Collection, key_of
 from dev.servers.mongodb.values.documents import Document
 
 PARAMETERS = frozenset({"ttlMonitorSleepSecs", "ttlMonitorEnabled"})
-LOOK_SECONDS = 0.2
+CHECK_SECONDS = 0.2
 INTERNAL = frozenset({"admin", "config", "local"})
 
 
@@ -25,8 +25,8 @@ async def watch(node: Node, sessions: Sessions) -> None:
     """Delete what has expired, again and again."""
     slept = 0.0
     while True:
-        await asyncio.sleep(LOOK_SECONDS)
-        slept += LOOK_SECONDS
+        await asyncio.sleep(CHECK_SECONDS)
+        slept += CHECK_SECONDS
         if slept < float(node.parameters["ttlMonitorSleepSecs"]):
             continue
         slept = 0.0

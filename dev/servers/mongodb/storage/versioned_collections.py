@@ -63,7 +63,7 @@ class Collection:
     options: Document = field(default_factory=dict)
     indexes: list[Document] = field(default_factory=list)
     kind: str = "collection"
-    made: Time = (0, 0)
+    created_at: Time = (0, 0)
     shard_key: Document | None = None
     records: dict[Key, Record] = field(default_factory=dict)
     _ordered: list[Key] | None = None
@@ -170,9 +170,9 @@ class Catalog:
         db, _, name = namespace.partition(".")
         return self.databases.get(db, {}).get(name)
 
-    def by_uuid(self, wanted: Binary) -> Collection | None:
+    def by_uuid(self, uuid: Binary) -> Collection | None:
         """The collection of a UUID."""
-        return self._by_uuid.get(bytes(wanted))
+        return self._by_uuid.get(bytes(uuid))
 
     def add(self, collection: Collection) -> None:
         """Put a collection in its place."""

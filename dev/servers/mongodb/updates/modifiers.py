@@ -99,7 +99,7 @@ class Inc(Modifier):
                 14,
                 f"Cannot apply {self.name} to a value of non-numeric type. The field '{self.path}' is of type {type_name(before)}",
             )
-        return Result(numbers.compute_number(before, self.argument, self.work, what=self.name))
+        return Result(numbers.compute_number(before, self.argument, self.work, operator=self.name))
 
 
 class Mul(Inc):

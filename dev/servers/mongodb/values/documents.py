@@ -246,9 +246,9 @@ _WRITERS: dict[type, Any] = {
 }
 
 
-def are_identical(one: Any, other: Any) -> bool:
+def are_identical(first: Any, other: Any) -> bool:
     """Whether two values are the same bytes: type, width, order of fields and all."""
-    return type(one) is type(other) and _WRITERS[type(one)](one) == _WRITERS[type(other)](other)
+    return type(first) is type(other) and _WRITERS[type(first)](first) == _WRITERS[type(other)](other)
 
 
 def copy(value: Any) -> Any:

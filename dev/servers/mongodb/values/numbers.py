@@ -20,23 +20,23 @@ INT64 = range(-(2**63), 2**63)
 
 
 def compute_number(
-    one: Any, other: Any, work: Callable[[Any, Any], Any], *, what: str = "$inc", overflow_to_double: bool = False
+    first: Any, other: Any, work: Callable[[Any, Any], Any], *, operator: str = "$inc", overflow_to_double: bool = False
 ) -> Any:
     """``work`` on two BSON numbers, in the type of the result. Raises :class:`MongoError` where 64 bits overflow."""
-    if isinstance(one, Decimal128) or isinstance(other, Decimal128):
+    if isinstance(first, Decimal128) or isinstance(other, Decimal128):
         with decimal.localcontext(_CONTEXT):
-            return Decimal128(_CONTEXT.plus(work(as_decimal(one), as_decimal(other))))
-    if isinstance(one, float) or isinstance(other, float):
+            return Decimal128(_CONTEXT.plus(work(as_decimal(first), as_decimal(other))))
+    if isinstance(first, float) or isinstance(other, float):
         try:
-            return float(work(float(one), float(other)))
+            return float(work(float(first), float(other)))
         except OverflowError:
             return math.inf
-    result = work(int(one), int(other))
+    result = work(int(first), int(other))
     if result not in INT64:
         if overflow_to_double:
             return float(result)
-        raise MongoError(2, f"Failed to apply {what} operations to current value ({one})")
-    if isinstance(one, Int64) or isinstance(other, Int64) or result not in INT32:
+        raise MongoError(2, f"Failed to apply {operator} operations to current value ({first})")
+    if isinstance(first, Int64) or isinstance(other, Int64) or result not in INT32:
         return Int64(result)
     return result
 
@@ -59,11 +59,11 @@ def _fifteen_digits(value: float) -> Decimal:
     return rounded
 
 
-def add(one: Any, other: Any) -> Any:
+def add(first: Any, other: Any) -> Any:
     """One number added to another."""
-    return one + other
+    return first + other
 
 
-def multiply(one: Any, other: Any) -> Any:
+def multiply(first: Any, other: Any) -> Any:
     """One number times another."""
-    return one * other
+    return first * other

@@ -74,9 +74,9 @@ def is_nan(value: Any) -> bool:
     )
 
 
-def equal(one: Any, other: Any) -> bool:
+def equal(first: Any, other: Any) -> bool:
     """Whether the server takes two values as equal: 1 and 1.0 are."""
-    return key(one) == key(other)
+    return key(first) == key(other)
 
 
 def _number(value: Any) -> tuple[Any, ...]:
