@@ -118,13 +118,13 @@ class Session:
     @contextlib.contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
         """A connection that no one in this session reads from now."""
-        taken = self.take_connection()
+        taken = self.borrow_connection()
         try:
             yield taken
         finally:
             self._free.append(taken)
 
-    def take_connection(self) -> sqlite3.Connection:
+    def borrow_connection(self) -> sqlite3.Connection:
         if self._free:
             return self._free.pop()
         fresh = self.engine.connect()
@@ -183,22 +183,22 @@ class Session:
     def run_simple(self, statement: Statement) -> None:
         """A statement without binds and rows: transactions, sessions, DDL."""
         reader = statement.reader()
-        if reader.take("COMMIT"):
-            reader.take("WORK")
-            wait = reader.take("WRITE", "IMMEDIATE", "WAIT")
+        if reader.skip_words("COMMIT"):
+            reader.skip_words("WORK")
+            wait = reader.skip_words("WRITE", "IMMEDIATE", "WAIT")
             reader.end()
             self.commit(wait=wait)
-        elif reader.take("ROLLBACK"):
-            reader.take("WORK")
+        elif reader.skip_words("ROLLBACK"):
+            reader.skip_words("WORK")
             self._rollback(reader)
-        elif reader.take("SAVEPOINT"):
+        elif reader.skip_words("SAVEPOINT"):
             self.savepoint(reader.name())
             reader.end()
-        elif reader.take("SET", "TRANSACTION"):
+        elif reader.skip_words("SET", "TRANSACTION"):
             self._set_transaction(reader)
-        elif reader.take("SET", "CONSTRAINTS") or reader.take("SET", "CONSTRAINT"):
+        elif reader.skip_words("SET", "CONSTRAINTS") or reader.skip_words("SET", "CONSTRAINT"):
             reader.until(";")  # foreign keys are not enforced at all, and others cannot be deferred here
-        elif reader.take("ALTER", "SESSION"):
+        elif reader.skip_words("ALTER", "SESSION"):
             alter_session.alter(self, reader)
         elif statement.word == "LOCK":
             self.need_writable()
@@ -246,11 +246,11 @@ class Session:
         transaction.savepoints[name] = transaction.sealed = len(transaction.undo)
 
     def _rollback(self, reader: Tokens) -> None:
-        if not reader.take("TO"):
+        if not reader.skip_words("TO"):
             reader.end()
             self.rollback()
             return
-        reader.take("SAVEPOINT")
+        reader.skip_words("SAVEPOINT")
         name = reader.name()
         reader.end()
         if self.current is None or name not in self.current.savepoints:
@@ -312,7 +312,7 @@ class Session:
 
     def stream(self, sql: str, binds: Sequence[Any], connection: sqlite3.Connection | None = None) -> Iterator[Any]:
         """The rows of a query in SQLite's words, some at a time."""
-        taken = connection or self.take_connection()
+        taken = connection or self.borrow_connection()
         try:
             cursor = self._run(taken, sql, binds)
             while rows := self._fetch(cursor):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dev.servers.oracle.engine.catalog import Catalog, Key, Table
-from dev.servers.oracle.engine.transactions import COMPATIBLE, NOBODY, LockBlocked, Transaction, UndoStep
+from dev.servers.oracle.engine.transactions import COMPATIBLE, NO_TRANSACTION, LockBlocked, Transaction, UndoStep
 from dev.servers.oracle.errors import OraError
 from dev.servers.oracle.redo import redo as log
 from dev.servers.oracle.redo.redo import Redo, Xid
@@ -101,7 +101,7 @@ class Engine:
         with self.writing():
             if any(key.deferred for table in transaction.tables.values() for key in table.keys):
                 self._check_deferred(transaction)
-            if transaction.begun or transaction.tables:
+            if transaction.has_start_record or transaction.tables:
                 scn = self.redo.tick()
                 for table in transaction.tables.values():
                     self.db.execute(
@@ -110,7 +110,7 @@ class Engine:
                     self.db.execute(
                         f"UPDATE {table.storage} SET _es = ?, _ex = NULL WHERE _ex = ?", (scn, transaction.id)
                     )
-                if transaction.begun:
+                if transaction.has_start_record:
                     self._record(transaction, log.COMMIT, scn=scn)
                 self._end(transaction, scn)
             self._forget(transaction)
@@ -119,7 +119,7 @@ class Engine:
         """Take back everything."""
         with self.writing():
             self.rollback_to(transaction, 0)
-            if transaction.begun:
+            if transaction.has_start_record:
                 self._record(transaction, log.ROLLBACK)
                 self._end(transaction, self.redo.scn)
             self._forget(transaction)
@@ -185,8 +185,8 @@ class Engine:
     ) -> int:  # fmt: skip
         if table is not None and table.private:
             return 0
-        if not transaction.begun:
-            transaction.begun = True
+        if not transaction.has_start_record:
+            transaction.has_start_record = True
             transaction.started_scn = self.redo.tick()
             self.redo.write(
                 transaction.thread,
@@ -322,7 +322,9 @@ class Engine:
         query = f"SELECT _bx, _ex FROM {table.storage} WHERE {where} AND _es IS NULL AND _r <> ?"
         return self.db.execute(query, (*key, row)).fetchall()
 
-    def wait_for_keys(self, transaction: Transaction, table: Table, values: dict[int, Any], row: int = NOBODY) -> None:
+    def wait_for_keys(
+        self, transaction: Transaction, table: Table, values: dict[int, Any], row: int = NO_TRANSACTION
+    ) -> None:
         """Raises :class:`LockBlocked` when another transaction is making or ending a row with one of these keys."""
         for _, columns in self._keys(table):
             for maker, ender in self._rivals(table, columns, row, values):
@@ -391,7 +393,7 @@ class Engine:
             ).fetchall()
             for segment, slot, number, container, serial, thread, user in open_ones:
                 xid = Xid(segment, slot, number, container, serial)
-                transaction = Transaction(xid, thread, user, 0, "", begun=True)
+                transaction = Transaction(xid, thread, user, 0, "", has_start_record=True)
                 changes = self.db.execute(
                     "SELECT id, op, object, row FROM redo WHERE serial = ? AND op IN (1, 2, 3) AND undo = 0 AND undone = 0"
                     " ORDER BY id DESC",

@@ -13,7 +13,7 @@ COMPATIBLE = {
     SHARE_ROW_EXCLUSIVE: {ROW_SHARE},
     EXCLUSIVE: set(),
 }
-NOBODY = -1
+NO_TRANSACTION = -1
 
 
 class LockBlocked(Exception):
@@ -70,7 +70,7 @@ class Transaction:
     tables: dict[int, Table] = field(default_factory=dict)
     table_locks: dict[int, int] = field(default_factory=dict)
     waits_for: "Transaction | None" = None
-    begun: bool = False
+    has_start_record: bool = False
     """Whether its START record is written."""
 
     @property

@@ -95,7 +95,7 @@ class Miner:
             if session.database.bench is not None:
                 return
             if self.connection is None:
-                self.connection = session.take_connection()
+                self.connection = session.borrow_connection()
             rows = session.engine.redo.read(self.connection, list(self.files.values()), start, min(last, 2**63 - 1))
         names = frozenset(name for name, bit in CONSTANTS.items() if options & bit and bit >= 64)
         renderer = contents.Renderer(session, names, dictionary, start)

@@ -175,7 +175,7 @@ class Rows:
         self._prepared, self._pace, self._check = prepared, pace, check
         self._at, self._end = start, end
 
-    def take(self, count: int) -> tuple[bytes, int, bool]:
+    def read_rows(self, count: int) -> tuple[bytes, int, bool]:
         stop = min(self._at + count, self._end)
         if self._pace:
             self._wait((stop - self._at) / self._pace)  # LogMiner makes rows when they are asked for, and not ahead

@@ -104,7 +104,7 @@ class Expressions(Inference):
         return f"{left} {self._comparison(reader, scope, kind)}"
 
     def _comparison(self, reader: Tokens, scope: Scope, kind: DataType | None) -> str:
-        negated = "NOT " if reader.take("NOT") else ""
+        negated = "NOT " if reader.skip_words("NOT") else ""
         word = reader.word()
         if word in COMPARISONS and not negated:
             reader.next()
@@ -112,31 +112,31 @@ class Expressions(Inference):
             if reader.word() in ("ANY", "ALL", "SOME"):
                 raise unknown(self.sql, "ANY and ALL")
             return f"{operator} {self._operand(reader, scope, kind)}"
-        if reader.take("BETWEEN"):
+        if reader.skip_words("BETWEEN"):
             low = self._operand(reader, scope, kind)
             reader.expect("AND")
             return f"{negated}BETWEEN {low} AND {self._operand(reader, scope, kind)}"
-        if reader.take("IN"):
+        if reader.skip_words("IN"):
             inside = reader.group()
             if inside and inside[0].word in ("SELECT", "WITH"):
                 return f"{negated}IN ({self._subquery(inside, scope)[0]})"
             members = (self._operand(Tokens(part, self.sql), scope, kind) for part in split(inside))
             return f"{negated}IN ({', '.join(members)})"
-        if reader.take("LIKE"):
+        if reader.skip_words("LIKE"):
             text = f"{negated}LIKE {self._sum(reader, scope)}"
-            return f"{text} ESCAPE {self._sum(reader, scope)}" if reader.take("ESCAPE") else text
-        if reader.take("IS"):
+            return f"{text} ESCAPE {self._sum(reader, scope)}" if reader.skip_words("ESCAPE") else text
+        if reader.skip_words("IS"):
             return self._is(reader)
         return negated + self._suffix(reader, scope)
 
     def _is(self, reader: Tokens) -> str:
-        negated = "NOT " if reader.take("NOT") else ""
+        negated = "NOT " if reader.skip_words("NOT") else ""
         reader.expect("NULL")
         return f"IS {negated}NULL"
 
     def _suffix(self, reader: Tokens, scope: Scope) -> str:
         """What may follow an expression outside of conditions: an order, a window."""
-        if reader.take("OVER"):
+        if reader.skip_words("OVER"):
             inside = reader.group()
             return f"OVER ({self._window(inside, scope)})"
         parts = []
@@ -147,9 +147,9 @@ class Expressions(Inference):
     def _window(self, tokens: Sequence[Token], scope: Scope) -> str:
         reader = Tokens(tokens, self.sql)
         parts = []
-        if reader.take("PARTITION", "BY"):
+        if reader.skip_words("PARTITION", "BY"):
             parts.append("PARTITION BY " + self.translate(reader.until("ORDER"), scope))
-        if reader.take("ORDER", "BY"):
+        if reader.skip_words("ORDER", "BY"):
             parts.append("ORDER BY " + self.translate(reader.until(), scope))
         reader.end()
         return " ".join(parts)
@@ -235,11 +235,11 @@ class Expressions(Inference):
         parts = ["CASE"]
         if reader.word() != "WHEN":
             parts.append(self.translate(reader.until("WHEN"), scope))
-        while reader.take("WHEN"):
+        while reader.skip_words("WHEN"):
             parts.append(f"WHEN {self.translate(reader.until('THEN'), scope)}")
             reader.expect("THEN")
             parts.append(f"THEN {self.translate(until_branch(reader), scope)}")
-        if reader.take("ELSE"):
+        if reader.skip_words("ELSE"):
             parts.append(f"ELSE {self.translate(until_branch(reader), scope)}")
         reader.expect("END")
         return " ".join([*parts, "END"])
@@ -248,7 +248,7 @@ class Expressions(Inference):
         text = reader.next().text
         if word == "INTERVAL":
             unit = reader.name()
-            if reader.take("TO"):
+            if reader.skip_words("TO"):
                 reader.name()
                 return _quote(moments.year_month(text) if unit == "YEAR" else moments.day_second(text))
             if reader.word() == "(":
@@ -288,7 +288,7 @@ class Expressions(Inference):
             return f"ORA_CAST({self.translate(value, scope)}, {_quote(kind)})"
         if name in ("XMLSERIALIZE", "JSON_SERIALIZE", "VECTOR_SERIALIZE"):
             content = Tokens(inside, self.sql)
-            content.take("CONTENT")
+            content.skip_words("CONTENT")
             return f"TO_CLOB({self.translate(content.until('AS', 'RETURNING'), scope)})"
         if name in VALUES and not inside:
             return VALUES[name]
@@ -299,7 +299,7 @@ class Expressions(Inference):
         distinct = "DISTINCT " if inside and inside[0].word == "DISTINCT" else ""
         arguments = (self.translate(part, scope) for part in split(inside[1:] if distinct else inside))
         call = f"{name}({distinct}{', '.join(arguments)})"
-        if reader.take("OVER"):
+        if reader.skip_words("OVER"):
             call += f" OVER ({self._window(reader.group(), scope)})"
         return call
 

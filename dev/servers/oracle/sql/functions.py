@@ -178,7 +178,7 @@ class Library:
             if text is None:
                 return None
             nls = self._context.nls
-            if pattern is None and moments.KEPT.fullmatch(str(text)):
+            if pattern is None and moments.STORED.fullmatch(str(text)):
                 moment = moments.read(str(text))
             else:
                 moment = moments.parse(str(text), pattern or nls.format_of(kind), nls)
@@ -189,7 +189,7 @@ class Library:
     def _to_char(self, value: Any, pattern: str | None = None, *_: Any) -> str | None:
         if value is None:
             return None
-        if not isinstance(value, str) or not moments.KEPT.fullmatch(value):
+        if not isinstance(value, str) or not moments.STORED.fullmatch(value):
             if pattern and pattern.upper() == "TM9":
                 return datatypes.number_text(value, longest=64)
             return (
@@ -206,7 +206,7 @@ class Library:
             raise OraError(900, f"CAST to {type_text}")
         if value is None:
             return None
-        if kind.kind == "DATE" and isinstance(value, str) and moments.KEPT.fullmatch(value):
+        if kind.kind == "DATE" and isinstance(value, str) and moments.STORED.fullmatch(value):
             return moments.store_moment(moments.read(value), "DATE")
         return datatypes.store(value, kind, "CAST", self._context.nls)
 
@@ -217,7 +217,7 @@ class Library:
         if kind == "NUMBER":
             return datatypes.number(value)
         text = str(value)
-        if moments.KEPT.fullmatch(text):
+        if moments.STORED.fullmatch(text):
             moment = moments.read(text)
         else:
             moment = moments.parse(text, self._context.nls.format_of(kind), self._context.nls)
@@ -228,7 +228,7 @@ class Library:
     def _trunc(self, value: Any, places: Any = 0) -> Any:
         if value is None:
             return None
-        if isinstance(value, str) and moments.KEPT.fullmatch(value):
+        if isinstance(value, str) and moments.STORED.fullmatch(value):
             cut = {"DD": 10, "HH24": 13, "HH": 13, "MI": 16, "MM": 7, "MONTH": 7, "YYYY": 4, "YEAR": 4, 0: 10}
             if places not in cut:
                 raise OraError(900, f"TRUNC(date, '{places}')")
@@ -350,10 +350,10 @@ def _add(left: Any, sign: int, right: Any) -> Any:
     """Date plus or minus a number of days or an interval; date minus date; number and number."""
     if left is None or right is None:
         return None
-    if not isinstance(left, str) or not moments.KEPT.fullmatch(left):
+    if not isinstance(left, str) or not moments.STORED.fullmatch(left):
         return datatypes.number(datatypes.decimal(left) + sign * datatypes.decimal(right))
     moment = moments.read(left)
-    if isinstance(right, str) and moments.KEPT.fullmatch(right):
+    if isinstance(right, str) and moments.STORED.fullmatch(right):
         apart = moment.time - moments.read(right).time
         return datatypes.number(apart.total_seconds() / 86400)
     days = moments.interval_days(right) if isinstance(right, str) and right[0] in "+-" else float(right)

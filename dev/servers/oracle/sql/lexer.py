@@ -100,7 +100,7 @@ class Tokens:
         self.at += 1
         return self.tokens[self.at - 1]
 
-    def take(self, *words: str) -> bool:
+    def skip_words(self, *words: str) -> bool:
         """Move over these words if they come next."""
         if all(self.word(index) == word for index, word in enumerate(words)):
             self.at += len(words)
@@ -108,7 +108,7 @@ class Tokens:
         return False
 
     def expect(self, *words: str) -> None:
-        if not self.take(*words):
+        if not self.skip_words(*words):
             raise unknown(self.sql, f"{' '.join(words)} expected")
 
     def name(self) -> str:
@@ -121,7 +121,7 @@ class Tokens:
     def names(self) -> list[str]:
         """Names with points between them."""
         parts = [self.name()]
-        while self.take("."):
+        while self.skip_words("."):
             parts.append(self.name())
         return parts
 
@@ -148,7 +148,7 @@ class Tokens:
 
     def end(self) -> None:
         """Nothing may follow but a semicolon."""
-        self.take(";")
+        self.skip_words(";")
         if self.more:
             raise unknown(self.sql, f"not expected: {self.tokens[self.at].raw}")
 

@@ -67,7 +67,7 @@ class Queries:
     def query(self, tokens: Sequence[Token], outer: Scope | None = None) -> Compiled:
         """A whole query with its set operators."""
         reader = Tokens(tokens, self.sql)
-        prefix = self._with(reader, outer) if reader.take("WITH") else ""
+        prefix = self._with(reader, outer) if reader.skip_words("WITH") else ""
         parts: list[str] = []
         first: Compiled | None = None
         order = ""
@@ -81,7 +81,7 @@ class Queries:
             if last:
                 break
             word = SET_WORDS[reader.next().text]
-            parts.append(f"{word} ALL" if reader.take("ALL") else word)
+            parts.append(f"{word} ALL" if reader.skip_words("ALL") else word)
             if reader.at == start:
                 raise unknown(self.sql)
         first.sql = prefix + " ".join(parts) + order
@@ -126,7 +126,7 @@ class Queries:
             head = ", ".join(identifier(column) for column, _ in renamed)
             self._ctes[name] = renamed
             parts.append(f"{identifier(name)}({head}) AS ({compiled.sql})")
-            if not reader.take(","):
+            if not reader.skip_words(","):
                 break
         return f"WITH {', '.join(parts)} "
 
@@ -135,15 +135,15 @@ class Queries:
     def _select(self, tokens: Sequence[Token], outer: Scope | None) -> Compiled:
         reader = Tokens(tokens, self.sql)
         reader.expect("SELECT")
-        distinct = "DISTINCT " if reader.take("DISTINCT") or reader.take("UNIQUE") else ""
-        reader.take("ALL")
+        distinct = "DISTINCT " if reader.skip_words("DISTINCT") or reader.skip_words("UNIQUE") else ""
+        reader.skip_words("ALL")
         items = split(reader.until("FROM"))
-        if not items or not reader.take("FROM"):
+        if not items or not reader.skip_words("FROM"):
             raise unknown(self.sql, "a query needs columns and FROM")
         scope = Scope(outer=outer)
         compiled = Compiled("", [])
         from_text = self._from(reader, scope, compiled)
-        if reader.take("CONNECT", "BY"):
+        if reader.skip_words("CONNECT", "BY"):
             from_text = self._levels(reader, scope)
         conditions, limit = self._where(reader, scope)
         selected, compiled.columns = self._items(items, scope)
@@ -152,25 +152,25 @@ class Queries:
 
     def _tail(self, reader: Tokens, scope: Scope, compiled: Compiled, text: str, limit: str) -> Compiled:
         translate = self.expressions.translate
-        if reader.take("GROUP", "BY"):
+        if reader.skip_words("GROUP", "BY"):
             text += f" GROUP BY {translate(reader.until(*AFTER_FROM), scope)}"
-        if reader.take("HAVING"):
+        if reader.skip_words("HAVING"):
             text += f" HAVING {translate(reader.until(*AFTER_FROM), scope)}"
-        if reader.take("ORDER", "BY"):
+        if reader.skip_words("ORDER", "BY"):
             if limit:
                 raise unknown(self.sql, "ROWNUM and ORDER BY in one SELECT")
             scope.aliases |= dict(compiled.columns)
             text += f" ORDER BY {self._order(reader.until(*AFTER_FROM), scope)}"
         offset = ""
-        if reader.take("OFFSET"):
+        if reader.skip_words("OFFSET"):
             offset = translate(reader.until("ROW", "ROWS"), scope)
             reader.next()
-        if reader.take("FETCH"):
+        if reader.skip_words("FETCH"):
             reader.next()
             limit = "1" if reader.word() in ("ROW", "ROWS") else translate(reader.until("ROW", "ROWS"), scope)
             reader.next()
             reader.expect("ONLY")
-        if reader.take("FOR", "UPDATE"):
+        if reader.skip_words("FOR", "UPDATE"):
             compiled.for_update = self._wait(reader)
         reader.end()
         if limit or offset:
@@ -179,13 +179,13 @@ class Queries:
         return compiled
 
     def _wait(self, reader: Tokens) -> str:
-        if reader.take("OF"):
+        if reader.skip_words("OF"):
             reader.until("NOWAIT", "WAIT", "SKIP")
-        if reader.take("NOWAIT"):
+        if reader.skip_words("NOWAIT"):
             return "0"
-        if reader.take("WAIT"):
+        if reader.skip_words("WAIT"):
             return reader.next().text
-        return "SKIP" if reader.take("SKIP", "LOCKED") else ""
+        return "SKIP" if reader.skip_words("SKIP", "LOCKED") else ""
 
     def _order(self, tokens: list[Token], scope: Scope) -> str:
         parts = []
@@ -202,7 +202,7 @@ class Queries:
         return ", ".join(parts)
 
     def _where(self, reader: Tokens, scope: Scope) -> tuple[str, str]:
-        if not reader.take("WHERE"):
+        if not reader.skip_words("WHERE"):
             return "", ""
         tokens = reader.until(*AFTER_FROM)
         limit = ""
@@ -221,7 +221,7 @@ class Queries:
     def _from(self, reader: Tokens, scope: Scope, compiled: Compiled) -> str:
         text = self._source(reader, scope, compiled)
         while reader.more and reader.word() not in AFTER_FROM:
-            if reader.take(","):
+            if reader.skip_words(","):
                 text += f" CROSS JOIN {self._source(reader, scope, compiled)}"
                 continue
             words = []
@@ -230,10 +230,10 @@ class Queries:
             if "JOIN" not in words or "NATURAL" in words:
                 raise unknown(self.sql, f"not expected: {reader.next().raw}")
             text += f" {' '.join(words)} {self._source(reader, scope, compiled)}"
-            if reader.take("ON"):
+            if reader.skip_words("ON"):
                 condition = reader.until(*AFTER_FROM, *JOIN_WORDS, ",")
                 text += f" ON {self.expressions.translate(condition, scope)}"
-            elif reader.take("USING"):
+            elif reader.skip_words("USING"):
                 raise unknown(self.sql, "JOIN ... USING")
         return text
 
@@ -251,7 +251,7 @@ class Queries:
                 source = self._resolver.source(path, as_of, by_time)
             compiled.names.append(path[-1])
         compiled.sources.append(source)
-        reader.take("AS")
+        reader.skip_words("AS")
         alias = default
         if reader.more and reader.tokens[reader.at].is_identifier and reader.word() not in NOT_AN_ALIAS:
             alias = reader.name()
@@ -263,9 +263,9 @@ class Queries:
         return f"{source.sql} AS {identifier(alias)}"
 
     def _as_of(self, reader: Tokens, scope: Scope) -> tuple[str | None, bool]:
-        if not reader.take("AS", "OF"):
+        if not reader.skip_words("AS", "OF"):
             return None, False
-        by_time = not reader.take("SCN")
+        by_time = not reader.skip_words("SCN")
         if by_time:
             reader.expect("TIMESTAMP")
         start = reader.at

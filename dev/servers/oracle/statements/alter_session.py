@@ -21,7 +21,7 @@ def set_schema(session: Session, name: str) -> None:
 def alter(session: Session, reader: Tokens) -> None:
     """ALTER SESSION SET one or several."""
     reader.expect("SET")
-    while reader.more and not reader.take(";"):
+    while reader.more and not reader.skip_words(";"):
         name = reader.name()
         reader.expect("=")
         token = reader.next()

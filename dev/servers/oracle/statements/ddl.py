@@ -36,19 +36,19 @@ def execute(session: Session, statement: Statement) -> None:
 
 def _create(session: Session, reader: Tokens) -> None:
     reader.expect("CREATE")
-    if reader.take("TABLE"):
+    if reader.skip_words("TABLE"):
         tables.create(session, reader)
-    elif reader.take("PRIVATE", "TEMPORARY", "TABLE"):
+    elif reader.skip_words("PRIVATE", "TEMPORARY", "TABLE"):
         private_tables.create(session, reader)
-    elif reader.take("UNIQUE", "INDEX"):
+    elif reader.skip_words("UNIQUE", "INDEX"):
         _create_index(session, reader, "I")
-    elif reader.take("INDEX") or reader.take("BITMAP", "INDEX"):
+    elif reader.skip_words("INDEX") or reader.skip_words("BITMAP", "INDEX"):
         _create_index(session, reader, "X")
-    elif reader.take("SEQUENCE"):
+    elif reader.skip_words("SEQUENCE"):
         _create_sequence(session, reader)
-    elif reader.take("USER"):
+    elif reader.skip_words("USER"):
         _create_user(session, reader)
-    elif reader.take("TABLESPACE"):
+    elif reader.skip_words("TABLESPACE"):
         session.privileges.need("CREATE TABLESPACE")
     else:
         raise unknown(reader.sql)
@@ -105,15 +105,15 @@ def _create_user(session: Session, reader: Tokens) -> None:
 
 def _alter(session: Session, reader: Tokens) -> None:
     reader.expect("ALTER")
-    if reader.take("TABLE"):
+    if reader.skip_words("TABLE"):
         tables.alter(session, reader)
-    elif reader.take("DATABASE") or reader.take("PLUGGABLE", "DATABASE"):
+    elif reader.skip_words("DATABASE") or reader.skip_words("PLUGGABLE", "DATABASE"):
         _alter_database(session, reader)
-    elif reader.take("SYSTEM"):
+    elif reader.skip_words("SYSTEM"):
         _alter_system(session, reader)
-    elif reader.take("USER"):
+    elif reader.skip_words("USER"):
         _alter_user(session, reader)
-    elif reader.take("INDEX"):
+    elif reader.skip_words("INDEX"):
         _no_column(session, reader)
     else:
         raise unknown(reader.sql)
@@ -127,7 +127,7 @@ def _no_column(session: Session, reader: Tokens) -> None:
 
 def _alter_database(session: Session, reader: Tokens) -> None:
     session.privileges.need("ALTER DATABASE")
-    add = reader.take("ADD", "SUPPLEMENTAL", "LOG", "DATA")
+    add = reader.skip_words("ADD", "SUPPLEMENTAL", "LOG", "DATA")
     if not add:
         reader.expect("DROP", "SUPPLEMENTAL", "LOG", "DATA")
     kind = "MIN"
@@ -150,9 +150,9 @@ def _alter_database(session: Session, reader: Tokens) -> None:
 
 def _alter_system(session: Session, reader: Tokens) -> None:
     session.privileges.need("ALTER SYSTEM")
-    if reader.take("SWITCH", "LOGFILE") or reader.take("ARCHIVE", "LOG", "CURRENT"):
+    if reader.skip_words("SWITCH", "LOGFILE") or reader.skip_words("ARCHIVE", "LOG", "CURRENT"):
         session.database.switch_log(session.thread)
-    elif reader.take("SET"):
+    elif reader.skip_words("SET"):
         name = reader.name().lower()
         reader.expect("=")
         facts = session.engine.catalog.facts
@@ -166,7 +166,7 @@ def _alter_system(session: Session, reader: Tokens) -> None:
 def _alter_user(session: Session, reader: Tokens) -> None:
     session.privileges.need("CREATE USER")
     user = _user(session, reader.name())
-    if reader.take("IDENTIFIED", "BY"):
+    if reader.skip_words("IDENTIFIED", "BY"):
         token = reader.next()
         user.password = token.raw.strip('"') if token.kind in ("name", "quoted") else token.text
     elif reader.word() not in ("QUOTA", "DEFAULT", "ACCOUNT", "TEMPORARY"):
@@ -187,11 +187,11 @@ def _user(session: Session, name: str) -> User:
 
 def _drop(session: Session, reader: Tokens) -> None:
     reader.expect("DROP")
-    if reader.take("TABLE"):
+    if reader.skip_words("TABLE"):
         tables.drop(session, reader)
-    elif reader.take("INDEX"):
+    elif reader.skip_words("INDEX"):
         _drop_index(session, reader)
-    elif reader.take("SEQUENCE"):
+    elif reader.skip_words("SEQUENCE"):
         path = reader.names()
         owner = path[0] if len(path) > 1 else session.schema
         sequence = session.engine.catalog.sequences.get((session.container, owner, path[-1]))
@@ -200,7 +200,7 @@ def _drop(session: Session, reader: Tokens) -> None:
         with session.engine.writing():
             session.engine.catalog.remove_sequence(sequence)
             ddl_log.log(session, reader, None, owner, path[-1])
-    elif reader.take("USER"):
+    elif reader.skip_words("USER"):
         session.privileges.need("CREATE USER")
         user = _user(session, reader.name())
         for table in [table for table in session.engine.catalog.tables.values() if table.owner == user.name]:
@@ -251,7 +251,7 @@ def _rename(session: Session, reader: Tokens) -> None:
 
 def _comment(session: Session, reader: Tokens) -> None:
     reader.expect("COMMENT", "ON")
-    of_table = reader.take("TABLE")
+    of_table = reader.skip_words("TABLE")
     if not of_table:
         reader.expect("COLUMN")
     path = reader.names()
@@ -269,7 +269,7 @@ def _comment(session: Session, reader: Tokens) -> None:
 
 def _purge(session: Session, reader: Tokens) -> None:
     reader.expect("PURGE")
-    if not (reader.take("RECYCLEBIN") or reader.take("DBA_RECYCLEBIN")):
+    if not (reader.skip_words("RECYCLEBIN") or reader.skip_words("DBA_RECYCLEBIN")):
         raise unknown(reader.sql)
 
 
@@ -285,11 +285,11 @@ def _grant(session: Session, reader: Tokens) -> None:
     grant = reader.next().text == "GRANT"
     actions = " ".join(token.text for token in reader.until("ON", "TO", "FROM")).split(" , ")
     target = ""
-    if reader.take("ON"):
+    if reader.skip_words("ON"):
         target = _grant_target(session, reader.names())
     else:
         session.privileges.need("CREATE USER")
-    if not reader.take("TO" if grant else "FROM"):
+    if not reader.skip_words("TO" if grant else "FROM"):
         raise unknown(reader.sql)
     user = _user(session, reader.name())
     reader.until(";")

@@ -60,30 +60,33 @@ class Definition:
         """What may stand behind the type of a column."""
         name = f"SYS_C{self.table.id}{len(self.table.keys):02d}"
         while reader.more:
-            if reader.take("CONSTRAINT"):
+            if reader.skip_words("CONSTRAINT"):
                 name = reader.name()
-            elif reader.take("DEFAULT"):
-                reader.take("ON", "NULL")
+            elif reader.skip_words("DEFAULT"):
+                reader.skip_words("ON", "NULL")
                 column.default = reader.text(reader.until(*AFTER_TYPE)).strip()
                 if column.default.upper() == "":
                     reader.expect("NULL")
                     column.default = None
-            elif reader.take("GENERATED"):
+            elif reader.skip_words("GENERATED"):
                 self._identity(column, reader)
-            elif reader.take("NOT", "NULL"):
+            elif reader.skip_words("NOT", "NULL"):
                 column.nullable = False
-            elif reader.take("NULL"):
+            elif reader.skip_words("NULL"):
                 column.nullable = True
-            elif reader.take("PRIMARY", "KEY"):
+            elif reader.skip_words("PRIMARY", "KEY"):
                 self.key(Key(name, "P", [column.name]))
-            elif reader.take("UNIQUE"):
+            elif reader.skip_words("UNIQUE"):
                 self.key(Key(name, "U", [column.name]))
-            elif reader.take("CHECK"):
+            elif reader.skip_words("CHECK"):
                 self.table.checks.append((name, reader.text(reader.group())))
-            elif reader.take("REFERENCES"):
+            elif reader.skip_words("REFERENCES"):
                 reader.until("NOT", "NULL", "PRIMARY", "UNIQUE", "ENABLE", "CHECK")
             elif not (
-                reader.take("ENABLE") or reader.take("VISIBLE") or reader.take("VALIDATE") or reader.take("NOVALIDATE")
+                reader.skip_words("ENABLE")
+                or reader.skip_words("VISIBLE")
+                or reader.skip_words("VALIDATE")
+                or reader.skip_words("NOVALIDATE")
             ):
                 raise unknown(self.sql, f"column {column.name}")
 
@@ -99,22 +102,22 @@ class Definition:
 
     def constraint(self, reader: Tokens) -> None:
         name = f"SYS_C{self.table.id}{len(self.table.keys):02d}"
-        if reader.take("CONSTRAINT"):
+        if reader.skip_words("CONSTRAINT"):
             name = reader.name()
-        if reader.take("SUPPLEMENTAL", "LOG"):
+        if reader.skip_words("SUPPLEMENTAL", "LOG"):
             add_log_group(self.table, reader)
             return
-        if reader.take("CHECK"):
+        if reader.skip_words("CHECK"):
             self.table.checks.append((name, reader.text(reader.group())))
-        elif reader.take("FOREIGN", "KEY"):
+        elif reader.skip_words("FOREIGN", "KEY"):
             reader.group()
             reader.expect("REFERENCES")
         else:
-            kind = "P" if reader.take("PRIMARY", "KEY") else "U"
+            kind = "P" if reader.skip_words("PRIMARY", "KEY") else "U"
             if kind == "U":
                 reader.expect("UNIQUE")
             columns = [token.text for token in reader.group() if token.is_identifier]
-            deferred = reader.take("DEFERRABLE", "INITIALLY", "DEFERRED")
+            deferred = reader.skip_words("DEFERRABLE", "INITIALLY", "DEFERRED")
             self.key(Key(name, kind, columns, deferred=bool(deferred)))
 
     def key(self, key: Key) -> None:
@@ -146,10 +149,10 @@ def read_type(reader: Tokens) -> DataType | None:
 
 def add_log_group(table: Table, reader: Tokens) -> None:
     """Supplemental logging behind SUPPLEMENTAL LOG."""
-    if reader.take("GROUP"):
+    if reader.skip_words("GROUP"):
         name = reader.name()
         columns = [token.text for token in reader.group() if token.is_identifier]
-        reader.take("ALWAYS")
+        reader.skip_words("ALWAYS")
         table.log_groups.append((name, "USER LOG GROUP", columns))
         return
     reader.expect("DATA")

@@ -59,7 +59,7 @@ def parse(session: Session, statement: Statement) -> Change:
     if word == "INSERT":
         return _parse_insert(session, reader)
     if word == "DELETE":
-        reader.take("FROM")
+        reader.skip_words("FROM")
     table = session.names.table(reader.names(), word)
     alias = (
         reader.name()
@@ -75,7 +75,7 @@ def parse(session: Session, statement: Statement) -> Change:
             path.expect("=")
             change.columns.append(table.column(name))
             change.values.append(list(path.tokens[path.at :]))
-    if reader.take("WHERE"):
+    if reader.skip_words("WHERE"):
         change.where = reader.until("RETURNING", "RETURN", ";")
     return _parse_returning(change, reader)
 
@@ -90,7 +90,7 @@ def _parse_insert(session: Session, reader: Tokens) -> Change:
     if reader.word() == "(" and reader.word(1) not in ("SELECT", "WITH"):
         names = [Tokens(part, reader.sql).names()[-1] for part in split(reader.group())]
     change.columns = [table.column(name) for name in names] if names else table.live
-    if reader.take("VALUES"):
+    if reader.skip_words("VALUES"):
         change.values = split(reader.group())
         if len(change.values) != len(change.columns):
             raise OraError(913 if len(change.values) > len(change.columns) else 947)
@@ -102,7 +102,7 @@ def _parse_insert(session: Session, reader: Tokens) -> Change:
 
 
 def _parse_returning(change: Change, reader: Tokens) -> Change:
-    if reader.take("RETURNING") or reader.take("RETURN"):
+    if reader.skip_words("RETURNING") or reader.skip_words("RETURN"):
         change.returning = split(reader.until("INTO"))
         reader.expect("INTO")
         reader.until(";")
@@ -269,11 +269,11 @@ def _refuse_other_type(column: Column, given: datatypes.DataType | None) -> None
 
 
 def update_rows(
-    session: Session, change: Change, found: Sequence[Sequence[Any]]
+    session: Session, change: Change, rows: Sequence[Sequence[Any]]
 ) -> Iterable[tuple[int, dict[int, Any]]]:
     """Change rows: each its number and the new values of the columns of a change; then its number and all its values."""
     table, transaction = change.table, session.transaction()
-    plan = [(row[0], _updated_values(session, change, row)) for row in found]
+    plan = [(row[0], _updated_values(session, change, row)) for row in rows]
     changed = [column.id for column in change.columns]
     for number, values in plan:
         session.engine.wait_for_keys(transaction, table, values, number)
@@ -322,7 +322,7 @@ def lock_table(session: Session, statement: Statement) -> None:
     reader.expect("MODE")
     if mode is None:
         raise unknown(statement.sql)
-    wait = "0" if reader.take("NOWAIT") else reader.next().text if reader.take("WAIT") else ""
+    wait = "0" if reader.skip_words("NOWAIT") else reader.next().text if reader.skip_words("WAIT") else ""
     reader.end()
     transaction = session.transaction()
 

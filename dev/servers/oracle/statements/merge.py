@@ -63,8 +63,8 @@ def parse(session: Session, statement: Statement) -> Merge:
     merge = Merge("MERGE", table, alias, source=reader.group(), source_alias=reader.name())
     reader.expect("ON")
     merge.condition = reader.group()
-    while reader.take("WHEN"):
-        if reader.take("MATCHED", "THEN", "UPDATE", "SET"):
+    while reader.skip_words("WHEN"):
+        if reader.skip_words("MATCHED", "THEN", "UPDATE", "SET"):
             merge.matched = _update(merge, reader.until("WHEN", "WHERE", "DELETE", ";"), reader)
         else:
             reader.expect("NOT", "MATCHED", "THEN", "INSERT")

@@ -4,7 +4,7 @@ from typing import Any
 
 from dev.servers.oracle import views
 from dev.servers.oracle.engine.catalog import Table
-from dev.servers.oracle.engine.transactions import NOBODY
+from dev.servers.oracle.engine.transactions import NO_TRANSACTION
 from dev.servers.oracle.errors import OraError
 from dev.servers.oracle.session_protocol import Session
 from dev.servers.oracle.sql.expressions import quote as sql_text
@@ -89,7 +89,7 @@ class Names:
         now = self._session.fixed_scn or self._session.engine.snapshot_scn()
         if self._session.standby:
             now = self._session.database.standby_scn()
-        me = self._session.current.id if self._session.current else NOBODY
+        me = self._session.current.id if self._session.current else NO_TRANSACTION
         return f"({head} WHERE (_bs <= {now} OR _bx = {me}) AND (_es IS NULL OR _es > {now}) AND _ex IS NOT {me})"
 
 

@@ -44,10 +44,10 @@ class Block:
         self.variables: dict[str, Any] = {}
 
     def run(self, reader: Tokens) -> None:
-        if reader.take("CALL"):
+        if reader.skip_words("CALL"):
             self._statement(reader.until(";"))
             return
-        if reader.take("DECLARE"):
+        if reader.skip_words("DECLARE"):
             self._declare(reader)
         reader.expect("BEGIN")
         self._statements(reader, "END")
@@ -62,8 +62,8 @@ class Block:
             self.variables[name] = self.value(parts[1]) if len(parts) > 1 else None
 
     def _statements(self, reader: Tokens, last: str) -> None:
-        while not reader.take(last):
-            if reader.take("FOR"):
+        while not reader.skip_words(last):
+            if reader.skip_words("FOR"):
                 self._loop(reader)
                 continue
             self._statement(reader.until(";"))
@@ -97,7 +97,7 @@ class Block:
             self.outs[tokens[0].text] = self.binds[tokens[0].text] = self.value(tokens[2:])
         elif reader.word(1) == ":=":
             self.variables[tokens[0].text] = self.value(tokens[2:])
-        elif reader.take("EXECUTE", "IMMEDIATE"):
+        elif reader.skip_words("EXECUTE", "IMMEDIATE"):
             self.session.run(
                 str(self.value(reader.until("USING"))), [[self.value(part) for part in self._using(reader)]]
             )
@@ -109,7 +109,7 @@ class Block:
             self._call(reader)
 
     def _using(self, reader: Tokens) -> list[list[Token]]:
-        return split(reader.until()) if reader.take("USING") else []
+        return split(reader.until()) if reader.skip_words("USING") else []
 
     def _run_sql(self, tokens: Sequence[Token]) -> None:
         self._write_lobs()

@@ -31,9 +31,9 @@ def create(session: Session, reader: Tokens) -> None:
                 Definition(session, table, reader.sql).element(entry)
         if table.keys or any(column.default or column.generated for column in table.columns):
             raise OraError(14451)
-        if not reader.take("ON", "COMMIT", "PRESERVE", "DEFINITION"):
+        if not reader.skip_words("ON", "COMMIT", "PRESERVE", "DEFINITION"):
             raise unknown(reader.sql, "a private table without ON COMMIT PRESERVE DEFINITION")
-        if reader.take("AS"):
+        if reader.skip_words("AS"):
             rows = table_rows.select_rows(session, reader, table, reader.until(";"))
         reader.end()
         for statement in storage_ddl(table):

@@ -102,7 +102,7 @@ def create(session: Session, reader: Tokens) -> None:
             table.organization = "INDEX"
         if "PARTITION" in options and "BY" in options:
             table.organization = "PARTITIONED"
-        if reader.take("AS"):
+        if reader.skip_words("AS"):
             query = reader.until(";")
         reader.end()
         rows = table_rows.select_rows(session, reader, table, query) if query else []
@@ -125,14 +125,14 @@ def alter(session: Session, reader: Tokens) -> None:
     ddl_log.lock(session, table)
     structure = _structure(table)
     with session.engine.writing():
-        if reader.take("RENAME", "TO"):
+        if reader.skip_words("RENAME", "TO"):
             new = reader.name()
             reader.end()
             rename(session, reader, table, new)
             return
         earlier = copy.deepcopy(table)
         try:
-            while reader.more and not reader.take(";"):
+            while reader.more and not reader.skip_words(";"):
                 _clause(session, reader, table)
         except OraError:
             earlier.next_column = table.next_column  # numbers of columns are never used twice
@@ -173,15 +173,15 @@ def _clause(session: Session, reader: Tokens, table: Table) -> None:
 
 
 def _names(reader: Tokens) -> list[str]:
-    reader.take("COLUMN")
+    reader.skip_words("COLUMN")
     names = [token.text for token in reader.group() if token.is_identifier] if reader.word() == "(" else [reader.name()]
-    reader.take("CASCADE", "CONSTRAINTS")
-    reader.take("INVALIDATE")
+    reader.skip_words("CASCADE", "CONSTRAINTS")
+    reader.skip_words("INVALIDATE")
     return names
 
 
 def _add(session: Session, reader: Tokens, table: Table) -> None:
-    if reader.take("SUPPLEMENTAL", "LOG"):
+    if reader.skip_words("SUPPLEMENTAL", "LOG"):
         add_log_group(table, reader)
         return
     if reader.word() == "PARTITION":
@@ -258,21 +258,21 @@ def _change_type(session: Session, table: Table, column: Column, kind: DataType)
 
 
 def _drop_clause(session: Session, reader: Tokens, table: Table) -> None:
-    if reader.take("SUPPLEMENTAL", "LOG"):
+    if reader.skip_words("SUPPLEMENTAL", "LOG"):
         _drop_log_group(table, reader)
-    elif reader.take("CONSTRAINT"):
+    elif reader.skip_words("CONSTRAINT"):
         name = reader.name()
         reader.until(";", "ADD", "DROP")
         if not any(key.name == name for key in table.keys) and not any(check == name for check, _ in table.checks):
             raise OraError(2443)
         table.keys = [key for key in table.keys if key.name != name]
         table.checks = [check for check in table.checks if check[0] != name]
-    elif reader.take("PRIMARY", "KEY"):
+    elif reader.skip_words("PRIMARY", "KEY"):
         table.keys = [key for key in table.keys if key.kind != "P"]
-        reader.take("CASCADE")
-    elif reader.take("UNUSED", "COLUMNS"):
+        reader.skip_words("CASCADE")
+    elif reader.skip_words("UNUSED", "COLUMNS"):
         table.columns = table.live
-    elif reader.take("PARTITION"):
+    elif reader.skip_words("PARTITION"):
         reader.until(";")
     else:
         names = _names(reader)
@@ -289,7 +289,7 @@ def _forget_columns(table: Table, names: list[str]) -> None:
 
 
 def _rename_part(reader: Tokens, table: Table) -> None:
-    of_column = reader.take("COLUMN")
+    of_column = reader.skip_words("COLUMN")
     if not of_column:
         reader.expect("CONSTRAINT")
     old = reader.name()
@@ -307,7 +307,7 @@ def _rename_part(reader: Tokens, table: Table) -> None:
 
 
 def _drop_log_group(table: Table, reader: Tokens) -> None:
-    if reader.take("GROUP"):
+    if reader.skip_words("GROUP"):
         name = reader.name()
         table.log_groups = [group for group in table.log_groups if group[0] != name]
         return
@@ -338,8 +338,8 @@ def drop(session: Session, reader: Tokens) -> None:
     """DROP TABLE: into the recycle bin, which the redo shows as a rename before it, unless it says PURGE."""
     table = session.names.table(reader.names(), "DROP")
     ddl_log.lock(session, table)
-    reader.take("CASCADE", "CONSTRAINTS")
-    purge = reader.take("PURGE")
+    reader.skip_words("CASCADE", "CONSTRAINTS")
+    purge = reader.skip_words("PURGE")
     reader.end()
     if table.private:
         private_tables.drop(session, table)

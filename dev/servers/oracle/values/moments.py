@@ -42,7 +42,7 @@ class Moment:
     zone: int | None = None
 
 
-KEPT = re.compile(
+STORED = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{0,9}))?)?(?: ?(Z?)([+-])(\d\d):(\d\d)| ?Z)?"
 )
 """A kept value, or a literal: ``Z+02:00`` behind a kept one says that it is in UTC, ``+02:00`` behind a literal that it is not."""
@@ -50,7 +50,7 @@ KEPT = re.compile(
 
 def read(text: str) -> Moment:
     """A kept value or a literal."""
-    match = KEPT.fullmatch(text)
+    match = STORED.fullmatch(text)
     if not match:
         raise OraError(1861)
     year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
@@ -82,9 +82,9 @@ def offset(minutes: int) -> str:
 def store(value: Any, kind: str, scale: int, nls: Nls) -> str:
     """A value for a date column: a kept value, or text in the session's format."""
     text = str(value)
-    if kind == "DATE" and len(text) == 19 and KEPT.fullmatch(text):
+    if kind == "DATE" and len(text) == 19 and STORED.fullmatch(text):
         return text
-    moment = read(text) if KEPT.fullmatch(text) else parse(text, nls.format_of(kind), nls)
+    moment = read(text) if STORED.fullmatch(text) else parse(text, nls.format_of(kind), nls)
     if kind != "DATE":
         moment = _round_moment(moment, scale)
     return store_moment(moment, kind, nls.zone)
@@ -276,15 +276,15 @@ def year_month(text: str, precision: int = 9) -> str:
     return f"{match[1] or '+'}{int(match[2]):09d}-{int(match[3]):02d}"
 
 
-def interval_parts(kept: str) -> tuple[int, ...]:
+def interval_parts(stored: str) -> tuple[int, ...]:
     """Days, hours, minutes, seconds and nanoseconds, all of the sign of the interval; or years and months."""
-    sign = -1 if kept.startswith("-") else 1
-    return tuple(sign * int(part) for part in re.split(r"[ :.-]", kept[1:]))
+    sign = -1 if stored.startswith("-") else 1
+    return tuple(sign * int(part) for part in re.split(r"[ :.-]", stored[1:]))
 
 
-def interval_days(kept: str) -> float:
+def interval_days(stored: str) -> float:
     """An interval of days to seconds in days."""
-    days, hours, minutes, seconds, nanos = interval_parts(kept)
+    days, hours, minutes, seconds, nanos = interval_parts(stored)
     return days + (hours * 3600 + minutes * 60 + seconds + nanos / 1e9) / 86400
 
 

@@ -147,7 +147,9 @@ def _transactions(session: Session) -> Iterator[Row]:
     inside = session.container != session.database.root or session.user.name not in ("SYS", "SYSTEM")
     for transaction in session.engine.transactions.values():
         xid = transaction.xid
-        if transaction.begun and (not inside or xid.container == session.database.container_id(session.container)):
+        if transaction.has_start_record and (
+            not inside or xid.container == session.database.container_id(session.container)
+        ):
             yield {
                 "INST_ID": transaction.thread,
                 "ADDR": xid.raw, "XIDUSN": xid.segment, "XIDSLOT": xid.slot, "XIDSQN": xid.sequence, "STATUS": "ACTIVE",
@@ -162,7 +164,7 @@ def _sessions(session: Session) -> Iterator[Row]:
         yield {
             "SID": one.number, "SERIAL#": one.number, "AUDSID": one.number, "USERNAME": one.user.name, "STATUS": "ACTIVE",
             "PROGRAM": "python", "MACHINE": "localhost", "OSUSER": "oracle", "SCHEMANAME": one.schema, "TYPE": "USER",
-            "TADDR": one.current.xid.raw if one.current and one.current.begun else None,
+            "TADDR": one.current.xid.raw if one.current and one.current.has_start_record else None,
             "LOGON_TIME": f"{one.logged_on:%Y-%m-%d %H:%M:%S}", "CON_ID": session.database.container_id(one.container),
         }  # fmt: skip
 

@@ -124,25 +124,25 @@ def decode_number(data: bytes) -> int | Decimal:
 # dates
 
 
-def encode_moment(kept: str, kind: str) -> bytes:
+def encode_moment(stored: str, kind: str) -> bytes:
     """A kept date or timestamp; those with a zone travel in UTC with the zone behind them."""
-    year, month, day = int(kept[:4]), int(kept[5:7]), int(kept[8:10])
+    year, month, day = int(stored[:4]), int(stored[5:7]), int(stored[8:10])
     head = bytes(
         (
             year // 100 + 100,
             year % 100 + 100,
             month,
             day,
-            int(kept[11:13]) + 1,
-            int(kept[14:16]) + 1,
-            int(kept[17:19]) + 1,
+            int(stored[11:13]) + 1,
+            int(stored[14:16]) + 1,
+            int(stored[17:19]) + 1,
         )
     )
     if kind == "DATE":
         return head
-    nanos = int(kept[20:29] or 0)
+    nanos = int(stored[20:29] or 0)
     if kind == "TIMESTAMP_TZ":
-        zone = moments.read(kept).zone or 0
+        zone = moments.read(stored).zone or 0
         sign = -1 if zone < 0 else 1
         tail = bytes((sign * (abs(zone) // 60) + ZONE_HOUR, sign * (abs(zone) % 60) + ZONE_MINUTE))
         return head + struct.pack(">I", nanos) + tail
@@ -165,14 +165,14 @@ def decode_moment(data: bytes, wire: int) -> str:
 # intervals, floats
 
 
-def encode_day_second(kept: str) -> bytes:
-    days, hours, minutes, seconds, nanos = moments.interval_parts(kept)
+def encode_day_second(stored: str) -> bytes:
+    days, hours, minutes, seconds, nanos = moments.interval_parts(stored)
     middle = bytes((hours + DURATION_OFFSET, minutes + DURATION_OFFSET, seconds + DURATION_OFFSET))
     return struct.pack(">I", days + DURATION_MIDDLE) + middle + struct.pack(">I", nanos + DURATION_MIDDLE)
 
 
-def encode_year_month(kept: str) -> bytes:
-    years, months = moments.interval_parts(kept)
+def encode_year_month(stored: str) -> bytes:
+    years, months = moments.interval_parts(stored)
     return struct.pack(">I", years + DURATION_MIDDLE) + bytes((months + DURATION_OFFSET,))
 
 

@@ -24,7 +24,7 @@ IS_DML = re.compile(r"\s*(?:INSERT|UPDATE|DELETE|MERGE)\b", re.IGNORECASE)
 class EncodedRows(Protocol):
     """Rows that are already in the form of the wire."""
 
-    def take(self, count: int) -> tuple[bytes, int, bool]:
+    def read_rows(self, count: int) -> tuple[bytes, int, bool]:
         """Up to this many rows, how many they are, and whether more follow."""
 
 
@@ -259,7 +259,7 @@ class Statements:
             raise OraError(900, f"cursor {number} has no rows")
         head = b"\x06\0" + ub(0) * 6
         if outcome.encoded is not None:
-            data, sent, more = outcome.encoded.take(wanted or 1)
+            data, sent, more = outcome.encoded.read_rows(wanted or 1)
             parts = [head, data]
         else:
             assert outcome.rows is not None
