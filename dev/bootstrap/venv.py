@@ -76,7 +76,7 @@ def _interpreter(uv_binary: Path, step: Step) -> Path:
             return Path(found)
     expected = f"{high[0]}.{high[1] - 1}"
     try:
-        step.run([uv_binary, "python", "install", expected], title=f"fetching Python {expected}", env=_environment())
+        step.run([uv_binary, "python", "install", expected], title=f"fetching Python {expected}", env=uv_environment())
         return Path(
             step.run(
                 [uv_binary, "python", "find", "--no-project", expected], title=f"looking for Python {expected}"
@@ -91,7 +91,7 @@ def _interpreter(uv_binary: Path, step: Step) -> Path:
 
 
 def _sync(uv_binary: Path, interpreter: Path, step: Step) -> None:
-    env = _environment()
+    env = uv_environment()
     if uv.index_url().rstrip("/") == uv.PYPI:
         command: list[str | Path] = [uv_binary, "sync", "--frozen", "--no-progress", "--python", interpreter]
         step.run(command, title="installing packages", env=env, cwd=paths.ROOT)
@@ -119,7 +119,7 @@ def _sync_from_mirror(uv_binary: Path, interpreter: Path, env: dict[str, str], s
     step.run(project, title="installing the project", env=env, cwd=paths.ROOT)
 
 
-def _environment() -> dict[str, str]:
+def uv_environment() -> dict[str, str]:
     """The environment for uv: it trusts the same certificates as Python does and works on this working copy only."""
     ignored = {"VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", *uv.INDEX_VARIABLES}
     env = {name: value for name, value in os.environ.items() if name not in ignored}
