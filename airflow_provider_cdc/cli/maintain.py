@@ -76,7 +76,7 @@ class _MaintenanceOutcome(TargetMaintained):
 
 def _maintained(task: MaintainTablesOperator) -> _MaintenanceOutcome:
     """Return the report about the tables of one target, with ``problem``; also if they could not be maintained."""
-    from airflow.sdk.exceptions import AirflowException
+    from airflow_provider_cdc.hooks.airflow_compat import AirflowException
 
     problem = ""
     try:

@@ -12,6 +12,7 @@ from typing import Any
 from airflow_provider_cdc.cli.command_support import cli_command
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.hooks.airflow_compat import find_migration_obstacle
 from airflow_provider_cdc.hooks.state import CdcStateHook
 
 _SSL = ("ca", "capath", "cert", "key", "cipher", "check_hostname")
@@ -157,5 +158,7 @@ def _report(args: argparse.Namespace, url: str, same: bool, statements: list[str
             + format_cdc_command("setup", role="cdc", replace=True)
         )
     print(text)
+    if not ready and not args.url and (setting := find_migration_obstacle()) is not None:
+        print(f"Before `airflow db migrate`, this version of Airflow needs a setting: export {setting}")
     if not ready:
         raise SystemExit(1)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @cli_command
 def verify_tables(args: argparse.Namespace) -> None:
     """Compare tables with the source; exit status 0 all that can be compared is equal, 1 something is not, 2 something was not compared."""
-    from airflow.sdk.exceptions import AirflowException
+    from airflow_provider_cdc.hooks.airflow_compat import AirflowException
 
     try:
         verified, repaired = _verified(args, *one_target(args))
@@ -54,7 +54,7 @@ def _verified(
 @cli_command
 def rebuild_tables(args: argparse.Namespace) -> None:
     """Build tables again from the change log."""
-    from airflow.sdk.exceptions import AirflowException
+    from airflow_provider_cdc.hooks.airflow_compat import AirflowException
 
     try:
         report = _rebuilt(args, *one_target(args))

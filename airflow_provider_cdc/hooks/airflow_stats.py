@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow_provider_cdc.core.model.metric_samples import MetricSamples
+from airflow_provider_cdc.hooks.airflow_compat import load_stats
 
 PREFIX = "cdc"
 
@@ -17,8 +18,7 @@ def to_airflow(samples: MetricSamples) -> None:
 
     Tags are ``connector``, those of the producer, and ``topic`` where it is that of one table.
     """
-    from airflow.sdk.observability import stats
-
+    stats = load_stats()
     for topic, series in samples.series.items():
         tags = {"connector": samples.connector, **samples.tags} | ({"topic": topic} if topic else {})
         for name, value in series.gauges.items():

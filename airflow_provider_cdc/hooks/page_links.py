@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urljoin
 
 from airflow.sdk import BaseOperatorLink
-from airflow.sdk.configuration import conf
+
+from airflow_provider_cdc.hooks.airflow_compat import conf, find_bundle_url
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
@@ -17,11 +18,13 @@ ROUTE = "cdc"
 
 
 def build_page_url(*parts: str | int) -> str:
-    """Address of a page of the plugin.
+    """Address of a page of the plugin; empty where Airflow cannot show the pages.
 
     >>> build_page_url("connectors", "shop", "batches", 7)
     '/plugin/cdc/connectors/shop/batches/7'
     """
+    if find_bundle_url("") is None:
+        return ""
     base = conf.get("api", "base_url", fallback="/") or "/"
     path = "/".join(["plugin", ROUTE, *(quote(str(part), safe="") for part in parts)])
     return urljoin(base if base.endswith("/") else f"{base}/", path)

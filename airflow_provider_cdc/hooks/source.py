@@ -151,7 +151,7 @@ class CdcSourceHook(BaseHook):
         return not fatal, "\n".join(["Not ready for capture:" if fatal else "Ready for capture.", *lines])
 
     def _find_connection(self) -> Connection:
-        from airflow.sdk.exceptions import AirflowNotFoundException
+        from airflow_provider_cdc.hooks.airflow_compat import AirflowNotFoundException
 
         try:
             return self.get_connection(self.conn_id)

@@ -73,7 +73,7 @@ class CdcStateHook(BaseHook):
 
         :raises StateError: there is no such connection, or it holds no URL
         """
-        from airflow.sdk.exceptions import AirflowNotFoundException
+        from airflow_provider_cdc.hooks.airflow_compat import AirflowNotFoundException
 
         try:
             connection = self.get_connection(self.conn_id)

@@ -108,7 +108,7 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SparkScriptOperator):
         :param report: gets the contents of the job's report, also if the job fails or is killed
         :raises AirflowException: it has failed
         """
-        from airflow.sdk.exceptions import AirflowException, AirflowFailException
+        from airflow_provider_cdc.hooks.airflow_compat import AirflowException, AirflowFailException
 
         DatabaseTargetConfig.parse({**EQUAL, **self._properties()})
         with tempfile.TemporaryDirectory(prefix="cdc-sink-") as folder:

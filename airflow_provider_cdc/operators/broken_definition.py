@@ -23,6 +23,6 @@ class BrokenDefinitionOperator(BaseOperator):
         self.error = error
 
     def execute(self, context: Context) -> None:
-        from airflow.sdk.exceptions import AirflowFailException
+        from airflow_provider_cdc.hooks.airflow_compat import AirflowFailException
 
         raise AirflowFailException(self.error)

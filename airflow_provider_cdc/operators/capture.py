@@ -94,7 +94,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
         self._ended = self._passed_on = self._over_early = False
 
     def execute(self, context: Context) -> dict[str, Any]:
-        from airflow.sdk.exceptions import AirflowException
+        from airflow_provider_cdc.hooks.airflow_compat import AirflowException
 
         try:
             result = (
@@ -120,7 +120,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
 
     def _until_the_next(self, context: Context) -> CaptureResult:
         """Capture until the time of the DAG run is over, even if a capture ends before that, or until a later DAG run takes over."""
-        from airflow.sdk.exceptions import AirflowSkipException
+        from airflow_provider_cdc.hooks.airflow_compat import AirflowSkipException
 
         refuse_backfill(context)
         began = began_at(context)

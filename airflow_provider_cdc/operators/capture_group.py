@@ -83,7 +83,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
         self._ended = False
 
     def execute(self, context: Context) -> dict[str, Any]:
-        from airflow.sdk.exceptions import AirflowException
+        from airflow_provider_cdc.hooks.airflow_compat import AirflowException
 
         try:
             looked = self._looked()
@@ -210,7 +210,7 @@ class _GroupResult:
 
 def _failure(failed: dict[str, Exception], of: int) -> Exception:
     """Build the error of the task: it is tried again, unless a person must act for each connector."""
-    from airflow.sdk.exceptions import AirflowException, AirflowFailException
+    from airflow_provider_cdc.hooks.airflow_compat import AirflowException, AirflowFailException
 
     terminal = all(isinstance(e, TerminalError) for e in failed.values())
     others = "; the other connectors were not affected" if len(failed) < of else ""

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.hooks.airflow_compat import AirflowException, AirflowFailException
 from airflow_provider_cdc.hooks.page_links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.services.connectors.connector_handle import access_of, find_connector

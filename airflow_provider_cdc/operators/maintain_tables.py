@@ -114,7 +114,7 @@ class MaintainTablesOperator(SparkJobOperator):
 
         :raises AirflowException: some tables could not be maintained; the text also has the errors of change log and state tables
         """
-        from airflow.sdk.exceptions import AirflowException
+        from airflow_provider_cdc.hooks.airflow_compat import AirflowException
 
         try:
             return self.run_maintenance(context, run)
@@ -130,7 +130,7 @@ class MaintainTablesOperator(SparkJobOperator):
         :return: the report, see :class:`airflow_provider_cdc.changelog.reports.table_job_reports.MaintenanceReport`
         :raises AirflowException: some tables could not be maintained, or the job has failed as a whole
         """
-        from airflow.sdk.exceptions import AirflowException
+        from airflow_provider_cdc.hooks.airflow_compat import AirflowException
 
         hours = f"{self.keep.total_seconds() / 3600:g}"
         self._prepare("maintain_tables.py", "--keep-hours", hours, "--threads", str(self.threads), "--run-id", run)

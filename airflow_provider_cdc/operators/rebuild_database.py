@@ -79,8 +79,7 @@ class RebuildDatabaseOperator(ConnectorFields, BaseOperator):
         :raises CdcError: the tables could not be built
         :raises AirflowException: some tables could not be built
         """
-        from airflow.sdk.exceptions import AirflowException
-
+        from airflow_provider_cdc.hooks.airflow_compat import AirflowException
         from airflow_provider_cdc.targets.database.rebuild_database import RebuildDatabase
 
         names = [self.tables] if isinstance(self.tables, str) else list(self.tables)

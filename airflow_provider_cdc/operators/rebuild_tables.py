@@ -93,7 +93,7 @@ class RebuildTablesOperator(SparkJobOperator):
         :raises ConfigError: no table is named, or the time is none
         :raises AirflowException: some tables could not be built, or the job has failed as a whole
         """
-        from airflow.sdk.exceptions import AirflowException
+        from airflow_provider_cdc.hooks.airflow_compat import AirflowException
 
         names = [self.tables] if isinstance(self.tables, str) else list(self.tables)
         if not names:

@@ -83,7 +83,7 @@ def log_retention(result: RetentionResult, log: Any) -> None:
 
 def failure_of(result: RetentionResult) -> Exception:
     """Build the Airflow exception for failed steps: with a retry, if any of them may succeed then."""
-    from airflow.sdk.exceptions import AirflowException
+    from airflow_provider_cdc.hooks.airflow_compat import AirflowException
 
     (first, *others) = result.step_errors
     return (

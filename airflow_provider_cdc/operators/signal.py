@@ -9,12 +9,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model.connector_signal import SentSignal, Signal
 from airflow_provider_cdc.core.signals.signal_request_parser import SignalRejected, parse_request
+from airflow_provider_cdc.hooks.airflow_compat import AirflowException, AirflowFailException
 from airflow_provider_cdc.hooks.page_links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.services.connectors.connector_handle import find_connector

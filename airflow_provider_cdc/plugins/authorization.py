@@ -20,6 +20,12 @@ from airflow.models.dag import DagModel, DagTag
 from airflow.utils.session import create_session
 
 from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
+from airflow_provider_cdc.hooks.airflow_compat import (
+    build_team_argument,
+    load_connection_teams,
+    load_dag_teams,
+    team_column,
+)
 
 ROWS = "CDC rows"
 """Custom view of the auth manager, checked before a row is shown."""
@@ -62,7 +68,7 @@ def known_dags(ids: Iterable[str]) -> dict[str, KnownDag]:
         return {}
     columns = sa.select(DagModel.dag_id, DagModel.next_dagrun_create_after, DagModel.is_paused, DagModel.is_stale)
     with create_session() as session:
-        teams = DagModel.get_dag_id_to_team_name_mapping(sorted_ids, session=session)
+        teams = load_dag_teams(sorted_ids, session)
         rows = session.execute(columns.where(DagModel.dag_id.in_(sorted_ids))).all()
         tagged = session.execute(sa.select(DagTag.dag_id, DagTag.name).where(DagTag.dag_id.in_(sorted_ids))).all()
     tags: dict[str, list[str]] = {}
@@ -158,11 +164,11 @@ def filter_readable(
     manager = get_auth_manager()
     read = {
         id_ for team, ids in dags.items()
-        for id_ in manager.filter_authorized_dag_ids(dag_ids=ids, user=user, method="GET", team_name=team)
+        for id_ in manager.filter_authorized_dag_ids(dag_ids=ids, user=user, method="GET", **build_team_argument(team))
     }  # fmt: skip
     linked = {
         id_ for team, ids in connections.items()
-        for id_ in manager.filter_authorized_connections(conn_ids=ids, user=user, method="GET", team_name=team)
+        for id_ in manager.filter_authorized_connections(conn_ids=ids, user=user, method="GET", **build_team_argument(team))
     }  # fmt: skip
 
     def is_readable(record: ConnectorRecord) -> bool:
@@ -197,7 +203,7 @@ def known_connections(prefix: str, kinds: Iterable[str]) -> list[KnownConnection
     Their type is the prefix and one of these kinds of sources.
     """
     types = {f"{prefix}{kind}": kind for kind in kinds}
-    columns = sa.select(Connection.conn_id, Connection.conn_type, Connection.team_name)
+    columns = sa.select(Connection.conn_id, Connection.conn_type, team_column(Connection))
     with create_session() as session:
         rows = session.execute(columns.where(Connection.conn_type.in_(types)).order_by(Connection.conn_id)).all()
     return [KnownConnection(id_, types[type_], team) for id_, type_, team in rows]
@@ -205,8 +211,7 @@ def known_connections(prefix: str, kinds: Iterable[str]) -> list[KnownConnection
 
 def teams_of(conn_ids: Iterable[str]) -> dict[str, str | None]:
     """Return connections of Airflow's database → the team of each; ``None``: of all teams."""
-    teams: dict[str, str | None] = Connection.get_conn_id_to_team_name_mapping(sorted(set(conn_ids)))
-    return teams
+    return load_connection_teams(set(conn_ids))
 
 
 def team_of(conn_id: str) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
+from airflow_provider_cdc.hooks.airflow_compat import find_bundle_url
 from airflow_provider_cdc.hooks.page_links import ROUTE
 
 PREFIX = "/cdc"
@@ -21,11 +22,13 @@ class CdcPlugin(AirflowPlugin):
     react_apps = [
         {
             "name": "CDC connectors",
-            "bundle_url": f"{PREFIX.removeprefix('/')}/static/pages.js",  # below Airflow's own base path
+            "bundle_url": bundle_url,
             "destination": "nav",
             "category": "browse",
             "url_route": ROUTE,
         }
+        for bundle_url in [find_bundle_url(f"{PREFIX.removeprefix('/')}/static/pages.js")]
+        if bundle_url is not None
     ]
 
     @property

@@ -14,12 +14,12 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.models.dag import DagModel, DagTag
 from airflow.models.dagbag import DBDagBag
 from airflow.models.dagrun import DagRun
-from airflow.sdk.exceptions import AirflowException
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunTriggeredByType
 
 from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.hooks.airflow_compat import AirflowException
 from airflow_provider_cdc.plugins.authorization import known_dags
 from airflow_provider_cdc.services.actions.action_history import Run
 from airflow_provider_cdc.services.actions.action_models import Fate

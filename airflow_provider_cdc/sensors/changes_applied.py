@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.bases.sensor import PokeReturnValue
-from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_provider_cdc.hooks.airflow_compat import AirflowFailException
 from airflow_provider_cdc.sensors.state_sensor import StateSensor
 from airflow_provider_cdc.services.tasks.connector_fields import StateFields
 from airflow_provider_cdc.triggers.changes_applied import AppliedTrigger

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException
-
 from airflow_provider_cdc.core.errors import CdcError, TransientError
+from airflow_provider_cdc.hooks.airflow_compat import AirflowFailException
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.sensors.waiting_sensor import WaitingSensor
 from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, to_airflow_exception

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException
-
+from airflow_provider_cdc.hooks.airflow_compat import AirflowFailException
 from airflow_provider_cdc.sensors.state_sensor import StateSensor
 from airflow_provider_cdc.services.tasks.connector_fields import StateFields
 from airflow_provider_cdc.services.text.pause_gap_signal_texts import failure_text

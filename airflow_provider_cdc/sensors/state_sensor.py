@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.bases.sensor import PokeReturnValue
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.hooks.airflow_compat import AirflowException, AirflowFailException
 from airflow_provider_cdc.hooks.page_links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.sensors.waiting_sensor import WaitingSensor

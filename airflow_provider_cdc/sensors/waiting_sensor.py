@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseSensorOperator
 from airflow.sdk.bases.sensor import PokeReturnValue
-from airflow.sdk.exceptions import (
+
+from airflow_provider_cdc.hooks.airflow_compat import (
     AirflowException,
     AirflowFailException,
     AirflowSensorTimeout,
     AirflowSkipException,
     AirflowTaskTimeout,
 )
-
 from airflow_provider_cdc.triggers.polling_loop import poll_seconds
 
 if TYPE_CHECKING:

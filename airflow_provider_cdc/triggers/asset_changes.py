@@ -14,11 +14,15 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
-from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.hooks.airflow_compat import (
+    AdvanceItem,
+    CursorStore,
+    SharedStreamProducer,
+    find_cursor_store,
+)
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.triggers.polling_loop import poll_repeatedly
 from airflow_provider_cdc.triggers.shared_state import shared_state
@@ -120,7 +124,7 @@ class CdcChangeTrigger(BaseEventTrigger):
             _cursors[self.shared_stream_key()].discard(cursor)
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """By itself, where there is no shared stream: in tests, or for a deferred task."""
+        """Poll alone, where there is no shared stream: in Airflow 3.1 and 3.2, or for a deferred task."""
         producer = _Poller(self.serialize()[1])
         last: BatchPoll | None = None
 
@@ -204,9 +208,9 @@ class _AssetCursor:
             await store.aset(CURSOR, batch)
         self.stored = batch
 
-    def _store(self) -> Any:
-        store, asset = self.trigger.asset_state_store, self.trigger.asset
-        return store if store is None or asset is None else store[Asset(asset)]
+    def _store(self) -> CursorStore | None:
+        trigger = self.trigger
+        return find_cursor_store(trigger, trigger.asset, trigger.asset or f"{trigger.connector} {trigger.topics}")
 
 
 _cursors: dict[Hashable, set[_AssetCursor]] = {}

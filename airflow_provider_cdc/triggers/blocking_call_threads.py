@@ -15,6 +15,8 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from airflow_provider_cdc.hooks.airflow_compat import lend_event_loop
+
 T = TypeVar("T")
 
 _AT_ONCE, _PATIENCE_S = 16, 1.0
@@ -106,6 +108,7 @@ class _ThreadCall:
 
     def _work(self) -> None:
         """In the thread."""
+        lend_event_loop(self._loop)
         result, error = None, None
         try:
             result = self._call()

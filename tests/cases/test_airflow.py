@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.sensors.changes_available import ChangesAvailableSensor
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 from tests.support.airflow.airflow_connector import connect, context, make_shop
+from tests.support.airflow.airflow_versions import AirflowFailException, TaskDeferred
 
 
 def test_a_source_that_refuses_its_account_while_a_sensor_is_deferred_fails_the_task(

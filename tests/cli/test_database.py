@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from airflow.sdk.exceptions import AirflowException
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
@@ -17,6 +16,7 @@ from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOper
 from tests.cli.conftest import capture, clean, run
 from tests.support.airflow import airflow_connector
 from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
+from tests.support.airflow.airflow_versions import AirflowException
 
 SINK = {"collection.name.format": "my_${source.table}"}
 

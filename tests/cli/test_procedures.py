@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_cdc.cli.command_parser import build_commands
 from airflow_provider_cdc.connector import ConnectorDefinition
@@ -21,6 +20,7 @@ from tests.cli.conftest import clean, run
 from tests.sources.db2_adapter import Db2Adapter
 from tests.sources.suite import INT
 from tests.support.airflow.airflow_connector import connect, context
+from tests.support.airflow.airflow_versions import AirflowFailException
 
 
 @pytest.fixture

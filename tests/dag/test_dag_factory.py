@@ -17,8 +17,6 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException
-from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.dag import ConnectorDefinition, cdc_dag, cdc_dags, cdc_task_group, lifecycle_dag
@@ -35,6 +33,7 @@ from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator
 from airflow_provider_cdc.operators.broken_definition import BrokenDefinitionOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.sensors.changes_available import ChangesAvailableSensor
+from tests.support.airflow.airflow_versions import AirflowFailException, serialize_dag, takes_bundle_name
 
 PARSING = "_AIRFLOW_PARSING_CONTEXT_DAG_ID"
 """The environment variable by which Airflow says which DAG it needs of a file."""
@@ -79,7 +78,7 @@ def only_broken(folder: Path) -> str:
     assert name in fail_message(dag)
     assert "cdc-broken" in dag.tags
     for one in fleet.dags.values():
-        DagSerialization.to_dict(one)  # Airflow stores the DAGs of a file together
+        serialize_dag(one)  # Airflow stores the DAGs of a file together
     return fail_message(dag)
 
 
@@ -127,8 +126,8 @@ def test_a_file_makes_the_dag_that_the_same_arguments_make_in_code(tmp_path: Pat
         group={**WHOLE["group"], "wait_timeout": timedelta(hours=2), "run_for": timedelta(minutes=10)},  # type: ignore[dict-item]
     )
     coded.doc_md = dag.doc_md
-    assert DagSerialization.to_dict(dag)["dag"] == {
-        **DagSerialization.to_dict(coded)["dag"],
+    assert serialize_dag(dag)["dag"] == {
+        **serialize_dag(coded)["dag"],
         "fileloc": dag.fileloc,
     }
     assert f"Defined in `{tmp_path.name}/shop.{ending}`" in str(dag.doc_md)
@@ -399,7 +398,7 @@ def test_whatever_type_a_value_has_airflow_can_store_the_dag_or_the_file_is_brok
         assert len(fleet.dags) == 2
         for dag in fleet.dags.values():
             dag.check_cycle()
-            DagSerialization.to_dict(dag)
+            serialize_dag(dag)
         (error,) = fleet.broken.values() or (None,)
         if error is not None:
             assert str(error).startswith("The definition fleet/odd.json cannot be used:\n  ")
@@ -539,12 +538,12 @@ def test_a_definition_that_was_broken_keeps_its_dag_where_people_look_for_it(fol
 PROCESSED = """
 import json, sys
 from pathlib import Path
-from airflow.dag_processing.dagbag import BundleDagBag
-from airflow.dag_processing.processor import _serialize_dags
+from airflow.dag_processing.processor import BundleDagBag, _serialize_dags
 import structlog
 
 folder = Path(sys.argv[1])
-bag = BundleDagBag(dag_folder=str(folder / sys.argv[2]), bundle_path=folder, bundle_name="test", load_op_links=False)
+named = {"bundle_name": "test"} if sys.argv[3] == "named" else {}
+bag = BundleDagBag(dag_folder=str(folder / sys.argv[2]), bundle_path=folder, load_op_links=False, **named)
 stored, errors = _serialize_dags(bag, structlog.get_logger())
 print("FOUND " + json.dumps({
     "dags": {dag.dag_id: sorted(task.task_id for task in dag.tasks) for dag in bag.dags.values()},
@@ -555,8 +554,9 @@ print("FOUND " + json.dumps({
 
 def process_dag_file(folder: Path, file: str) -> dict[str, Any]:
     """What Airflow's DAG processor makes of a Python file."""
+    named = "named" if takes_bundle_name() else "nameless"
     result = subprocess.run(
-        [sys.executable, "-c", PROCESSED, str(folder), file], capture_output=True, text=True, cwd=folder
+        [sys.executable, "-c", PROCESSED, str(folder), file, named], capture_output=True, text=True, cwd=folder
     )
     (line,) = [line for line in result.stdout.splitlines() if line.startswith("FOUND ")] or [result.stderr]
     return dict(json.loads(line.removeprefix("FOUND ")))
@@ -591,7 +591,7 @@ def test_the_process_of_a_task_makes_only_its_own_dag_the_same_one(
         monkeypatch.setenv(PARSING, dag_id)
         fleet = cdc_dags(folder)
         assert list(fleet.dags) == [dag_id]
-        assert DagSerialization.to_dict(fleet.dags[dag_id]) == DagSerialization.to_dict(whole[dag_id])
+        assert serialize_dag(fleet.dags[dag_id]) == serialize_dag(whole[dag_id])
         assert [one.name for one in fleet.connectors] == ["good", "shop"]
     monkeypatch.setenv(PARSING, "another")
     assert cdc_dags(folder).dags == {}

@@ -12,8 +12,6 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.api.datamodels._generated import DagRunType
 from airflow.sdk.definitions.param import ParamsDict
-from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
-from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.dag import (
@@ -38,6 +36,7 @@ from airflow_provider_cdc.operators.apply_to_database_on_spark import ApplyToDat
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.triggers.asset_changes import CdcChangeTrigger
 from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
+from tests.support.airflow.airflow_versions import AirflowFailException, ParamValidationError, serialize_dag
 
 SHOP = ConnectorDefinition("shop", "memory", "/lake", {"table.include.list": r"inventory\.(orders|lines)"})
 
@@ -327,7 +326,7 @@ def test_one_dag_waits_for_captures_and_applies_several_connectors_and_its_run_f
     # what is captured of those that have not failed is applied; a separate task keeps the run from being a success then
     assert (apply.trigger_rule, captured.trigger_rule) == ("none_skipped", "all_success")
     assert sorted(outlet.name for outlet in apply.outlets) == ["cdc://billing", "cdc://shop"]
-    DagSerialization.to_dict(dag)
+    serialize_dag(dag)
 
 
 def test_a_group_without_a_location_captures_only() -> None:

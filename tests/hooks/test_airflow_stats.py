@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException
-from airflow.sdk.observability import stats
-from airflow.sdk.observability.metrics import stats_utils
 
 from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
+from tests.support.airflow.airflow_versions import AirflowException, begin_metrics, end_metrics
 
 TOPIC = "shop.inventory.orders"
 
@@ -49,17 +47,10 @@ class StatsD:
             return found
 
 
-def as_a_task_does() -> None:
-    """What Airflow does at the beginning of each task."""
-    stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=True)
-
-
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
     yield
-    from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
-
-    stats.initialize(factory=NoStatsLogger, export_legacy_names=True)
+    end_metrics()
 
 
 @pytest.fixture
@@ -72,7 +63,7 @@ def statsd(monkeypatch: pytest.MonkeyPatch, nothing_left: None) -> Iterator[Stat
         "INFLUXDB_ENABLED": "True",
     }.items():
         monkeypatch.setenv(f"AIRFLOW__METRICS__STATSD_{name}", value)
-    as_a_task_does()
+    begin_metrics()
     yield server
     server.socket.close()
 
@@ -133,7 +124,7 @@ def collector(monkeypatch: pytest.MonkeyPatch, nothing_left: None) -> Iterator[l
     threading.Thread(target=server.serve_forever, daemon=True).start()
     for name, value in {"ON": "True", "HOST": "127.0.0.1", "PORT": str(server.server_port)}.items():
         monkeypatch.setenv(f"AIRFLOW__METRICS__OTEL_{name}", value)
-    as_a_task_does()
+    begin_metrics()
     yield received
     server.shutdown()
     server.server_close()

@@ -51,8 +51,10 @@ def test_a_connection_of_another_type_serves_when_the_source_is_named(monkeypatc
 
 def test_an_extra_that_is_no_json_object_is_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SHOP", '{"conn_type": "cdc_mysql", "host": "db", "extra": "[1]"}')
-    with pytest.raises(ConfigError, match="not a JSON object"):
+    # Airflow 3.1 passes over such a connection itself
+    with pytest.raises(ConfigError, match=r"not a JSON object|does not exist") as caught:
         CdcSourceHook("shop").resolve_properties()
+    assert "[1]" not in str(caught.value)
 
 
 def test_a_database_that_is_ready_passes_the_test(mariadb: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports, merge_by_table
@@ -30,6 +29,7 @@ from airflow_provider_cdc.operators.base.spark_job_operator import job_path
 from airflow_provider_cdc.services.tasks.connector_fields import owner_of
 from airflow_provider_cdc.targets.lake.apply.up_to_date_check import read_table_stamp
 from tests.support.airflow.airflow_connector import TaskState, connect, context
+from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException
 from tests.support.change_log.manifests import manifest
 
 LOCATION = "/lake/{database}/{table}"
@@ -292,18 +292,23 @@ def test_tables_that_failed_are_named_and_no_event_is_emitted(tmp_path: Path, sp
     assert events(given) == {}
 
 
-def test_what_a_failed_try_applied_is_announced_by_the_next_one(tmp_path: Path, spark: Spark) -> None:
-    remembered = TaskState()
+@pytest.mark.parametrize("has_store", [True, False], ids=["3.3", "3.1"])
+def test_what_a_failed_try_applied_is_announced_by_the_next_one(tmp_path: Path, spark: Spark, has_store: bool) -> None:
+    store = {"task_state_store": TaskState()} if has_store else {}
     spark.will(report(table("shop.a", c=1), **{"shop.b": "trouble"}), status=1)
     with pytest.raises(AirflowException):
-        apply(tmp_path).execute(context(task_state_store=remembered))
+        apply(tmp_path).execute(context(**store))
     spark.will(report(table("shop.b", c=7)))
-    given = context(task_state_store=remembered)
+    given = context(**store)
     apply(tmp_path).execute(given)
     assert {uri: e["rows"] for uri, e in events(given).items()} == {
         "cdc://shop/shop.a": {"c": 1},
         "cdc://shop/shop.b": {"c": 7},
     }
+    spark.will(report(table("shop.b", c=8)))
+    given = context(**({"task_state_store": TaskState()} if has_store else {}))  # of the next run
+    apply(tmp_path).execute(given)
+    assert {*events(given)} == {"cdc://shop/shop.b"}  # and once
 
 
 def test_what_the_last_try_has_applied_is_announced_by_the_next_run_or_if_it_is_cleared_before_by_that_try(

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
@@ -30,6 +29,7 @@ from airflow_provider_cdc.operators.base.spark_job_operator import job_path
 from tests.operators.base.test_continuous_job_control import ActionThread, wait_until
 from tests.operators.test_apply_changes import LOCATION, table
 from tests.support.airflow.airflow_connector import TaskState, connect, context
+from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException
 
 SUBMIT = """#!{python}
 import json, os, pathlib, sys, threading, time

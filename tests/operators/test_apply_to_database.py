@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.retention.target_progress import needs_of
@@ -22,6 +21,7 @@ from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOper
 from airflow_provider_cdc.operators.base.connector_apply_report import build_connector_alias
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
+from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException
 from tests.support.patience import LONGEST_S
 
 

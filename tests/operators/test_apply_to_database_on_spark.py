@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.operators.apply_to_database_on_spark import PROPERTIES, ApplyToDatabaseOnSparkOperator
@@ -22,6 +21,7 @@ from airflow_provider_cdc.operators.base.spark_job_operator import job_path
 from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.targets.lake.jobs import apply_to_database
 from tests.support.airflow.airflow_connector import connect, context
+from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException
 
 SUBMIT = """#!{python}
 import json, os, pathlib, sys

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.api.datamodels._generated import DagRunType
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.connector import ConnectorDefinition
@@ -27,6 +26,7 @@ from airflow_provider_cdc.operators.base.operator_links import BatchLink
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.verify_tables import VerifyTablesOperator
 from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
+from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException, AirflowSkipException
 from tests.support.patience import LONGEST_S, wait_until
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from cryptography.fernet import Fernet
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
@@ -31,6 +30,7 @@ from airflow_provider_cdc.state.models import OffsetRow
 from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers import any_changes
 from tests.support.airflow.airflow_connector import SHOP, connect, context
+from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException, TaskDeferred
 from tests.support.airflow.trigger_runs import await_first_event, deserialize_trigger
 from tests.support.counted import CallCounter
 from tests.support.patience import LONGEST_S, wait_until

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.lifecycle import TITLES, ConnectorLifecycleOperator, LifecycleAction
 from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
+from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException, AirflowSkipException
 from tests.support.patience import wait_until
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
@@ -27,6 +26,7 @@ from airflow_provider_cdc.operators.retention import RetentionOperator
 from airflow_provider_cdc.state.models import OffsetHistoryRow
 from airflow_provider_cdc.state.state_store import StateStore
 from tests.support.airflow.airflow_connector import connect, context
+from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException
 from tests.support.change_log.manifests import manifest
 
 LOCATION = "/lake/{database}/{table}"

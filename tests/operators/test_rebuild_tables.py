@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.operators.base.spark_job_operator import job_path
 from airflow_provider_cdc.operators.rebuild_tables import RebuildTablesOperator
 from tests.support.airflow.airflow_connector import connect, context
+from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException
 
 LOCATION = "/lake/{database}/{table}"
 SUBMIT = """#!{python}

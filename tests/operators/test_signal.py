@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
 from airflow_provider_cdc.core.model.connector_signal import SignalState
 from airflow_provider_cdc.hooks.page_links import ConnectorLink
@@ -20,6 +19,7 @@ from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.signal import AdHocSnapshotOperator, SendSignalOperator
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
+from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException, TaskDeferred
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
@@ -20,6 +19,7 @@ from airflow_provider_cdc.operators.verify_tables import VerifyTablesOperator
 from airflow_provider_cdc.services.connectors.connector_targets import known_access
 from tests.support.airflow import airflow_connector
 from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
+from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException
 
 
 @pytest.fixture

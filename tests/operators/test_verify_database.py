@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
@@ -17,6 +16,7 @@ from airflow_provider_cdc.operators.verify_database import VerifyDatabaseOperato
 from airflow_provider_cdc.services.dashboards.connector_page import tables_of
 from tests.support.airflow import airflow_connector
 from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
+from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException
 
 
 @pytest.fixture

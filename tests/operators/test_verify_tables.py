@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
@@ -22,6 +21,7 @@ from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.verify_tables import VerifyTablesOperator
 from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
 from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
+from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException, AirflowSkipException
 
 LOCATION = "/lake/{database}/{table}"
 SUBMIT = """#!{python}

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from airflow.api_fastapi import app as airflow_app
 from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
-from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow.api_fastapi.core_api.security import get_user
 from airflow.sdk import DAG
 from fastapi.testclient import TestClient
@@ -22,6 +20,7 @@ from airflow_provider_cdc.plugins.plugin_app import app
 from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.airflow.airflow_connector import ShopConnector, connect, make_shop
+from tests.support.airflow.airflow_versions import set_auth_manager, simple_user
 
 MAY_READ = {"ann": {"shop_dag"}, "bob": {"billing_dag"}}
 ClientFactory = Callable[..., TestClient]
@@ -74,7 +73,7 @@ def known_to_airflow(*dags: DAG, paused: bool = False) -> None:
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, metadata: None) -> Iterator[ShopConnector]:
     """A connector ``shop``, which a DAG has captured once."""
-    monkeypatch.setattr(airflow_app._AuthManagerState, "instance", PerDag())
+    set_auth_manager(monkeypatch, PerDag())
     # DAGs that have captured are not parsed here
     monkeypatch.setattr(authorization, "known_dags", lambda ids: {id_: KnownDag(id_) for id_ in ids})
     monkeypatch.setattr(authorization, "known_connections", lambda prefix, kinds: [KnownConnection("shop", "memory")])
@@ -112,7 +111,7 @@ def client_factory() -> ClientFactory:
     def client(name: str = "ada", role: str | None = "ADMIN", teams: Sequence[str] = ()) -> TestClient:
         app.dependency_overrides.clear()
         if role is not None:
-            user = SimpleAuthManagerUser(username=name, role=role, teams=list(teams))
+            user = simple_user(name, role, teams)
             app.dependency_overrides[get_user] = lambda: user
         return TestClient(app, raise_server_exceptions=False)
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.sensors.changes_applied import AppliedSensor
 from airflow_provider_cdc.triggers.changes_applied import AppliedTrigger
 from tests.support.airflow.airflow_connector import ShopConnector, TaskState, context, make_shop
+from tests.support.airflow.airflow_versions import AirflowFailException, TaskDeferred
 from tests.support.airflow.trigger_runs import report
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.sensors.changes_available import ChangesAvailableSensor
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
+from tests.support.airflow.airflow_versions import AirflowFailException, TaskDeferred
 
 
 @pytest.fixture

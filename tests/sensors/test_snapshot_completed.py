@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
 from airflow_provider_cdc.core.model.connector_signal import SentSignal, SignalState
 from airflow_provider_cdc.operators.capture import CaptureOperator
@@ -16,6 +15,7 @@ from airflow_provider_cdc.sensors.snapshot_completed import SnapshotCompletedSen
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
+from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException, TaskDeferred
 
 
 @pytest.fixture

@@ -10,15 +10,6 @@ from typing import Any
 import pytest
 from airflow.sdk import BaseOperator
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR
-from airflow.sdk.exceptions import (
-    AirflowException,
-    AirflowFailException,
-    AirflowSensorTimeout,
-    AirflowSkipException,
-    AirflowTaskTimeout,
-    TaskDeferralError,
-    TaskDeferred,
-)
 
 from airflow_provider_cdc.core.errors import AccessDenied, CdcError, SourceUnavailable
 from airflow_provider_cdc.operators.capture import CaptureOperator
@@ -29,6 +20,15 @@ from airflow_provider_cdc.sensors.snapshot_completed import SnapshotCompletedSen
 from airflow_provider_cdc.sensors.waiting_sensor import WaitingSensor
 from airflow_provider_cdc.services.connectors.grouped_connectors import ChangeInspection, GroupedConnector
 from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
+from tests.support.airflow.airflow_versions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    AirflowTaskTimeout,
+    TaskDeferralError,
+    TaskDeferred,
+)
 
 Make = Callable[..., WaitingSensor]
 NEXT = "execute_complete"
@@ -213,5 +213,5 @@ def test_a_mistake_of_ours_is_an_error(
 def test_intervals_are_seconds_or_a_timedelta_and_never_nothing(shop_connector: ShopConnector, name: str) -> None:
     assert SENSORS[name](shop_connector, poll_interval=timedelta(seconds=5)).poll_interval == 5
     for wrong in (0, -1, timedelta(0)):
-        with pytest.raises(ValueError, match=r"poll_interval is .* seconds|non-negative"):
+        with pytest.raises((ValueError, AirflowException), match=r"poll_interval is .* seconds|non-negative"):
             SENSORS[name](shop_connector, poll_interval=wrong)

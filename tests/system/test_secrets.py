@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.api_fastapi import app as airflow_app
 from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
-from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi.testclient import TestClient
 
@@ -17,6 +15,7 @@ from airflow_provider_cdc.plugins import authorization
 from airflow_provider_cdc.plugins.plugin_app import app
 from dev.airflow import Airflow
 from tests.support.airflow.airflow_connector import connect
+from tests.support.airflow.airflow_versions import set_auth_manager, simple_user
 from tests.system.conftest import PASSWORD
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
@@ -133,10 +132,10 @@ def test_no_secret_is_on_a_page(
     airflow, _, _ = finished_run
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=f"sqlite:///{airflow.home}/airflow.db")
     connect(monkeypatch, "lake", conn_type="generic", extra={"auto_mkdir": True, **STORAGE})
-    monkeypatch.setattr(airflow_app._AuthManagerState, "instance", SimpleAuthManager())
+    set_auth_manager(monkeypatch, SimpleAuthManager())
     monkeypatch.setattr(authorization, "known_dags", lambda ids: {})
     monkeypatch.setattr(authorization, "teams_of", lambda conn_ids: {})
-    app.dependency_overrides[get_user] = lambda: SimpleAuthManagerUser(username="ada", role="ADMIN")
+    app.dependency_overrides[get_user] = lambda: simple_user("ada", "ADMIN")
     try:
         client = TestClient(app)
         parts = (

@@ -5,59 +5,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.triggers.base import BaseEventTrigger
-from airflow.triggers.shared_stream import SharedStreamManager
 
-from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers.asset_changes import CURSOR, CdcChangeTrigger
-from tests.support.airflow.airflow_connector import SHOP, ShopConnector, context, make_shop
-from tests.support.airflow.trigger_runs import await_first_event, deserialize_trigger
+from tests.support.airflow.airflow_connector import ShopConnector
+from tests.support.airflow.trigger_runs import deserialize_trigger
+from tests.support.airflow.watched_tables import LINES, ORDERS, AssetState, change, make_watched_shop, wait_until
 from tests.support.counted import CallCounter
-from tests.support.patience import LONGEST_S
 
-ORDERS, LINES = "shop.inventory.orders", "shop.inventory.lines"
+pytest.importorskip("airflow.triggers.shared_stream", reason="Airflow 3.1 and 3.2 have no shared streams")
 
 
 @pytest.fixture
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ShopConnector]:
-    shop_connector = make_shop(monkeypatch, tmp_path, "watched")
-    shop_connector.database.create_table("inventory.lines", SHOP, key=("id",))
-    capture(shop_connector)
+    shop_connector = make_watched_shop(monkeypatch, tmp_path)
     yield shop_connector
     shop_connector.store.close()
-
-
-def capture(shop_connector: ShopConnector) -> None:
-    CaptureOperator(task_id="capture", definition=shop_connector.definition, conn_id="shop").execute(context())
-
-
-def change(shop_connector: ShopConnector, key: int, table: str = "orders") -> None:
-    """One more batch."""
-    with shop_connector.database.transaction() as t:
-        t.insert(f"inventory.{table}", {"id": key, "note": ""})
-    capture(shop_connector)
-
-
-class AssetState(dict[str, Any]):
-    """The state store of one asset."""
-
-    async def aget(self, key: str) -> Any:
-        return self.get(key)
-
-    async def aset(self, key: str, value: Any) -> None:
-        self[key] = value
-
-    def __getitem__(self, key: Any) -> Any:
-        return self if not isinstance(key, str) else super().__getitem__(key)
 
 
 class SlowAssetState(AssetState):
@@ -67,12 +37,10 @@ class SlowAssetState(AssetState):
         await asyncio.sleep(3600)
 
 
-async def wait_until(condition: Callable[[], object]) -> None:
-    """Wait until something is true."""
-    end = time.monotonic() + LONGEST_S
-    while not condition():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.02)
+def shared_stream_manager(ack_timeout: int) -> Any:
+    from airflow.triggers.shared_stream import SharedStreamManager
+
+    return SharedStreamManager(ack_timeout=ack_timeout)
 
 
 class Triggerer:
@@ -82,7 +50,7 @@ class Triggerer:
     """
 
     def __init__(self) -> None:
-        self.manager = SharedStreamManager(ack_timeout=60)
+        self.manager = shared_stream_manager(60)
         self.fired: list[tuple[int, Any]] = []
         self.unkept: list[int] = []
         self.stall_s = 0.0
@@ -279,7 +247,7 @@ def test_who_was_given_up_on_is_told_again_though_others_go_on(shop_connector: S
     async def run_story() -> None:
         kept = AssetState()
         async with triggerer() as t:
-            t.manager, t.stall_s = SharedStreamManager(ack_timeout=2), 3600
+            t.manager, t.stall_s = shared_stream_manager(2), 3600
             t.start(1, kept, [ORDERS])
             t.start(2, AssetState(), [LINES])
             await t.looks(1, 2)
@@ -307,27 +275,3 @@ def test_a_connector_that_was_deleted_and_began_again_is_reported_from_its_first
             assert (await t.until(1))[0][1]["topics"] == {ORDERS: 1}
 
     asyncio.run(run_story())
-
-
-def test_by_itself_it_fires_too(shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch) -> None:
-    polled = CallCounter(monkeypatch, StateStore, "load_records")
-
-    async def run_story() -> None:
-        waiting = asyncio.create_task(await_first_event(CdcChangeTrigger("shop", [ORDERS], poll_interval=0.05)))
-        await wait_until(lambda: polled.calls > 1)  # it is done with the first one
-        await asyncio.to_thread(change, shop_connector, 1)
-        assert (await waiting)["events"] == 1
-
-    asyncio.run(run_story())
-
-
-def test_triggers_of_equal_arguments_have_one_hash_whatever_the_order_of_topics() -> None:
-    one = CdcChangeTrigger("shop", ["b", "a"], asset="x").serialize()
-    other = CdcChangeTrigger("shop", ["a", "b"], asset="x").serialize()
-    assert BaseEventTrigger.hash(*one) == BaseEventTrigger.hash(*other)
-    assert CdcChangeTrigger("shop", ["a"]).shared_stream_key() == CdcChangeTrigger("shop", ["b"]).shared_stream_key()
-
-
-def test_an_interval_that_airflow_would_not_wait_for_is_refused() -> None:
-    with pytest.raises(ConfigError, match="up to 120 seconds"):
-        CdcChangeTrigger("shop", poll_interval=600)

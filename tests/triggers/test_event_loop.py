@@ -35,6 +35,7 @@ from airflow_provider_cdc.triggers import polling_loop
 path, arguments, count = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3])
 module, _, name = path.rpartition(".")
 trigger = getattr(importlib.import_module(module), name)(**arguments)
+trigger.asset_state_store = None  # as in Airflow 3.3; before, the trigger would write a variable, which takes a triggerer
 loop, on, seen, polled, events = threading.get_ident(), False, [], [], []
 until_next = polling_loop.until_next
 
@@ -57,9 +58,12 @@ async def story():
         return until_next(interval)
 
     async def wait():
-        async with contextlib.aclosing(trigger.run()) as found:
-            async for event in found:
-                events.append(str(event))
+        try:
+            async with contextlib.aclosing(trigger.run()) as found:
+                async for event in found:
+                    events.append(str(event))
+        except Exception as e:
+            events.append(repr(e))
         enough.set()
 
     polling_loop.until_next, on = noted, True

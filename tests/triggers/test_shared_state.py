@@ -93,6 +93,9 @@ def test_all_kinds_of_triggers_share_the_query(shop_connector: ShopConnector, mo
         SignalCompletedTrigger("shop", number, poll_interval=1.0),
         *(InitialSnapshotTrigger(f"other{n}", poll_interval=1.0) for n in range(7)),
     ]
+    triggers[
+        1
+    ].asset_state_store = None  # as in Airflow 3.3; before, it would write a variable, which takes a triggerer
     polled, connector = (
         CallCounter(monkeypatch, StateStore, "load_records"),
         CallCounter(monkeypatch, StateStore, "find_connector"),

@@ -28,8 +28,8 @@ from airflow_provider_cdc.services.tasks.connector_fields import (
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
-    from airflow.sdk.exceptions import AirflowException
 
+    from airflow_provider_cdc.hooks.airflow_compat import AirflowException
     from airflow_provider_cdc.operators.base.connector_apply_report import ConnectorTables
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -143,7 +143,7 @@ class ApplyJobOperator(SparkScriptOperator):
 
         :raises AirflowException: no other job has taken over: a success would leave the tables without a job until the next run begins
         """
-        from airflow.sdk.exceptions import AirflowException
+        from airflow_provider_cdc.hooks.airflow_compat import AirflowException
 
         if not all(self._tried(connector, connector.is_superseded) for connector in todo):
             self._remember(context)
@@ -183,7 +183,7 @@ class ApplyJobOperator(SparkScriptOperator):
         :param error: that the job has ended with
         :param given_up: another try would be of no use
         """
-        from airflow.sdk.exceptions import AirflowException, AirflowFailException
+        from airflow_provider_cdc.hooks.airflow_compat import AirflowException, AirflowFailException
 
         troubled = [connector for connector in self._applied if connector.trouble]
         if not troubled and error is None:

@@ -21,12 +21,12 @@ from airflow_provider_cdc.services.text.status_texts import table_text
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-    from airflow.sdk.exceptions import AirflowException
 
     from airflow_provider_cdc.changelog.files.change_log import ChangeLog
     from airflow_provider_cdc.changelog.reports.apply_report import ApplyReport, TableApplied
     from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
     from airflow_provider_cdc.changelog.reports.asset_event_outbox import AssetEventOutbox
+    from airflow_provider_cdc.hooks.airflow_compat import AirflowException
 
 _UNANNOUNCED = "cdc_unannounced"
 
@@ -210,7 +210,8 @@ class ConnectorTables:
         store = context.get("task_state_store")
         tried = self._unannounced(context)
         tables = merge_by_table([*tried, *self._done()])
-        if for_good and self._left_to_next_run(context, tables):
+        # Airflow 3.1 and 3.2 have no state store of tasks: the next try reads the events as the next run does
+        if (for_good or store is None) and self._left_to_next_run(context, tables):
             if store is not None and tried:
                 store.set(self._key, "[]")
         elif store is not None:

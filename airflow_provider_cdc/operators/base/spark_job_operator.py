@@ -24,9 +24,9 @@ from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-    from airflow.sdk.exceptions import AirflowException
 
     from airflow_provider_cdc.connector import ConnectorDefinition
+    from airflow_provider_cdc.hooks.airflow_compat import AirflowException
 
 STORAGE_OPTIONS = "CDC_STORAGE_OPTIONS"
 """Environment variable in which the job finds the fsspec options of the change log, as a JSON object."""
@@ -76,7 +76,7 @@ class SparkScriptOperator(SparkSubmitOperator):
 
         :return: the error that it ended with. The rest is in the job's report, if it wrote one
         """
-        from airflow.sdk.exceptions import AirflowException
+        from airflow_provider_cdc.hooks.airflow_compat import AirflowException
 
         try:
             with self._storage_environment():
@@ -204,7 +204,7 @@ class SparkJobOperator(ConnectorFields, SparkScriptOperator):
 
     def _no_report(self, changelog: str = "") -> AirflowException:
         """Build the error for a job that has ended well without a report."""
-        from airflow.sdk.exceptions import AirflowException
+        from airflow_provider_cdc.hooks.airflow_compat import AirflowException
 
         return AirflowException(
             f"The Spark job succeeded, but wrote no report to {changelog or self.changelog}: check that the job read this change log."

@@ -19,7 +19,7 @@ def result_of(verified: VerificationReport, target: str, repaired: Sequence[str]
     :raises AirflowFailException: tables differ, or can never be compared and were meant
     :raises AirflowException: tables could not be compared now
     """
-    from airflow.sdk.exceptions import AirflowException, AirflowFailException
+    from airflow_provider_cdc.hooks.airflow_compat import AirflowException, AirflowFailException
 
     if verified.exit_status == 1:  # it would differ again
         raise AirflowFailException(_differ(verified, repaired))

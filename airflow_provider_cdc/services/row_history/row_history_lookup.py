@@ -9,12 +9,11 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.configuration import conf
-
 from airflow_provider_cdc.changelog.row_history.row_history_models import KeyColumn
 from airflow_provider_cdc.core.errors import ConfigError, NotGranted
 from airflow_provider_cdc.core.model.notifications import ROW, Notification, NotificationType
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
+from airflow_provider_cdc.hooks.airflow_compat import conf
 from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess, access_of, find_connector
 from airflow_provider_cdc.services.row_history.row_apply_times import applied_at
 from airflow_provider_cdc.services.row_history.source_row_reader import at_source

@@ -67,7 +67,7 @@ def to_airflow_exception(error: CdcError) -> Exception:
 
     Transient errors are retried, terminal ones are not, and a connector that is paused or stopped skips the task.
     """
-    from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+    from airflow_provider_cdc.hooks.airflow_compat import AirflowException, AirflowFailException, AirflowSkipException
 
     if isinstance(error, ConnectorHalted):
         return AirflowSkipException(str(error))

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
 from airflow.sdk.execution_time.timeout import timeout
 
 from airflow_provider_cdc.changelog.files.storage import Storage
@@ -31,6 +30,7 @@ from airflow_provider_cdc.operators.base import continuous_job_control as module
 from airflow_provider_cdc.targets.task_watch import identify_process
 from tests.operators.test_apply_changes import LOCATION, Spark, apply, events, report, table
 from tests.support.airflow.airflow_connector import TaskState, context
+from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException, AirflowTaskTimeout
 from tests.support.patience import LONGEST_S
 
 GOES_ON = """#!{python}

@@ -242,7 +242,7 @@ def test_of_a_table_whose_columns_are_not_known_only_its_name_is_reported() -> N
 
 
 def test_a_task_reports_the_tables_of_its_run_and_also_when_some_have_failed(tmp_path: Path, spark: Spark) -> None:
-    from airflow.sdk.exceptions import AirflowException
+    from tests.support.airflow.airflow_versions import AirflowException
 
     ColumnOrigins(Storage(f"{tmp_path}/changelog"), "shop").write(
         {"target": "delta", "location": LOCATION, "tables": {"shop.a": origin("shop.a")}}

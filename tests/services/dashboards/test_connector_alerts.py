@@ -9,13 +9,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from airflow.sdk.exceptions import AirflowException
 
 from airflow_provider_cdc.core.model.metric_samples import MetricSamples, MetricSeries
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.services.dashboards.connector_alerts import AlertLimits, format_alerts
 from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
+from tests.support.airflow.airflow_versions import AirflowException
 from tests.support.patience import wait_until
 
 HOUR = timedelta(hours=1)

@@ -24,6 +24,7 @@ from dev.servers.mongodb import MongoDb
 from dev.servers.mysql_family import CAPTURE_PRIVILEGES
 from tests.sources.debezium.written import Topic, write
 from tests.support.airflow.airflow_connector import context
+from tests.support.airflow.airflow_versions import dag_bag_class
 from tests.support.sources.db2.db2_real import authentication
 
 PASSWORD = "p@ss:w/o%r'd ${x}{{y}}#;&=+ü"
@@ -252,9 +253,7 @@ def any_source(kind: str, request: pytest.FixtureRequest, connector: str = "made
 
 def parse_dag(folder: Path, file: str) -> DAG:
     """The only DAG of a file, as Airflow's DAG processor finds it."""
-    from airflow.dag_processing.dagbag import DagBag
-
-    bag = DagBag(dag_folder=str(folder / file), load_op_links=False, collect_dags=True)
+    bag = dag_bag_class()(dag_folder=str(folder / file), load_op_links=False, collect_dags=True)
     assert bag.import_errors == {}
     (dag,) = bag.dags.values()
     return dag
