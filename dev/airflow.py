@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
+from airflow_provider_cdc.hooks.airflow_compat import find_migration_obstacle, has_provider_commands
 from dev import paths
 from dev.bootstrap import jars, uv
 from dev.bootstrap.report import Step
@@ -102,6 +103,9 @@ class Airflow:
             "XDG_CACHE_HOME": str(folder / "cache"),
             "NO_COLOR": "1",
         }
+        if (setting := find_migration_obstacle()) is not None:  # as docs/versions.md says
+            name, _, value = setting.partition("=")
+            self.environment[name] = value
 
     def connection(self, conn_id: str, **fields: Any) -> None:
         """A connection by environment variable, for processes started from now on."""
@@ -109,9 +113,10 @@ class Airflow:
 
     def run(self, *arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
         """``airflow <arguments>``; fails when it ends with another status."""
-        result = subprocess.run(
-            ["airflow", *arguments], env=self.environment, cwd=self.folder, capture_output=True, text=True
-        )
+        command = ["airflow", *arguments]
+        if arguments[0] == "cdc" and not has_provider_commands():
+            command = ["airflow-cdc", *arguments[1:]]
+        result = subprocess.run(command, env=self.environment, cwd=self.folder, capture_output=True, text=True)
         text = f"airflow {' '.join(arguments)} ended with {result.returncode}\n{result.stdout[-6000:]}\n{result.stderr[-6000:]}"
         assert result.returncode == status, text
         return result

@@ -28,7 +28,8 @@ from dev.bootstrap.report import Problem, Report, Step
 from dev.bootstrap.venv import uv_environment
 
 PLAN = paths.ROOT / "dev" / "matrix.toml"
-FOLDER = paths.HOME / "matrix"
+FOLDER = paths.ROOT / ".dev" / "matrix"
+"""Of this working copy alone: its environments have the working copy installed."""
 RESULTS = FOLDER / "results.json"
 PAGE = paths.ROOT / "docs" / "versions.md"
 BEGIN, END = "<!-- python -m dev.matrix --table -->", "<!-- end -->"
@@ -196,10 +197,9 @@ def read_results() -> dict[str, Any]:
 
 def store_result(row: Row, result: Mapping[str, Any]) -> None:
     """Write the result of a row beside those of the others."""
-    with paths.hold_lock("matrix-results"):
-        text = json.dumps({**read_results(), row.name: result}, indent=2, sort_keys=True)
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        RESULTS.write_text(text + "\n")
+    text = json.dumps({**read_results(), row.name: result}, indent=2, sort_keys=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    RESULTS.write_text(text + "\n")
 
 
 def render_table(rows: Sequence[Row], results: Mapping[str, Any], page: str) -> str:

@@ -1,0 +1,78 @@
+"""Tests with other versions: what is installed, which tests run, and the table; without making an environment."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from dev import matrix, paths
+
+PAGE = f"# Versions\n\n{matrix.BEGIN}\n| combination |\n| --- |\n| `old` | 1 |\n| `gone` | 1 |\n{matrix.END}\n\nmore\n"
+
+
+@pytest.fixture
+def row() -> matrix.Row:
+    return matrix.Row(
+        "airflow", "new", "3.11", ("apache-airflow==3.1.8",), ("apache-airflow", "absent"), ("tests/dag",)
+    )
+
+
+def test_every_test_of_the_plan_is_there_and_every_name_once() -> None:
+    plan = matrix.read_plan()
+    assert [path for row in plan for path in row.tests if not (paths.ROOT / path).exists()] == []
+    assert len({row.name for row in plan}) == len(plan)
+
+
+def test_the_plan_has_each_airflow_that_the_project_takes() -> None:
+    project = tomllib.loads((paths.ROOT / "pyproject.toml").read_text())["project"]
+    assert "apache-airflow>=3.1,<3.4" in project["dependencies"]
+    tried = {row.packages[0].rpartition(".")[0] for row in matrix.read_plan() if row.kind == "airflow"}
+    assert tried == {f"apache-airflow==3.{minor}" for minor in (1, 2, 3)}
+
+
+def test_packages_of_a_row_replace_the_requirements_of_the_project() -> None:
+    project = tomllib.loads((paths.ROOT / "pyproject.toml").read_text())
+    asked = matrix.build_requirements(["apache_airflow==3.1.8", "pyspark==4.0.2"], project)
+    assert [r for r in asked if matrix.name_of(r) in ("apache-airflow", "pyspark")] == [
+        "apache_airflow==3.1.8",
+        "pyspark==4.0.2",
+    ]
+    assert {"pytest", "alembic", "pymysql"} <= {matrix.name_of(r) for r in asked}
+    assert not any(matrix.name_of(r) == matrix.OWN for r in asked)
+
+
+def test_counts_are_those_of_the_report(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    assert matrix.count_cases(report) == {"passed": 0, "skipped": 0, "failed": []}
+    report.write_text(
+        '<testsuites><testsuite><testcase classname="a" name="x"/><testcase classname="a" name="y"><skipped/></testcase>'
+        '<testcase classname="b" name="z"><failure/></testcase><testcase classname="b" name="w"><error/></testcase></testsuite></testsuites>'
+    )
+    assert matrix.count_cases(report) == {"passed": 1, "skipped": 1, "failed": ["b::w", "b::z"]}
+
+
+def test_a_row_that_was_not_run_keeps_its_line_and_one_that_is_gone_does_not(row: matrix.Row) -> None:
+    versions = {"python": "3.11.7", "apache-airflow": "3.1.8"}
+    result = {"versions": versions, "passed": 7, "failed": ["x"], "skipped": 2, "status": 1, "date": "2026-01-02"}
+    old = dataclasses.replace(row, name="old")
+    page = matrix.render_table([row, old], {"new": result}, PAGE)
+    assert page.startswith("# Versions")
+    assert page.endswith(f"{matrix.END}\n\nmore\n")
+    assert "| `new` | 3.11.7 | apache-airflow 3.1.8 | 7 | 1 | 2 | 2026-01-02 |\n| `old` | 1 |\n" in page
+    assert "`gone`" not in page
+    assert matrix.render_table([row, old], {}, page) == page
+
+
+def test_a_run_that_has_ended_early_is_no_success(row: matrix.Row) -> None:
+    result = {
+        "versions": {"python": "3.11.7"},
+        "passed": 0,
+        "failed": [],
+        "skipped": 0,
+        "status": 4,
+        "date": "2026-01-02",
+    }
+    assert "| 0, ended early |" in matrix.format_result(row, result)
