@@ -1,5 +1,6 @@
 """The pinned jars of ``dev/jars.toml``."""
 
+import importlib.metadata
 import os
 import shutil
 import tempfile
@@ -12,6 +13,7 @@ from dev.bootstrap import fetch
 from dev.bootstrap.report import Problem, Step, megabytes
 
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
+LOCKED_SPARK = "4.1"
 COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 
 
@@ -20,11 +22,13 @@ class Jar:
     """One pinned jar.
 
     :param coordinates: organisation, artifact and version; of a jar beside the usual one, ``jar`` and its classifier, too
+    :param spark: release of Spark that the jar is made for; empty if it fits all
     """
 
     group: str
     coordinates: str
     sha256: str
+    spark: str = ""
 
     @property
     def file_name(self) -> str:
@@ -40,12 +44,28 @@ class Jar:
         return f"{base.rstrip('/')}/{organisation.replace('.', '/')}/{artifact}/{version}/{self.file_name}"
 
 
-def list_jars(*groups: str) -> list[Jar]:
-    """The jars of these groups."""
+def installed_spark() -> str:
+    """The release of the PySpark that is installed, such as ``4.0``; without one, the release that the lock has."""
+    try:
+        return ".".join(importlib.metadata.version("pyspark").split(".")[:2])
+    except importlib.metadata.PackageNotFoundError:
+        return LOCKED_SPARK
+
+
+def list_jars(*groups: str, spark: str = "") -> list[Jar]:
+    """The jars of these groups, for one release of Spark.
+
+    :param spark: such as ``4.0``; empty for the installed one
+    """
     jars = [Jar(**entry) for entry in tomllib.loads((paths.ROOT / "dev" / "jars.toml").read_text())["jar"]]
     if unknown := set(groups) - {jar.group for jar in jars}:
         raise Problem(f"dev/jars.toml has no group {', '.join(sorted(unknown))}")
-    return [jar for jar in jars if jar.group in groups]
+    fitting = [jar for jar in jars if jar.group in groups and jar.spark in ("", spark or installed_spark())]
+    if absent := set(groups) - {jar.group for jar in fitting}:
+        raise Problem(
+            f"dev/jars.toml has no jars of {', '.join(sorted(absent))} for Spark {spark or installed_spark()}"
+        )
+    return fitting
 
 
 def ensure(*groups: str, step: Step | None = None, folder: Path = paths.JARS) -> list[Path]:
