@@ -313,7 +313,8 @@ def _insert(db: Any, *rows: dict[str, Any]) -> None:
 def test_times_around_the_epoch_are_literals_of_iceberg(spark: SparkSession, at: int) -> None:  # noqa: F811
     """# B1: Java gets small numbers as ints; for a time Iceberg takes longs and texts."""
     from airflow_provider_cdc.targets.lake.formats.iceberg.array_commit import _literal
-    from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import ICEBERG, load_jvm_class
+    from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import ICEBERG
+    from airflow_provider_cdc.targets.lake.spark_releases.jvm_features import load_jvm_class
 
     types = load_jvm_class(spark, f"{ICEBERG}.types.Types$TimestampType")
     expressions = load_jvm_class(spark, f"{ICEBERG}.expressions.Expressions")

@@ -3,14 +3,30 @@
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_cdc.targets.lake.formats.memory_table import STORED
+from airflow_provider_cdc.targets.lake.spark_releases.python_features import (
+    EXCHANGES_ARROW,
+    collect_arrow,
+    create_frame,
+)
 from tests.support.patience import LONGEST_S
 from tests.targets.lake.lake import KINDS, SECRET, Child, Lake, new_lake, start_spark
+
+if not EXCHANGES_ARROW:  # tests exchange tables by the methods that PySpark has since 4.0
+    DataFrame.toArrow = collect_arrow  # type: ignore[attr-defined]
+    _create = SparkSession.createDataFrame
+
+    def _create_any(spark: SparkSession, data: Any, schema: Any = None, **more: Any) -> DataFrame:
+        return create_frame(spark, data, schema) if isinstance(data, pa.Table) else _create(spark, data, schema, **more)
+
+    SparkSession.createDataFrame = _create_any  # type: ignore[method-assign]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

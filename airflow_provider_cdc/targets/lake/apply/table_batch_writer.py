@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from airflow_provider_cdc.changelog.reading.partial_document_updates import find_partial_documents
 from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches
-from airflow_provider_cdc.core.errors import ChangeLogDamaged
+from airflow_provider_cdc.core.errors import ChangeLogDamaged, TargetError
 from airflow_provider_cdc.targets.lake.events import event_reduction, row_images
 from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Marker
 from airflow_provider_cdc.targets.lake.formats.table_values import WriteConflict
@@ -32,7 +32,9 @@ from airflow_provider_cdc.targets.lake.schema.column_successors import resolve_v
 from airflow_provider_cdc.targets.lake.schema.mixed_type_columns import check_values, with_room
 from airflow_provider_cdc.targets.lake.schema.table_evolution import present_version
 from airflow_provider_cdc.targets.lake.session.spark_session import tune_session
+from airflow_provider_cdc.targets.lake.spark_releases.python_features import collect_arrow
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
+from airflow_provider_cdc.targets.lake.types.variant_spark_udfs import VARIANT
 from airflow_provider_cdc.targets.lake.write.arrow_rule_projection import ProjectedReduction
 from airflow_provider_cdc.targets.lake.write.column_drop_stages import build_changed_rows, rows_after, split_into_stages
 from airflow_provider_cdc.targets.lake.write.modes import MODES
@@ -97,6 +99,7 @@ def _write(
     joins = bool(shape.shard_column) and target.exists()
     if not new:
         pending, shape = followed_by_variants(target, pending, marker.application_name, shape)
+        _refuse_document_texts(target, pending, marker, shape)
     pending = _with_room(target, pending, shape)
     write = TableWrite(target, pending, marker, shape, route, fresh=new and not joins, joins=new and joins, at=at)
     if write.fresh:
@@ -113,6 +116,25 @@ def _write(
         MODES[shape.mode](replace(write, merges=route.find_merge_reason(target, pending, shape, by_spark=True)))
         return
     _by_key(write)
+
+
+def _refuse_document_texts(target: Target, pending: PendingBatches, marker: Marker, shape: Projection) -> None:
+    """Raise an error if documents that are to be variants would come beside texts of an older Spark.
+
+    :raises TargetError: the table has texts, and keeps rows
+    """
+    column = shape.map_column_names(pending.schema).get(shape.documents, "")
+    if not column or shape.map_column_types(pending.schema)[column] != VARIANT:
+        return
+    types = {name.lower(): type_ for name, type_ in target.read_column_types().items()}
+    if types.get(column.lower()) != "string" or event_reduction.last_truncate(target.spark, pending):
+        return
+    raise TargetError(
+        f"Column {column} has documents as text (STRING), as Spark before 4.0 stores them, but this Spark stores them as VARIANT.",
+        where=target.location,
+        safe="The table was not changed; the change log keeps the batches.",
+        remedy="move the table away and run the apply again, which builds the table from the change log; or apply with Spark 3.5",
+    )
 
 
 def _with_room(target: Target, pending: PendingBatches, shape: Projection) -> PendingBatches:
@@ -246,7 +268,7 @@ def _by_places(write: TableWrite, changes: DataFrame, names: list[str]) -> str:
         return "its columns cannot be changed in place"
     there = {name.lower(): (name, type_) for name, type_ in target.read_column_types().items()}
     columns = [F.col(quote_name(c)).cast(there[c.lower()][1]).alias(there[c.lower()][0]) for c in names]
-    arrays = changes.select(*columns, NUMBER, SEQ).toArrow()
+    arrays = collect_arrow(changes.select(*columns, NUMBER, SEQ))
     difference = compute_difference(arrays, follow=len(there) > len(names))
     try:
         reason = target.apply_difference(difference, write.marker)

@@ -30,12 +30,13 @@ def find_error_condition(error: BaseException) -> str:
     >>> find_error_condition(error)
     'DELTA_PATH_EXISTS'
     """
-    if isinstance(error, PySparkException):
-        return error.getCondition() or ""
-    try:
-        return str(error.java_exception.getCondition() or "")  # type: ignore[attr-defined]
-    except (AttributeError, Py4JError):  # an error that is none of Spark's has no such method
-        return ""
+    origin = error if isinstance(error, PySparkException) else getattr(error, "java_exception", None)
+    for method in ("getCondition", "getErrorClass"):  # the second one is its name before Spark 4.0
+        try:
+            return str(getattr(origin, method)() or "")
+        except (AttributeError, Py4JError):  # an error that is none of Spark's has no such method
+            continue
+    return ""
 
 
 def lost_with_an_executor(error: BaseException) -> bool:

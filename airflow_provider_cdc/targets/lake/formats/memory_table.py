@@ -37,6 +37,7 @@ from airflow_provider_cdc.targets.lake.rows.keyless_row_locator import locate_ro
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OURS
 from airflow_provider_cdc.targets.lake.rows.multiset_diff import MultisetDifference
 from airflow_provider_cdc.targets.lake.rows.whole_table_rewrite import build_merged_table
+from airflow_provider_cdc.targets.lake.spark_releases.python_features import collect_arrow, create_frame
 from airflow_provider_cdc.targets.lake.types.spark_types import (
     build_fill_value,
     build_struct_type,
@@ -112,11 +113,11 @@ class MemoryTarget(Target):
 
     def read_rows(self) -> DataFrame:
         there = self._there()
-        return self.spark.createDataFrame(there.rows, schema=build_struct_type(there.types))
+        return create_frame(self.spark, there.rows, build_struct_type(there.types))
 
     def pin_table_state(self) -> PinnedTableState:
         there = self._there()
-        rows = self.spark.createDataFrame(there.rows, schema=build_struct_type(there.types))
+        rows = create_frame(self.spark, there.rows, build_struct_type(there.types))
         return PinnedTableState(str(id(there)), dict(there.markers), rows)
 
     def read_column_types(self) -> dict[str, str]:
@@ -228,24 +229,22 @@ class MemoryTarget(Target):
         stay = pa.array(~match_keys(there.rows.select(key_rows.column_names), key_rows))
         come = [part.select(there.rows.column_names).cast(there.rows.schema) for part in changes.read_rows()]
         rows = pa.concat_tables([there.rows.filter(stay), *come])
-        self._put("commit", self.spark.createDataFrame(rows, schema=build_struct_type(there.types)), marker)
+        self._put("commit", create_frame(self.spark, rows, build_struct_type(there.types)), marker)
         self.written = WriteMetrics("commit", changes.number_of_rows())
         return ""
 
     def apply_difference(self, changes: MultisetDifference, marker: Marker) -> str:
         if self.read_marker(marker.application_name) >= marker.batch:
             return ""
-        there = self.read_rows().toArrow()
+        there = collect_arrow(self.read_rows())
         numbers = pa.array(range(there.num_rows), pa.int64())
         fields = build_struct_type({**self.read_column_types(), _PLACE: "bigint"})
-        placed = self.spark.createDataFrame(there.append_column(_PLACE, numbers), schema=fields)
+        placed = create_frame(self.spark, there.append_column(_PLACE, numbers), fields)
         taken = locate_rows(placed, changes, [_PLACE])
         stay = there.filter(pc.invert(pc.is_in(numbers, value_set=taken.places[_PLACE].combine_chunks())))
         come = changes.build_added_rows(taken).select(there.column_names).cast(there.schema)
         rows = pa.concat_tables([stay, come])
-        self._put(
-            "commit", self.spark.createDataFrame(rows, schema=build_struct_type(self.read_column_types())), marker
-        )
+        self._put("commit", create_frame(self.spark, rows, build_struct_type(self.read_column_types())), marker)
         return ""
 
     def append(self, rows: DataFrame, marker: Marker) -> None:
@@ -296,7 +295,7 @@ class MemoryTarget(Target):
 
 def _arrays(rows: DataFrame) -> pa.Table:
     """Rows, whose columns may all be NULL: Spark knows of some that no row is."""
-    arrays = rows.toArrow()
+    arrays = collect_arrow(rows)
     return arrays.cast(pa.schema([field.with_nullable(True) for field in arrays.schema]))
 
 

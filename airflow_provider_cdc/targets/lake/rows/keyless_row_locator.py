@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 from airflow_provider_cdc.changelog.reading.arrow_row_matching import Numbers, number_rows
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OURS
 from airflow_provider_cdc.targets.lake.rows.multiset_diff import AbsentRows, LocatedRows, MultisetDifference
+from airflow_provider_cdc.targets.lake.spark_releases.python_features import collect_arrow, create_frame
 from airflow_provider_cdc.targets.lake.types.spark_types import iso_text, quote_name, sign_of_zeros
 
 FEW = 20
@@ -58,7 +59,7 @@ def locate_rows(there: DataFrame, changes: MultisetDifference, place: Sequence[s
     # the first condition has only a constant, so that Spark keeps no more rows than that of an image
     enough = ranked.where(F.col(_NTH) <= int(changes.number.max())).where(F.col(_NTH) <= F.col(_NUMBER))
     plain = enough.drop(_NUMBER, *[f"s{i}" for i in range(len(signs))])
-    taken = plain.toArrow().sort_by([(_IMAGE, "ascending"), (_NTH, "ascending")])
+    taken = collect_arrow(plain).sort_by([(_IMAGE, "ascending"), (_NTH, "ascending")])
     image = taken[_IMAGE].to_numpy().astype(np.int64)
     if (np.bincount(image, minlength=len(changes.number)) < changes.number).any():
         raise AbsentRows
@@ -114,8 +115,8 @@ def exclude_rows(there: DataFrame, gone: pa.Table) -> DataFrame:
     fields = {field.name: field.dataType for field in there.schema.fields}
     plain = [T.StructField(_value(i), fields[name]) for i, name in enumerate(gone.column_names)]
     columns = [F.col(field.name) for field in plain]
-    gone_rows: DataFrame = there.sparkSession.createDataFrame(
-        gone.rename_columns([field.name for field in plain]), schema=T.StructType(plain)
+    gone_rows = create_frame(
+        there.sparkSession, gone.rename_columns([field.name for field in plain]), T.StructType(plain)
     )
     signs = _signs(there, gone.column_names)
     of_gone = [sign_of_zeros(F.col(field.name), field.dataType) for field in plain]
@@ -148,11 +149,11 @@ def _images(there: DataFrame, changes: MultisetDifference) -> DataFrame:
     fields = [T.StructField(_value(i), types[name]) for i, name in enumerate(changes.column_names)]
     fields += [T.StructField(name, T.LongType()) for name in (_IMAGE, _NUMBER)]
     columns = [*changes.removed_images.columns, pa.array(np.arange(len(changes.number))), pa.array(changes.number)]
-    return spark.createDataFrame(pa.table(columns, names=[f.name for f in fields]), schema=T.StructType(fields))
+    return create_frame(spark, pa.table(columns, names=[f.name for f in fields]), T.StructType(fields))
 
 
 def _nothing(there: DataFrame, names: Sequence[str]) -> pa.Table:
-    return there.select(*map(quote_name, names)).limit(0).toArrow()
+    return collect_arrow(there.select(*map(quote_name, names)).limit(0))
 
 
 def may_be_among(images: pa.Table) -> Expression:

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -17,6 +18,7 @@ from airflow_provider_cdc.core.config.name_suggestions import suggest_names
 from airflow_provider_cdc.core.config.target_table_rules import PLAIN, MatchedRule
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.table_schema import TableSchema
+from airflow_provider_cdc.targets.lake.formats.jvm_errors import find_error_condition
 from airflow_provider_cdc.targets.lake.rules.outbox_columns import of_an_outbox, payload_fields
 from airflow_provider_cdc.targets.lake.rules.projection import (
     WHOLE,
@@ -32,6 +34,7 @@ from airflow_provider_cdc.targets.lake.rules.row_routing import (
     RouteBranch,
     RouteCondition,
 )
+from airflow_provider_cdc.targets.lake.spark_releases.python_features import VARIANT_TYPE
 from airflow_provider_cdc.targets.lake.types.spark_types import (
     build_struct_type,
     can_hold_type,
@@ -65,7 +68,7 @@ def build_projection(
     """
     rule = matched.rule
     if rule is PLAIN:
-        return replace(WHOLE, documents=schema.variant_column) if schema.variant_column else WHOLE
+        return replace(WHOLE, documents=column) if (column := _variant_column(schema)) else WHOLE
     table = schema.id
     places = {"connector": connector, "topic": topic, "database": table.namespace, "table": table.name}
     constants = matched.build_constants(connector, topic, table)
@@ -85,10 +88,23 @@ def build_projection(
         going = build_routing(spark, matched, schema)
         where = RouteCondition(going, place, where)
     recorded = {} if place is None else place.describe_meaning(rule)
-    projection = Projection(rule, constants, places, computed, where, recorded, documents=schema.variant_column)
+    projection = Projection(rule, constants, places, computed, where, recorded, documents=_variant_column(schema))
     _check_types(spark, projection, schema, strict=strict)
     _check_key(projection, schema)
     return projection
+
+
+def _variant_column(schema: TableSchema) -> str:
+    """Return the column whose texts become variants; empty if there is none, or if Spark has no variants (before 4.0)."""
+    if schema.variant_column and VARIANT_TYPE is None:
+        _log_texts(str(schema.id))
+        return ""
+    return schema.variant_column
+
+
+@cache
+def _log_texts(table: str) -> None:
+    log.warning("Documents of %s are stored as JSON text (STRING): VARIANT needs Spark 4.0 or newer.", table)
 
 
 def build_routing(spark: SparkSession, matched: MatchedRule, schema: TableSchema) -> CheckedRoute:
@@ -311,7 +327,7 @@ def _analyzed(
             )
         return RuleExpression(sql, selected.schema.fields[0].dataType.simpleString(), column_names)
     except PySparkException as e:
-        if getattr(e, "getCondition", lambda: "")() in (
+        if find_error_condition(e) in (
             "UNRESOLVED_COLUMN.WITH_SUGGESTION",
             "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION",
         ):

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.targets.lake.formats.format_descriptor import TableFormat
+from airflow_provider_cdc.targets.lake.spark_releases.jvm_features import scala_to_python
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.session.spark_session")
 
@@ -214,9 +215,8 @@ _OWN: WeakKeyDictionary[SparkSession, dict[str, str]] = WeakKeyDictionary()
 
 
 def _settings(spark: SparkSession) -> dict[str, str]:
-    """Return the settings of a session, in one call into the JVM."""
-    mapper = getattr(spark._jvm, "com.fasterxml.jackson.databind.ObjectMapper")()
-    settings: dict[str, str] = json.loads(mapper.writeValueAsString(spark._jsparkSession.conf().getAllAsJava()))
+    """Return the settings of a session, in few calls into the JVM."""
+    settings: dict[str, str] = scala_to_python(spark, spark._jsparkSession.conf().getAll())
     return settings
 
 

@@ -16,6 +16,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from airflow_provider_cdc.targets.lake.spark_releases.python_features import UNSTORABLE_TYPES, VARIANT_TYPE, is_variant
 from airflow_provider_cdc.targets.lake.types.variant_spark_udfs import as_text
 
 _SIMPLE = {
@@ -49,7 +50,7 @@ _OBJECTS: dict[str, T.DataType] = {
     "double": T.DoubleType(),
     "string": T.StringType(),
     "binary": T.BinaryType(),
-    "variant": T.VariantType(),
+    **({} if VARIANT_TYPE is None else {"variant": VARIANT_TYPE()}),
     "date": T.DateType(),
     "timestamp_ntz": T.TimestampNTZType(),
     "timestamp": T.TimestampType(),
@@ -212,12 +213,12 @@ def parts_of(type_: T.DataType) -> Iterator[T.DataType]:
 def is_storable_type(type_: T.DataType) -> bool:
     """Return whether columns of a table can have a type, apart from those within it.
 
-    >>> is_storable_type(T.NullType()), is_storable_type(T.VariantType())
+    >>> is_storable_type(T.NullType()), is_storable_type(T.DateType())
     (False, True)
     """
     if isinstance(type_, T.StringType):
         return type_.simpleString() == "string"  # and no other order of texts
-    return not isinstance(type_, T.NullType | T.AnsiIntervalType | T.CalendarIntervalType | T.TimeType)
+    return not isinstance(type_, UNSTORABLE_TYPES)
 
 
 def to_comparable_value(value: Expression, type_: T.DataType) -> Expression:
@@ -234,7 +235,7 @@ def to_comparable_value(value: Expression, type_: T.DataType) -> Expression:
             ),
         )
         return F.array_sort(entries)
-    if isinstance(type_, T.VariantType):
+    if is_variant(type_):
         return as_text(value)
     if isinstance(type_, T.ArrayType):
         element = type_.elementType

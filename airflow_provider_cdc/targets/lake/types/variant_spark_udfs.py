@@ -9,19 +9,14 @@ import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.sql import Column as Expression
 from pyspark.sql import types as T
-from pyspark.sql.pandas.functions import arrow_udf
 
 from airflow_provider_cdc.targets.lake.executors.executor_packages import ship_driver_code
+from airflow_provider_cdc.targets.lake.spark_releases.python_features import VARIANT_FIELDS, VARIANT_TYPE, call_on_arrow
 from airflow_provider_cdc.targets.lake.types.variant_decoder import decode_variant
 from airflow_provider_cdc.targets.lake.types.variant_encoder import VariantEncoder
 
 VARIANT = "variant"
 """The Spark type."""
-_FIELDS = (
-    pa.field("value", pa.binary(), nullable=False),
-    pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"}),
-)
-"""By this Spark knows that a struct is a variant."""
 
 
 def as_variant(text: Expression) -> Expression:
@@ -29,7 +24,8 @@ def as_variant(text: Expression) -> Expression:
 
     :param text: their extended JSON
     """
-    return _called(encode_variants, T.VariantType(), text)
+    assert VARIANT_TYPE is not None, "documents are texts where Spark has no variants"
+    return _called(encode_variants, VARIANT_TYPE(), text)
 
 
 def as_text(variant: Expression) -> Expression:
@@ -47,8 +43,7 @@ def _called(function: Callable[[pa.Array], pa.Array], type_: T.DataType, value: 
     context = SparkContext._active_spark_context  # threads have no active session of their own
     if context is not None:
         _shipped(context)
-    result: Expression = arrow_udf(function, type_)(value)  # type: ignore[call-overload]
-    return result
+    return call_on_arrow(function, type_, value)
 
 
 def encode_variants(texts: pa.Array) -> pa.Array:
@@ -57,7 +52,7 @@ def encode_variants(texts: pa.Array) -> pa.Array:
     variants = [(b"", b"") if text is None else encode(text) for text in texts.to_pylist()]
     values = pa.array([value for value, _ in variants], pa.binary())
     metadata = pa.array([metadata for _, metadata in variants], pa.binary())
-    return pa.StructArray.from_arrays([values, metadata], fields=list(_FIELDS), mask=texts.is_null())
+    return pa.StructArray.from_arrays([values, metadata], fields=list(VARIANT_FIELDS), mask=texts.is_null())
 
 
 def decode_variants(variants: pa.Array) -> pa.Array:

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OURS
+from airflow_provider_cdc.targets.lake.spark_releases.python_features import collect_arrow, create_frame
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 
 BUCKET = f"{OURS}bucket"
@@ -72,7 +73,7 @@ def compare_checksums(source: DataFrame, target: DataFrame, columns: Sequence[st
     ]
     sums = [F.sum(F.col("side") * half).alias(f"s{i}") for i, half in enumerate(halves)]
     counts = [F.count_if(F.col("side") == side).alias(name) for name, side in (("source", 1), ("target", -1))]
-    table: pa.Table = both.groupBy(BUCKET).agg(*counts, *sums).toArrow()
+    table = collect_arrow(both.groupBy(BUCKET).agg(*counts, *sums))
     wrong = [row[BUCKET] for row in table.to_pylist() if row["source"] != row["target"] or _any(row, len(sums))]
     totals = [sum(table[name].to_pylist()) for name in ("source", "target")]
     return ChecksumResult(totals[0], totals[1], tuple(sorted(wrong)))
@@ -90,7 +91,7 @@ def select_buckets(rows: DataFrame, buckets: Sequence[int], bucket_count: int) -
     if len(buckets) == bucket_count:
         return rows
     spark = rows.sparkSession
-    bucket_rows = spark.createDataFrame(pa.table({BUCKET: pa.array(buckets, pa.int32())}))
+    bucket_rows = create_frame(spark, pa.table({BUCKET: pa.array(buckets, pa.int32())}))
     return rows.join(F.broadcast(bucket_rows), BUCKET, "left_semi")
 
 

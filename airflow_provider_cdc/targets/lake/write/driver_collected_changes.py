@@ -22,6 +22,7 @@ from pyspark.sql import types as T
 
 from airflow_provider_cdc.targets.lake.formats.table_values import KeyedMerge, PinnedTableState
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OMITTED, OP, OURS, RECREATED, build_key_condition
+from airflow_provider_cdc.targets.lake.spark_releases.python_features import collect_arrow, create_frame
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 
 _FOUND, _THERE = f"{OURS}found", f"{OURS}there_"
@@ -66,7 +67,7 @@ class CollectedChanges:
     def build_key_frame(self, spark: SparkSession) -> DataFrame:
         """Create a Spark frame of the keys."""
         key_schema = T.StructType([self._schema[name] for name in self.keys.column_names])
-        return spark.createDataFrame(self.keys, schema=key_schema)
+        return create_frame(spark, self.keys, key_schema)
 
 
 def collect_changes(
@@ -100,7 +101,7 @@ def collect_changes(
     schema, arrays = rows.schema, _arrays(rows)
     lacks = bool(others) or (has_kept and bool(pc.any(pc.greater(pc.list_value_length(arrays[OMITTED]), 0)).as_py()))
     if lacks:
-        frame = there.rows.sparkSession.createDataFrame(arrays, schema=schema)
+        frame = create_frame(there.rows.sparkSession, arrays, schema)
         whole = _completed(frame, there.rows, key, {to: name for name, to in names.items()}, others)
         schema, arrays = whole.schema, _arrays(whole)
     gone = pc.equal(arrays[OP], "d")
@@ -126,7 +127,7 @@ def collect_new(rows: DataFrame, columns: Mapping[str, str], order: str) -> Coll
 
 def _arrays(rows: DataFrame) -> pa.Table:
     try:
-        return rows.toArrow()
+        return collect_arrow(rows)
     except (PySparkException, Py4JJavaError) as e:
         if "maxResultSize" not in str(e):
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -13,10 +14,12 @@ from bson import Int64
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.config.target_table_rules import TableRules
-from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.services.row_history.lake_row_reader import TargetNotInspected, rows_of
 from airflow_provider_cdc.targets.lake.jobs.maintain_tables import MaintainTables
 from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables
+from airflow_provider_cdc.targets.lake.rules import projection_builder
+from airflow_provider_cdc.targets.lake.spark_releases import python_features
 from airflow_provider_cdc.verify.verification_report import TableVerification
 from tests.support.sources.mongodb import mongodb_connectors
 from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
@@ -25,7 +28,10 @@ from tests.support.sources.mongodb.variants import are_identical, expected_value
 from tests.targets.lake.lake import Lake
 from tests.targets.lake.verify.test_verify_rules import verify
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(python_features.VARIANT_TYPE is None, reason="this Spark has no VARIANT"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -190,3 +196,25 @@ def test_tables_of_all_modes_and_with_deletion_vectors_have_variants(
     changed = '{"_id": 1,"n": 1.5}'
     assert soft["1"] == (changed, False, len(changed))
     assert soft["2"][1]
+
+
+@pytest.mark.every_kind
+def test_documents_that_an_older_spark_has_stored_as_text_do_not_get_variants_beside_them(
+    spark: SparkSession, tmp_path: Path, uri: str, client: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = Documents(spark, tmp_path, uri, client, kind)
+    lake, name = documents.lake, f"{documents.database}.letters"
+    documents.source.letters.insert_many([{"_id": i, "n": Int64(i)} for i in range(3)])
+    with monkeypatch.context() as older:
+        older.setattr(projection_builder, "VARIANT_TYPE", None)
+        lake.follow()
+        assert lake.target(name).read_column_types() == {"_id": "string", "document": "string"}
+        lake.check(name)
+    documents.source.letters.insert_one({"_id": 3})
+    with pytest.raises(
+        TargetError, match=r"(?s)documents as text \(STRING\).*move the table away and run the apply again"
+    ):
+        lake.follow()
+    shutil.move(lake.path(name), tmp_path / "away")
+    lake.apply()
+    documents.check()

@@ -4,8 +4,8 @@ In a small table, the files that hold some of the keys are rewritten by Arrow, w
 (:mod:`airflow_provider_cdc.targets.lake.formats.delta.copy_on_write`). In a larger one that has deletion vectors, Arrow writes the rows of the batch as a separate
 file, and finds the rows that they replace, for which it reads the key columns (:mod:`airflow_provider_cdc.targets.lake.formats.delta.deletion_vectors`); in a very large one Spark finds them.
 
-Delta has no public interface for such a commit. The calls here are internal to Delta, of the version that ``FORMAT.packages`` names; a table
-that has anything which these calls would not take care of is merged (:func:`airflow_provider_cdc.targets.lake.formats.delta.file_schema.not_for`).
+Delta has no public interface for such a commit. The calls here are internal to Delta; a release of Delta without one of :data:`NEEDED` merges
+all batches. A table that has anything which these calls would not take care of is merged (:func:`airflow_provider_cdc.targets.lake.formats.delta.file_schema.not_for`).
 """
 
 from __future__ import annotations
@@ -33,10 +33,34 @@ from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Marker
 from airflow_provider_cdc.targets.lake.formats.parquet_key_lookup import ArrowUnsupported
 from airflow_provider_cdc.targets.lake.formats.table_values import KeyedChanges, WriteMetrics
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OURS
+from airflow_provider_cdc.targets.lake.spark_releases.jvm_features import JvmMember, count_parameters, python_to_scala
+from airflow_provider_cdc.targets.lake.spark_releases.python_features import metadata_column
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.formats.delta")
 BROADCAST_KEYS = 5_000_000
+_DELTA = "org.apache.spark.sql.delta"
+NEEDED = tuple(
+    JvmMember(f"{_DELTA}.{owner}", name or f"{_DELTA}.{owner}", parameters)
+    for owner, name, parameters in (
+        ("OptimisticTransaction", "readTxn", 0),
+        ("OptimisticTransaction", "updateSetTransaction", 3),
+        ("OptimisticTransaction", "readWholeTable", 0),
+        ("OptimisticTransaction", "filterFiles", 0),
+        ("OptimisticTransaction", "commit", 2),
+        ("DeltaOperations$StreamingUpdate", "", 4),
+        ("actions.Action", "fromJson", 1),
+        ("actions.AddFile", "removeRows", 3),
+        ("VersionChecksum", "allFiles", 0),
+        ("storage.dv.DeletionVectorStore$", "createInstance", 1),
+        ("util.PathWithFileSystem$", "withConf", 2),
+        ("deletionvectors.RoaringBitmapArray", "readFrom", 1),
+        ("commands.DeletionVectorWriter$", "createWriter", 3),
+        ("commands.DeletionVectorWriter$", "storeSerializedBitmap", 3),
+        ("commands.DeletionVectorWriter$DeletionVectorMapperContext", "", 5),
+    )
+)
+"""Members of Delta that a commit of arrays calls."""
 METADATA = f"{OURS}metadata"
 """Column of Spark's that says where a row is."""
 
@@ -50,7 +74,7 @@ def find_matching_rows(rows: DataFrame, keys: DataFrame, changes: KeyedChanges) 
     names = list(changes.keys.column_names)
     candidates = rows.select(
         *[F.col(quote_name(name)).alias(f"t{i}") for i, name in enumerate(names)],
-        rows.metadataColumn("_metadata").alias(METADATA),
+        metadata_column(rows, "_metadata").alias(METADATA),
     )  # fmt: skip
     for i, name in enumerate(names):
         if bounds := _bounds(changes.keys[name]):  # files without such keys are not read
@@ -261,10 +285,7 @@ class DeltaClasses:
 
     def to_scala_sequence(self, values: Iterable[Any]) -> Any:
         """Build a sequence of Scala's."""
-        array_list = self.load_class("java.util.ArrayList")()
-        for value in values:
-            array_list.add(value)
-        return self.load_class("scala.jdk.javaapi.CollectionConverters").asScala(array_list).toSeq()
+        return python_to_scala(self._spark, values)
 
     def build_deletion_vectors(self, transaction: Any, log: Any, rows: DataFrame) -> list[Any]:
         """Actions that give files new deletion vectors, in which some rows are gone."""
@@ -287,10 +308,13 @@ class DeltaClasses:
         )
         if row_indexes.isEmpty():
             return []
-        helper = self.load_scala_object(f"{commands}.DMLWithDeletionVectorsHelper")
+        helper_name = f"{commands}.DMLWithDeletionVectorsHelper"
+        helper = self.load_scala_object(helper_name)
         by_path = helper.generateCandidateFileMap(log.dataPath(), files)
         touched = helper.findFilesWithMatchingRows(transaction, by_path, row_indexes)
-        actions = helper.processUnmodifiedData(session, touched, transaction.snapshot(), 32)._1()
+        # later releases of Delta take one more number
+        most = (32,) if 4 in count_parameters(self._spark, f"{helper_name}$", "processUnmodifiedData") else ()
+        actions = helper.processUnmodifiedData(session, touched, transaction.snapshot(), *most)._1()
         return self.to_python_list(actions)
 
     def commit_actions(self, transaction: Any, actions: Sequence[Any], app: str, batch: int) -> None:

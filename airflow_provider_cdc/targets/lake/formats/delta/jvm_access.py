@@ -7,6 +7,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from airflow_provider_cdc.targets.lake.spark_releases.jvm_features import activate_session, scala_to_python
+
 WRITER = "cdc.writer"
 """In a commit's metadata: the run that has written the batch into the change log."""
 _MADE_ANEW = frozenset(
@@ -40,9 +42,8 @@ class DeltaTableFolder:
         return getattr(self.spark._jvm, name)
 
     def to_python_value(self, collection: Any) -> Any:
-        """Convert a collection of Scala to Python's, in one call: py4j's own has several for each value."""
-        java = self.load_class("scala.jdk.javaapi.CollectionConverters").asJava(collection)
-        return json.loads(self.load_class("com.fasterxml.jackson.databind.ObjectMapper")().writeValueAsString(java))
+        """Convert a collection of Scala to Python's."""
+        return scala_to_python(self.spark, collection)
 
     def build_path(self, *parts: Any) -> Any:
         """Build a path in Hadoop's words."""
@@ -68,9 +69,8 @@ class DeltaTableFolder:
         :param fresh: look for commits of others first, which costs a listing
         """
         # threads of Python have no active session, without which Delta cannot read its own log
-        spark = self.spark._jsparkSession
-        self.load_class("org.apache.spark.sql.classic.SparkSession").setActiveSession(spark)
-        log = self.load_class("org.apache.spark.sql.delta.DeltaLog").forTable(spark, self.name)
+        activate_session(self.spark)
+        log = self.load_class("org.apache.spark.sql.delta.DeltaLog").forTable(self.spark._jsparkSession, self.name)
         if fresh:
             nothing = self.load_class("scala.Option").empty()
             log.update(False, nothing, nothing)

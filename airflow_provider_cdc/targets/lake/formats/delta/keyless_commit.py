@@ -27,6 +27,7 @@ from airflow_provider_cdc.targets.lake.formats.table_values import WriteMetrics
 from airflow_provider_cdc.targets.lake.rows.keyless_row_locator import exclude_rows, locate_rows
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OURS
 from airflow_provider_cdc.targets.lake.rows.multiset_diff import LocatedRows, MultisetDifference
+from airflow_provider_cdc.targets.lake.spark_releases.python_features import create_frame, metadata_column
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.formats.delta")
 _FILE, _ROW = f"{OURS}file", f"{OURS}row"
@@ -41,7 +42,7 @@ class DeltaKeylessCommit(DeltaArrayCommit):
         :raises AbsentRows: the table does not have a row that goes
         """
         rows = self._now()
-        place = rows.metadataColumn("_metadata")
+        place = metadata_column(rows, "_metadata")
         if self._layout.has_vectors:
             there = rows.select("*", place["file_path"].alias(_FILE), place["row_index"].alias(_ROW))
             taken = locate_rows(there, changes, (_FILE, _ROW))
@@ -65,7 +66,7 @@ class DeltaKeylessCommit(DeltaArrayCommit):
             )
         except ArrowUnsupported as e:
             log.info("Spark writes the deletion vectors: %s.", e)
-        there = self._spark.createDataFrame(places)
+        there = create_frame(self._spark, places)
         where = F.struct(F.col(_FILE).alias("file_path"), F.col(_ROW).alias("row_index"))
         return self._delta.build_deletion_vectors(self._transaction, self._log, there.select(where.alias(METADATA)))
 
@@ -113,5 +114,5 @@ class DeltaKeylessCommit(DeltaArrayCommit):
         if not actions:
             return []
         rows = self._delta.read_file_rows(self._log, self._transaction.snapshot(), actions)
-        there = rows.select("*", rows.metadataColumn("_metadata")["file_path"].alias(_FILE))
+        there = rows.select("*", metadata_column(rows, "_metadata")["file_path"].alias(_FILE))
         return self._delta.to_python_list(self._transaction.writeFiles(exclude_rows(there, gone).drop(_FILE)._jdf))

@@ -28,6 +28,7 @@ from airflow_provider_cdc.targets.lake.formats.column_renames import list_rename
 from airflow_provider_cdc.targets.lake.formats.creation_owner_file import CreationMarker
 from airflow_provider_cdc.targets.lake.formats.delta import column_changes as columns
 from airflow_provider_cdc.targets.lake.formats.delta.array_commit import (
+    NEEDED,
     DeltaArrayCommit,
     DeltaClasses,
     count_snapshot_bytes,
@@ -76,6 +77,7 @@ from airflow_provider_cdc.targets.lake.formats.table_values import (
 )
 from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 from airflow_provider_cdc.targets.lake.rows.multiset_diff import MultisetDifference
+from airflow_provider_cdc.targets.lake.spark_releases.jvm_features import find_missing_member
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name, quote_text
 
 _C = TypeVar("_C", bound=DeltaArrayCommit)
@@ -292,11 +294,13 @@ class DeltaTarget(Target):
     def find_upsert_obstacle(self, *, inserts_only: bool) -> str:
         snapshot = self._folder.read_snapshot()
         layout = self._layout(snapshot)
-        if reason := not_for(layout, [field["name"] for field in layout.fields]):
+        if reason := self._release_obstacle() or not_for(layout, [field["name"] for field in layout.fields]):
             return reason
         return "" if inserts_only else too_large(layout, snapshot)
 
     def upsert_arrays(self, changes: KeyedChanges, keys: Callable[[], DataFrame], marker: Marker) -> str:
+        if obstacle := self._release_obstacle():
+            return obstacle
         if (transaction := self._begin(marker)) is None:
             return ""
         version = str(int(transaction.snapshot().version()))
@@ -314,6 +318,8 @@ class DeltaTarget(Target):
         return reason
 
     def apply_difference(self, changes: MultisetDifference, marker: Marker) -> str:
+        if obstacle := self._release_obstacle():
+            return obstacle
         if (transaction := self._begin(marker)) is None:
             return ""
         layout = self._layout(transaction.snapshot())
@@ -324,6 +330,10 @@ class DeltaTarget(Target):
             commit.write_difference(changes, marker)
         self.written = commit.written
         return ""
+
+    def _release_obstacle(self) -> str:
+        """Why this release of Delta cannot commit arrays; empty if it can."""
+        return find_missing_member(self.spark, "Delta", NEEDED)
 
     def _begin(self, marker: Marker) -> Any:
         """Begin a transaction at the newest version; nothing if the table has the batch.

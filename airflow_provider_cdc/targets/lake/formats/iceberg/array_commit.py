@@ -29,20 +29,32 @@ from airflow_provider_cdc.targets.lake.formats.iceberg.data_file_writer import (
     explain_unfit_columns,
     read_table_fields,
 )
-from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import (
-    ICEBERG,
-    java_list,
-    load_jvm_class,
-    to_python_dict,
-)
+from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import ICEBERG, java_list, to_python_dict
 from airflow_provider_cdc.targets.lake.formats.iceberg.row_positions import RowPositionFinder
 from airflow_provider_cdc.targets.lake.formats.parquet_key_lookup import ArrowUnsupported
 from airflow_provider_cdc.targets.lake.formats.table_values import KeyedChanges, WriteMetrics
+from airflow_provider_cdc.targets.lake.spark_releases.jvm_features import JvmMember, find_missing_member, load_jvm_class
+from airflow_provider_cdc.targets.lake.spark_releases.python_features import collect_arrow
 from airflow_provider_cdc.targets.lake.types.spark_types import iso_text, quote_name
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.formats.iceberg")
 BY_KEY = "cdc.deletes.by-key"
 """Property of a table: ``true`` if it may have deletes of keys (``equality deletes``)."""
+NEEDED = tuple(
+    JvmMember(f"{ICEBERG}.{owner}", name, parameters)
+    for owner, name, parameters in (
+        ("RowDelta", "addRows", 1),
+        ("RowDelta", "addDeletes", 1),
+        ("RowDelta", "removeRows", 1),
+        ("RowDelta", "removeDeletes", 1),
+        ("DataFiles", "builder", 1),
+        ("FileMetadata", "deleteFileBuilder", 1),
+        ("MetricsConfig", "forTable", 1),
+        ("MetricsConfig", "forPositionDelete", 0),
+        ("parquet.ParquetUtil", "fileMetrics", 2),
+    )
+)
+"""Members of Iceberg that a commit of arrays calls; a release without one of them merges all batches."""
 FEW_KEYS = 200
 """Number of values that Iceberg compares one by one with the bounds of a file."""
 BROADCAST_KEYS = 5_000_000
@@ -155,9 +167,8 @@ class IcebergArrayCommit:
         same = reduce(and_, [F.col(f"t{i}").eqNullSafe(F.col(f"k.{quote_name(name)}")) for i, name in enumerate(names)])
         key_rows = F.broadcast(keys) if physical.num_rows < BROADCAST_KEYS else keys
         rows = there.join(key_rows.alias("k"), same, "left_semi")
-        return (
-            rows.groupBy(F.col("_file").alias("file")).agg(F.sort_array(F.collect_list("_pos")).alias("at")).toArrow()
-        )
+        by_file = rows.groupBy(F.col("_file").alias("file"))
+        return collect_arrow(by_file.agg(F.sort_array(F.collect_list("_pos")).alias("at")))
 
 
 def unfit_table(spark: SparkSession, table: Any, names: Sequence[str], *, others: bool = False) -> str:
@@ -166,6 +177,8 @@ def unfit_table(spark: SparkSession, table: Any, names: Sequence[str], *, others
     :param names: columns of the rows
     :param others: whether the table may have more columns
     """
+    if obstacle := find_missing_member(spark, "Iceberg", NEEDED):
+        return obstacle
     spec = table.spec()
     if spec.isPartitioned():
         return f"it is partitioned by {', '.join(field.name() for field in spec.fields())}"

@@ -12,12 +12,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import (
-    ICEBERG,
-    activate_session,
-    load_jvm_class,
-    to_python_dict,
-)
+from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import ICEBERG, to_python_dict
+from airflow_provider_cdc.targets.lake.spark_releases.jvm_features import activate_session, load_jvm_class
 
 DELETES = 20
 """Commits with deletes since the last compaction after which a small table is compacted."""

@@ -21,7 +21,9 @@ from airflow_provider_cdc.changelog.files.scratch_change_log import CLEANUP_EVER
 from airflow_provider_cdc.changelog.reading.arrow_row_matching import Numbers, match_keys
 from airflow_provider_cdc.targets.lake.formats.iceberg import spark_plans
 from airflow_provider_cdc.targets.lake.formats.iceberg.data_file_writer import IcebergFileWriter
-from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import load_jvm_class, to_python_dict
+from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import to_python_dict
+from airflow_provider_cdc.targets.lake.spark_releases.jvm_features import load_jvm_class
+from airflow_provider_cdc.targets.lake.spark_releases.python_features import collect_arrow
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 
 MOST_BYTES = 4 << 20
@@ -77,7 +79,7 @@ class IcebergCopyOnWrite:
         # files of any kind: Spark reads them
         names = [quote_name(name) for name in self._writer.column_names]
         rows = self._writer.to_file_columns(
-            spark_plans.read_table_rows(self._spark, self._table).select(*names).toArrow()
+            collect_arrow(spark_plans.read_table_rows(self._spark, self._table).select(*names))
         )
         return IcebergFileReplacement(files, list(deletes.values()), _without(rows, keys))
 
@@ -107,7 +109,7 @@ class IcebergCopyOnWrite:
         """All rows of the table but for some, whatever its files are: Spark reads them."""
         names = self._writer.column_names
         columns = [F.col(quote_name(name)).alias(f"c{at}") for at, name in enumerate(names)]
-        there = spark_plans.read_table_rows(self._spark, self._table).select(*columns, "_file", "_pos").toArrow()
+        there = collect_arrow(spark_plans.read_table_rows(self._spark, self._table).select(*columns, "_file", "_pos"))
         stay, at = np.ones(there.num_rows, np.bool_), there["_pos"].to_numpy()
         for path, gone in places.items():
             stay &= ~(pc.equal(there["_file"], path).to_numpy() & np.isin(at, gone))

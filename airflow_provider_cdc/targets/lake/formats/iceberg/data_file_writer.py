@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.files.scratch_change_log import CLEANUP_EVERY_S, scratch_folder
-from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import ICEBERG, load_jvm_class
+from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import ICEBERG
+from airflow_provider_cdc.targets.lake.spark_releases.jvm_features import load_jvm_class
 
 FILE_BYTES = 256 << 20
 """About as many bytes of Arrow arrays are one file."""

@@ -15,23 +15,11 @@ from pyspark.sql import SparkSession
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.formats.jvm_errors import failed_with
 from airflow_provider_cdc.targets.lake.formats.table_values import WriteConflict
+from airflow_provider_cdc.targets.lake.spark_releases.jvm_features import has_field, load_jvm_class
 
 ICEBERG = "org.apache.iceberg"
 FASTER = ("CommitFailedException", "AlreadyExistsException", "NoSuchTableException")
 """Errors of Iceberg's catalogs when another writer was faster; the last one, when it has removed the table."""
-
-
-def load_jvm_class(spark: SparkSession, name: str) -> Any:
-    """Return a class by its full name.
-
-    Looked up part by part (``_jvm.java.util``), each part is searched for in all jars.
-    """
-    return getattr(spark._jvm, name)
-
-
-def activate_session(spark: SparkSession) -> None:
-    """Make the session this thread's. Threads of Python have none, and Iceberg takes its settings from it."""
-    load_jvm_class(spark, "org.apache.spark.sql.classic.SparkSession").setActiveSession(spark._jsparkSession)
 
 
 def java_map(spark: SparkSession, values: Mapping[str, str]) -> Any:
@@ -39,6 +27,32 @@ def java_map(spark: SparkSession, values: Mapping[str, str]) -> Any:
     for name, value in values.items():
         linked_map.put(name, value)
     return linked_map
+
+
+@contextlib.contextmanager
+def add_snapshot_properties(spark: SparkSession, properties: Mapping[str, str]) -> Iterator[None]:
+    """Have Spark's writes of this thread add properties to their snapshots."""
+    if has_field(spark, f"{ICEBERG}.spark.SparkSQLProperties", "SNAPSHOT_PROPERTY_PREFIX"):
+        settings = {f"spark.sql.iceberg.snapshot-property.{name}": value for name, value in properties.items()}
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        try:
+            yield
+        finally:
+            for name in settings:
+                spark.conf.unset(name)
+        return
+    # the runtime of Spark 3.5 takes them from this place only, which Java code sets by CommitMetadata.withCommitProperties
+    load = load_jvm_class(spark, "java.lang.Thread").currentThread().getContextClassLoader().loadClass
+    place = load(f"{ICEBERG}.spark.CommitMetadata").getDeclaredField("COMMIT_PROPERTIES")
+    place.setAccessible(True)
+    of_thread = place.get(None)
+    before = of_thread.get()
+    of_thread.set(java_map(spark, properties))
+    try:
+        yield
+    finally:
+        of_thread.set(before)
 
 
 def to_python_dict(java_texts: Any) -> dict[str, str]:

@@ -14,13 +14,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.targets.lake.formats.iceberg import compaction
-from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import (
-    ICEBERG,
-    activate_session,
-    load_jvm_class,
-    to_python_dict,
-)
+from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import ICEBERG, to_python_dict
 from airflow_provider_cdc.targets.lake.formats.table_values import MaintenanceStepResult
+from airflow_provider_cdc.targets.lake.spark_releases.jvm_features import activate_session, load_jvm_class
 
 FEW = 5
 """So many small files, or manifests, are left alone."""

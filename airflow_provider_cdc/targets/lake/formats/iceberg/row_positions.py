@@ -18,13 +18,14 @@ from airflow_provider_cdc.changelog.reading.arrow_row_matching import Numbers
 from airflow_provider_cdc.targets.lake.formats import parquet_key_lookup
 from airflow_provider_cdc.targets.lake.formats.iceberg import spark_plans
 from airflow_provider_cdc.targets.lake.formats.iceberg.data_file_writer import IcebergFileWriter
-from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import load_jvm_class, to_python_dict
+from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import to_python_dict
 from airflow_provider_cdc.targets.lake.formats.parquet_key_lookup import (
     ArrowUnsupported,
     JvmFileStream,
     find_key_rows,
     open_parquet_file,
 )
+from airflow_provider_cdc.targets.lake.spark_releases.jvm_features import load_jvm_class
 
 ROW_NUMBERS = pa.schema([("file", pa.string()), ("at", pa.list_(pa.int64()))])
 """For each file the numbers of rows in it, in order."""

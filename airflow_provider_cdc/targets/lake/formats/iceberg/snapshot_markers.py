@@ -9,8 +9,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import ICEBERG, load_jvm_class, to_python_dict
+from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import ICEBERG, to_python_dict
 from airflow_provider_cdc.targets.lake.formats.owners_and_markers import NEVER
+from airflow_provider_cdc.targets.lake.spark_releases.jvm_features import load_jvm_class
 
 SNAPSHOT_MARKER = "cdc.batch."
 """Property of a snapshot, followed by the application's name: its batch."""

@@ -11,17 +11,38 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import ICEBERG, activate_session, load_jvm_class
+from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import ICEBERG
 from airflow_provider_cdc.targets.lake.formats.table_values import KeyedMerge
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OMITTED, OP, RECREATED
+from airflow_provider_cdc.targets.lake.spark_releases.jvm_features import (
+    activate_session,
+    count_parameters,
+    load_jvm_class,
+    load_session_class,
+)
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name, quote_text
 
+_TABLE = f"{ICEBERG}.spark.source.SparkTable"
 _PLANS = "org.apache.spark.sql.catalyst.plans.logical"
 
 
 def read_table_rows(spark: SparkSession, table: Any) -> DataFrame:
     """Read the rows of a table's current snapshot."""
-    return DataFrame(_run(spark, _relation(spark, table)), spark)
+    return DataFrame(_run(spark, _relation(spark, _pinned(spark, table))), spark)
+
+
+def _pinned(spark: SparkSession, table: Any) -> Any:
+    """Return a table that stays in its present state, for a frame that is computed after the table has changed.
+
+    Spark's own view of a table does so since the runtime of Spark 4.1; older ones look at schema and snapshot when rows are read.
+    """
+    if 1 in count_parameters(spark, _TABLE):
+        return table
+    operations = table.operations()
+    static = load_jvm_class(spark, f"{ICEBERG}.StaticTableOperations")(
+        operations.current(), operations.io(), operations.locationProvider()
+    )
+    return load_jvm_class(spark, f"{ICEBERG}.BaseTable")(static, table.name())
 
 
 def list_scan_tasks(scan: Any) -> list[Any]:
@@ -60,9 +81,10 @@ def merge_rows(spark: SparkSession, table: Any, merge: KeyedMerge) -> None:
     activate_session(spark)  # a thread without settings would look for variables in names and values
     parsed = spark._jsparkSession.sessionState().sqlParser().parsePlan(build_merge_statement(merge))
     alias = _object(spark, f"{_PLANS}.SubqueryAlias")
+    evolves_schema = (False,) if 7 in count_parameters(spark, f"{_PLANS}.MergeIntoTable") else ()  # since Spark 4.0
     plan = load_jvm_class(spark, f"{_PLANS}.MergeIntoTable")(
         alias.apply("t", _relation(spark, table)), alias.apply("s", _plan(merge.rows)), parsed.mergeCondition(),
-        parsed.matchedActions(), parsed.notMatchedActions(), parsed.notMatchedBySourceActions(), False,
+        parsed.matchedActions(), parsed.notMatchedActions(), parsed.notMatchedBySourceActions(), *evolves_schema,
     )  # fmt: skip
     _run(spark, plan)
 
@@ -100,7 +122,8 @@ def _filled(text: str | None, type_: str) -> str:
 def _relation(spark: SparkSession, table: Any) -> Any:
     none = load_jvm_class(spark, "scala.Option").empty()
     activate_session(spark)
-    spark_table = load_jvm_class(spark, f"{ICEBERG}.spark.source.SparkTable")(table)
+    refreshes = () if 1 in count_parameters(spark, _TABLE) else (False,)  # before the runtime of Spark 4.1
+    spark_table = load_jvm_class(spark, _TABLE)(table, *refreshes)
     return _object(spark, "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation").create(
         spark_table, none, none
     )
@@ -113,7 +136,7 @@ def _plan(rows: DataFrame) -> Any:
 def _run(spark: SparkSession, plan: Any) -> Any:
     """Run a query, or a command, which is carried out at once."""
     activate_session(spark)
-    return load_jvm_class(spark, "org.apache.spark.sql.classic.Dataset").ofRows(spark._jsparkSession, plan)
+    return load_session_class(spark, "Dataset").ofRows(spark._jsparkSession, plan)
 
 
 def _object(spark: SparkSession, name: str) -> Any:

@@ -30,8 +30,8 @@ from airflow_provider_cdc.targets.lake.formats.iceberg.array_commit import (
 )
 from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import (
     ICEBERG,
+    add_snapshot_properties,
     extract_error_message,
-    load_jvm_class,
     refused_by_hive,
     to_python_dict,
     translate_conflicts,
@@ -79,6 +79,7 @@ from airflow_provider_cdc.targets.lake.formats.table_values import (
 )
 from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 from airflow_provider_cdc.targets.lake.rows.multiset_diff import MultisetDifference
+from airflow_provider_cdc.targets.lake.spark_releases.jvm_features import load_jvm_class
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.formats.iceberg")
@@ -360,12 +361,8 @@ class IcebergTarget(Target):
 
     def _write(self, table: Any, marker: Marker, write: Callable[[], None]) -> None:
         """Write rows within a transaction, and the marker with them."""
-        key = f"spark.sql.iceberg.snapshot-property.{SNAPSHOT_MARKER}{marker.application_name}"
-        self.spark.conf.set(key, str(marker.batch))
-        try:
+        with add_snapshot_properties(self.spark, {f"{SNAPSHOT_MARKER}{marker.application_name}": str(marker.batch)}):
             write()
-        finally:
-            self.spark.conf.unset(key)
         self._record(table, marker)
 
     def _record(self, table: Any, marker: Marker) -> None:

@@ -17,16 +17,11 @@ from pyspark.sql import SparkSession
 from airflow_provider_cdc.core.config.secret_redaction import strip_credentials
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.targets.lake.formats.creation_owner_file import CreationMarker
-from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import (
-    ICEBERG,
-    activate_session,
-    extract_error_message,
-    java_map,
-    load_jvm_class,
-)
+from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import ICEBERG, extract_error_message, java_map
 from airflow_provider_cdc.targets.lake.formats.jvm_errors import failed_with
 from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Owner
 from airflow_provider_cdc.targets.lake.formats.table_location import is_path, split_table_name
+from airflow_provider_cdc.targets.lake.spark_releases.jvm_features import activate_session, load_jvm_class
 
 _LOCK = "_cdc_lock"
 

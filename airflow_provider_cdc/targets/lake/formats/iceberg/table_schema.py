@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import ICEBERG, load_jvm_class
+from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import ICEBERG
+from airflow_provider_cdc.targets.lake.spark_releases.jvm_features import load_jvm_class
 from airflow_provider_cdc.targets.lake.types.spark_types import build_struct_type, is_known_type
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")

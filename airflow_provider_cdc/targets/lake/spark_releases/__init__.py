@@ -1,0 +1,1 @@
+"""Differences between the releases of Spark that jobs run on."""
