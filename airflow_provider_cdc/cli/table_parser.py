@@ -22,6 +22,10 @@ _SPARK = (
         "--packages", metavar="COORDINATES",
         help="comma-separated Maven coordinates of the packages that Spark needs, including the table format, as for the apply",
     ),
+    build_argument(
+        "--spark-version", metavar="RELEASE", default="",
+        help="release of Spark that runs the job, such as 4.0, by which the packages are chosen (default: that of the installed PySpark)",
+    ),
     build_argument("--conf", action="append", metavar="NAME=VALUE", help="a Spark setting, such as a catalog setting; may be repeated"),
 )  # fmt: skip
 _TARGET = build_argument("--target", help="only targets of this kind: delta, iceberg or database")

@@ -27,7 +27,13 @@ def spark_of(args: argparse.Namespace) -> dict[str, Any]:
             remedy="for example --conf spark.driver.memory=2g",
         )
     conf = {name: value for name, _, value in settings}
-    return {"conn_id": args.spark_conn_id, "jars": args.jars, "packages": args.packages, "conf": conf or None}
+    return {
+        "conn_id": args.spark_conn_id,
+        "spark_version": args.spark_version,
+        "jars": args.jars,
+        "packages": args.packages,
+        "conf": conf or None,
+    }
 
 
 def known_access(store: StateStore, args: argparse.Namespace) -> ConnectorAccess:

@@ -59,6 +59,8 @@ class ApplyChangesOperator(ApplyJobOperator, SparkJobOperator):
         is ready. Asset events come at the end. A task that is killed ends after the present commit; its next try emits its events
     :param state_conn_id: Airflow connection to the state tables, which get the metrics (templated)
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
+    :param spark_version: release of Spark that runs the job, such as ``4.0``; by default that of the PySpark beside Airflow. The packages of the
+        table format follow it, unless ``jars`` or ``packages`` are set
     :param conn_id: Airflow connection to Spark; this and all others are those of ``SparkSubmitOperator``
     """
 

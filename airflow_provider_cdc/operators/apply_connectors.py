@@ -77,6 +77,8 @@ class ApplyConnectorsOperator(TextTemplates, ApplyJobOperator):
     :param threads: tables of one connector worked on at the same time
     :param run_for: continue for so long, in seconds or as a timedelta; without it, apply pending batches once, of those connectors that have anything new
     :param state_conn_id: Airflow connection to the state tables, which get the metrics (templated)
+    :param spark_version: release of Spark that runs the job, such as ``4.0``; by default that of the PySpark beside Airflow. The packages of the
+        table format follow it, unless ``jars`` or ``packages`` are set
     :param conn_id: Airflow connection to Spark; this and all others are those of ``SparkSubmitOperator``
     :raises ConfigError: something that is known now cannot be used, or a connector is there twice
     """

@@ -45,6 +45,8 @@ class MaintainTablesOperator(SparkJobOperator):
     :param retention: whether batches of the change log and rows of the state tables are removed, too
     :param state_conn_id: Airflow connection to the state tables (templated)
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
+    :param spark_version: release of Spark that runs the job, such as ``4.0``; by default that of the PySpark beside Airflow. The packages of the
+        table format follow it, unless ``jars`` or ``packages`` are set
     :param conn_id: Airflow connection to Spark; this and all others are those of ``SparkSubmitOperator``
     :raises ConfigError: the target is not known, or too short a time
     """

@@ -43,6 +43,8 @@ class RebuildTablesOperator(SparkJobOperator):
     :param target: kind of the tables, ``delta`` or ``iceberg``
     :param state_conn_id: Airflow connection to the state tables, which get the metrics (templated)
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
+    :param spark_version: release of Spark that runs the job, such as ``4.0``; by default that of the PySpark beside Airflow. The packages of the
+        table format follow it, unless ``jars`` or ``packages`` are set
     :param conn_id: Airflow connection to Spark; this and all others are those of ``SparkSubmitOperator``
     :raises ConfigError: the target is not known
     """

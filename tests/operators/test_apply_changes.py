@@ -28,6 +28,7 @@ from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator, b
 from airflow_provider_cdc.operators.base.spark_job_operator import job_path
 from airflow_provider_cdc.services.tasks.connector_fields import owner_of
 from airflow_provider_cdc.targets.lake.apply.up_to_date_check import read_table_stamp
+from airflow_provider_cdc.targets.lake.spark_releases.release_packages import find_packages
 from tests.support.airflow.airflow_connector import TaskState, connect, context
 from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException
 from tests.support.change_log.manifests import manifest
@@ -207,7 +208,17 @@ def test_a_secret_in_the_location_of_a_rule_is_refused(tmp_path: Path, spark: Sp
 def test_without_jars_the_packages_of_the_target_are_fetched(tmp_path: Path, spark: Spark) -> None:
     spark.will(report())
     apply(tmp_path, jars="").execute(context())
-    assert spark.arguments[spark.arguments.index("--packages") + 1] == "io.delta:delta-spark_4.1_2.13:4.4.0"
+    assert spark.arguments[spark.arguments.index("--packages") + 1] == ",".join(find_packages("delta"))
+
+
+def test_packages_follow_the_release_of_spark_that_runs_the_job(tmp_path: Path, spark: Spark) -> None:
+    spark.will(report())
+    apply(tmp_path, jars="", spark_version="3.5").execute(context())
+    assert spark.arguments[spark.arguments.index("--packages") + 1] == "io.delta:delta-spark_2.12:3.3.3"
+    with pytest.raises(
+        ConfigError, match=r"spark_version='2\.4' is not supported\. Valid values are: 3\.5, 4\.0, 4\.1"
+    ):
+        apply(tmp_path, spark_version="2.4")
 
 
 def test_each_table_that_changed_gets_an_event_with_rows_and_position(tmp_path: Path, spark: Spark) -> None:

@@ -46,20 +46,24 @@ class SparkScriptOperator(SparkSubmitOperator):
     """Submits a script of ``spark_jobs/``. Secret options of storages reach it by its environment.
 
     :param target: kind of the tables that it works on, ``delta`` or ``iceberg``; empty if they are not in a lakehouse
-    :raises ConfigError: the target is not known
+    :param spark_version: release of Spark that runs the job, such as ``4.0``; by default that of the PySpark beside Airflow. The packages of the
+        table format follow it, unless ``jars`` or ``packages`` are set
+    :raises ConfigError: the target or the release is not known
     """
 
     template_fields_renderers: ClassVar[dict[str, str]] = {"conf": "json"}
 
-    def __init__(self, *, target: str, conn_id: str, **kwargs: Any) -> None:
+    def __init__(self, *, target: str, conn_id: str, spark_version: str = "", **kwargs: Any) -> None:
         from airflow_provider_cdc.targets.lake.formats import load_format
+        from airflow_provider_cdc.targets.lake.spark_releases.release_packages import known_spark_version
 
         for argument in ("application", "application_args"):
             if argument in kwargs:
                 raise ConfigError(f"{argument} cannot be set: the operator submits its own job.")
         super().__init__(conn_id=conn_id, **kwargs)
         self.target = target
-        self._packages = load_format(target).packages if target else ()
+        self._table_format = load_format(target) if target else None
+        self.spark_version = known_spark_version(spark_version)
 
     def _prepare_job(self, script: str, *arguments: str) -> None:
         """Set the script and the arguments of the job.
@@ -69,7 +73,7 @@ class SparkScriptOperator(SparkSubmitOperator):
         self._refuse_secrets()
         self.application = job_path(script)
         self.application_args = [*arguments]
-        self._find_spark(self._packages)
+        self._find_spark()
 
     def _submit(self, context: Context) -> AirflowException | None:
         """Submit the prepared job, and wait for its end.
@@ -93,11 +97,14 @@ class SparkScriptOperator(SparkSubmitOperator):
             ) from e
         return None
 
-    def _find_spark(self, packages: Sequence[str]) -> None:
-        """Add the jars of a kind of table, and ``spark-submit``, where the user has named none."""
+    def _find_spark(self) -> None:
+        """Add the jars of a kind of table, and ``spark-submit``, where the user has named none.
+
+        :raises ConfigError: no packages are known for this release of Spark
+        """
         configured = any(key in (self.conf or {}) for key in ("spark.jars", "spark.jars.packages"))
-        if not (self.jars or self.packages or configured):
-            self.packages = ",".join(packages) or None
+        if self._table_format is not None and not (self.jars or self.packages or configured):
+            self.packages = ",".join(self._table_format.find_packages(self.spark_version)) or None
         if str(self._get_hook()._connection["master"]).startswith("local"):
             self.conf = {**_LOCAL_DRIVER, **(self.conf or {})}
         beside = Path(sys.executable).with_name("spark-submit")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.targets.lake.formats.table_location import is_path
+from airflow_provider_cdc.targets.lake.spark_releases.release_packages import find_packages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +52,6 @@ class TableFormat:
 
     :param kind: its name in the jobs' arguments
     :param table_class: of its tables, a :class:`airflow_provider_cdc.targets.lake.formats.target_interface.Target`; as ``module:name``
-    :param packages: Maven coordinates of its jars
     :param required: settings that are fixed once a session exists. Where several formats have a setting, it lists the values of all
     :param pinned: settings of each session that writes tables, whatever the cluster's defaults say
     :param unset: settings that no such session may have
@@ -63,7 +63,6 @@ class TableFormat:
 
     kind: str
     table_class: str
-    packages: tuple[str, ...] = ()
     required: Mapping[str, str] = field(default_factory=dict)
     pinned: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
@@ -90,6 +89,10 @@ class TableFormat:
             )
         target: Target = _named(self.table_class)(spark, location, profile=profile)
         return target
+
+    def find_packages(self, spark_version: str = "") -> tuple[str, ...]:
+        """Return the Maven coordinates of its jars for a release of Spark, as :func:`~.release_packages.find_packages`."""
+        return find_packages(self.kind, spark_version)
 
     def load_stamp(self) -> Callable[[Any, str], str] | None:
         """Load a function that returns a text, without Spark.

@@ -5,7 +5,6 @@ from airflow_provider_cdc.targets.lake.formats.format_descriptor import TableFor
 FORMAT = TableFormat(
     kind="delta",
     table_class="airflow_provider_cdc.targets.lake.formats.delta.table:DeltaTarget",
-    packages=("io.delta:delta-spark_4.1_2.13:4.4.0",),
     required={
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",

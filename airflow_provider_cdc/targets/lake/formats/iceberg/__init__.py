@@ -5,7 +5,6 @@ from airflow_provider_cdc.targets.lake.formats.format_descriptor import TableFor
 FORMAT = TableFormat(
     kind="iceberg",
     table_class="airflow_provider_cdc.targets.lake.formats.iceberg.table:IcebergTarget",
-    packages=("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",),
     named=True,
     pinned={
         # who merges rows means these columns
