@@ -63,6 +63,7 @@ def get_provider_info() -> dict[str, Any]:
             "initial_snapshot",
             "changes_applied",
             "asset_changes",
+            "spark_job",
         ),
         "notifications": ["airflow_provider_cdc.notifications.connector_notifier.CdcNotifier"],
         "connection-types": [*(_connection_type(kind) for kind in sorted(SOURCES)), _STATE],

@@ -41,6 +41,7 @@ def cdc_task_group(
     database: str | None = None,
     sink: Mapping[str, Any] | None = None,
     on_spark: bool = False,
+    submit: Any = None,
     group_id: str | None = None,
     prefix_group_id: bool = True,
     state_conn_id: str = DEFAULT_CONN_ID,
@@ -67,6 +68,8 @@ def cdc_task_group(
         :class:`~airflow_provider_cdc.operators.apply_to_database_on_spark.ApplyToDatabaseOnSparkOperator`
     :param group_id: name of the group; by default the connector's name, with ``_`` for dots
     :param prefix_group_id: begin the ids of tasks with ``group_id``, such as ``shop.capture``: a DAG may have several groups then
+    :param submit: the service that runs the Spark job, by default ``spark-submit`` on the worker: a name, or a mapping with ``platform`` and its parameters,
+        as docs/submit.md has them
     :param wait: begin with the sensor. Without it, a run captures the changes that there are, and never waits
     :param wait_timeout: how long to wait for changes; a run in which nothing changes is skipped, not failed
     :param run_for: capture for this long instead of up to the present end of the log
@@ -76,8 +79,10 @@ def cdc_task_group(
     :param apply: further arguments of :class:`ApplyChangesOperator` (``jars``, ``packages``, ``conf``, ``threads``, …), or of the operator of a database
     """
     _refuse_two_targets(location=location, tables=tables, database=database, sink=sink, on_spark=on_spark, apply=apply)
+    if submit is not None and location is None:
+        raise ConfigError("submit needs location: only tables in a lakehouse are applied by a service.")
     captures: dict[str, Any] = {"run_for": run_for}
-    applies = dict(apply or {})
+    applies = {**({} if submit is None else {"submit": submit}), **(apply or {})}
     if continuous:
         definition, captures = _all_the_time(definition, run_for)
         applies = {"run_for": captures["run_for"], **applies}
@@ -166,6 +171,7 @@ def cdc_dag(
     database: str | None = None,
     sink: Mapping[str, Any] | None = None,
     on_spark: bool = False,
+    submit: Any = None,
     dag_id: str | None = None,
     schedule: Any = CONTINUOUS,
     continuous: bool = False,
@@ -185,6 +191,7 @@ def cdc_dag(
     :param database: Airflow connection to a relational database whose tables are kept equal to the source, instead of ``location``
     :param sink: properties of the tables there, as of :class:`~airflow_provider_cdc.operators.apply_to_database.ApplyToDatabaseOperator`
     :param on_spark: have Spark bring changes into the database, as of :func:`cdc_task_group`
+    :param submit: the service that runs the Spark job, as of :func:`cdc_task_group`
     :param dag_id: by default ``cdc_<connector>``
     :param schedule: as of ``DAG``. With a fixed schedule, ``group={"wait": False}`` keeps runs from waiting
     :param continuous: capture and apply without a pause; changes are in the tables within seconds. A run takes an hour, or
@@ -214,6 +221,7 @@ def cdc_dag(
             database=database,
             sink=sink,
             on_spark=on_spark,
+            submit=submit,
             **group,
         )
     return built_dag

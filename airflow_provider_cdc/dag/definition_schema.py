@@ -178,6 +178,7 @@ class DagDefinition(ConnectorPart, DagPart):
     database: Name | None = None
     sink: dict[str, Any] | None = None
     on_spark: bool | None = None
+    submit: Name | dict[str, Any] | None = None
     dag_id: Name | None = None
     schedule: Schedule = None
     continuous: bool | None = None

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         AirflowSensorTimeout,
         AirflowSkipException,
         AirflowTaskTimeout,
+        TaskDeferred,
     )
     from airflow.triggers.base import BaseEventTrigger
     from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
@@ -72,6 +73,7 @@ else:
             AirflowSensorTimeout,
             AirflowSkipException,
             AirflowTaskTimeout,
+            TaskDeferred,
         )
     except ImportError:  # Airflow 3.1
         from airflow.configuration import conf
@@ -82,6 +84,7 @@ else:
             AirflowSensorTimeout,
             AirflowSkipException,
             AirflowTaskTimeout,
+            TaskDeferred,
         )
 
 __all__ = [
@@ -93,6 +96,7 @@ __all__ = [
     "AirflowSkipException",
     "AirflowTaskTimeout",
     "SharedStreamProducer",
+    "TaskDeferred",
     "check_airflow_version",
     "conf",
 ]

@@ -20,6 +20,7 @@ from airflow_provider_cdc.operators.base.spark_job_operator import SparkJobOpera
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.connector import ConnectorDefinition
+    from airflow_provider_cdc.services.submit.spark_job import SparkJob
 
 __all__ = ["ApplyChangesOperator", "build_connector_alias", "build_topic_asset"]
 
@@ -112,12 +113,20 @@ class ApplyChangesOperator(ApplyJobOperator, SparkJobOperator):
             )
         ]
 
-    def _tell_job(self, connectors: Sequence[ConnectorTables], *more: str) -> None:
-        self._prepare(
+    def build_job(self, *more: str) -> SparkJob:
+        """Return the job, without its secrets.
+
+        :param more: further arguments
+        :raises ConfigError: a secret would be in it
+        """
+        return self._prepare(
             "apply_changes.py", "--profile", self.profile, "--writes", self.writes, "--threads", str(self.threads),
             *(f"--adopt={topic}" for topic in self.adopt), *(["--tables", self.tables.format_rules()] if self.tables else []),
             *(["--check-crc"] if self.check_crc else []), *more,
         )  # fmt: skip
+
+    def _tell_job(self, connectors: Sequence[ConnectorTables], *more: str) -> None:
+        self.build_job(*more)
 
     def _with_secrets(self) -> list[str]:
         return super()._with_secrets() + secret_places(self.tables)

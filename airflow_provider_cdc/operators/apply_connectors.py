@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, ClassVar
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-
 from airflow_provider_cdc.connector import ConnectorDefinition, refuse_secrets
 from airflow_provider_cdc.core.config.secret_redaction import find_credentials
 from airflow_provider_cdc.core.config.target_table_rules import TableRules
@@ -83,8 +81,10 @@ class ApplyConnectorsOperator(TextTemplates, ApplyJobOperator):
     :raises ConfigError: something that is known now cannot be used, or a connector is there twice
     """
 
-    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "connectors", "state_conn_id")
-    template_fields_renderers: ClassVar[dict[str, str]] = {"connectors": "json", "conf": "json"}
+    template_fields: Sequence[str] = (*ApplyJobOperator.template_fields, "connectors", "state_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        **ApplyJobOperator.template_fields_renderers, "connectors": "json",
+    }  # fmt: skip
     ui_color = "#fdebd3"
 
     def __init__(

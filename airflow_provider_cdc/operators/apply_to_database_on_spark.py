@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,7 +20,6 @@ from airflow_provider_cdc.operators.apply_to_database import (
     report_database_metrics,
 )
 from airflow_provider_cdc.operators.base.connector_apply_report import build_connector_alias
-from airflow_provider_cdc.operators.base.continuous_job_control import task_environment
 from airflow_provider_cdc.operators.base.spark_job_operator import SparkScriptOperator
 from airflow_provider_cdc.services.connectors.connector_handle import storage_options
 from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, refuse_backfill, to_airflow_exception
@@ -61,7 +58,9 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SparkScriptOperator):
         *SparkScriptOperator.template_fields, "changelog", "changelog_options", "sink", "database_conn_id", "state_conn_id",
         "storage_conn_id",
     )  # fmt: skip
-    template_fields_renderers: ClassVar[dict[str, str]] = {"changelog_options": "json", "conf": "json", "sink": "json"}
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        **SparkScriptOperator.template_fields_renderers, "changelog_options": "json", "sink": "json",
+    }  # fmt: skip
     ui_color = "#fdebd3"
 
     def __init__(
@@ -79,6 +78,11 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SparkScriptOperator):
         kwargs.setdefault("name", f"cdc-sink-{definition.name}")
         kwargs["outlets"] = [*(kwargs.get("outlets") or []), build_connector_alias(definition.name)]
         super().__init__(target="", conn_id=conn_id, **kwargs)
+        if not self._default_submit:
+            raise ConfigError(
+                f"ApplyToDatabaseOnSparkOperator cannot use submit={self._submit_name}: the job reports to a file of this machine.",
+                remedy="omit submit, and use a Spark connection with deploy mode client",
+            )
         self._set_connector(definition, conn_id, state_conn_id, storage_conn_id)
         self.database_conn_id, self.sink = database_conn_id, dict(sink or {})
         self.run_for = run_for.total_seconds() if isinstance(run_for, timedelta) else run_for
@@ -137,17 +141,5 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SparkScriptOperator):
     def _storage_options(self) -> dict[str, Any]:
         return {**self.changelog_options, **storage_options(self.storage_conn_id)}
 
-    @contextlib.contextmanager
-    def _storage_environment(self) -> Iterator[None]:
-        if self._cluster_mode():
-            raise ConfigError(
-                "The login of a database cannot be passed to a Spark job in cluster mode without exposing it.",
-                safe="Nothing was submitted.",
-                remedy="use deploy mode client",
-            )
-        os.environ[PROPERTIES] = json.dumps(self._properties())
-        try:
-            with super()._storage_environment(), task_environment():
-                yield
-        finally:
-            del os.environ[PROPERTIES]
+    def _secret_environment(self) -> dict[str, str]:
+        return {PROPERTIES: json.dumps(self._properties()), **super()._secret_environment()}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_cdc.changelog.reports.table_job_reports import MaintenanceReport
     from airflow_provider_cdc.connector import ConnectorDefinition
+    from airflow_provider_cdc.services.submit.spark_job import SparkJob
 
 
 class MaintainTablesOperator(SparkJobOperator):
@@ -134,8 +135,7 @@ class MaintainTablesOperator(SparkJobOperator):
         """
         from airflow_provider_cdc.hooks.airflow_compat import AirflowException
 
-        hours = f"{self.keep.total_seconds() / 3600:g}"
-        self._prepare("maintain_tables.py", "--keep-hours", hours, "--threads", str(self.threads), "--run-id", run)
+        self.build_job("--run-id", run)
         error = self._submit(context)
         self.report = report = self._report(run)
         if report is None:
@@ -155,6 +155,15 @@ class MaintainTablesOperator(SparkJobOperator):
         if error is not None:
             raise error
         return report
+
+    def build_job(self, *more: str) -> SparkJob:
+        """Return the job, without its secrets.
+
+        :param more: further arguments
+        :raises ConfigError: a secret would be in it
+        """
+        hours = f"{self.keep.total_seconds() / 3600:g}"
+        return self._prepare("maintain_tables.py", "--keep-hours", hours, "--threads", str(self.threads), *more)
 
     def _report(self, run: str) -> MaintenanceReport | None:
         """Read the report that this run's job has written beside the change log."""

@@ -161,7 +161,16 @@ def test_files_know_every_argument_that_code_knows() -> None:
     dag = parameters(cdc_dag, "definition") | parameters(ConnectorDefinition)
     assert set(DagDefinition.model_fields) - set(DagPart.model_fields) == dag
     group = parameters(
-        cdc_task_group, "definition", "conn_id", "location", "tables", "database", "sink", "on_spark", "continuous"
+        cdc_task_group,
+        "definition",
+        "conn_id",
+        "location",
+        "tables",
+        "database",
+        "sink",
+        "on_spark",
+        "submit",
+        "continuous",
     )
     assert set(GroupPart.model_fields) == group
     own = parameters(ApplyChangesOperator, "definition", "location", "target", "tables", "conn_id", "storage_conn_id")

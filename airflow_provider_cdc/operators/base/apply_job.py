@@ -10,14 +10,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.operators.base.continuous_job_control import ContinuousApplyJob
-from airflow_provider_cdc.operators.base.jvm_class_archive import LEAN, ClassArchive
+from airflow_provider_cdc.operators.base.jvm_class_archive import ClassArchive
 from airflow_provider_cdc.operators.base.openlineage_events import build_apply_lineage
 from airflow_provider_cdc.operators.base.spark_job_operator import SparkScriptOperator
+from airflow_provider_cdc.services.submit.spark_job import JobStatus
 from airflow_provider_cdc.services.tasks.connector_fields import (
     is_last_try,
     owner_of,
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from airflow_provider_cdc.hooks.airflow_compat import AirflowException
     from airflow_provider_cdc.operators.base.connector_apply_report import ConnectorTables
-
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 class ApplyJobOperator(SparkScriptOperator):
@@ -65,7 +63,10 @@ class ApplyJobOperator(SparkScriptOperator):
     # -- the task -----------------------------------------------------------------------------------------------------
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        began, failed = time.monotonic(), True
+        from airflow_provider_cdc.hooks.airflow_compat import TaskDeferred
+
+        began = time.monotonic()
+        failed: bool | None = True
         try:
             if self.run_for is not None:
                 refuse_backfill(context)
@@ -74,10 +75,41 @@ class ApplyJobOperator(SparkScriptOperator):
             done = self._once(context) if self.run_for is None else self._go_on(context)
             failed = False
             return done
+        except TaskDeferred:
+            failed = None  # the task is not over
+            raise
         except CdcError as e:
             raise to_airflow_exception(e) from e
         finally:
-            self._measure(time.monotonic() - began, failed=failed)
+            if failed is not None:
+                self._measure(time.monotonic() - began, failed=failed)
+
+    def resume(
+        self, context: Context, event: dict[str, Any], connectors: list[str], owner: str, began: float
+    ) -> dict[str, Any]:
+        """Continue after the triggerer has waited for the job.
+
+        :param event: of :class:`~airflow_provider_cdc.triggers.spark_job.SparkJobTrigger`
+        :param connectors: names of those that were submitted
+        :param owner: of the job
+        :param began: Unix time of the task's begin
+        """
+        from airflow_provider_cdc.hooks.airflow_compat import AirflowException
+
+        failed = True
+        try:
+            self._applied = self._connectors()
+            todo = [connector for connector in self._applied if connector.connector_name in connectors]
+            for connector in self._applied:
+                self._tried(connector, partial(connector.attach_report, owner if connector in todo else ""))
+            error = self._build_end_error(JobStatus(**event)) if "stage" in event else AirflowException(event["error"])
+            done = self._finish(context, todo, error)
+            failed = False
+            return done
+        except CdcError as e:
+            raise to_airflow_exception(e) from e
+        finally:
+            self._measure(time.time() - began, failed=failed)
 
     def _measure(self, seconds: float, *, failed: bool) -> None:
         """Report metrics; an error of the report does not fail the task. The failure of one connector does not count for the others."""
@@ -101,14 +133,29 @@ class ApplyJobOperator(SparkScriptOperator):
         for connector in todo:
             connector.owner = owner
         archive = self._complete(todo, "--owner", owner, little=all(connector.little for connector in todo))
-        error = self._submit(context)
+        names = [connector.connector_name for connector in todo]
+        self._defer_submission(context, "resume", connectors=names, owner=owner, began=time.time())
+        return self._finish(context, todo, self._submit(context), archive)
+
+    def _finish(
+        self,
+        context: Context,
+        todo: Sequence[ConnectorTables],
+        error: AirflowException | None,
+        archive: ClassArchive | None = None,
+    ) -> dict[str, Any]:
+        """Read the reports of a job that has ended.
+
+        :param todo: connectors that were submitted
+        """
         for connector in todo:
             self._tried(connector, partial(connector.read_job_report, error))
-        if error is None:
+        if archive is not None and error is None:
             archive.store_new_archive()
-        else:
+        elif archive is not None:
             archive.discard_new_archive()
-        if error is not None and archive.making and not any(connector.trouble for connector in todo):
+        making = archive is not None and archive.making
+        if error is not None and making and not any(connector.trouble for connector in todo):
             self.log.warning(
                 "All tables are up to date; only the archive of the job's classes could not be created: %s", error
             )
@@ -212,7 +259,7 @@ class ApplyJobOperator(SparkScriptOperator):
         warm = self._warm
         # no process waits for the job any more and reads its report
         alone = warm is not None and not warm.running
-        if warm is None or not warm.stop_job(getattr(self._hook, "_submit_sp", None), self.log):
+        if warm is None or not warm.stop_job(self._wait, self.log):
             super().on_kill()
         if warm is not None and alone:
             for connector in (connector for connector in self._applied if connector.warm is not None):
@@ -236,20 +283,14 @@ class ApplyJobOperator(SparkScriptOperator):
         if self.run_for is not None and not 0 < self.run_for < float("inf"):
             raise ConfigError(f"run_for must be more than 0 seconds, but is {run_for}.")
 
-    def _complete(self, connectors: Sequence[ConnectorTables], *more: str, little: bool = False) -> ClassArchive:
+    def _complete(self, connectors: Sequence[ConnectorTables], *more: str, little: bool = False) -> ClassArchive | None:
         """Add the job's needs to the user's settings.
 
         :param connectors: that are submitted
         :param little: it is little work
         """
         self._tell_job(connectors, *more)
-        submit = self._get_hook()._connection
-        archive = ClassArchive(submit["spark_binary"], *filter(None, (self.driver_class_path, self.jars)))
-        if not self._cluster_mode() and _JAVA_OPTIONS not in (self.conf or {}):
-            quiet = Path(__file__).with_name("log4j2.properties").as_uri()
-            options = [f"-Dlog4j2.configurationFile={quiet}"]
-            if str(submit["master"]).partition("[")[0] == "local":
-                # a continuous job has its own time to get fast, and ends when no task waits for it
-                options += [*(LEAN if little else ()), *archive.build_jvm_options(make=self.run_for is None)]
-            self.conf = {**(self.conf or {}), _JAVA_OPTIONS: " ".join(options)}
-        return archive
+        if not self._default_submit:
+            return None
+        # a continuous job has its own time to get fast, and ends when no task waits for it
+        return self._program.tune_jvm(little=little, make=self.run_for is None)

@@ -120,6 +120,19 @@ class ConnectorTables:
         report = ApplyReports(self.change_log.storage, self.connector_name).read(self.target, self.location)
         return None if report is None or only_registered(report) else report
 
+    def attach_report(self, owner: str) -> bool:
+        """Find the report when the task continues after its job has ended.
+
+        :param owner: of the job; empty, if this connector was not submitted
+        """
+        report = self.read_written_report()
+        self.owner = owner
+        if not owner:
+            self.report = report
+        elif report is not None and report.get("owner") != owner:
+            self.before = report  # the job has written none
+        return True
+
     def read_job_report(self, error: AirflowException | None) -> bool:
         """Read the report of the job.
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.services.tasks.connector_fields import owner_of
-from airflow_provider_cdc.targets.task_watch import TASK_PROCESS, identify_process
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -20,16 +17,6 @@ if TYPE_CHECKING:
 
 END_S = 30.0
 """Seconds that a job which is to end has for its present commit, before it is killed."""
-
-
-@contextlib.contextmanager
-def task_environment() -> Iterator[None]:
-    """Give the job the process of its task, so that it does not outlive the task."""
-    os.environ[TASK_PROCESS] = identify_process(os.getpid()) or ""
-    try:
-        yield
-    finally:
-        del os.environ[TASK_PROCESS]
 
 
 class ContinuousConnectorApply:
@@ -90,25 +77,23 @@ class ContinuousApplyJob:
     def track_submission(self) -> Iterator[None]:
         self.running = True
         try:
-            with task_environment():
-                yield
+            yield
         finally:
             self.running = False
 
-    def stop_job(self, process: subprocess.Popen[str] | None, log: Any) -> bool:
+    def stop_job(self, wait: Callable[[float], bool], log: Any) -> bool:
         """Ask the job to end, and wait for it.
 
+        :param wait: waits for the end of the job for some seconds, and returns whether it has ended
         :return: whether it has ended; otherwise it has to be killed, which loses nothing either: its next run does the rest
         """
         self.killed = self.killed or self.running
         stopped = [self._stopped(task, log) for task in self.tasks]
-        if not any(stopped) or process is None:
+        if not any(stopped):
             return False
         log.info("Waiting until the job has finished its current commit.")
-        try:
-            process.wait(END_S)
-        except subprocess.TimeoutExpired as e:
-            log.warning("The job did not stop in time: %s", e)
+        if not wait(END_S):
+            log.warning("The job did not stop within %g seconds.", END_S)
             return False
         return True
 
