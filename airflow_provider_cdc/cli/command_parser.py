@@ -88,6 +88,13 @@ def _check() -> ActionCommand:
 def _lists() -> list[ActionCommand]:
     return [
         define_command(
+            "spark-files",
+            "Write the scripts and the package of Spark jobs to a folder or an object store, for platforms that need a URI",
+            build_argument("--to", metavar="URL", required=True, help="the folder or prefix, such as s3://lake/cdc"),
+            build_argument("--storage-conn-id", metavar="ID", help="connection with fsspec options in its extra"),
+            where="spark_files.copy_spark_files",
+        ),
+        define_command(
             "connectors",
             "List connectors with their states and offsets",
             STATE,

@@ -24,6 +24,7 @@ from airflow_provider_cdc.dag.snapshot_dags import ad_hoc_snapshot_dag, signal_d
 from airflow_provider_cdc.dag.table_assets import table_asset, watched_table_asset
 from airflow_provider_cdc.dag.tables_dag import tables_dag
 from airflow_provider_cdc.operators.apply_connectors import ConnectorApplyOptions
+from airflow_provider_cdc.operators.job_documents import cdc_job
 from airflow_provider_cdc.services.connectors.grouped_connectors import GroupedConnector
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "cdc_dag",
     "cdc_dags",
     "cdc_group_dag",
+    "cdc_job",
     "cdc_task_group",
     "lifecycle_dag",
     "signal_dag",
