@@ -196,6 +196,15 @@ def test_secrets_among_settings_are_rejected(tmp_path: Path, service: Service) -
     assert not service.jobs
 
 
+def test_secrets_among_the_parameters_of_a_platform_are_rejected(tmp_path: Path) -> None:
+    cluster = {"spark_conf": {"fs.s3a.secret.key": "sesame"}, "spark_env_vars": {"A_PASSWORD": "{{secrets/a/b}}"}}
+    task = apply(tmp_path, {"platform": "databricks", "application_uri": "s3://lake/cdc", "new_cluster": cluster})
+    with pytest.raises(AirflowFailException, match=r"submit\[new_cluster\.spark_conf\.fs\.s3a\.secret\.key\]\.") as e:
+        task.execute(context())
+    assert "sesame" not in str(e.value)
+    assert "A_PASSWORD" not in str(e.value)
+
+
 @pytest.mark.parametrize(
     ("submit", "more", "message"),
     [

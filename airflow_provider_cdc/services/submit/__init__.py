@@ -16,7 +16,10 @@ from airflow_provider_cdc.services.submit.platform import Platform
 SPARK_SUBMIT = "spark-submit"
 """The default: the program on the worker, by an Airflow connection to Spark."""
 
-PLATFORMS: dict[str, str] = {}
+PLATFORMS = {
+    "databricks": "databricks.Databricks",
+    "livy": "livy.Livy",
+}
 """The names of platforms, and their classes below this package."""
 
 
