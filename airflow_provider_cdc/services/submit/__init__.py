@@ -18,6 +18,9 @@ SPARK_SUBMIT = "spark-submit"
 
 PLATFORMS = {
     "databricks": "databricks.Databricks",
+    "emr-serverless": "emr_serverless.EmrServerless",
+    "emr-steps": "emr_steps.EmrSteps",
+    "emr-eks": "emr_eks.EmrEks",
     "livy": "livy.Livy",
 }
 """The names of platforms, and their classes below this package."""
