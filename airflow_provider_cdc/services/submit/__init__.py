@@ -21,7 +21,10 @@ PLATFORMS = {
     "emr-serverless": "emr_serverless.EmrServerless",
     "emr-steps": "emr_steps.EmrSteps",
     "emr-eks": "emr_eks.EmrEks",
+    "dataproc-batch": "dataproc_batch.DataprocBatch",
+    "dataproc-job": "dataproc_job.DataprocJob",
     "livy": "livy.Livy",
+    "spark-kubernetes": "spark_kubernetes.SparkKubernetes",
 }
 """The names of platforms, and their classes below this package."""
 
