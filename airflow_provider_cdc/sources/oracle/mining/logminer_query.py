@@ -21,6 +21,7 @@ from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_enums import QueryFilterMode
+from airflow_provider_cdc.sources.oracle.flat_columns import flatten_column
 from airflow_provider_cdc.sources.oracle.kernels.operation_codes import (
     COMMIT,
     DDL,
@@ -128,7 +129,7 @@ def decode_contents(fetched: pa.Table, utc_offset: int) -> pa.RecordBatch:
     :param fetched: rows with the schema :data:`WIRE`
     :param utc_offset: of the server's clock, seconds
     """
-    columns = [column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column for column in fetched.columns]
+    columns = [flatten_column(column) for column in fetched.columns]
     by_name = dict(zip(BATCH.names, columns, strict=True))
     for flag in ("csf", "rollback"):
         by_name[flag] = pc.fill_null(pc.not_equal(by_name[flag], 0), False)

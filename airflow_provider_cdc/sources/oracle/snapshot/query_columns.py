@@ -21,6 +21,7 @@ from airflow_provider_cdc.core.errors import UnreadableValue, values_of
 from airflow_provider_cdc.core.model.table_schema import Column, TableSchema, arrow_type, row_struct
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_enums import LOBS
+from airflow_provider_cdc.sources.oracle.flat_columns import flatten_column
 from airflow_provider_cdc.sources.oracle.kernels import literal_conversion as k
 from airflow_provider_cdc.sources.oracle.kernels import literal_scanner as li
 from airflow_provider_cdc.sources.oracle.redo.kernel_column_plan import ColumnReadPlan, column_read
@@ -127,10 +128,10 @@ class QueryColumns:
                 children.append(pa.nulls(len(batch), arrow_type(column.type)))
                 continue
             base = ColumnType.from_column(column).base
-            values = _combine_chunks(batch.column(at))
+            values = flatten_column(batch.column(at))
             at += 1
             if base in LOBS and base != "XMLTYPE":
-                values = _with_empty(values, _combine_chunks(batch.column(at)))
+                values = _with_empty(values, flatten_column(batch.column(at)))
                 at += 1
             if column.name not in self._needed:
                 children.append(pa.nulls(len(batch), arrow_type(column.type)))
@@ -184,10 +185,6 @@ def _expressions(base: str, name: str) -> list[str]:
         # an empty LOB that is fetched with its row is returned as NULL
         return [name, f"CASE WHEN DBMS_LOB.GETLENGTH({name}) = 0 THEN 1 END"]
     return [name]
-
-
-def _combine_chunks(values: pa.ChunkedArray) -> pa.Array:
-    return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
 
 
 def _with_empty(values: pa.Array, empty: pa.Array) -> pa.Array:

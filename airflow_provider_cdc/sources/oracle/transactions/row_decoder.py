@@ -13,6 +13,7 @@ from airflow_provider_cdc.core.errors import CdcError, SchemaConflict, values_of
 from airflow_provider_cdc.core.model.log_items import BlockTransactions, RowBlock
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.flat_columns import flatten_column
 from airflow_provider_cdc.sources.oracle.kernels.operation_codes import LAST_CHANGE, NO_ROW_ID
 from airflow_provider_cdc.sources.oracle.redo.lob_assembler import read_with_lobs
 from airflow_provider_cdc.sources.oracle.redo.redo_statement_reader import RedoReader, RedoRows
@@ -149,7 +150,7 @@ class RowDecoder:
             source=self._source(picked, owner[at], ids, commit_scns),
             unavailable_before=read.unavailable_before,
             unavailable_after=read.unavailable_after,
-            address=_addresses(_array(picked.column("row_id").combine_chunks())),
+            address=_addresses(flatten_column(picked.column("row_id"))),
         )
         return block, at
 
@@ -194,15 +195,15 @@ class RowDecoder:
     ) -> tuple[RedoRows, Int64s, Int64s]:
         """Return the output rows of log rows, the index of the first log row of each, and of the one that has its ROWID."""
         reader = self._reader(schema)
-        codes, texts = rows.column("code").to_numpy(), rows.column("sql").combine_chunks()
+        codes, texts = rows.column("code").to_numpy(), flatten_column(rows.column("sql"))
         undo = rows.column("rollback").to_numpy(zero_copy_only=False)
         try:
-            row_ids = _array(rows.column("row_id"))
+            row_ids = flatten_column(rows.column("row_id"))
             plain = (codes <= LAST_CHANGE).all() and not undo.any() and not texts.null_count
             if plain and not (reader.long and pc.any(pc.equal(row_ids, NO_ROW_ID)).as_py()):
                 origin = np.arange(len(codes))
-                return reader.read(_array(texts), codes), origin, origin
-            assembled = read_with_lobs(reader, _array(texts), codes, owner.astype(np.int64), row_ids, undo)
+                return reader.read(texts, codes), origin, origin
+            assembled = read_with_lobs(reader, texts, codes, owner.astype(np.int64), row_ids, undo)
             redo_rows, origin = assembled.rows, assembled.origin
             if assembled.unknown is not None:
                 ids = row_ids.take(pa.array(assembled.named)).to_pylist()
@@ -231,20 +232,21 @@ class RowDecoder:
     def _source(
         self, rows: pa.Table, owner: npt.NDArray[np.int32], ids: pa.StringArray, commit_scns: pa.StringArray
     ) -> dict[str, pa.Array]:
-        columns = {
-            name: _array(rows.column(name).combine_chunks()) for name in ("scn", "rs_id", "user", "row_id", "sql")
-        }
+        names = ["scn", "rs_id", "ssn", "thread", "user", "row_id"]
+        if self._config.log_mining_include_redo_sql:
+            names.append("sql")
+        columns = {name: flatten_column(rows.column(name)) for name in names}
         of = pa.array(owner)
         return {
             "txId": pa.DictionaryArray.from_arrays(of, ids),
             "scn": columns["scn"].cast(pa.string()),
             "commit_scn": pa.DictionaryArray.from_arrays(of, commit_scns),
             "rs_id": pc.utf8_trim_whitespace(columns["rs_id"]).cast(pa.string()),
-            "ssn": _array(rows.column("ssn").combine_chunks()),
-            "redo_thread": _array(rows.column("thread").combine_chunks()),
+            "ssn": columns["ssn"],
+            "redo_thread": columns["thread"],
             "user_name": columns["user"].cast(pa.string()),
             "row_id": columns["row_id"].cast(pa.string()),
-            **({"redo_sql": columns["sql"].cast(pa.string())} if self._config.log_mining_include_redo_sql else {}),
+            **({"redo_sql": columns["sql"].cast(pa.string())} if "sql" in columns else {}),
         }
 
     def _number(self, parts: list[tuple[RowBlock, Int64s]], n: int) -> None:
@@ -302,7 +304,3 @@ def _taken(rows: pa.Table, index: Int64s) -> pa.Table:
 def _addresses(row_ids: pa.Array) -> pa.Array | None:
     """Return the addresses of the rows, if the log has that of all."""
     return None if row_ids.null_count or pc.any(pc.equal(row_ids, NO_ROW_ID)).as_py() else row_ids
-
-
-def _array(column: pa.Array) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
