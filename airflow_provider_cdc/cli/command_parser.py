@@ -34,6 +34,7 @@ def build_commands() -> list[GroupCommand]:
     """Build the commands that Airflow adds to its command line."""
     commands = [
         _setup(),
+        _state(),
         _check(),
         *_lists(),
         _events(),
@@ -69,6 +70,28 @@ def _setup() -> ActionCommand:
         ),
         where="setup.setup_connection",
     )
+
+
+def _state() -> GroupCommand:
+    return GroupCommand(
+        name="state",
+        help="Create, upgrade and fill a state database beside Airflow's metadata DB",
+        subcommands=[
+            define_command(
+                "migrate", "Create or upgrade the state tables in a database that is not Airflow's metadata DB",
+                build_argument("--conn-id", default="cdc_state_default", help="connection to the database (default: %(default)s)"),
+                where="state.migrate_state",
+                description="In the metadata DB, airflow db migrate does it. The connection's login must be allowed to create tables.",
+            ),
+            define_command(
+                "copy", "Move the state of all connectors to another database",
+                build_argument("--from-conn-id", metavar="CONN", required=True, help="connection to the present state tables"),
+                build_argument("--to-conn-id", metavar="CONN", required=True, help="connection to empty state tables, which 'state migrate' has created"),
+                where="state.copy_connectors",
+                description="Rejected while any run is alive. Afterwards the old tables are fenced: every use of them is an error that names the new connection.",
+            ),
+        ],
+    )  # fmt: skip
 
 
 def _check() -> ActionCommand:

@@ -11,7 +11,7 @@ from airflow.configuration import conf
 from airflow.utils.db_manager import BaseDBManager
 from sqlalchemy import MetaData
 
-from airflow_provider_cdc.state.models import VERSION_TABLE, Base
+from airflow_provider_cdc.state.models import REVISION, VERSION_TABLE, Base
 
 _FOLDER = Path(__file__).resolve().parent
 
@@ -35,7 +35,7 @@ class CdcDBManager(BaseDBManager):
     migration_dir = (_FOLDER / "migrations").as_posix()
     alembic_file = (_FOLDER / "alembic.ini").as_posix()
     supports_table_dropping = True
-    revision_heads_map = {"0.1.0": "0001"}
+    revision_heads_map = {"0.1.0": REVISION}
 
     def downgrade(self, to_revision: str, from_revision: str | None = None, show_sql_only: bool = False) -> None:
         """Go back to an older revision; ``base`` drops the tables."""

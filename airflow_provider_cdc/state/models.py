@@ -19,6 +19,10 @@ NAMING = {
 }
 VERSION_TABLE = "alembic_version_cdc"
 """Where alembic records the present revision."""
+REVISION = "0001"
+"""The revision that this release works with: the newest of ``migrations``."""
+FENCE = ""
+"""The name of a row of :class:`LeaseRow` that belongs to no connector: the tables were moved, and ``owner`` names their new connection."""
 Big = BigInteger().with_variant(Integer, "sqlite")
 """64 bits everywhere; SQLite increments only ``INTEGER`` primary keys by itself."""
 

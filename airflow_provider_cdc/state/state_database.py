@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, NoReturn
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError, ProgrammingError
 from tenacity import (
     RetryCallState,
     Retrying,
@@ -19,7 +19,8 @@ from tenacity import (
 )
 
 from airflow_provider_cdc.core.errors import StateError, StateUnavailable
-from airflow_provider_cdc.state.models import Base
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.state.models import FENCE, REVISION, VERSION_TABLE, Base, LeaseRow
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,9 @@ _NOW_MS = {
     "mariadb": "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000",
 }
 """The database's own clock, in UTC: leases must not depend on how well the workers' clocks agree, and local time goes back for an hour in autumn."""
+
+_AIRFLOWS = frozenset(["alembic_version", "dag_run"])
+"""Tables by which the metadata DB of Airflow is known."""
 
 
 class StateDatabase:
@@ -68,24 +72,93 @@ class StateDatabase:
         self._schema, self._idle_ms, self._patience_s = schema, idle_ms, patience_s
 
     def create_tables(self) -> None:
-        """Create the tables where they are missing. Airflow deployments use ``airflow db migrate`` instead."""
+        """Create the tables where they are missing. Airflow deployments use migrations instead."""
         Base.metadata.create_all(self.engine)
 
     def check_tables(self) -> None:
-        """Check that the state tables exist.
+        """Check that the state tables exist, are of this release, and were not moved.
 
-        :raises StateError: the tables are not there
+        :raises StateError: they do not exist, are of another release, or were moved to another database
+        """
+        self.check_tables_exist()
+        for attempt in self.iterate_attempts():
+            with attempt, self.engine.connect() as c:
+                self.check_fence(c)
+
+    def check_tables_exist(self) -> None:
+        """Check that the state tables exist, and are of this release.
+
+        :raises StateError: they do not exist, or are of another release
         """
         for attempt in self.iterate_attempts():
             with attempt:
                 names = set(sa.inspect(self.engine).get_table_names(schema=self._schema))
-        if missing := sorted(set(Base.metadata.tables) - names):
+                revision = self._read_revision() if VERSION_TABLE in names else None
+        if revision is not None and revision > REVISION:
             raise StateError(
-                f"The state tables are missing: {', '.join(missing)}.",
-                where=self.engine.url.set(query={}).render_as_string(hide_password=True),
+                f"The state tables are of a newer release: their revision is {revision}, and this release knows {REVISION}.",
+                where=self.place,
                 safe="Nothing was read or changed.",
-                remedy="airflow db migrate",
+                remedy="install the release of airflow-provider-cdc that upgraded them, in this environment too",
             )
+        missing = sorted(set(Base.metadata.tables) - names)
+        if missing or (revision is not None and revision < REVISION):
+            problem = f"missing: {', '.join(missing)}" if missing else f"of an older release: revision {revision}"
+            raise StateError(
+                f"The state tables are {problem}.",
+                where=self.place,
+                safe="Nothing was read or changed.",
+                remedy=self._migration_command(names),
+            )
+
+    def check_fence(self, c: sa.Connection) -> None:
+        """Check within a transaction that the tables were not moved.
+
+        :raises StateError: they were moved
+        """
+        statement = sa.select(LeaseRow.owner).where(LeaseRow.connector == FENCE)
+        if self.engine.dialect.name in ("mysql", "mariadb"):  # a plain read shows the rows of the transaction's begin
+            statement = statement.with_for_update(read=True)
+        if (moved := c.scalar(statement)) is not None:
+            raise StateError(
+                f"The state was moved: {moved}.",
+                where=self.place,
+                safe="Nothing was changed here. The copy has everything that was committed.",
+                remedy="use that connection, or give this one the new database's URL: "
+                + f"`{format_cdc_command('setup', url='-', replace=True)}`",
+            )
+
+    @property
+    def place(self) -> str:
+        """The address of the database, without a password."""
+        return self.engine.url.set(query={}).render_as_string(hide_password=True)
+
+    def is_airflows(self) -> bool:
+        """Check whether the database is visibly Airflow's metadata DB."""
+        return set(sa.inspect(self.engine).get_table_names(schema=self._schema)) >= _AIRFLOWS
+
+    def _read_revision(self) -> str | None:
+        """Return the revision of the tables, if it is recorded and may be read."""
+        table = sa.table(VERSION_TABLE, sa.column("version_num"))
+        try:
+            with self.engine.connect() as c:
+                found = c.scalar(sa.select(table.c.version_num))
+        except ProgrammingError as e:  # a role of an earlier release has no right to read it
+            log.debug("The revision of the state tables cannot be read: %s", e.orig)
+            return None
+        return None if found is None else str(found)
+
+    def _migration_command(self, names: Collection[str]) -> str:
+        """Return the command that creates and upgrades the tables.
+
+        A login of MySQL sees only tables that it has rights on. It cannot know a metadata DB in which it has none.
+        """
+        if set(names) >= _AIRFLOWS:
+            return "airflow db migrate"
+        command = f"`{format_cdc_command('state migrate')}`, with --conn-id if the connection is not cdc_state_default"
+        if self.engine.dialect.name in ("mysql", "mariadb"):
+            command += ". If the database is Airflow's metadata DB: `airflow db migrate`, then the GRANTs that `airflow cdc setup` prints"
+        return command
 
     def close(self) -> None:
         self.engine.dispose()
@@ -95,12 +168,15 @@ class StateDatabase:
         """Open a transaction that writes.
 
         It is committed at the end of the block, and rolled back after an error.
+
+        :raises StateError: the tables were moved to another database
         """
         with self.engine.connect().execution_options(cdc_write=True) as c, c.begin():
             if self.engine.dialect.name == "postgresql":
                 # a run that is frozen within a transaction must not lock the others out
                 c.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {self._idle_ms}")
             yield c
+            self.check_fence(c)  # at the end: a copy of the state may have kept this transaction waiting
 
     def iterate_attempts(self) -> Retrying:
         """Yield attempts at one piece of work, until one succeeds.
@@ -126,7 +202,7 @@ class StateDatabase:
         reason = getattr(error, "orig", None) or error
         raise StateUnavailable(
             f"The state database cannot be reached, or is locked, for {self._patience_s:g} s: {reason}",
-            where=self.engine.url.set(query={}).render_as_string(hide_password=True),
+            where=self.place,
             safe="Committed data stays; the next run finds a batch that was being committed.",
             remedy="check the database, then run the capture again",
         ) from error
@@ -134,6 +210,11 @@ class StateDatabase:
     def qualify_table(self, table: str) -> str:
         """Return a table's name with its schema, quoted where it has one."""
         return f'"{self._schema}"."{table}"' if self._schema else table
+
+    @property
+    def schema(self) -> str | None:
+        """The database schema of the tables, where it is not the default one."""
+        return self._schema
 
 
 def is_retryable_error(e: BaseException) -> bool:

@@ -29,7 +29,7 @@ def test_tables_are_looked_for_in_the_schema_that_extra_names(postgres: Any, mon
         connect(monkeypatch, "state", conn_type="cdc_state", password=postgres.url(name), extra={"schema": "af"})
         ok, text = CdcStateHook("state").test_connection()
         assert not ok
-        assert "airflow db migrate" in text
+        assert "airflow cdc state migrate" in text
         StateStore(postgres.url(name), schema="af").create_tables()
         assert CdcStateHook("state").test_connection()[0]
         connect(monkeypatch, "state", conn_type="cdc_state", password=postgres.url(name))

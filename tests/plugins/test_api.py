@@ -222,7 +222,7 @@ def test_the_number_of_queries_does_not_grow_with_connectors_and_tables(
         measure(fleet.store, f"more{n}", "capture", ago_s=10, **{f"t{k}": MetricSeries({"g": 1}) for k in range(20)})
         fleet.store.send(f"more{n}", SentSignal("a", "log", "{}"))
     assert get(client_factory)["total"] == 33
-    assert queries() == before <= 10
+    assert queries() == before <= 11
 
 
 def test_the_command_prints_the_same(
@@ -398,7 +398,7 @@ def test_a_database_that_is_away_is_a_sentence(
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=f"sqlite:///{tmp_path}/empty.db")
     answer = client_factory().get(path)
     assert answer.status_code == 503
-    assert answer.json()["error"]["repair"] == "airflow db migrate"
+    assert "airflow cdc state migrate" in answer.json()["error"]["repair"]
 
 
 def test_the_plugin_loads_its_api_only_when_it_is_asked_for() -> None:

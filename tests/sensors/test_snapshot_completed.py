@@ -105,7 +105,7 @@ def test_state_tables_that_are_missing_fail_the_task(
 ) -> None:
     number = send_snapshot(shop_connector)
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=f"sqlite:///{tmp_path}/empty.db")
-    with pytest.raises(AirflowFailException, match="airflow db migrate"):
+    with pytest.raises(AirflowFailException, match="airflow cdc state migrate"):
         sensor(number=number).execute(context())
 
 
