@@ -134,7 +134,7 @@ def _record(row: sa.Row[Any], offset: Offset | None, now_ms: int) -> ConnectorRe
         lease_s=max(left_ms, 0) / 1000,
         dead_owner=row.owner if dead else None,
         died_at=datetime.now(UTC) + timedelta(milliseconds=left_ms) if dead else None,
-        control=ConnectorControl() if row.wanted is None else control_of(row),
+        control=ConnectorControl() if row.desired_state is None else control_of(row),
         run_ended_at=row.run_ended_at,
         last_error=row.last_error,
         last_error_at=row.last_error_at,
