@@ -44,7 +44,7 @@ def test_events_are_debezium_json_with_key_and_tombstone(shop_connector: ShopCon
     assert tombstone == {"topic": "shop.inventory.orders", "key": {"id": 1}, "value": None}
 
 
-def test_events_begin_and_end_where_they_are_told(shop_connector: ShopConnector, capfdbinary: Any) -> None:
+def test_events_begin_and_end_at_the_given_batches(shop_connector: ShopConnector, capfdbinary: Any) -> None:
     capture(shop_connector)
     for key in range(1, 5):
         shop_connector.order(key)

@@ -254,7 +254,7 @@ CHANGES = [
 
 @pytest.mark.parametrize(("line", "words"), CHANGES, ids=["set", "reset", "restore"])
 @pytest.mark.parametrize("more", [[], ["--dry-run"], ["--confirm", "shop", "--dry-run"]], ids=" ".join)
-def test_without_a_confirmation_a_change_is_only_told(
+def test_without_a_confirmation_a_change_is_only_shown(
     captured_connector: ShopConnector, capsys: pytest.CaptureFixture[str], line: list[str], words: str, more: list[str]
 ) -> None:
     before = captured_connector.store.load_offset("shop")

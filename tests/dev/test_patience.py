@@ -36,7 +36,7 @@ def test_a_machine_with_more_work_than_cores_is_given_more_time(monkeypatch: pyt
     wait_while_moving(lambda: time.monotonic() > end, "it ends", signs=lambda: 0, quiet_s=0.2, every_s=0.01)
 
 
-def test_people_are_told_what_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_steps_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "overload", lambda: 3.0)
     monkeypatch.setattr(patience, "SLOW_S", 0.05)
     reports: list[str] = []

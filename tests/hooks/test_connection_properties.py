@@ -62,7 +62,7 @@ CONNECT_STRINGS = (
 
 
 @pytest.mark.parametrize("kind", sorted(SOURCES))
-def test_no_secret_of_a_connection_reaches_what_is_recorded_or_told(kind: str) -> None:
+def test_no_secret_of_a_connection_reaches_recorded_or_shown_data(kind: str) -> None:
     """Every property of a connection, with every form of a secret in it: what state, manifests and pages are made of has none of it."""
     Config, cases, refused = config_class(kind), 0, 0
     for name in Config.connection_properties():

@@ -65,7 +65,7 @@ def test_a_database_that_is_ready_passes_the_test(mariadb: Any, monkeypatch: pyt
     assert "The connection is not encrypted" in test_result[1]
 
 
-def test_a_wrong_password_is_told_without_being_shown(mariadb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_password_is_reported_without_being_shown(mariadb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     ok, text = open_hook(mariadb, monkeypatch, password="hunter2hunter2").test_connection()
     assert not ok
     assert "Access denied" in text

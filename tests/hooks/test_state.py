@@ -42,7 +42,7 @@ def test_a_missing_connection_is_reported_with_the_command_that_makes_it() -> No
 
 
 @pytest.mark.parametrize("password", ["", "no url at all", "nodb://user:hunter2hunter2@host/db"])
-def test_something_else_than_a_url_is_told_without_being_shown(monkeypatch: pytest.MonkeyPatch, password: str) -> None:
+def test_a_value_that_is_no_url_is_reported_without_being_shown(monkeypatch: pytest.MonkeyPatch, password: str) -> None:
     connect(monkeypatch, "state", conn_type="cdc_state", password=password)
     ok, text = CdcStateHook("state").test_connection()
     assert not ok

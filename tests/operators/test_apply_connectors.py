@@ -131,7 +131,7 @@ def turns(folder: Path, name: str) -> ApplyTurns:
 # -- what is submitted ------------------------------------------------------------------------------------------------
 
 
-def test_one_job_is_told_of_each_connector_what_is_said_of_it_or_of_all(tmp_path: Path, spark: Spark) -> None:
+def test_one_job_gets_the_options_of_each_connector(tmp_path: Path, spark: Spark) -> None:
     rules = [{"tables": r"s\.a", "mode": "log", "filter": "x = '{{ not rendered }}'"}]
     own = ConnectorApplyOptions(
         definition=definition(tmp_path, NAMES[1]), location="/other/{table}", profile="fast", writes="merge",
@@ -391,7 +391,7 @@ def test_what_has_failed_is_tried_again_unless_another_one_goes_on_with_it(
     assert events(given) == {f"cdc://{name}/s.a": {"c": 2} for name in NAMES}
 
 
-def test_lineage_is_told_of_the_tables_of_all_connectors(tmp_path: Path, spark: Spark) -> None:
+def test_lineage_has_the_tables_of_all_connectors(tmp_path: Path, spark: Spark) -> None:
     spark.will(report("shop", table("s.a", c=2)), report(NAMES[1], {**table("s.b", u=5), "location": "/lake/s.a"}))
     operator = apply(tmp_path)
     operator.execute(context())

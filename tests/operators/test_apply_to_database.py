@@ -201,7 +201,7 @@ def test_what_was_measured_is_kept_also_of_a_run_that_has_failed(
     assert apply(shop_connector)["events"] == 0  # nothing is captured, and that nothing can be kept fails no one
 
 
-def test_what_a_run_has_changed_that_fails_is_told_by_the_next_one_that_does_not(
+def test_changes_of_a_failed_run_are_reported_by_the_next_successful_one(
     shop_connector: ShopConnector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(apply_to_database, "EVERY_S", 0.0)  # measurements in between are recorded, too
@@ -235,9 +235,7 @@ def test_what_a_run_has_changed_that_fails_is_told_by_the_next_one_that_does_not
     assert apply(shop_connector)["events"] == 0
 
 
-def test_what_a_run_has_changed_that_is_ended_is_told_by_the_next_one_too(
-    shop_connector: ShopConnector, tmp_path: Path
-) -> None:
+def test_changes_of_an_ended_run_are_reported_by_the_next_one(shop_connector: ShopConnector, tmp_path: Path) -> None:
     """Airflow may have given the task up, and then takes no event of it."""
     shop_connector.order(1, "first")
     capture(shop_connector)

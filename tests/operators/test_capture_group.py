@@ -409,7 +409,7 @@ def test_one_that_is_broken_does_not_end_the_waiting_for_the_others_and_is_repor
 
 
 @pytest.mark.parametrize("broken", [break_source, no_connection])
-def test_a_look_in_a_worker_tells_one_that_is_broken_apart(
+def test_a_check_in_a_worker_identifies_the_broken_connector(
     connector_group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch, broken: Any
 ) -> None:
     run(connector_group.of())

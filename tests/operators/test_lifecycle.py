@@ -89,7 +89,7 @@ def test_a_restart_ends_the_run_that_is_alive_and_skips_nothing(shop_connector: 
     assert capture(shop_connector)["events"] == 1
 
 
-def test_status_is_what_people_are_told(shop_connector: ShopConnector) -> None:
+def test_status_returns_the_shown_state(shop_connector: ShopConnector) -> None:
     status = steer("status")
     assert (status["connector"], status["state"], status["batch"]) == ("shop", "unassigned", 1)
 

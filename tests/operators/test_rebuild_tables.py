@@ -73,7 +73,7 @@ def test_it_submits_the_job_and_reports_what_was_built(folder: Path) -> None:
     ]  # fmt: skip
 
 
-def test_tables_of_a_route_are_told_by_their_names_and_a_time_reaches_the_job(folder: Path) -> None:
+def test_names_of_route_tables_and_a_time_reach_the_job(folder: Path) -> None:
     _set_outcome(folder, 0, "shop.s.a", "shop.s.a")
     written = json.loads((folder / "report.json").read_text())
     for number, one in enumerate(written["tables"]):

@@ -205,16 +205,14 @@ def test_what_was_asked_for_is_there_however_many_runs_have_come_to_their_ends_s
     assert [(one["action"], one["fate"]) for one in asked_for(client_factory)] == [("pause", "done")]
 
 
-def test_more_than_a_record_can_hold_is_told_by_its_beginning(
-    shop_connector: ShopConnector, client_factory: ClientFactory
-) -> None:
+def test_parameters_too_long_for_a_record_are_cut(shop_connector: ShopConnector, client_factory: ClientFactory) -> None:
     tables = [rf"inventory\.orders|{'x' * 700}{n}" for n in range(150)]
     post_action(client_factory, "snapshot", {"tables": tables}, plan=False, confirm="shop")
     ((_, beginning),) = asked_for(client_factory)[0]["parameters"].items()
     assert beginning.startswith('{"tables": ["inventory')
 
 
-def test_what_has_become_of_a_signal_is_told_of_what_has_sent_it(
+def test_the_outcome_of_a_signal_is_shown_for_its_action(
     shop_connector: ShopConnector, client_factory: ClientFactory
 ) -> None:
     """That it was sent is not the end of it."""

@@ -41,7 +41,7 @@ def test_the_columns_of_a_key_are_reported_and_nothing_is_recorded(
     assert list_looks(shop_connector) == 0
 
 
-def test_which_row_someone_has_seen_is_told_to_those_who_may_see_rows(
+def test_viewed_rows_are_shown_to_users_who_may_see_rows(
     shop_connector: ShopConnector, client_factory: ClientFactory
 ) -> None:
     """The key of a row is a part of it."""

@@ -142,9 +142,7 @@ def test_tasks_leave_a_small_result_and_a_link_to_the_batch(airflow_after_first_
     assert max(len(json.dumps(value)) for value in found.values()) < 2000
 
 
-def test_openlineage_is_told_which_tables_and_columns_became_which(
-    airflow_after_first_run: Airflow, inventory: Any
-) -> None:
+def test_openlineage_gets_the_origins_of_tables_and_columns(airflow_after_first_run: Airflow, inventory: Any) -> None:
     """By the real provider, from the tasks of a real run; its client's own classes read what it has sent."""
     wait_until(
         lambda: {"capture", "apply"} <= set(lineage_events(airflow_after_first_run)), "OpenLineage is told"

@@ -241,7 +241,7 @@ def test_a_watcher_that_leaves_does_not_disturb_the_others(shop_connector: ShopC
     asyncio.run(run_story())
 
 
-def test_who_was_given_up_on_is_told_again_though_others_go_on(shop_connector: ShopConnector) -> None:
+def test_an_abandoned_trigger_gets_its_event_again_beside_others(shop_connector: ShopConnector) -> None:
     """Airflow gives up on a trigger whose event it could not store."""
 
     async def run_story() -> None:

@@ -117,7 +117,7 @@ def test_polls_of_one_interval_come_together() -> None:
     asyncio.run(run_story())
 
 
-def test_one_whose_record_cannot_be_read_is_told_that_and_the_others_get_their_answers(
+def test_an_unreadable_record_is_reported_and_other_triggers_get_their_answers(
     shop_connector: ShopConnector,
 ) -> None:
     """As when a later release has written its offset."""
@@ -199,7 +199,7 @@ def test_of_two_that_wait_for_what_is_captured_by_now_each_has_a_now_of_its_own(
     asyncio.run(run_story())
 
 
-def test_a_trigger_that_waits_for_a_signal_is_told_of_that_one(shop_connector: ShopConnector) -> None:
+def test_a_trigger_that_waits_for_a_signal_gets_that_one(shop_connector: ShopConnector) -> None:
     one, other = (shop_connector.store.send("shop", SentSignal(name, "log", "{}")) for name in "xy")
 
     async def run_story() -> None:

@@ -280,7 +280,7 @@ def test_a_look_at_a_long_history_on_disk_lists_and_reads_nothing_of_it(tmp_path
     assert max(requests) <= 2 * PROBES
 
 
-def test_the_end_of_the_log_is_told_from_a_gap(storage_address: tuple[str, dict[str, Any]]) -> None:
+def test_the_end_of_the_log_differs_from_a_gap(storage_address: tuple[str, dict[str, Any]]) -> None:
     changelog = ChangeLog(*storage_address)
     assert (changelog.find_first_batch("c"), changelog.find_last_batch("c"), changelog.ends_with("c", 0)) == (
         0,

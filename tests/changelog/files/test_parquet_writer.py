@@ -218,7 +218,7 @@ def test_a_batch_without_events_has_no_files(writer: ParquetBatchWriter, storage
     assert storage.list(storage.join_path(*FOLDER)) == []
 
 
-def test_file_names_tell_the_run_and_suit_every_store(writer: ParquetBatchWriter) -> None:
+def test_file_names_contain_the_run_and_suit_every_store(writer: ParquetBatchWriter) -> None:
     writer.write(_events(("wéird/naïve name", 2), 0, 1))
     (file,) = writer.finish_files()
     assert file.path == "data/000000000001/00001-p.shop.w_ird_na_ve_name-v2-w1.parquet"

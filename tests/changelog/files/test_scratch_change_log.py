@@ -49,7 +49,7 @@ def _ended_process_name() -> str:
     return done.stdout.strip()
 
 
-def test_a_process_is_told_from_another_one_with_its_number() -> None:
+def test_a_process_differs_from_another_one_with_its_number() -> None:
     mine = this_process()
     assert is_running(mine) is True
     assert is_running(_ended_process_name()) is False

@@ -90,7 +90,7 @@ def test_a_discarded_file_is_not_uploaded(bucket: Bucket) -> None:
     assert storage.read(path) is None
 
 
-def test_who_may_not_look_for_uploads_is_told_once_and_goes_on(
+def test_an_account_that_may_not_list_uploads_gets_one_warning(
     bucket: Bucket, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server checks no rights: the client's answer is stood in for."""

@@ -115,7 +115,7 @@ def test_files_may_come_in_any_order(tmp_path: Path) -> None:
     assert _reduced_rows(reduce_to_last_events(connector.changelog, "test", pending)) == expected
 
 
-def test_rows_that_are_gone_have_the_image_of_their_deletes_and_what_events_tell(tmp_path: Path) -> None:
+def test_deleted_rows_have_the_image_of_their_deletes_and_facts_of_events(tmp_path: Path) -> None:
     connector = _random({"k": "int64", "b": "string"}, tmp_path, Random(6))
     pending = _pending(connector)
     found = reduce_to_last_events(connector.changelog, "test", pending)

@@ -110,7 +110,7 @@ def test_tables_that_a_route_makes_of_one_topic_stay_apart() -> None:
     assert list(build_table_metrics(merge_by_table(steps))) == ["a → /lake/eu", "a → /lake/us"]
 
 
-def test_what_one_step_does_not_tell_is_not_known_of_all() -> None:
+def test_a_fact_that_one_step_does_not_report_is_unknown_for_all_steps() -> None:
     (found,) = merge_by_table([_table("a", rows_written=3, freshness_s=2.0), _table("a", rows_written=None)])
     assert (found["rows_written"], found["rows_deleted"]) == (None, None)
     assert found["freshness_s"] == 2.0  # a step without events says nothing about the age of the rows

@@ -174,9 +174,7 @@ def test_a_turn_can_be_ended_from_outside_by_its_owner_alone(turns: ApplyTurns, 
         assert turns.passed_on("a")
 
 
-def test_whether_someone_tells_of_what_was_done_is_noted_for_the_last_owners(
-    turns: ApplyTurns, short_waits: None
-) -> None:
+def test_reports_of_the_last_owners_are_recorded(turns: ApplyTurns, short_waits: None) -> None:
     with turns.open_turn("a") as turn:
         assert (turns.has_ended("a"), turns.is_announced("a")) == (False, False)
         turn.set_report({})

@@ -178,7 +178,7 @@ def test_the_end_is_compared_with_the_table() -> None:
         checker.finish("p.shop.other", [A], key=("id",))
 
 
-def test_a_value_that_no_one_told_is_not_that_of_the_table() -> None:
+def test_a_value_that_is_not_reported_is_not_that_of_the_table() -> None:
     checker = check_events(update(None, row(1, "b"), unavailable=["w"]))
     with pytest.raises(IllegalEvent, match="otherwise in the log"):
         checker.finish(TOPIC, [row(1, "b", None)])

@@ -294,7 +294,7 @@ def test_a_run_that_is_stopped_within_a_snapshot_keeps_the_tables_that_are_compl
     equal(connector, db)
 
 
-def test_a_waiting_run_stops_when_told_from_another_thread(db: MemoryDatabase, tmp_path: Path) -> None:
+def test_another_thread_stops_a_waiting_run(db: MemoryDatabase, tmp_path: Path) -> None:
     connector = memory_connector(db, tmp_path)
     with _capture(connector) as capture:
 

@@ -125,7 +125,7 @@ def test_what_empties_a_table_before_it_is_read_again_says_where_it_was_read(
     assert [(e["op"], e["source"]["entry"]) for e in events] == [("t", 5), ("r", 5), ("r", 5)]
 
 
-def test_a_rewriting_statement_stops_the_run_if_told_so_every_time(db: MemoryDatabase, tmp_path: Path) -> None:
+def test_a_rewriting_statement_stops_every_run_if_configured(db: MemoryDatabase, tmp_path: Path) -> None:
     connector = memory_connector(db, tmp_path, schema_change_rewrite_mode="fail")
     connector.capture()
     insert(db, "shop.a", 3)
@@ -142,7 +142,7 @@ def test_a_rewriting_statement_stops_the_run_if_told_so_every_time(db: MemoryDat
     equal(connector, db)
 
 
-def test_a_rewriting_statement_is_passed_over_if_told_so_and_the_command_that_repairs_is_reported(
+def test_a_rewriting_statement_is_skipped_if_configured_and_the_repair_command_is_reported(
     db: MemoryDatabase, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     connector = memory_connector(db, tmp_path, schema_change_rewrite_mode="ignore")
@@ -227,7 +227,7 @@ def test_a_table_created_with_rows_that_the_log_lacks_is_read(db: MemoryDatabase
     equal(connector, db)
 
 
-def test_a_table_created_with_rows_that_the_log_lacks_stops_the_run_if_told_so(
+def test_a_table_created_with_rows_that_the_log_lacks_stops_the_run_if_configured(
     db: MemoryDatabase, tmp_path: Path
 ) -> None:
     connector = memory_connector(db, tmp_path, schema_change_rewrite_mode="fail")

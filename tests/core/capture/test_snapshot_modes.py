@@ -80,7 +80,9 @@ def test_recovery_builds_a_lost_history_again(db: MemoryDatabase, tmp_path: Path
     assert all(r.snapshot for r in records)
 
 
-def test_a_snapshot_waits_as_long_as_told(db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_waits_for_the_configured_delay(
+    db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slept: list[float] = []
     sleep = time.sleep
     monkeypatch.setattr(time, "sleep", lambda seconds: (slept.append(seconds), sleep(seconds)))

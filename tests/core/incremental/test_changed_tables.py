@@ -210,7 +210,7 @@ def test_a_table_that_was_swapped_for_a_smaller_one_is_not_at_its_end_before_the
     ids=["type", "columns"],
 )
 @pytest.mark.parametrize("ahead", [True, False], ids=["ahead", "behind"])
-def test_a_chunk_read_by_another_key_than_events_before_it_were_told_by_is_written(
+def test_a_chunk_with_another_key_than_earlier_events_is_written(
     db: MemoryDatabase,
     tmp_path: Path,
     watermark_form: dict[str, Any],
@@ -247,7 +247,7 @@ def test_a_chunk_read_by_another_key_than_events_before_it_were_told_by_is_writt
     assert (signal_state(connector, number), len(connector.rows("shop.k"))) == (("done", ""), 120)
 
 
-def test_a_chunk_is_read_again_when_an_event_was_told_by_another_key_for_a_while(
+def test_a_chunk_is_read_again_if_an_event_in_between_has_another_key(
     db: MemoryDatabase, tmp_path: Path, at_read: Any, change_schema_and_wait: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # structures come in other ways than by statements in the log too, as by a signal

@@ -52,7 +52,7 @@ def windows_ahead(db: MemoryDatabase, expected: int, config: TableConfig = CONFI
         return count_ready_windows()
 
 
-def test_another_try_is_waited_for_however_often_the_stream_tells_its_place(
+def test_reports_of_the_stream_do_not_shorten_the_wait_for_another_try(
     db: MemoryDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began: list[float] = []

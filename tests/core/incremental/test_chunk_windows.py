@@ -192,7 +192,7 @@ NUMBER = (("id", "int64"),)
     ids=["type", "columns", "name", "none"],
 )
 @pytest.mark.parametrize("first", [True, False], ids=["events-first", "rows-first"])
-def test_rows_are_not_to_be_written_when_events_were_told_by_another_key(
+def test_rows_are_not_written_if_events_have_another_key(
     columns: tuple[Column, ...], key: tuple[str, ...], first: bool
 ) -> None:
     schema = TableSchema(id=TABLE, columns=columns, key=key)

@@ -63,7 +63,7 @@ def test_going_back_is_reported_with_the_events_that_come_again(
     the_same(connector, db, "shop.a", "shop.b")
 
 
-def test_staying_is_told_to_change_nothing(lifecycle: ConnectorLifecycle) -> None:
+def test_the_plan_of_an_unchanged_offset_changes_nothing(lifecycle: ConnectorLifecycle) -> None:
     plan = lifecycle.plan_offset(MemoryPosition(6))
     assert (plan.effect, plan.consequences) == (OffsetEffect.NOTHING, ("The connector is already at this position.",))
 

@@ -154,7 +154,7 @@ def test_every_form_of_execute_snapshot(data: dict[str, Any], expected: ExecuteS
         ),
     ],
 )
-def test_every_wrong_execute_snapshot_is_told_why(data: dict[str, Any], reason: str) -> None:
+def test_each_wrong_execute_snapshot_is_rejected_with_its_reason(data: dict[str, Any], reason: str) -> None:
     assert reason in _refusal("execute-snapshot", data)
 
 
@@ -198,7 +198,7 @@ def test_every_form_of_stop_snapshot(data: dict[str, Any], expected: StopSnapsho
         ({"type": "incremental", "data-collections": 5}, '"data-collections" is not a list of strings'),
     ],
 )
-def test_every_wrong_stop_snapshot_is_told_why(data: dict[str, Any], reason: str) -> None:
+def test_each_wrong_stop_snapshot_is_rejected_with_its_reason(data: dict[str, Any], reason: str) -> None:
     assert reason in _refusal("stop-snapshot", data)
 
 
@@ -238,7 +238,7 @@ def test_structures_of_tables() -> None:
         ({"changes": ["x"]}, 'its data has no list "changes"'),
     ],
 )
-def test_every_wrong_structure_is_told_why(wrong: dict[str, Any], reason: str) -> None:
+def test_each_wrong_structure_is_rejected_with_its_reason(wrong: dict[str, Any], reason: str) -> None:
     assert _refusal("schema-changes", {"database": "d", "schema": None, "changes": [CHANGE], **wrong}) == reason
 
 
@@ -269,7 +269,7 @@ def test_blanks_around_a_type_do_not_count() -> None:
         (f'{{"message": "{"x" * LARGEST}"}}', "the limit is 1,048,576"),
     ],
 )
-def test_data_that_cannot_be_read_is_told_why(type_: str, data: str, reason: str) -> None:
+def test_unreadable_data_is_rejected_with_its_reason(type_: str, data: str, reason: str) -> None:
     assert reason in _refusal(type_, data)
 
 
@@ -279,7 +279,7 @@ def test_data_that_is_missing_is_reported(type_: str, data: str | None) -> None:
     assert _refusal(type_, data) == "it has no data; the data must be a JSON object"
 
 
-def test_a_signal_without_a_type_is_told_what_it_is() -> None:
+def test_a_signal_without_a_type_is_rejected_for_that() -> None:
     assert _refusal("") == _refusal(" ", {"data": {}}) == "it has no type"
     assert _refusal("", "execute, please").startswith("its data is not JSON")
 

@@ -318,7 +318,7 @@ def test_a_policy_may_say_that_nothing_is_done_and_the_connector_begins_another_
     ],
     ids=["goes on", "begins anew", "structures only"],
 )
-def test_a_policy_is_told_that_a_snapshot_was_interrupted(
+def test_a_policy_learns_that_a_snapshot_was_interrupted(
     policy_module: Any,
     custom_connector_factory: Callable[..., Connector],
     monkeypatch: pytest.MonkeyPatch,

@@ -98,7 +98,7 @@ class ActionThread(threading.Thread):
         self._action()
 
 
-def test_the_job_is_told_for_how_long_and_for_whom(tmp_path: Path, spark: Spark) -> None:
+def test_the_job_gets_its_duration_and_its_owner(tmp_path: Path, spark: Spark) -> None:
     set_outcome(tmp_path, report())
     apply(tmp_path, run_for=timedelta(seconds=0.1)).execute(context())
     at = spark.arguments.index("--run-for")
@@ -213,7 +213,7 @@ def test_what_another_task_reports_is_not_reported_twice(tmp_path: Path, spark: 
     assert events(given) == {}
 
 
-def test_what_is_remembered_for_the_next_try_counts_as_told(tmp_path: Path, spark: Spark) -> None:
+def test_results_stored_for_the_next_try_count_as_reported(tmp_path: Path, spark: Spark) -> None:
     set_outcome(tmp_path, report(table("shop.a", c=2), **{"shop.b": "no space left"}), status=1)
     with pytest.raises(AirflowException):
         apply(tmp_path, run_for=0.1).execute(context(task_state_store=TaskState()))

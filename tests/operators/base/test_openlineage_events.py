@@ -220,7 +220,7 @@ def test_tables_that_a_route_makes_of_one_topic_are_reported_each_with_the_topic
         ({}, "lake"),
     ],
 )
-def test_a_table_of_a_catalog_is_told_by_its_files_and_by_its_name(catalog: dict[str, str], namespace: str) -> None:
+def test_a_table_of_a_catalog_has_its_files_and_its_name_in_lineage(catalog: dict[str, str], namespace: str) -> None:
     at = {
         "location": "lake.shop.`a.b`",
         "path": "s3a://lake/w/shop/a.b",

@@ -53,7 +53,7 @@ def test_progress_is_reported_as_far_as_it_is_known(progress: Any, text: str, pa
     assert compute_fraction(SignalState.DONE, progress) == 1.0
 
 
-def test_a_verdict_is_told_of_what_was_not_carried_out_only() -> None:
+def test_a_failure_text_is_given_for_failed_signals_only() -> None:
     event = {"number": 7, "type": "log", "message": ""}
     assert failure_text("shop", {**event, "state": "done"}) is None
     assert failure_text("shop", {**event, "state": "failed"}) == "Signal 7 (log) of shop failed: no reason was given"

@@ -142,7 +142,7 @@ def test_texts_can_be_hidden_or_cut_in_the_snapshot_and_in_the_stream(
         ("datatype_propagate_source_type", r"TESTDB\.{}\.T\.VARCHAR", {"V"}),
     ],
 )
-def test_schemas_can_tell_the_types_that_columns_have_in_the_database(
+def test_schemas_can_propagate_the_types_of_columns_in_the_database(
     products_adapter: Db2Adapter, tmp_path: Path, name: str, which: str, columns: set[str]
 ) -> None:
     connector = products_adapter.connector(tmp_path, **{name: which.format(products_adapter.namespace)})

@@ -109,7 +109,7 @@ def test_rows_of_a_condition_are_reads(db: Db2Adapter, connector_factory: Connec
         assert value["source"]["commit_lsn"]
 
 
-def test_chunks_tell_how_far_their_table_is_and_how_long_it_was_paused(
+def test_chunks_report_the_progress_of_their_table_and_its_pauses(
     db: Db2Adapter, connector_factory: ConnectorFactory
 ) -> None:
     connector, table = connector_factory(), f"{db.namespace}.PRODUCTS"

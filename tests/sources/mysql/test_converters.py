@@ -103,7 +103,7 @@ def test_columns_that_come_later_are_converted_too_and_rows_are_read_in_chunks(
     assert sorted(connector.rows(f"{db.name}.t"), key=lambda row: row["id"]) == rows
 
 
-def test_the_sinks_types_are_the_same_in_snapshot_and_stream_and_texts_tell_their_character_set(
+def test_the_sinks_types_are_equal_in_snapshot_and_stream_and_texts_have_their_character_set(
     db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
     columns = "id INT PRIMARY KEY, b BOOLEAN, r REAL, s VARCHAR(9) CHARACTER SET latin1, c TEXT CHARACTER SET utf8mb4"

@@ -130,7 +130,7 @@ def test_the_schema_history_reports_what_was_read_and_what_was_added(
     assert found["LastAppliedChange"] == f"{db.name}.t: ALTER TABLE t ADD w INT"
 
 
-def test_chunks_tell_how_far_their_table_is_and_how_long_it_was_paused(
+def test_chunks_report_the_progress_of_their_table_and_its_pauses(
     db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
     db.sql("INSERT INTO t SELECT seq.id + t.id * 10, 0 FROM t JOIN (SELECT 1 id UNION SELECT 2) seq")
@@ -157,7 +157,7 @@ def test_chunks_tell_how_far_their_table_is_and_how_long_it_was_paused(
     assert json.loads(json.dumps(metrics)) == metrics
 
 
-def test_the_first_key_of_a_table_is_told_of_its_own_run_and_table_only(
+def test_the_first_key_of_a_table_is_reported_for_its_own_run_and_table_only(
     db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
     connector = connector_factory(
@@ -355,7 +355,7 @@ def test_locks_are_reported_as_long_as_they_are_held(db: Any, mode: str, held: b
         assert source.collect_stream_metrics()["HoldingGlobalLock"] is False
 
 
-def test_how_far_the_log_reaches_is_told_by_its_files(db: Any, connector_factory: Callable[..., Connector]) -> None:
+def test_the_files_of_the_log_give_its_extent(db: Any, connector_factory: Callable[..., Connector]) -> None:
     """As the server says itself; the clock of what it removes is the moment at which the next file was begun."""
     connector = connector_factory()
     kept = connector.capture().metrics["streaming"]

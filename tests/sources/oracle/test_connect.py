@@ -147,7 +147,7 @@ def test_connection_that_fails_says_why_and_what_to_do(
         assert secret == "dbz" or secret not in "".join(shown)
 
 
-def test_missing_privilege_and_missing_table_tell_the_grant(oracle: Oracle) -> None:
+def test_errors_of_a_missing_privilege_and_a_missing_table_name_the_grant(oracle: Oracle) -> None:
     config = settings(oracle)
     with (
         closing(connect(config, container=True)) as connection,

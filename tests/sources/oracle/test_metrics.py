@@ -296,7 +296,7 @@ def test_an_open_transaction_is_seen_to_keep_the_offset_where_it_began(
 
 
 @pytest.mark.usefixtures("redo_at_once")
-def test_transactions_that_are_given_up_are_told_by_their_ids(
+def test_abandoned_transactions_are_reported_by_their_ids(
     schema: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
     connector = connector_factory(log_mining_transaction_retention_ms=7_200_000)

@@ -76,7 +76,7 @@ def test_a_table_may_have_had_another_name() -> None:
     assert (change.previous_id, change.id) == (TableId(namespace="shop", name="old"), ORDERS)
 
 
-def test_the_source_is_told_what_the_signal_says_of_a_column() -> None:
+def test_the_source_gets_the_column_facts_of_the_signal() -> None:
     declared = _column(length=9, scale=2, defaultValueExpression=5, charsetName="latin1").declared
     assert (declared.length, declared.scale, declared.default, declared.charset) == (9, 2, "5", "latin1")
     assert _column(typeName=None, typeExpression="int64").type == "int64"

@@ -273,7 +273,7 @@ def test_a_merge_does_what_its_modes_say(shop_database: Any, mode: str, unmatche
     assert [{"_id": row["_id"], **document} for row, (_, document) in zip(rows, sorted(model.items()), strict=True)] == rows  # fmt: skip
 
 
-def test_what_documents_are_told_by_must_be_there(shop_database: Any) -> None:
+def test_the_key_of_documents_must_exist(shop_database: Any) -> None:
     shop_database.sums.create_index("k", unique=True)
     for value in ({}, {"k": None}, {"k": [1]}):
         with pytest.raises(OperationFailure) as failed:

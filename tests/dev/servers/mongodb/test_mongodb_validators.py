@@ -171,9 +171,7 @@ WRITES = {
 
 
 @pytest.mark.parametrize("name", WRITES)
-def test_every_way_to_write_asks_the_validator_unless_it_is_told_not_to(
-    client: Any, orders_collection: Any, name: str
-) -> None:
+def test_every_write_is_validated_unless_it_bypasses_validation(client: Any, orders_collection: Any, name: str) -> None:
     orders_collection.insert_one({"_id": "good", "n": 1})
     before = list(orders_collection.find())
     with client.checked.watch(max_await_time_ms=20) as stream:

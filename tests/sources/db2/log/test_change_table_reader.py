@@ -161,7 +161,7 @@ def test_columns_that_a_change_table_does_not_have_are_unavailable() -> None:
     assert changes.unavailable_after.tolist() == [[False, False], [False, False], [True, True]]
 
 
-def test_indicators_tell_which_lobs_were_changed() -> None:
+def test_indicators_mark_changed_lobs() -> None:
     schema = schema_of(*SCHEMA.columns, column("CLOB(1M)", "A"), column("CLOB(1M)", "B"), key=("ID",))
     how = layout(schema, change=schema_of(*SCHEMA.columns, column("CHAR(1)", "B")))
     assert ([schema.column_names[i] for i in how.lobs], how.sql.count('t."B"'), how.sql.count('t."A"')) == (

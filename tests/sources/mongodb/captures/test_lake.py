@@ -175,7 +175,7 @@ def test_a_table_is_compared_with_what_was_captured_since(
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 @pytest.mark.parametrize("when", ["first", "before", "beside", "after"])
-def test_no_update_is_applied_twice_whoever_else_applies_and_whenever_a_run_ends(
+def test_no_update_is_applied_twice_beside_other_applies_and_killed_runs(
     spark: Any, uri: str, database: Any, letters_collection: Any, tmp_path: Path, monkeypatch: Any, kind: str, when: str
 ) -> None:
     """Updates that would not fit the document that they have made."""

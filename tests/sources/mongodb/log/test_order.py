@@ -105,7 +105,7 @@ def test_a_transaction_is_open_until_the_stream_has_come_behind_its_moment() -> 
     ]
 
 
-def test_records_tell_their_order_their_transaction_and_how_late_they_are(
+def test_records_have_their_order_their_transaction_and_their_delay(
     uri: str, tmp_path: Path, database: Any, client: Any
 ) -> None:
     orders = database.orders

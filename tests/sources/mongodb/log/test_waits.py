@@ -52,7 +52,7 @@ class _AllCollections:
     ],
     ids=["the cursor's time", "what the run needs", "the interval"],
 )
-def test_the_server_waits_for_an_event_as_long_as_told(
+def test_the_server_waits_for_an_event_for_the_configured_time(
     uri: str, tmp_path: Path, properties: dict[str, Any], patience: float | None, least: float, most: float
 ) -> None:
     connector = mongodb_connector(uri, tmp_path, collection_include_list="nobody.writes_this", **properties)

@@ -56,7 +56,7 @@ def test_texts_can_be_hidden_or_cut_in_the_snapshot_and_in_the_stream(
         ("datatype_propagate_source_type", r"{}\.t\.VARCHAR", {"v"}),
     ],
 )
-def test_schemas_can_tell_the_types_that_columns_have_in_the_database(
+def test_schemas_can_propagate_the_types_of_columns_in_the_database(
     db: Any, connector_factory: Callable[..., Connector], name: str, value: str, columns: set[str]
 ) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(40), p DECIMAL(12, 2))", "INSERT INTO t VALUES (1, 'a', 1.5)")

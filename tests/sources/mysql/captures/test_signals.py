@@ -109,7 +109,7 @@ def test_the_statements_of_the_documents_have_a_table_read(
     assert db.server.kind == "mariadb" or "binlog" in signal_state(connector, 3)[1]
 
 
-def test_an_account_that_may_not_write_there_is_told_what_to_grant_and_captures_on(
+def test_an_account_that_may_not_write_there_gets_the_grant_and_captures_on(
     db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
     table = f"{db.name}.debezium_signal"

@@ -50,7 +50,7 @@ def _beats(
         return beats, time.thread_time() - cpu
 
 
-def test_an_idle_stream_is_as_patient_as_it_is_told(db: Any) -> None:
+def test_an_idle_stream_waits_for_the_configured_time(db: Any) -> None:
     beats, cpu = _beats(db, 1.5, 0.005, least=51, **RARELY)
     assert beats[50] < 30
     assert cpu < 0.4

@@ -27,7 +27,7 @@ aa INT GENERATED ALWAYS AS (a + 1) STORED, ab JSON, PRIMARY KEY (id), UNIQUE (k)
 
 
 @pytest.mark.parametrize("kind", ["mariadb", "mysql97"])
-def test_what_an_event_tells_of_a_table_is_the_table(request: pytest.FixtureRequest, kind: str) -> None:
+def test_the_table_in_an_event_is_the_table(request: pytest.FixtureRequest, kind: str) -> None:
     server = request.getfixturevalue(kind)
     with server.database("named") as db, source_of(server) as source:
         own = ", ac UUID, ad INET6" if kind == "mariadb" else ", ac VECTOR(3)"

@@ -246,7 +246,7 @@ def test_a_transaction_that_no_one_works_at_holds_nothing_up(
     assert_rows_once(connector, db)
 
 
-def test_an_account_that_may_not_see_who_commits_is_told_what_to_do(
+def test_an_account_that_may_not_see_commits_gets_the_remedy(
     db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
     if db.server.kind == "mariadb":

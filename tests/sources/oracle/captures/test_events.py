@@ -246,7 +246,7 @@ def test_updates_that_change_no_captured_column_can_be_left_out(
     assert len(capture_records(connector)) == 1, "by default each is told"
 
 
-def test_every_update_is_told_by_default(
+def test_every_update_is_captured_by_default(
     parts_table: Oracle, connector_factory: Callable[..., Connector], run_statements: Callable[..., None]
 ) -> None:
     connector = connector_factory()

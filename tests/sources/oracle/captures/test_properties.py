@@ -207,7 +207,7 @@ def test_the_configuration_of_a_batch_says_which_columns_are_hidden(
         ("datatype_propagate_source_type", r"ORCLPDB1\.APP\.T\.VARCHAR2", {"V"}),
     ],
 )
-def test_schemas_can_tell_the_types_that_columns_have_in_the_database(
+def test_schemas_can_propagate_the_types_of_columns_in_the_database(
     schema: Oracle, connector_factory: Callable[..., Connector], name: str, value: str, columns: set[str]
 ) -> None:
     table(schema, "T", "ID NUMBER(9) PRIMARY KEY, V VARCHAR2(40), P NUMBER(12,2)")

@@ -77,7 +77,7 @@ def test_the_statement_of_the_documents_has_a_table_read(
     assert (signal.id, signal.channel, signal.state) == ("ad-hoc-1", "source", "done")
 
 
-def test_chunks_tell_how_far_their_table_is_and_how_long_it_was_paused(
+def test_chunks_report_the_progress_of_their_table_and_its_pauses(
     connector_factory: Callable[..., Connector],
 ) -> None:
     connector = connector_factory()

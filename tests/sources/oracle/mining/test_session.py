@@ -260,7 +260,7 @@ def test_what_the_driver_says_of_wrong_rights_is_reported(server: Oracle) -> Non
 # rows that say something about the mining
 
 
-def test_missing_redo_is_looked_for_once_more_and_then_told(server: Oracle, caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_redo_is_searched_once_more_and_then_reported(server: Oracle, caplog: pytest.LogCaptureFixture) -> None:
     start = server.scn()
     insert(server, 1)
     (scn,) = server.inject([{"OPERATION_CODE": 34, "INFO": "missing"}])

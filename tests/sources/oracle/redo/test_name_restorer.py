@@ -424,7 +424,7 @@ def test_an_object_that_is_no_captured_table_any_more_is_not_another_one_of_its_
     assert sum(b.row_count for b in blocks) == 1
 
 
-def test_names_that_the_log_told_go_before_those_of_now() -> None:
+def test_names_from_the_log_precede_present_names() -> None:
     named = row(
         9, 1, 5, """insert into "APP"."T1"("ID","V","NOTE") values ('7','2','x');""", "T1", row_id="B", object=71
     )

@@ -132,7 +132,7 @@ def test_type_in_another_mode(type_: str, properties: dict[str, Any], arrow: str
     assert (made.type, made.semantic) == (arrow, semantic)
 
 
-def test_parameters_of_decimals_tell_scale_and_precision() -> None:
+def test_parameters_of_decimals_have_scale_and_precision() -> None:
     made = column("NUMBER(12,2)")
     negative = column("NUMBER(20,-2)")
     zero = column("NUMBER(20,-2)", converters="z", **{"z.type": ZERO_SCALE})

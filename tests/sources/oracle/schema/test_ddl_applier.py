@@ -115,7 +115,7 @@ def test_columns_that_cannot_be_captured_stay_in_the_structure() -> None:
     assert world.asked == [T]  # for addr_t, which might be a domain
 
 
-def test_a_type_that_the_text_does_not_tell_is_that_of_the_dictionary(world: SchemaModel) -> None:
+def test_a_type_that_the_text_lacks_is_that_of_the_dictionary(world: SchemaModel) -> None:
     world.other(CREATE, "ALTER TABLE t ADD (email VARCHAR2(99), dept NUMBER(4))")
     world.run("ALTER TABLE t ADD (email email_domain, dept REFERENCES depts)")
     assert world.shape()[3:5] == ["EMAIL VARCHAR2(99)", "DEPT NUMBER(4,0)"]

@@ -118,9 +118,7 @@ def test_rows_of_a_table_that_is_dropped_later_are_captured_behind_a_statement_t
     assert not connector.capture().events
 
 
-def test_what_was_in_a_table_of_which_no_one_has_told_and_that_is_gone_is_left_out(
-    tables: Oracle, tmp_path: Path
-) -> None:
+def test_rows_of_an_unknown_and_dropped_table_are_left_out(tables: Oracle, tmp_path: Path) -> None:
     connector = _connector(tables, tmp_path, "redo_log_catalog")
     tables.sql("CREATE TABLE w AS SELECT * FROM t", "INSERT INTO w VALUES (3, 'c')", "INSERT INTO u VALUES (1, 'one')")
     tables.sql("DROP TABLE w PURGE")

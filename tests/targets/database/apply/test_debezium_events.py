@@ -99,7 +99,7 @@ def test_a_bare_key_is_a_column_of_its_name(engine: sa.Engine, tmp_path: Path) -
     assert _key(engine) == ["number"]
 
 
-def test_types_of_the_source_that_events_tell_refine_the_columns(engine: sa.Engine, tmp_path: Path) -> None:
+def test_source_types_in_events_refine_the_columns(engine: sa.Engine, tmp_path: Path) -> None:
     reported = {"__debezium.source.column.type": "VARCHAR", "__debezium.source.column.length": "20"}
     topic = Topic([FIELDS[0], node("name", "string", parameters=reported)])
     write(tmp_path / "in" / "a.jsonl", [topic.event("c", None, {"id": 1, "name": "a"})])

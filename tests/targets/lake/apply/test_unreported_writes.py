@@ -103,7 +103,7 @@ def test_no_event_is_lost_if_the_origins_of_columns_cannot_be_written(
     assert _told(report.unreported) == (reported if isinstance(error, RuntimeError) else {})
 
 
-def test_a_run_that_is_killed_between_two_tables_leaves_the_next_one_to_tell_of_the_first(memory: Lake) -> None:
+def test_after_a_run_killed_between_two_tables_the_next_one_reports_the_first(memory: Lake) -> None:
     memory.tables = route_rules(memory)
     db = memory.connector.database  # type: ignore[attr-defined]
     db.create_table("s.t", {"id": "int64!", "region": "string", "n": "int32"}, key=("id",))
@@ -208,7 +208,7 @@ def test_what_others_bring_into_a_table_again_and_again_is_reported_as_a_whole(m
     assert _told(report.unreported) == {"p.s.a": ({"u": 2}, 2, 3)}
 
 
-def test_what_a_run_has_done_that_no_one_has_reported_is_in_the_reports_after_it_until_someone_has(
+def test_unreported_work_of_a_run_stays_in_later_reports_until_it_is_reported(
     memory: Lake,
 ) -> None:
     def earlier(report: ApplyRunReport) -> dict[str, Told]:

@@ -84,7 +84,7 @@ def _list_groups(groups: list[BatchesByTopic], topic: str) -> list[Any]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(0, LAST + 1), min_size=1, max_size=8), st.integers(1, 1000))
-def test_whoever_asks_first_each_table_gets_what_it_lacks_and_each_manifest_is_read_once(
+def test_each_table_gets_its_missing_batches_in_any_order_and_each_manifest_is_read_once(
     changelog: ChangeLog, markers: list[int], group_bytes: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -173,7 +173,7 @@ def test_what_may_not_be_null_is_not_null_after_a_commit_either(lake: Lake) -> N
     assert lake.rows("s.orders") == [{"id": 1, "n": 1}, {"id": 2, "n": 2}]
 
 
-def test_a_table_with_markers_of_two_is_nobodys(lake: Lake) -> None:
+def test_a_table_with_markers_of_two_has_no_owner(lake: Lake) -> None:
     _orders(lake, 1)
     rows = lake.spark.createDataFrame([(1, 1)], "id bigint, n int")
     for topic in (TOPIC, "p.z.orders"):

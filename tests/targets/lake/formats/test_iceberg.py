@@ -187,7 +187,7 @@ def test_a_commit_that_was_overtaken_leaves_no_files(lake: Lake) -> None:
     assert _target(lake).read_marker(lake.owner(TOPIC).application_name) == 1
 
 
-def test_of_a_commit_that_no_one_knows_of_the_table_tells(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unconfirmed_commit_is_read_from_the_table(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """A catalog whose answer is lost; here it is lost on the way to us."""
     _orders(lake, 1, ())
     jvm: Any = lake.spark._jvm

@@ -319,7 +319,7 @@ def test_two_tables_at_one_place_without_a_shard_are_refused(memory: Lake) -> No
     assert not STORED
 
 
-def test_two_tables_that_nothing_would_tell_apart_in_a_shared_one_are_refused(memory: Lake) -> None:
+def test_tables_that_are_indistinguishable_in_a_shared_one_are_refused(memory: Lake) -> None:
     for table in ("s_eu.people", "s_eu.staff"):
         _write_people(memory, table)
     memory.connector.capture()

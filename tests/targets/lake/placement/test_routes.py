@@ -317,7 +317,7 @@ def test_a_step_that_is_added_at_the_end_leaves_the_tables_of_the_others_and_one
         memory.apply(tables=TableRules.parse([{"tables": ".*", "route": [large, by], "otherwise": "drop"}]))
 
 
-def test_a_route_to_more_tables_than_anybody_wants_is_refused(memory: Lake) -> None:
+def test_a_route_to_too_many_tables_is_refused(memory: Lake) -> None:
     memory.connector.database.create_table("s.many", {"id": "int64!"}, key=("id",))
     with memory.connector.database.transaction() as t:
         for i in range(1001):

@@ -55,7 +55,7 @@ def test_random_work_of_two_applies_in_a_jdbc_catalog_ends_with_each_row_in_its_
 
 
 @pytest.mark.only_kind("delta")
-def test_values_that_a_catalog_cannot_tell_apart_or_cannot_have_are_refused_and_the_others_are_written(
+def test_values_that_a_catalog_cannot_distinguish_or_store_are_refused_and_others_are_written(
     lake: Lake, tmp_path: Path
 ) -> None:
     schema = f"x{zlib.crc32(str(tmp_path).encode())}"

@@ -432,7 +432,7 @@ def test_a_kill_between_any_two_commits_changes_nothing_in_the_end(
 @pytest.mark.parametrize(
     ("key", "why"), [(("n",), "column n is part of the key"), ((), "the table has no key")], ids=["key", "no key"]
 )
-def test_what_tells_rows_cannot_go_on_in_a_new_column(
+def test_a_key_column_cannot_continue_in_a_new_column(
     memory: Callable[..., Lake], key: tuple[str, ...], why: str
 ) -> None:
     lake = _lake(memory(), key)

@@ -76,7 +76,7 @@ def test_columns_go_in_place_or_with_the_table_written_again(lake: Lake) -> None
 @pytest.mark.sampled(2)
 @pytest.mark.every_kind
 @pytest.mark.parametrize("key", [("id",), ()], ids=["key", "no key"])
-def test_tables_that_everybody_reads_stay_so(lake: Lake, key: tuple[str, ...]) -> None:
+def test_tables_that_all_users_read_stay_readable(lake: Lake, key: tuple[str, ...]) -> None:
     lake = _lake(lake, key)
     lake.connector.database.drop_column("s.t", "note")
     _change(lake, 1, n=11)

@@ -325,7 +325,7 @@ def test_a_table_whose_key_changes_at_the_source_is_an_error_that_says_how_to_go
 
 
 @pytest.mark.parametrize("mode", ["history", "soft_delete"])
-def test_a_key_that_changes_between_batches_is_followed_where_rows_can_be_told_by_it(memory: Lake, mode: str) -> None:
+def test_a_key_that_changes_between_batches_is_followed_where_it_identifies_rows(memory: Lake, mode: str) -> None:
     db = memory.connector.database
     db.create_table("s.t", {"id": "int64!", "n": "int32!"}, key=("id",))
     memory.connector.capture()
