@@ -49,6 +49,8 @@ _NUMBERS = _numbers(_VERSION)
 if TYPE_CHECKING:
     import asyncio
 
+    from airflow.api_fastapi.auth.managers.base_auth_manager import BaseAuthManager
+    from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
     from airflow.models.connection import Connection
     from airflow.sdk.configuration import conf
     from airflow.sdk.exceptions import (
@@ -289,3 +291,18 @@ def build_team_argument(team: str | None) -> dict[str, Any]:
 
     names = BaseAuthManager.filter_authorized_dag_ids.__code__.co_varnames
     return {"team_name": team} if "team_name" in names else {}
+
+
+def filter_authorized_connections(
+    manager: BaseAuthManager[Any], conn_ids: set[str], user: BaseUser, team: str | None
+) -> set[str]:
+    """Return the connections of one team that a user may see: by one call, where the auth manager has it."""
+    from airflow.api_fastapi.auth.managers.models.resource_details import ConnectionDetails
+
+    if hasattr(manager, "filter_authorized_connections"):
+        return set(manager.filter_authorized_connections(conn_ids=conn_ids, user=user, method="GET", team_name=team))
+    return {  # Airflow 3.1
+        conn_id
+        for conn_id in conn_ids
+        if manager.is_authorized_connection(method="GET", details=ConnectionDetails(conn_id=conn_id), user=user)
+    }

@@ -22,6 +22,7 @@ from airflow.utils.session import create_session
 from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
 from airflow_provider_cdc.hooks.airflow_compat import (
     build_team_argument,
+    filter_authorized_connections,
     load_connection_teams,
     load_dag_teams,
     team_column,
@@ -167,9 +168,8 @@ def filter_readable(
         for id_ in manager.filter_authorized_dag_ids(dag_ids=ids, user=user, method="GET", **build_team_argument(team))
     }  # fmt: skip
     linked = {
-        id_ for team, ids in connections.items()
-        for id_ in manager.filter_authorized_connections(conn_ids=ids, user=user, method="GET", **build_team_argument(team))
-    }  # fmt: skip
+        id_ for team, ids in connections.items() for id_ in filter_authorized_connections(manager, ids, user, team)
+    }
 
     def is_readable(record: ConnectorRecord) -> bool:
         dag, source = dag_of(record), source_of(record)
