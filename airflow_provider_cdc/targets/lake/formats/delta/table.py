@@ -78,7 +78,9 @@ from airflow_provider_cdc.targets.lake.formats.table_values import (
 from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 from airflow_provider_cdc.targets.lake.rows.multiset_diff import MultisetDifference
 from airflow_provider_cdc.targets.lake.spark_releases.jvm_features import find_missing_member
+from airflow_provider_cdc.targets.lake.spark_releases.python_features import COPIES_VARIANT_ROWS
 from airflow_provider_cdc.targets.lake.types.spark_types import quote_name, quote_text
+from airflow_provider_cdc.targets.lake.types.variant_spark_udfs import VARIANT
 
 _C = TypeVar("_C", bound=DeltaArrayCommit)
 _TXN = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
@@ -272,7 +274,9 @@ class DeltaTarget(Target):
             writer = writer.clusterBy(*layout.cluster_by)
         if layout.rule:
             writer = writer.option(_RULE, layout.rule)
-        features = {**columns.list_column_properties(_columns(rows)), **(_VECTORS if self.profile == "fast" else {})}
+        types = _columns(rows)
+        vectors = self.profile == "fast" and (COPIES_VARIANT_ROWS or VARIANT not in types.values())
+        features = {**columns.list_column_properties(types), **(_VECTORS if vectors else {})}
         with (
             CreationMarker(self.spark, *self._folder.resolve_filesystem()).mark_creation(
                 marker.owner, self._folder.exists
