@@ -128,7 +128,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
         turn = CaptureTurn(context, began, self.connector, self.state_conn_id, self.log)
         result: CaptureResult | None = None
         while result is None or not (self._ended or datetime.now(UTC) >= end):
-            if not turn.take():
+            if not turn.claim_turn():
                 if result is None:
                     raise AirflowSkipException(f"A later run of the DAG captures connector {self.connector}.")
                 self.log.info("A later run of the DAG captures the connector from here on.")

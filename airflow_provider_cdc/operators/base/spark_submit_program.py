@@ -54,13 +54,13 @@ class SparkSubmitProgram:
 
     @property
     def shows_environment(self) -> bool:
-        """Whether variables of the environment become settings on the command line."""
+        """Return whether variables of the environment become settings on the command line."""
         hook = self._operator._get_hook()
         return bool(hook._is_yarn or hook._is_kubernetes)
 
     @property
     def cluster_mode(self) -> bool:
-        """Whether the driver runs in the cluster."""
+        """Return whether the driver runs in the cluster."""
         return bool(self._operator._get_hook()._connection["deploy_mode"] == "cluster")
 
     @property

@@ -93,7 +93,7 @@ class JobPolls:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Check whether an error of a service goes away by itself: no connection, too many requests, or a fault of the server.
+    """Check whether an error of a service is temporary: no connection, too many requests, or a fault of the server.
 
     Each client library has classes and status codes of its own. Airflow's hooks wrap some of them.
     """

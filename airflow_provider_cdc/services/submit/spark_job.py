@@ -73,7 +73,7 @@ class JobStatus:
 
     @property
     def active(self) -> bool:
-        """Whether the run has not ended."""
+        """Return whether the run has not ended."""
         return self.stage in ("pending", "running")
 
 

@@ -31,8 +31,8 @@ class CaptureTurn:
         """The owner of the lease."""
         self._by = f"{ti.dag_id} {ti.run_id}"[: 250 - len(suffix)] + suffix
 
-    def take(self) -> bool:
-        """Take the turn. An earlier run that captures is asked to end at its next transaction boundary.
+    def claim_turn(self) -> bool:
+        """Claim the turn. An earlier run that captures is asked to end at its next transaction boundary.
 
         :return: whether it is this run's turn; ``False`` once a later run has taken it
         :raises CdcError: the state tables cannot be queried
