@@ -95,7 +95,7 @@ class JobPolls:
 def is_transient(error: BaseException) -> bool:
     """Check whether an error of a service is temporary: no connection, too many requests, or a fault of the server.
 
-    Each client library has classes and status codes of its own. Airflow's hooks wrap some of them.
+    Each client library has separate classes and status codes. Airflow's hooks wrap some of them.
     """
     cause: BaseException | None = error
     while cause is not None:
