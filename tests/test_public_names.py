@@ -21,6 +21,13 @@ DENIED_FIRST_WORDS = {"As", "How", "Of", "One", "Those", "What", "When", "Where"
 DENIED_WORDS = re.compile(
     r"\b(somebody|nobody|whoever|everybody|anybody|anew|untold|goes on|go on|that there is|of its own)\b", re.IGNORECASE
 )
+DENIED_FIELDS = {
+    "anew", "asked", "begun", "found", "goes", "kept", "look", "looked", "made", "nobody", "of", "one", "ones", "somebody", "standing", "stands",
+    "take", "taken", "tell", "tells", "thing", "things", "those", "told", "took", "untold", "wanted", "what", "who", "whoever",
+}  # fmt: skip
+"""Words that are no field, parameter or constant, and no part of one."""
+PLAIN_PARTS = {"of", "one", "ones"}
+"""Words that may be a part of a name, as in ``part_of_key``."""
 FILE_INTERFACE = (" tell",)
 """Methods of files, which Python names."""
 MOST_ONE_WORD = 0.15
@@ -29,10 +36,12 @@ MOST_ONE_WORD = 0.15
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
-def _modules() -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        if "node_modules" not in path.parts:
-            yield path.relative_to(paths.ROOT), ast.parse(path.read_text())
+def _modules(*folders: Path) -> Iterator[tuple[Path, ast.Module]]:
+    """Parse the modules of some folders; of the package if none is given."""
+    for folder in folders or (PACKAGE,):
+        for path in sorted(folder.rglob("*.py")):
+            if "node_modules" not in path.parts:
+                yield path.relative_to(paths.ROOT), ast.parse(path.read_text())
 
 
 def _public_definitions(body: list[ast.stmt]) -> Iterator[Definition]:
@@ -44,6 +53,29 @@ def _public_definitions(body: list[ast.stmt]) -> Iterator[Definition]:
                 yield from _public_definitions(statement.body)
         elif isinstance(statement, ast.If | ast.Try):
             yield from _public_definitions(statement.body)
+
+
+def _public_values(body: list[ast.stmt]) -> Iterator[tuple[int, str]]:
+    """Names of constants, fields and parameters, each with its line."""
+    for statement in body:
+        if isinstance(statement, ast.ClassDef):
+            yield from _public_values(statement.body)
+        elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            if not statement.name.startswith("_") or statement.name in ("__init__", "__call__"):
+                arguments = statement.args
+                for parameter in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+                    yield parameter.lineno, parameter.arg
+        elif isinstance(statement, ast.Assign | ast.AnnAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            names = [node for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
+            yield from ((node.lineno, node.id) for node in names if not node.id.startswith("_"))
+        elif isinstance(statement, ast.If | ast.Try):
+            yield from _public_values(statement.body)
+
+
+def _is_denied(name: str) -> bool:
+    words = name.lower().strip("_").split("_")
+    return name.lower() in DENIED_FIELDS or not DENIED_FIELDS.isdisjoint(set(words) - PLAIN_PARTS)
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +92,16 @@ def test_no_public_function_has_a_denied_name(definitions: dict[str, Definition]
         place for place, one in definitions.items() if not isinstance(one, ast.ClassDef) and one.name in DENIED_NAMES
     }
     assert {place for place in named if not place.endswith(FILE_INTERFACE)} == set()
+
+
+def test_no_field_parameter_or_constant_has_a_denied_name() -> None:
+    denied = [
+        f"{path}:{line} {name}"
+        for path, module in _modules(PACKAGE, paths.ROOT / "spark_jobs", paths.ROOT / "dev")
+        for line, name in _public_values(module.body)
+        if _is_denied(name)
+    ]
+    assert denied == []
 
 
 def test_most_public_functions_say_verb_and_object(definitions: dict[str, Definition]) -> None:

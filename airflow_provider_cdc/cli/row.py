@@ -71,12 +71,14 @@ class _IndexProgress:
         self._began = time.monotonic()
         self._next = self._began + _PATIENCE_S
 
-    def __call__(self, done: int, of: int) -> None:
+    def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + _SPOKEN_S
-            left = (now - self._began) / done * (of - done)
-            print(f"Index of keys: {done:,} of {of:,} batches, about {left:,.0f} s left", file=sys.stderr, flush=True)
+            left = (now - self._began) / done * (total - done)
+            print(
+                f"Index of keys: {done:,} of {total:,} batches, about {left:,.0f} s left", file=sys.stderr, flush=True
+            )
 
 
 def format_row_history(story: RowHistory) -> Iterator[str]:

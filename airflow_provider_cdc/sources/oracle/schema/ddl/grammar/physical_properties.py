@@ -60,10 +60,10 @@ class SkippedOptions:
         self.organization = "HEAP"
 
 
-def skip_options(cursor: DdlCursor, of: Literal["create", "alter", "index"]) -> SkippedOptions:
+def skip_options(cursor: DdlCursor, statement: Literal["create", "alter", "index"]) -> SkippedOptions:
     """Move past the options that come next, and stop at the first word that is none."""
     skipped = SkippedOptions()
-    words = {"create": _CREATE_WORDS, "alter": _WORDS, "index": _INDEX_WORDS}[of]
+    words = {"create": _CREATE_WORDS, "alter": _WORDS, "index": _INDEX_WORDS}[statement]
     while _at_option(cursor, words):
         skipped.count += 1
         word = cursor.consume_token().key
