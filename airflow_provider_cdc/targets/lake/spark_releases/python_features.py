@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -76,7 +77,7 @@ def _create_by_stream(spark: SparkSession, rows: pa.Table, schema: T.StructType 
     from pyspark.sql.pandas.serializers import ArrowStreamSerializer
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-    schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True) if schema is None else schema
+    schema = from_arrow_schema(rows.schema) if schema is None else schema
     named = pa.table([rows.column(at) for at in range(rows.num_columns)], names=schema.names)
     fields = to_arrow_schema(schema)
     table = named.cast(pa.schema([field.with_nullable(True) for field in fields])).combine_chunks()
@@ -117,13 +118,15 @@ def call_on_arrow(function: Callable[[pa.Array], pa.Array], type_: T.DataType, v
 
 def _call_on_pandas(function: Callable[[pa.Array], pa.Array], type_: T.DataType, value: Expression) -> Expression:
     """Call the function in a pandas UDF, whose values Spark 4.0 takes one by one."""
-    from pyspark.sql.pandas.functions import PandasUDFType, pandas_udf
+    from pyspark.sql.pandas.functions import pandas_udf
 
     def convert(values: Any) -> Any:
         results = function(_to_arrow(values)).to_pylist()
         return type(values)([_from_arrow(value) for value in results], dtype=object)
 
-    return pandas_udf(convert, type_, PandasUDFType.SCALAR)(value)  # type: ignore[call-overload,no-any-return]
+    series = importlib.import_module("pandas").Series
+    convert.__annotations__ = {"values": series, "return": series}  # PySpark finds the kind of the function by them
+    return pandas_udf(convert, type_)(value)  # type: ignore[call-overload,no-any-return]
 
 
 def _to_arrow(values: Any) -> pa.Array:
