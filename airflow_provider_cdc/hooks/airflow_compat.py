@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     )
     from airflow.triggers.base import BaseEventTrigger
     from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
+    from sqlalchemy import ColumnElement
     from sqlalchemy.orm import InstrumentedAttribute, Session
 else:
     try:
@@ -254,7 +255,7 @@ def has_provider_commands() -> bool:
     return hasattr(ProvidersManager, "initialize_providers_cli_command")
 
 
-# teams, which Airflow has since 3.2
+# the metadata DB, and teams, which Airflow has since 3.2
 
 
 def load_dag_teams(ids: Sequence[str], session: Session) -> dict[str, str | None]:
@@ -306,3 +307,14 @@ def filter_authorized_connections(
         for conn_id in conn_ids
         if manager.is_authorized_connection(method="GET", details=ConnectionDetails(conn_id=conn_id), user=user)
     }
+
+
+def build_manual_condition() -> ColumnElement[bool]:
+    """Return the condition that a DAG has no schedule: only people start it."""
+    from airflow.models.dag import DagModel
+
+    timetable = getattr(DagModel, "timetable_type", None)
+    condition: ColumnElement[bool] = (
+        DagModel.timetable_summary == "None" if timetable is None else timetable.like("%NullTimetable")
+    )
+    return condition

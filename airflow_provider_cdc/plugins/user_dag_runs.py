@@ -19,7 +19,7 @@ from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunTriggeredByType
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.hooks.airflow_compat import AirflowException
+from airflow_provider_cdc.hooks.airflow_compat import AirflowException, build_manual_condition
 from airflow_provider_cdc.plugins.authorization import known_dags
 from airflow_provider_cdc.services.actions.action_history import Run
 from airflow_provider_cdc.services.actions.action_models import Fate
@@ -96,9 +96,8 @@ class AirflowDagRuns:
 def list_form_dags() -> dict[str, dict[str, Any]]:
     """Return the DAGs with a form about connectors: id → parameter → its values, empty if it has no list of them."""
     columns = sa.select(DagModel.dag_id).join(DagTag, DagTag.dag_id == DagModel.dag_id).order_by(DagModel.dag_id)
-    manual = DagModel.timetable_type.like("%NullTimetable")
     with create_session() as session:
-        ids = session.scalars(columns.where(DagTag.name == TAG, ~DagModel.is_stale, manual)).all()
+        ids = session.scalars(columns.where(DagTag.name == TAG, ~DagModel.is_stale, build_manual_condition())).all()
         bag = DBDagBag()
         dags = [bag.get_latest_version_of_dag(id_, session=session) for id_ in ids]
     forms = {dag.dag_id: _parameters(dict(dag.params.items())) for dag in dags if dag is not None}  # type: ignore[no-untyped-call]

@@ -142,6 +142,8 @@ def test_tokens_and_cookies_count_as_in_airflows_own_api(
     body, _, signature = token.rpartition(".")
     assert status(f"{body}.{signature[::-1]}") == 403
     assert (status(other, token), status(token, other)) == (403, 200)  # the header counts before the cookie
+    if not hasattr(manager, "revoke_token"):
+        return  # Airflow 3.1 revokes no token
     manager.revoke_token(token)
     assert (status(token), status(cookie=token)) == (403, 403)
 
