@@ -26,7 +26,12 @@ from airflow_provider_cdc.operators.base.operator_links import BatchLink
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.verify_tables import VerifyTablesOperator
 from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
-from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException, AirflowSkipException
+from tests.support.airflow.airflow_versions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    page_link,
+)
 from tests.support.patience import LONGEST_S, wait_until
 
 
@@ -61,7 +66,7 @@ def test_a_run_returns_what_it_made_durable_and_links_to_its_last_batch(shop_con
         "topics": {"shop.inventory.orders": 2},
         "batches": [1, 1],
     }
-    assert link(operator) == "/plugin/cdc/connectors/shop/batches/1"
+    assert link(operator) == page_link("/plugin/cdc/connectors/shop/batches/1")
 
 
 def test_a_run_returns_its_metrics_by_connector_prefix_and_context(shop_connector: ShopConnector) -> None:
@@ -142,7 +147,7 @@ def test_a_run_without_changes_succeeds_and_links_to_the_connector(shop_connecto
     operator = capture(shop_connector)
     result = operator.execute(context())
     assert (result["events"], result["batches"]) == (0, [])
-    assert link(operator) == "/plugin/cdc/connectors/shop"
+    assert link(operator) == page_link("/plugin/cdc/connectors/shop")
 
 
 def test_the_state_remembers_the_definition_and_the_connections_by_their_ids(shop_connector: ShopConnector) -> None:

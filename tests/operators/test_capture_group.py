@@ -30,7 +30,7 @@ from airflow_provider_cdc.state.models import OffsetRow
 from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers import any_changes
 from tests.support.airflow.airflow_connector import SHOP, connect, context
-from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException, TaskDeferred
+from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException, TaskDeferred, page_link
 from tests.support.airflow.trigger_runs import await_first_event, deserialize_trigger
 from tests.support.counted import CallCounter
 from tests.support.patience import LONGEST_S, wait_until
@@ -304,7 +304,7 @@ def test_paths_properties_and_connections_are_templates(connector_group: Connect
     (access,) = operator.connector_accesses
     assert access.definition == ConnectorDefinition("a", "memory", "/lake/7", {"topic.prefix": "p7"}, {"x": "7"})
     assert (access.conn_id, access.storage_conn_id, access.state_conn_id) == ("7", "s7", "cdc_state_default")
-    assert ConnectorsLink().get_link(operator, ti_key=None) == "/plugin/cdc/"  # type: ignore[arg-type]
+    assert ConnectorsLink().get_link(operator, ti_key=None) == page_link("/plugin/cdc/")  # type: ignore[arg-type]
 
 
 # -- waiting -----------------------------------------------------------------------------------------------------------

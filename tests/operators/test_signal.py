@@ -19,7 +19,7 @@ from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.signal import AdHocSnapshotOperator, SendSignalOperator
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
-from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException, TaskDeferred
+from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException, TaskDeferred, page_link
 
 
 @pytest.fixture
@@ -236,4 +236,4 @@ def test_fields_are_templates_and_the_link_leads_to_the_connector(shop_connector
     assert (operator.connector, operator.state_conn_id) == ("shop", "shop")
     assert operator.build_signal_data()["data-collections"] == ["shop.t"]
     assert operator.build_signal_data()["additional-conditions"][0]["filter"] == "id > 7"
-    assert ConnectorLink().get_link(operator, ti_key=None) == "/plugin/cdc/connectors/shop"  # type: ignore[arg-type]
+    assert ConnectorLink().get_link(operator, ti_key=None) == page_link("/plugin/cdc/connectors/shop")  # type: ignore[arg-type]

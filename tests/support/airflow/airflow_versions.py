@@ -43,6 +43,7 @@ __all__ = [
     "dag_bag_class",
     "end_metrics",
     "has_teams",
+    "page_link",
     "serialize_dag",
     "set_auth_manager",
     "simple_user",
@@ -130,3 +131,8 @@ def takes_bundle_name() -> bool:
     import inspect
 
     return "bundle_name" in inspect.signature(dag_bag_class()).parameters
+
+
+def page_link(path: str) -> str:
+    """The link of a task to one of our pages; empty in Airflow 3.1, which cannot show them."""
+    return path if has_teams() else ""
