@@ -172,6 +172,7 @@ def _test_environment(row: Row) -> dict[str, str]:
     return env | {
         "PATH": f"{row.interpreter.parent}:{env['PATH']}",
         "PYTHONPATH": str(paths.ROOT),
+        "CDC_TEST_AIRFLOW_HOMES": str(row.folder / "airflow"),  # versions cannot share a metadata DB
         "PYSPARK_PYTHON": str(row.interpreter),
         "PYSPARK_DRIVER_PYTHON": str(row.interpreter),
         "SPARK_LOCAL_IP": "127.0.0.1",

@@ -36,7 +36,8 @@ settings.register_profile(
 )  # a busy machine is no bug
 settings.load_profile("tests")
 # a worker inherits the folder of the process that has started it, where all workers would make their tables in one database
-os.environ["AIRFLOW_HOME"] = str(paths.HOME / "airflow" / os.environ.get("PYTEST_XDIST_WORKER", "alone"))
+AIRFLOW_HOMES = Path(os.environ.get("CDC_TEST_AIRFLOW_HOMES") or paths.HOME / "airflow")
+os.environ["AIRFLOW_HOME"] = str(AIRFLOW_HOMES / os.environ.get("PYTEST_XDIST_WORKER", "alone"))
 os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
