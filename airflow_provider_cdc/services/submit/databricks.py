@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -14,6 +15,7 @@ from airflow_provider_cdc.services.submit.spark_job import JobStatus, SparkJob
 _OWN = ("io.delta:",)
 """Packages that the runtime of Databricks has in its own build."""
 
+_REFERENCE = re.compile(r"secrets/[^/{}\s]+/[^/{}\s]+")
 _WAITING = ("PENDING", "QUEUED", "BLOCKED", "WAITING_FOR_RETRY")
 _FINAL = ("TERMINATED", "SKIPPED", "INTERNAL_ERROR")
 
@@ -32,7 +34,7 @@ class Databricks(Platform):
     PROVIDER, EXTRA = "apache-airflow-providers-databricks", "databricks"
     SECRETS = (
         "store the JSON object in a secret scope, and name it: "
-        'submit={{"platform": "databricks", "secret_environment": {{"{name}": "{{{{secrets/<scope>/<key>}}}}"}}, …}}; '
+        'submit={{"platform": "databricks", "secret_environment": {{"{name}": "secrets/<scope>/<key>"}}, …}}; '
         "or let the cluster's instance profile or Unity Catalog access the storage"
     )
     PACKAGE = "airflow_provider_cdc-*.whl"
@@ -52,14 +54,7 @@ class Databricks(Platform):
 
         :raises ConfigError: there is no cluster, or a running cluster cannot take the settings of the job
         """
-        references = self.secret_references(job)
-        wrong = [name for name, reference in references.items() if not _is_reference(reference)]
-        if wrong:
-            raise ConfigError(
-                f"secret_environment[{wrong[0]}] is no reference to a secret scope.",
-                safe="Nothing was submitted.",
-                remedy="write {{secrets/<scope>/<key>}}",
-            )
+        references = self._build_references(job)
         packages = [package for package in job.packages if not package.startswith(_OWN)]
         libraries: list[dict[str, Any]] = [] if self.wheel_uri == INSTALLED else [{"whl": self.package_uri()}]
         libraries += [{"maven": {"coordinates": package}} for package in packages]
@@ -69,6 +64,23 @@ class Databricks(Platform):
             "spark_python_task": {"python_file": self.script_uri(job), "parameters": list(job.arguments)},
         }  # fmt: skip
         return {"run_name": job.name, "idempotency_token": job.token, **self.run, "tasks": [task]}
+
+    def _build_references(self, job: SparkJob) -> dict[str, str]:
+        """Return the references to secrets as Databricks takes them. Braces are added here: those of a field would be a template of Airflow.
+
+        :raises ConfigError: one is missing, or is no reference
+        """
+        references = {}
+        for name, reference in self.secret_references(job).items():
+            path = str(reference).removeprefix("{{").removesuffix("}}").strip()
+            if not _REFERENCE.fullmatch(path):
+                raise ConfigError(
+                    f"secret_environment[{name}] is no reference to a secret scope.",
+                    safe="Nothing was submitted.",
+                    remedy="write secrets/<scope>/<key>",
+                )
+            references[name] = f"{{{{{path}}}}}"
+        return references
 
     def _cluster(self, job: SparkJob, references: Mapping[str, Any]) -> dict[str, Any]:
         environment = {**job.environment, **references}
@@ -124,7 +136,3 @@ class Databricks(Platform):
             raise self.missing_provider(e) from e
         # its own attempts would hide a service that is out of reach from the patience of this package
         return DatabricksHook(databricks_conn_id=self.conn_id, retry_limit=1, caller="AirflowProviderCdc")
-
-
-def _is_reference(text: Any) -> bool:
-    return isinstance(text, str) and text.startswith("{{secrets/") and text.endswith("}}")

@@ -186,13 +186,13 @@ def test_a_running_cluster_of_databricks_takes_no_settings(monkeypatch: pytest.M
 
 
 def test_a_cluster_of_databricks_gets_references_to_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    reference = "{{secrets/cdc/storage}}"
+    reference = "secrets/cdc/storage"
     more = {"new_cluster": {"num_workers": 2, "spark_conf": {"spark.y": "2"}}}
     platform: Any = build(
         monkeypatch, Hook(), "databricks", secret_environment={"CDC_STORAGE_OPTIONS": reference}, **more
     )
     (task,) = platform.build_run(SECRET_JOB)["tasks"]
-    assert task["new_cluster"]["spark_env_vars"] == {"LEVEL": "info", "CDC_STORAGE_OPTIONS": reference}
+    assert task["new_cluster"]["spark_env_vars"] == {"LEVEL": "info", "CDC_STORAGE_OPTIONS": "{{secrets/cdc/storage}}"}
     assert task["new_cluster"]["spark_conf"] == {"spark.y": "2", "spark.x": "1"}
     platform.secret_environment = {"CDC_STORAGE_OPTIONS": '{"key": "sesame"}'}
     with pytest.raises(ConfigError, match="no reference to a secret scope") as caught:
