@@ -210,6 +210,7 @@ def test_secrets_among_the_parameters_of_a_platform_are_rejected(tmp_path: Path)
     [
         ("spork", {}, r"submit='spork' is not known[\s\S]*spark-submit"),
         ({"platform": "spark-submit", "x": 1}, {}, "no parameters here"),
+        ("connect", {}, "a client of Spark Connect has none"),
         (object(), {}, "has no methods submit, inspect and cancel"),
     ],
 )
