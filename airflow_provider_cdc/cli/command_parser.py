@@ -54,22 +54,27 @@ def build_commands() -> list[GroupCommand]:
 def _setup() -> ActionCommand:
     return define_command(
         "setup",
-        "Create the connection to the state tables in Airflow's metadata database. Prefer --role to Airflow's own login",
+        "Create the connection to the state tables. In Airflow's metadata database, it has a role that may use these tables alone",
         build_argument("--conn-id", default="cdc_state_default", help="connection to create (default: %(default)s)"),
+        build_argument("--role", metavar="NAME", help="name of the role (default: cdc_state); the SQL that creates it is printed"),
+        build_argument(
+            "--with-airflows-login", action="store_true",
+            help="use the login of the metadata database itself: every user of the connection can then read and change all data of Airflow",
+        ),
         build_argument(
             "--url",
-            help="SQLAlchemy URL of another database, in which 'airflow db migrate' does not create the tables; - reads the URL from standard input",
+            help="SQLAlchemy URL of another database, in which 'airflow cdc state migrate' creates the tables; - reads the URL from standard input",
         ),
         build_argument(
-            "--role",
-            metavar="NAME",
-            help="use a separate database role that has rights on the state tables only, and print the SQL that creates it",
+            "--print-password", action="store_true",
+            help="write the role's password into the SQL, instead of a hash of it; for a MariaDB server, which knows no such hash",
         ),
+        build_argument("--require-tls", action="store_true", help="MySQL: the role can log in only with TLS"),
         build_argument(
             "--replace", action="store_true", help="replace an existing connection that has different settings"
         ),
         where="setup.setup_connection",
-    )
+    )  # fmt: skip
 
 
 def _state() -> GroupCommand:

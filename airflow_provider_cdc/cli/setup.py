@@ -1,4 +1,7 @@
-"""The command ``setup``: the connection to the state tables, and a database role for it."""
+"""The command ``setup``: the connection to the state tables, and a database role for it.
+
+Airflow's own login may change everything in the metadata DB. It is stored only if that is asked for.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +22,36 @@ _SSL = ("ca", "capath", "cert", "key", "cipher", "check_hostname")
 """MySQL's TLS settings that SQLAlchemy takes from a URL, with the prefix ``ssl_``."""
 
 
+DEFAULT_ROLE = "cdc_state"
+
+
 @cli_command
 def setup_connection(args: argparse.Namespace) -> None:
     """Make the connection to the state tables."""
     from airflow.configuration import conf
+    from sqlalchemy import make_url
 
-    if args.role and args.url:
-        raise ConfigError(
-            "--role and --url cannot be used together.", remedy="give the URL of the role's own login with --url"
-        )
+    logins = {"--role": args.role, "--url": args.url, "--with-airflows-login": args.with_airflows_login}
+    given = [flag for flag, value in logins.items() if value]
+    if len(given) > 1:
+        raise ConfigError(f"{' and '.join(given)} cannot be used together.", remedy=f"use {given[0]} alone")
     url = sys.stdin.readline().strip() if args.url == "-" else args.url or _airflows_url()
     schema = None if args.url else conf.get("database", "sql_alchemy_schema", fallback="") or None
     statements: list[str] = []
-    if args.role:
-        url, statements = _with_role(url, args.role, schema, args.conn_id)
+    if args.role or not (args.url or args.with_airflows_login or make_url(url).get_backend_name() == "sqlite"):
+        args.role = args.role or _present_role(args.conn_id, url)
+        url, statements = _with_role(args, url, schema)
     same = _store(args, url, schema)
     _report(args, url, same, statements)
+
+
+def _present_role(conn_id: str, airflows_url: str) -> str:
+    """Return the role that the connection has, or the usual one if it has none."""
+    from sqlalchemy import make_url
+
+    before = _stored(conn_id)
+    present = make_url(before).username if before else None
+    return present if present and present != make_url(airflows_url).username else DEFAULT_ROLE
 
 
 def _airflows_url() -> str:
@@ -77,7 +94,7 @@ def _arguments(connect_args: Mapping[str, Any]) -> dict[str, str]:
     return arguments
 
 
-def _with_role(url: str, role: str, schema: str | None, conn_id: str) -> tuple[str, list[str]]:
+def _with_role(args: argparse.Namespace, url: str, schema: str | None) -> tuple[str, list[str]]:
     """Return the URL with the role's login, and the statements that create the role.
 
     A password that was made before stays.
@@ -87,12 +104,13 @@ def _with_role(url: str, role: str, schema: str | None, conn_id: str) -> tuple[s
     from airflow_provider_cdc.state.database_roles import role_sql
 
     parsed = make_url(url)
-    before = _stored(conn_id)
+    role, before = args.role, _stored(args.conn_id)
     stored_url = make_url(before) if before else None
     stored_password = stored_url.password if stored_url is not None and stored_url.username == role else None
     password = str(stored_password or secrets.token_urlsafe(24))
     role_url = parsed.set(username=role, password=password)
-    return role_url.render_as_string(hide_password=False), role_sql(parsed, role, password, schema)
+    statements = role_sql(parsed, role, password, schema, plain=args.print_password, require_tls=args.require_tls)
+    return role_url.render_as_string(hide_password=False), statements
 
 
 def _stored(conn_id: str) -> str | None:
@@ -126,7 +144,7 @@ def _store(args: argparse.Namespace, url: str, schema: str | None) -> bool:
             raise ConfigError(
                 f"Connection {args.conn_id} already exists and has different settings.",
                 safe="It was not changed.",
-                remedy=format_cdc_command("setup", conn_id=args.conn_id, role=args.role, replace=True),
+                remedy=_command(args, replace=True),
             )
         if there is not None:
             session.delete(there)
@@ -146,19 +164,35 @@ def _report(args: argparse.Namespace, url: str, same: bool, statements: list[str
     ready, text = CdcStateHook(args.conn_id).test_connection()
     print(f"Connection {args.conn_id} {'is up to date' if same else 'was created'}: {shown}")
     if statements:
-        print(
-            f"A database administrator creates the role {args.role} with these statements, and runs the GRANTs again after an upgrade:"
-        )
-        print("\n".join(["", *(f"{statement};" for statement in statements), ""]))
+        shown_now = [statement for statement in statements if not (ready and statement.startswith("CREATE"))]
+        if ready:
+            print("After an upgrade that adds tables, a database administrator runs these statements again:")
+        else:
+            print(f"A database administrator creates the role {args.role} with these statements:")
+        print("\n".join(["", *(f"{statement};" for statement in shown_now), ""]))
         if not ready:
-            print(f"Then check again: {format_cdc_command('setup', conn_id=args.conn_id, role=args.role)}")
-    elif not args.url and make_url(url).get_backend_name() != "sqlite":
+            print(f"Then check again: {_command(args)}")
+    elif make_url(url).get_backend_name() == "sqlite":
+        print("SQLite has no roles: every user of the connection can read and change the whole file.")
+    elif args.with_airflows_login:
         print(
             "The connection uses Airflow's own login: every user of the connection can read and change all data of Airflow. Use a separate role: "
-            + format_cdc_command("setup", role="cdc", replace=True)
+            + format_cdc_command("setup", replace=True)
         )
     print(text)
     if not ready and not args.url and (setting := find_migration_obstacle()) is not None:
         print(f"Before `airflow db migrate`, this version of Airflow needs a setting: export {setting}")
     if not ready:
         raise SystemExit(1)
+
+
+def _command(args: argparse.Namespace, *, replace: bool = False) -> str:
+    """Return the command with the options that it was called with. A URL, which may have a password, is not repeated."""
+    flags = {
+        "with-airflows-login": args.with_airflows_login,
+        "print-password": args.print_password,
+        "require-tls": args.require_tls,
+        "replace": replace,
+    }
+    command = format_cdc_command("setup", conn_id=args.conn_id, role=args.role, url="-" if args.url else None)
+    return " ".join([command, *(f"--{flag}" for flag, given in flags.items() if given)])

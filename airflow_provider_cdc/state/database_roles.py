@@ -4,43 +4,59 @@ Tasks reach the state tables by an Airflow connection. If that connection held A
 change all of Airflow: users, variables, connections.
 
     >>> from sqlalchemy import make_url
-    >>> role_sql(make_url("mysql+pymysql://airflow@db/airflow"), "cdc", "sesame")[0]
+    >>> role_sql(make_url("mysql+pymysql://airflow@db/airflow"), "cdc", "sesame", plain=True)[0]
     "CREATE USER 'cdc'@'%' IDENTIFIED BY 'sesame'"
+
+The statements contain a hash of the password, as the server itself stores it. The password is only in the Airflow connection.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable, Mapping
 
 from sqlalchemy.engine import URL
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
-from airflow_provider_cdc.state.models import Base
+from airflow_provider_cdc.state.models import VERSION_TABLE, Base
+from airflow_provider_cdc.state.password_hashes import caching_sha2_hash, scram_verifier
 
 _RIGHTS = "SELECT, INSERT, UPDATE, DELETE"
 
 
-def role_sql(url: URL, role: str, password: str, schema: str | None = None) -> list[str]:
+def role_sql(
+    url: URL, role: str, password: str, schema: str | None = None, *, plain: bool = False, require_tls: bool = False
+) -> list[str]:
     """Build the statements for an administrator of the database, one by one.
 
     The last ones may be run again after an upgrade.
 
-    :param url: of the database that the tables are in
+    :param url: of the database that the tables are in, with Airflow's own login, which keeps the right to create tables
     :param schema: of the tables, where it is not the default one (PostgreSQL)
-    :raises ConfigError: the database knows no roles
+    :param plain: write the password itself, for servers that know no such hash (MariaDB)
+    :param require_tls: reject logins without TLS (MySQL)
+    :raises ConfigError: the database knows no roles, or has no such option
     """
-    make = _DIALECTS.get(url.get_backend_name())
-    if make is None or not url.database:
+    dialect = url.get_backend_name()
+    if dialect not in ("postgresql", "mysql", "mariadb") or not url.database:
         raise ConfigError(
-            f"A database of the kind {url.get_backend_name()} has no roles.",
+            f"A database of the kind {dialect} has no roles.",
             safe="Nothing was changed.",
             remedy=f"`{format_cdc_command('setup')}` without --role; every user who can read the file can read all its data",
         )
-    return make(url.database, role, password, schema)
+    if dialect == "postgresql":
+        if require_tls:
+            raise ConfigError(
+                "A role of PostgreSQL has no option that requires TLS.",
+                safe="Nothing was changed.",
+                remedy=f"write a line with hostssl for the role {role} into pg_hba.conf, and omit --require-tls",
+            )
+        return _postgresql(url, role, password if plain else scram_verifier(password), schema)
+    identified = f"IDENTIFIED BY {_my_text(password)}"
+    if not plain:
+        identified = f"IDENTIFIED WITH caching_sha2_password AS {_my_text(caching_sha2_hash(password))}"
+    return _mysql(url, role, identified + " REQUIRE SSL" * require_tls, schema)
 
 
-def _postgresql(database: str, role: str, password: str, schema: str | None) -> list[str]:
+def _postgresql(url: URL, role: str, password: str, schema: str | None) -> list[str]:
     name, namespace = _pg_name(role), _pg_name(schema or "public")
     tables = ", ".join(f"{namespace}.{_pg_name(table)}" for table in sorted(Base.metadata.tables))
     counted = ", ".join(
@@ -48,22 +64,28 @@ def _postgresql(database: str, role: str, password: str, schema: str | None) -> 
         for table in Base.metadata.sorted_tables
         if (column := table.autoincrement_column) is not None
     )
+    # until PostgreSQL 14 everyone may create functions in the schema public, which the sessions of Airflow's own login search
+    owner = [f"GRANT CREATE ON SCHEMA public TO {_pg_name(url.username)}"] if url.username else []
     return [
         f"CREATE ROLE {name} LOGIN PASSWORD {_pg_text(password)}",
-        f"GRANT CONNECT ON DATABASE {_pg_name(database)} TO {name}",
+        *owner,
+        "REVOKE CREATE ON SCHEMA public FROM PUBLIC",
+        f"GRANT CONNECT ON DATABASE {_pg_name(url.database or '')} TO {name}",
         f"GRANT USAGE ON SCHEMA {namespace} TO {name}",
+        f"GRANT SELECT ON {namespace}.{_pg_name(VERSION_TABLE)} TO {name}",
         f"GRANT {_RIGHTS} ON {tables} TO {name}",
         f"GRANT USAGE, SELECT, UPDATE ON SEQUENCE {counted} TO {name}",
     ]
 
 
-def _mysql(database: str, role: str, password: str, schema: str | None) -> list[str]:
+def _mysql(url: URL, role: str, identified: str, schema: str | None) -> list[str]:
     account = f"{_my_text(role)}@'%'"
-    namespace = _my_name(schema or database)
+    namespace = _my_name(schema or url.database or "")
     grants = [
         f"GRANT {_RIGHTS} ON {namespace}.{_my_name(table)} TO {account}" for table in sorted(Base.metadata.tables)
     ]
-    return [f"CREATE USER {account} IDENTIFIED BY {_my_text(password)}", *grants]
+    version = f"GRANT SELECT ON {namespace}.{_my_name(VERSION_TABLE)} TO {account}"
+    return [f"CREATE USER {account} {identified}", version, *grants]
 
 
 def _pg_name(name: str) -> str:
@@ -81,10 +103,3 @@ def _my_name(name: str) -> str:
 
 def _my_text(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
-_DIALECTS: Mapping[str, Callable[[str, str, str, str | None], list[str]]] = {
-    "postgresql": _postgresql,
-    "mysql": _mysql,
-    "mariadb": _mysql,
-}

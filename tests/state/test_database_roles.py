@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.database_roles import role_sql
-from airflow_provider_cdc.state.models import Base
+from airflow_provider_cdc.state.models import REVISION, Base
+from airflow_provider_cdc.state.state_database import StateDatabase
 from airflow_provider_cdc.state.state_store import StateStore
+from airflow_provider_cdc.state.table_migration import migrate_tables
 from tests.support.connectors import Connector, memory_connector
 from tests.support.signals import send, signal_state, snapshot
 
@@ -32,13 +35,14 @@ def role(request: pytest.FixtureRequest) -> Iterator[sa.URL]:
     with server.database("state") as database:
         admin = sa.make_url(server.url(getattr(database, "name", database)))
         engine = sa.create_engine(admin, isolation_level="AUTOCOMMIT")
-        Base.metadata.create_all(engine)
+        with contextlib.closing(StateDatabase(_text(admin))) as state:
+            migrate_tables(state)
         with engine.connect() as c:
             c.exec_driver_sql("CREATE TABLE connection (conn_id VARCHAR(250) PRIMARY KEY, password VARCHAR(500))")
             c.exec_driver_sql("INSERT INTO connection VALUES ('shop', 'hunter2')")
         more = {"database": admin.database} if kind == "postgresql" else {}
         try:
-            server.sql(*role_sql(admin, name, PASSWORD), **more)
+            server.sql(*role_sql(admin, name, PASSWORD, plain=kind == "mariadb"), **more)
             yield admin.set(username=name, password=PASSWORD)
         finally:
             server.sql(*_drop(engine, name), **more)
@@ -121,6 +125,7 @@ def test_signals_count_on_behind_those_of_a_change_log_that_was_there(role: sa.U
         "DELETE FROM connection",
         "DROP TABLE cdc_lease",
         "CREATE TABLE mine (id INT PRIMARY KEY)",
+        "UPDATE alembic_version_cdc SET version_num = '0000'",
     ],
 )
 def test_with_the_role_nothing_else_can_be_done(role: sa.URL, statement: str) -> None:
@@ -133,6 +138,53 @@ def test_with_the_role_nothing_else_can_be_done(role: sa.URL, statement: str) ->
 def test_a_file_has_no_roles() -> None:
     with pytest.raises(ConfigError, match="has no roles"):
         role_sql(sa.make_url("sqlite:////tmp/x.db"), "cdc", "x")
+
+
+def test_the_role_sees_the_revision_of_the_tables(role: sa.URL) -> None:
+    with contextlib.closing(StateDatabase(_text(role), patience_s=0)) as state:
+        state.check_tables()
+        assert state._read_revision() == REVISION
+
+
+def test_airflows_own_login_still_creates_tables_and_no_one_else_does(postgres: Any) -> None:
+    """Until PostgreSQL 14 everyone may create in the schema public. The grant of these releases is made here."""
+    with postgres.database("state") as name:
+        admin = sa.make_url(postgres.url(name))
+        postgres.sql("GRANT CREATE ON SCHEMA public TO PUBLIC", "CREATE ROLE owner14 LOGIN PASSWORD 'x'", database=name)
+        owner = admin.set(username="owner14", password="x")
+        try:
+            with contextlib.closing(StateDatabase(_text(owner))) as state:
+                migrate_tables(state)
+            postgres.sql(*role_sql(owner, "narrow14", PASSWORD), database=name)
+            for login, allowed in ((owner, True), (admin.set(username="narrow14", password=PASSWORD), False)):
+                engine = sa.create_engine(login)
+                with engine.begin() as c, contextlib.nullcontext() if allowed else _denied():
+                    c.exec_driver_sql("CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'")
+                engine.dispose()
+        finally:
+            postgres.sql(
+                "DROP OWNED BY owner14, narrow14 CASCADE",
+                "DROP ROLE owner14",
+                "DROP ROLE IF EXISTS narrow14",
+                database=name,
+            )
+
+
+def _denied() -> Any:
+    return pytest.raises(sa.exc.DBAPIError, match="permission denied for schema public")
+
+
+def test_the_statements_hold_no_password() -> None:
+    for url in ("postgresql+psycopg://a@h/airflow", "mysql+pymysql://a@h/airflow"):
+        assert "hunter2" not in "\n".join(role_sql(sa.make_url(url), "cdc", "hunter2"))
+        assert "hunter2" in "\n".join(role_sql(sa.make_url(url), "cdc", "hunter2", plain=True))
+
+
+def test_tls_is_required_where_a_role_can_require_it() -> None:
+    (create, *_) = role_sql(sa.make_url("mysql+pymysql://a@h/airflow"), "cdc", "x", require_tls=True)
+    assert create.endswith(" REQUIRE SSL")
+    with pytest.raises(ConfigError, match=r"pg_hba\.conf"):
+        role_sql(sa.make_url("postgresql+psycopg://a@h/airflow"), "cdc", "x", require_tls=True)
 
 
 def test_every_state_table_is_granted() -> None:

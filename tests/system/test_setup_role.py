@@ -1,13 +1,15 @@
-"""``airflow cdc setup --role`` on a real Airflow whose metadata DB is PostgreSQL, TLS arguments included."""
+"""``airflow cdc setup`` on a real Airflow whose metadata DB is PostgreSQL, TLS arguments included."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import psycopg
 import pytest
 import sqlalchemy as sa
 
+from airflow_provider_cdc.state.models import VERSION_TABLE
 from airflow_provider_cdc.state.state_store import StateStore
 from dev.airflow import Airflow
 from dev.servers import Postgres
@@ -38,15 +40,19 @@ def test_the_role_that_is_printed_reaches_the_state_and_none_of_airflows_tables(
     airflow: Airflow, postgres: Postgres
 ) -> None:
     database = airflow.environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"].rpartition("/")[2]
-    own = airflow.run("cdc", "setup").stdout
+    own = airflow.run("cdc", "setup", "--with-airflows-login").stdout
     assert "The connection uses Airflow's own login" in own
     assert "sslmode=prefer" in own
     assert "connect_timeout=17" in own
     refused = airflow.run("cdc", "setup", "--role", ROLE, status=1)
     assert f"airflow cdc setup --conn-id cdc_state_default --role {ROLE} --replace" in refused.stderr
-    printed = airflow.run("cdc", "setup", "--role", ROLE, "--replace", status=1).stdout
-    statements = [line for line in printed.splitlines() if line.startswith(("CREATE ROLE", "GRANT"))]
-    (password,) = [line.rpartition("PASSWORD '")[2].rstrip("';") for line in statements if "PASSWORD" in line]
+    printed = airflow.run("cdc", "setup", "--replace", status=1).stdout
+    statements = [line for line in printed.splitlines() if line.startswith(("CREATE ROLE", "GRANT", "REVOKE"))]
+    got = airflow.run("connections", "get", "cdc_state_default", "-o", "json").stdout  # after lines of logs
+    shown = json.loads(got.splitlines()[-1])
+    password = str(sa.make_url(shown[0]["password"]).password)
+    assert password not in printed
+    assert f'CREATE ROLE "{ROLE}"' in printed, "a role is the default"
     postgres.sql(*statements, database=database)
     again = airflow.run("cdc", "setup", "--role", ROLE).stdout
     assert "The state tables exist." in again
@@ -56,7 +62,7 @@ def test_the_role_that_is_printed_reaches_the_state_and_none_of_airflows_tables(
         reached = connection.execute("SELECT count(*) FROM cdc_signal").fetchone()
         assert reached == (0,)
         tables = [row[0] for row in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
-        others = [table for table in tables if not table.startswith("cdc_")]
+        others = [table for table in tables if not table.startswith("cdc_") and table != VERSION_TABLE]
         assert {"connection", "variable", "dag_run", "log"} <= set(others)
         for table in others:
             with pytest.raises(psycopg.errors.InsufficientPrivilege):

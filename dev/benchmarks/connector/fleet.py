@@ -94,7 +94,7 @@ def _airflow(postgres: Postgres, name: str, folder: Path, connectors: Connectors
     }
     connectors.define(airflow)
     airflow.run("db", "migrate")
-    airflow.run("cdc", "setup")
+    airflow.run("cdc", "setup", "--with-airflows-login")
     return airflow
 
 
