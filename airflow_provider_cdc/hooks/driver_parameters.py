@@ -35,6 +35,8 @@ IGNORED: Final = frozenset(
         "cursor",
         "iam",
         "aws_conn_id",
+        "gcp_conn_id",
+        "azure_conn_id",
         "region_name",
         "redshift",
         "redshift-serverless",
@@ -62,7 +64,7 @@ IGNORED: Final = frozenset(
         "placeholder",
     ]
 )
-"""Parameters that only the hooks of Airflow's own providers read."""
+"""Parameters that only hooks read: those of Airflow's own providers, and of ``iam`` and the clouds :mod:`.target_database`."""
 _MYSQL_PROPERTIES: Final = {"database.ssl.ca": "ssl_ca", "database.ssl.cert": "ssl_cert", "database.ssl.key": "ssl_key"}
 _MYSQL_MODES: Final[Mapping[str, Mapping[str, str]]] = {
     "disabled": {"ssl_disabled": "true"}, "preferred": {}, "required": {"ssl_check_hostname": "false"},

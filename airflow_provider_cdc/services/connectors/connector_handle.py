@@ -26,6 +26,7 @@ from airflow_provider_cdc.connector import (
 from airflow_provider_cdc.core.config.secret_redaction import secret_values
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.airflow_stats import to_airflow
+from airflow_provider_cdc.hooks.cloud_credentials import translate_storage
 from airflow_provider_cdc.hooks.connection_extra import extra_of
 from airflow_provider_cdc.hooks.source import CdcSourceHook
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
@@ -186,15 +187,19 @@ class ConnectorAccess:
 
 
 def storage_options(conn_id: str | None) -> dict[str, Any]:
-    """fsspec options in the extra of a connection. They contain secrets.
+    """Return the fsspec options in the extra of a connection, or those that a connection to a cloud provider stands for.
+
+    They contain secrets.
 
     :raises ConfigError: the extra is not a JSON object
+    :raises StorageUnavailable: AWS gives no credentials for the role of the connection
     """
     if not conn_id:
         return {}
     connection = BaseHook.get_connection(conn_id)
     remedy = 'give fsspec options of the change log\'s filesystem, for example {"key": "…", "secret": "…"}'
-    extra = extra_of(connection, remedy)
+    translated = translate_storage(connection)
+    extra = extra_of(connection, remedy) if translated is None else translated
     for secret in secret_values(extra):  # Airflow knows some of the names by itself
         mask_secret(secret)
     return extra

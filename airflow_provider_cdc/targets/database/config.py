@@ -123,6 +123,10 @@ class DatabaseTargetConfig(Configuration):
     connection_url: str | None = Field(None, alias="connection.url")
     connection_username: str | None = Field(None, alias="connection.username")
     connection_password: SecretStr | None = Field(None, alias="connection.password")
+    connection_token_provider: str | None = Field(None, alias="connection.token.provider")
+    """Log in with a new token for each connection instead of a password: ``aws_rds``, ``google_cloud_sql`` or ``azure_entra``."""
+    connection_token_credentials: SecretStr | None = Field(None, alias="connection.token.credentials")
+    """A JSON object with the credentials for tokens; by default, those of the process's environment."""
     pool_timeout_s: int = Field(1800, alias="connection.pool.timeout", ge=1)
 
     @model_validator(mode="after")

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from airflow_provider_cdc.core.errors import ConfigError, TargetUnavailable
 from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.jdbc_url_converter import sqlalchemy_url
+from airflow_provider_cdc.targets.database.login_tokens import use_login_tokens
 
 
 def open_engine(config: DatabaseTargetConfig) -> sa.Engine:
@@ -46,6 +47,9 @@ def open_engine(config: DatabaseTargetConfig) -> sa.Engine:
         _have_transactions(engine)
     if engine.dialect.name == "oracle":
         _have_plain_texts(engine)
+    if config.connection_token_provider is not None:
+        secret = config.connection_token_credentials
+        use_login_tokens(engine, config.connection_token_provider, secret.get_secret_value() if secret else "")
     if engine.driver == "pymysql":
         _have_any_password(engine)
     return engine
