@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from airflow_provider_cdc.core.errors import LeaseHeld, StateError
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.state.models import FENCE, Base, LeaseRow
-from airflow_provider_cdc.state.state_database import StateDatabase
+from airflow_provider_cdc.state.state_database import StateDatabase, to_storable_text
 
 _ROWS = 200
 """Rows that are read and written at once: an offset may have megabytes."""
@@ -59,6 +59,7 @@ def copy_state(source: StateDatabase, target: StateDatabase, *, moved: str) -> S
     :raises StateError: the target has other rows, or the source was moved to another connection
     :raises StateUnavailable: one of the databases cannot be reached, or stays locked
     """
+    moved = to_storable_text(moved, 500)
     for attempt in source.iterate_attempts():
         with attempt, _locked(source) as c:
             _check_source(source, c, moved)
