@@ -122,7 +122,7 @@ def test_a_sink_that_fails_is_named_and_costs_neither_the_run_nor_the_other_sink
     shop_connector.order(1)
     (found,) = run(shop_connector, fail_delivery)
     assert found.series[""].gauges["run.LastRunFailed"] == 0
-    assert "Metrics of shop could not be sent to" in caplog.text
+    assert "Metrics of connector shop could not be stored" in caplog.text
     assert "no route to host" in caplog.text
     assert shop_connector.store.load_offset("shop").offset is not None
 
