@@ -84,12 +84,20 @@ class Storage:
     def _host(self) -> str:
         """Return the machine and disk of a folder, or the address of an object store if its client knows it."""
         if self.local:
-            os.makedirs(self.root, exist_ok=True)
+            self._make_local_folder(self.root)
             return f"{platform.node()}, device {os.stat(self.root).st_dev}"
         client = getattr(self._fs, "_s3", None)
         addresses = [getattr(getattr(client, "meta", None), "endpoint_url", None)]
         addresses += [getattr(self._fs, name, None) for name in ("_location", "account_host", "account_name")]
         return next((str(address) for address in addresses if address), "")
+
+    def _make_local_folder(self, folder: str) -> None:
+        """Make a folder. The folder of the change log is for its owner alone: rows are in its files."""
+        if not os.path.isdir(self.root):
+            os.makedirs(os.path.dirname(self.root) or ".", exist_ok=True)
+            with contextlib.suppress(FileExistsError):  # another process made it in the same moment
+                os.mkdir(self.root, mode=0o700)
+        os.makedirs(folder, exist_ok=True)
 
     def resolve_url(self, url: str) -> tuple[Any, str]:
         """Return the filesystem of another URL, and the path there.
@@ -121,8 +129,8 @@ class Storage:
                 self._create_object(path, data)
                 return
             folder = os.path.dirname(path)
-            os.makedirs(folder, exist_ok=True)
-            os.makedirs(scratch or folder, exist_ok=True)
+            self._make_local_folder(folder)
+            self._make_local_folder(scratch or folder)
             temporary = os.path.join(scratch or folder, f"{'' if scratch else '.'}{uuid.uuid4().hex}.tmp")
             try:
                 with open(temporary, "wb") as f:
@@ -162,7 +170,7 @@ class Storage:
             if not self.local:
                 self._fs.pipe_file(path, data)
                 return
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            self._make_local_folder(os.path.dirname(path))
             temporary = f"{path}.{uuid.uuid4().hex}.tmp"
             try:
                 with open(temporary, "wb") as f:
@@ -179,7 +187,7 @@ class Storage:
         """Begin a new file; it is durable once closed."""
         with self._errors(path):
             if self.local:
-                os.makedirs(os.path.dirname(path), exist_ok=True)
+                self._make_local_folder(os.path.dirname(path))
             return DurableFile(self, path, self._fs.open(path, "wb"))
 
     def open_input(self, path: str) -> IO[bytes]:

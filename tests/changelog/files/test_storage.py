@@ -259,6 +259,20 @@ def test_a_local_folder_can_be_written_in_several_ways(tmp_path: Path, form: str
     assert storage.join_path("a") == f"{tmp_path}/a"
 
 
+def test_the_folder_of_a_local_change_log_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """Every user of the machine could read the rows in it. A folder that exists stays as it is."""
+    for make in ("create", "replace", "open"):
+        root = tmp_path / make / "changelog"
+        storage = Storage(str(root))
+        path = storage.join_path("shop", "1")
+        storage.open_output(path).close() if make == "open" else getattr(storage, make)(path, b"x")
+        assert stat.S_IMODE(root.stat().st_mode) == 0o700
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o755)
+    Storage(str(shared)).replace(f"{shared}/shop/1", b"x")
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o755
+
+
 @pytest.mark.parametrize("url", ["memory://x", "http://host/x"])
 def test_a_store_without_exclusive_creation_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="cannot create a file only if it is absent") as caught:
