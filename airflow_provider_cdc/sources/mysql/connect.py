@@ -124,6 +124,8 @@ def connect(config: MySqlConfig, *, initial: bool = True, **options: Any) -> Con
         "read_timeout": seconds,  # of the greeting and the login; queries have their own
         "program_name": "airflow_provider_cdc",
     }
+    if config.database_ssl_mode not in (SslMode.VERIFY_CA, SslMode.VERIFY_IDENTITY):
+        settings["auth_plugin_map"] = {"mysql_clear_password": _PlainPassword}
     with raise_cdc_errors(config):
         connection = _open(config, settings | options)
         connection._read_timeout = config.database_query_timeout_ms / 1000 or None
@@ -135,6 +137,23 @@ def connect(config: MySqlConfig, *, initial: bool = True, **options: Any) -> Con
             for statement in _statements(config.database_initial_statements) if initial else ():
                 cursor.execute(statement)
     return connection
+
+
+class _PlainPassword:
+    """Refuses a server that asks for the password itself: it may be any server, as its certificate is not verified.
+
+    PyMySQL would send the password, also without encryption.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        pass
+
+    def authenticate(self, packet: Any) -> Any:
+        raise PrerequisiteError(
+            "The server asks for the password in plain text, and the connection does not verify which server it is.",
+            safe="The password was not sent.",
+            remedy="if the account logs in by LDAP or PAM, set database.ssl.mode=verify_identity with database.ssl.ca; otherwise check database.hostname",
+        )
 
 
 def _open(config: MySqlConfig, settings: dict[str, Any]) -> Connection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.errors import SourceUnavailable
+from airflow_provider_cdc.core.errors import PrerequisiteError, SourceUnavailable
 from airflow_provider_cdc.sources.mysql import connect as connecting
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import connect
@@ -101,3 +102,40 @@ def test_a_replica_that_does_not_log_what_it_receives_is_reported(mariadb_factor
             (finding,) = source.check_prerequisites()
         assert "log_slave_updates is OFF" in finding.problem
         assert not finding.fatal
+
+
+GREETING = (
+    b"\x0a8.0.0\0" + struct.pack("<I", 1) + b"A" * 8 + b"\0" + struct.pack("<H", 0x8201) + b"\x21\x02\0" + struct.pack("<H", 0x0008)
+    + bytes([21]) + bytes(10) + b"B" * 12 + b"\0mysql_native_password\0"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["disabled", "preferred"])
+def test_a_server_that_is_not_verified_does_not_get_the_password(mode: str) -> None:
+    """A stand-in for a server that asks for the password itself: whoever may edit the connection's host had it sent there."""
+    received: list[bytes] = []
+
+    def serve(listener: socket.socket) -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            with client:
+                client.settimeout(10)
+                client.sendall(len(GREETING).to_bytes(3, "little") + b"\0" + GREETING)
+                received.append(client.recv(4096))
+                ask = b"\xfemysql_clear_password\0"
+                client.sendall(len(ask).to_bytes(3, "little") + b"\2" + ask)
+                received.append(client.recv(4096))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        config = MySqlConfig.parse({
+            "database.hostname": "127.0.0.1", "database.port": listener.getsockname()[1], "database.user": "cdc", "database.password": "hunter2",
+            "database.server.id": 4811, "topic.prefix": "p", "database.ssl.mode": mode,
+        })  # fmt: skip
+        with pytest.raises(PrerequisiteError, match="password in plain text"):
+            connect(config)
+    assert received
+    assert not any(b"hunter2" in one for one in received)
