@@ -145,6 +145,7 @@ def open_capture(
     lease_wait_s: float = 60.0,
     sinks: Sequence[Sink] = (),
     like: Iterable[TableSchema] = (),
+    adopt: bool = False,
 ) -> Iterator[Capture]:
     """Open a capture that is ready to run.
 
@@ -153,7 +154,9 @@ def open_capture(
     :param owner: name of the run, as the lease and errors show it
     :param sinks: take what the run measures, besides the state tables
     :param like: tables as another connector of the same source has them, with which the rows are compared
+    :param adopt: take over the connector of this name, although it has another source or change log
     :raises StateError: the state tables are not there
+    :raises ConfigError: there is another connector of this name
     """
     from airflow_provider_cdc.changelog.files.change_log import ChangeLog
     from airflow_provider_cdc.channels import open_channels, open_notifications
@@ -167,7 +170,13 @@ def open_capture(
     store = StateStore(state_url, schema=state_schema, lease_ttl_s=lease_ttl_s)
     try:
         store.check_tables()
-        store.register_connector(build_registration(definition, config, connections))
+        registration = build_registration(definition, config, connections)
+        recorded = store.find_registration(definition.name)
+        if recorded is not None and not adopt:
+            _refuse_other_connector(recorded, registration)
+        later = recorded is not None and _is_of_other_dag(recorded, registration)
+        if not later:
+            store.register_connector(registration)
         changelog = ChangeLog(definition.changelog, {**definition.changelog_options, **(storage_secrets or {})})
         with open_source(definition, secrets) as source, contextlib.ExitStack() as stack:
             source.adopt_columns(like)
@@ -184,10 +193,40 @@ def open_capture(
                 channels,
                 notification_channels,
                 (store.metrics.add_measurements, *sinks),
+                (lambda: store.register_connector(registration)) if later else None,
             )
             yield Capture(inputs, owner=owner, lease_wait_s=lease_wait_s)
     finally:
         store.close()
+
+
+def _refuse_other_connector(recorded: ConnectorRegistration, registration: ConnectorRegistration) -> None:
+    """Refuse a run that would take the name of another connector, and with it its offset.
+
+    :raises ConfigError: it has another source or change log
+    """
+    differing = [
+        f"{what} {old} instead of {new}"
+        for what, old, new in (
+            ("source", recorded.source, registration.source),
+            ("change log", recorded.changelog.rstrip("/"), registration.changelog.rstrip("/")),
+        )
+        if old != new
+    ]
+    if not differing:
+        return
+    dag = recorded.connections.get("dag")
+    raise ConfigError(
+        f"There is another connector {registration.connector}: it has the {' and the '.join(differing)}.",
+        where=f"captured by the DAG {dag}" if dag else "",
+        safe="Nothing was read or changed.",
+        remedy='give this connector another name. If it is the same one, which has moved, set adopt=True until a run has succeeded: CaptureOperator(…, adopt=True) or group={"adopt": True} of cdc_dag',
+    )
+
+
+def _is_of_other_dag(recorded: ConnectorRegistration, registration: ConnectorRegistration) -> bool:
+    dags = recorded.connections.get("dag"), registration.connections.get("dag")
+    return None not in dags and dags[0] != dags[1]
 
 
 @contextlib.contextmanager

@@ -179,6 +179,7 @@ class Capture:
         self._check()
         before = self._store.find_connector(self.name)
         with self._store.acquire_lease(self.name, self._owner, wait_s=self._lease_wait_s) as lease:
+            self._register()
             self._verify_store(lease)
             self._watch = watch = LogLagPoller(self._source, {} if before is None else before.metrics)
             if run_for_s is None and not self._stop.requested:
@@ -216,6 +217,12 @@ class Capture:
                     log.warning("Another process committed first; reading the offset again.")
                     self._store.confirm_lease(lease)
         raise AssertionError("unreachable")
+
+    def _register(self) -> None:
+        """Record that another DAG captures from now on: users who may see it may see the connector."""
+        if self._inputs.register is not None:
+            log.warning("Another DAG captures connector %s from now on; rights on it follow this DAG.", self.name)
+            self._inputs.register()
 
     def _verify_store(self, lease: Lease) -> None:
         """Test the change log's store.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_cdc.core.config.capture_filters import Filters
@@ -22,6 +22,7 @@ class RunInputs:
     :param signal_channels: where signals come from besides the state tables and the signal table
     :param notification_channels: where notifications go besides the state tables
     :param sinks: take the metrics of runs, while they continue and at their end
+    :param register: records the run's definition, once it has its lease: another DAG has captured until now
     """
 
     name: str
@@ -33,3 +34,4 @@ class RunInputs:
     signal_channels: Sequence[SignalChannel] = ()
     notification_channels: Sequence[NotificationChannel] = ()
     sinks: Sequence[Sink] = ()
+    register: Callable[[], None] | None = None

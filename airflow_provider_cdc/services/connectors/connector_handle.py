@@ -69,11 +69,12 @@ class ConnectorAccess:
 
     @contextlib.contextmanager
     def prepare_capture(
-        self, *, owner: str, lease_ttl_s: float, lease_wait_s: float, dag: str | None = None
+        self, *, owner: str, lease_ttl_s: float, lease_wait_s: float, dag: str | None = None, adopt: bool = False
     ) -> Iterator[Capture]:
         """Open a capture that is ready to run.
 
         :param dag: id of the DAG that captures: users who may see it may see the connector
+        :param adopt: take over the connector of this name, although it has another source or change log
         """
         state = CdcStateHook(self.state_conn_id).resolve_address()
         connections = {"source": self.conn_id, "state": self.state_conn_id}
@@ -92,6 +93,7 @@ class ConnectorAccess:
             lease_ttl_s=lease_ttl_s,
             lease_wait_s=lease_wait_s,
             sinks=[to_airflow],
+            adopt=adopt,
         ) as capture:
             yield capture
 
