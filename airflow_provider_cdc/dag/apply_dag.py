@@ -13,6 +13,7 @@ from airflow_provider_cdc.dag.connector_dag import OVERLAP, arguments_of, length
 from airflow_provider_cdc.dag.table_assets import watched_table_asset
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOperator, ConnectorApplyOptions
+from airflow_provider_cdc.services.connectors.parameter_checks import parse_mapping
 
 CAPTURED = "@captured"
 """The schedule of a DAG that runs when one of its connectors has captured something."""
@@ -30,7 +31,7 @@ def apply_dag(
     spark_conn_id: str = "spark_default",
     storage_conn_id: str | None = None,
     state_conn_id: str = DEFAULT_CONN_ID,
-    poll_interval: float = 5.0,
+    poll_interval: float | timedelta = 5.0,
     apply: Mapping[str, Any] | None = None,
     **dag: Any,
 ) -> DAG:
@@ -74,6 +75,6 @@ def apply_dag(
             conn_id=spark_conn_id,
             state_conn_id=state_conn_id,
             storage_conn_id=storage_conn_id,
-            **(apply or {}),
+            **parse_mapping("apply", apply),
         )
     return built_dag

@@ -18,6 +18,7 @@ from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOper
 from airflow_provider_cdc.operators.apply_to_database_on_spark import ApplyToDatabaseOnSparkOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.sensors.changes_available import ChangesAvailableSensor
+from airflow_provider_cdc.services.connectors.parameter_checks import parse_flag, parse_mapping, parse_seconds
 
 CONTINUOUS = "@continuous"
 LENGTH = timedelta(hours=1)
@@ -52,6 +53,7 @@ def cdc_task_group(
     wait_timeout: float | timedelta = timedelta(days=7),
     run_for: float | timedelta | None = None,
     continuous: bool = False,
+    adopt: bool = False,
     apply: Mapping[str, Any] | None = None,
 ) -> TaskGroup:
     """Build the tasks as a group, for a DAG of the user.
@@ -76,20 +78,23 @@ def cdc_task_group(
     :param continuous: capture and apply side by side for ``run_for`` (an hour), without the sensor: changes are in the tables within
         seconds. The DAG has to begin a run every ``run_for``, and allow two at once: the tasks of a run continue until those of the next one
         are ready, and hand over to them. Batches are closed after a second, if the definition has no ``batch.max.ms``
+    :param adopt: take over the connector of this name, as of :class:`CaptureOperator`
     :param apply: further arguments of :class:`ApplyChangesOperator` (``jars``, ``packages``, ``conf``, ``threads``, …), or of the operator of a database
     """
     _refuse_two_targets(location=location, tables=tables, database=database, sink=sink, on_spark=on_spark, apply=apply)
     if submit is not None and location is None:
         raise ConfigError("submit needs location: only tables in a lakehouse are applied by a service.")
+    for flag, value in (("wait", wait), ("on_spark", on_spark), ("continuous", continuous)):
+        parse_flag(flag, value)
     captures: dict[str, Any] = {"run_for": run_for}
-    applies = {**({} if submit is None else {"submit": submit}), **(apply or {})}
+    applies = {**({} if submit is None else {"submit": submit}), **parse_mapping("apply", apply)}
     if continuous:
         definition, captures = _all_the_time(definition, run_for)
         applies = {"run_for": captures["run_for"], **applies}
     common: dict[str, Any] = {"definition": definition, "conn_id": conn_id, "state_conn_id": state_conn_id}
     name = group_id or definition.name.replace(".", "_")  # Airflow has no dots in the names of groups
     with TaskGroup(name, prefix_group_id=prefix_group_id) as group:
-        capture = CaptureOperator(task_id="capture", storage_conn_id=storage_conn_id, **captures, **common)
+        capture = CaptureOperator(task_id="capture", storage_conn_id=storage_conn_id, adopt=adopt, **captures, **common)
         applies = {
             "task_id": "apply",
             "definition": definition,
@@ -121,7 +126,8 @@ def build_sensor_arguments(poll_interval: float | timedelta, wait_timeout: float
     :param poll_interval: seconds between two polls
     :param wait_timeout: after which a run in which nothing changes is skipped, not failed
     """
-    return {"task_id": "wait", "poll_interval": poll_interval, "timeout": wait_timeout, "soft_fail": True}
+    timeout = parse_seconds("wait_timeout", wait_timeout)
+    return {"task_id": "wait", "poll_interval": poll_interval, "timeout": timeout, "soft_fail": True}
 
 
 def _all_the_time(
@@ -199,7 +205,7 @@ def cdc_dag(
     :param group: further arguments of :func:`cdc_task_group`
     :param dag: further arguments of ``DAG`` (``default_args``, ``tags``, ``start_date``, …)
     """
-    group = dict(group or {})
+    group = parse_mapping("group", group)
     group.setdefault("prefix_group_id", "group_id" in group)
     if continuous:
         group["continuous"] = True
@@ -254,6 +260,4 @@ def arguments_of(
 
 def length_of(run_for: float | timedelta | None) -> timedelta:
     """Return how long a run of a continuous DAG takes."""
-    if run_for is None:
-        return LENGTH
-    return run_for if isinstance(run_for, timedelta) else timedelta(seconds=run_for)
+    return LENGTH if run_for is None else timedelta(seconds=parse_seconds("run_for", run_for))

@@ -17,6 +17,7 @@ from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOpera
 from airflow_provider_cdc.operators.capture_group import CaptureGroupOperator
 from airflow_provider_cdc.sensors.any_changes import AnyChangesSensor
 from airflow_provider_cdc.services.connectors.grouped_connectors import GroupedConnector
+from airflow_provider_cdc.services.connectors.parameter_checks import parse_mapping
 
 
 def cdc_group_dag(
@@ -71,7 +72,9 @@ def cdc_group_dag(
     arguments = {"tags": ["cdc"], "doc_md": done, **arguments}
     with DAG(dag_id, schedule=schedule, **arguments) as built_dag:
         # the sensor of the next run polls a source that is down: nothing needs a retry meanwhile
-        captured = CaptureGroupOperator(task_id="capture", **common, **{"skip_unreachable": wait, **(capture or {})})
+        captured = CaptureGroupOperator(
+            task_id="capture", **common, **{"skip_unreachable": wait, **parse_mapping("capture", capture)}
+        )
         if wait:
             AnyChangesSensor(**build_sensor_arguments(poll_interval, wait_timeout), **common) >> captured
         if applied:
@@ -84,7 +87,7 @@ def cdc_group_dag(
                 state_conn_id=state_conn_id,
                 # a connector that fails must not keep captured changes of the others from being applied
                 trigger_rule=TriggerRule.NONE_SKIPPED,
-                **(apply or {}),
+                **parse_mapping("apply", apply),
             )
             # of a run, the last tasks decide: one for the capture, too. It takes no process
             captured >> [apply_changes, EmptyOperator(task_id="captured")]

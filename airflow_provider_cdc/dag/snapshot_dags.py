@@ -15,6 +15,7 @@ from airflow_provider_cdc.dag import form_params
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.operators.signal import SendSignalOperator
 from airflow_provider_cdc.sensors.snapshot_completed import SnapshotCompletedSensor
+from airflow_provider_cdc.services.connectors.parameter_checks import parse_mapping, parse_seconds
 from airflow_provider_cdc.services.tasks.connector_fields import to_airflow_exception
 
 TYPES = (
@@ -31,8 +32,8 @@ def ad_hoc_snapshot_dag(
     dag_id: str = "cdc_ad_hoc_snapshot",
     tables: Mapping[str, Sequence[str]] | None = None,
     state_conn_id: str = DEFAULT_CONN_ID,
-    poll_interval: float = 5.0,
-    timeout: timedelta = timedelta(days=2),
+    poll_interval: float | timedelta = 5.0,
+    timeout: float | timedelta = timedelta(days=2),
     **dag: Any,
 ) -> DAG:
     """Build a DAG with a form that requests a snapshot.
@@ -51,7 +52,7 @@ def ad_hoc_snapshot_dag(
     :param dag: further arguments of ``DAG``
     """
     names = form_params.connector_names(connectors)
-    known_tables = form_params.known_tables(connectors, tables or {})
+    known_tables = form_params.known_tables(connectors, parse_mapping("tables", tables))
     params = _snapshot_params(names, known_tables)
     with _manual(dag_id, params, _SNAPSHOT_DOC, "CDC: snapshot tables again", dag) as built_dag:
         connector = "{{ params.connector }}"
@@ -65,7 +66,7 @@ def ad_hoc_snapshot_dag(
             number=send.output,
             state_conn_id=state_conn_id,
             poll_interval=poll_interval,
-            timeout=timeout.total_seconds(),
+            timeout=parse_seconds("timeout", timeout),
         )
     return built_dag
 
@@ -75,8 +76,8 @@ def signal_dag(
     *,
     dag_id: str = "cdc_signal",
     state_conn_id: str = DEFAULT_CONN_ID,
-    poll_interval: float = 5.0,
-    timeout: timedelta = timedelta(days=2),
+    poll_interval: float | timedelta = 5.0,
+    timeout: float | timedelta = timedelta(days=2),
     **dag: Any,
 ) -> DAG:
     """Build a DAG with a form that sends any signal to a connector and waits until it has ended.
@@ -109,7 +110,7 @@ def signal_dag(
             number=send.output,
             state_conn_id=state_conn_id,
             poll_interval=poll_interval,
-            timeout=timeout.total_seconds(),
+            timeout=parse_seconds("timeout", timeout),
         )
     return built_dag
 

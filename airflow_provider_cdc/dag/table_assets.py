@@ -6,6 +6,7 @@ target: a change is captured first and applied after that.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -14,6 +15,7 @@ from airflow.sdk import Asset, AssetWatcher
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.config.topic_names import sanitize_name
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
+from airflow_provider_cdc.services.connectors.parameter_checks import parse_seconds
 from airflow_provider_cdc.triggers.asset_changes import CdcChangeTrigger
 
 
@@ -43,7 +45,7 @@ def watched_table_asset(
     connector: ConnectorDefinition,
     table: str | None = None,
     *,
-    poll_interval: float = 5.0,
+    poll_interval: float | timedelta = 5.0,
     state_conn_id: str = DEFAULT_CONN_ID,
 ) -> Asset:
     """Build the same asset with a watcher.
@@ -64,7 +66,7 @@ def watched_table_asset(
         [] if table is None else [build_topic(connector, table)],
         asset=uri,
         state_conn_id=state_conn_id,
-        poll_interval=poll_interval,
+        poll_interval=parse_seconds("poll_interval", poll_interval),
     )
     return Asset(uri, watchers=[AssetWatcher(name="captured", trigger=trigger)])
 

@@ -66,6 +66,9 @@ class ApplyChangesOperator(ApplyJobOperator, SparkJobOperator):
     """
 
     template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "state_conn_id", "adopt")
+    TEXTS = ("location",)
+    NAME_LISTS = ("adopt",)
+    FLAGS = ("check_crc",)
     operator_extra_links = (BatchLink(),)
     ui_color = "#fdebd3"
 
@@ -102,14 +105,15 @@ class ApplyChangesOperator(ApplyJobOperator, SparkJobOperator):
         self.state_conn_id = state_conn_id
         self.threads, self.profile, self.writes = known_threads(threads), known_profile(profile), known_writes(writes)
         self.tables = TableRules.parse(tables)
-        self.adopt, self.check_crc = [adopt] if isinstance(adopt, str) else list(adopt), check_crc
+        self.adopt, self.check_crc = [adopt] if isinstance(adopt, str) else adopt, check_crc
+        self.check_parameters()
         self._set_run_for(run_for)
         self.batch: int | None = None
 
     def _connectors(self) -> list[ConnectorTables]:
         return [
             ConnectorTables(
-                self.connector_access, self.target, self.location, self.tables, self.adopt, _SHOWN, self.log
+                self.connector_access, self.target, self.location, self.tables, list(self.adopt), _SHOWN, self.log
             )
         ]
 

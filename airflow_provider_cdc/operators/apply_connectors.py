@@ -85,6 +85,7 @@ class ApplyConnectorsOperator(TextTemplates, ApplyJobOperator):
     template_fields_renderers: ClassVar[dict[str, str]] = {
         **ApplyJobOperator.template_fields_renderers, "connectors": "json",
     }  # fmt: skip
+    TEXTS = ("state_conn_id",)
     ui_color = "#fdebd3"
 
     def __init__(
@@ -124,6 +125,7 @@ class ApplyConnectorsOperator(TextTemplates, ApplyJobOperator):
         super().__init__(target=target, conn_id=conn_id, **kwargs)
         self.state_conn_id = state_conn_id
         self._set_run_for(run_for)
+        self.check_parameters()
         self._options_by_name = by_name
         self._submitted: Sequence[ConnectorTables] = ()
         self.connectors: list[dict[str, Any]] = [

@@ -15,6 +15,7 @@ from airflow_provider_cdc.core.reporting.metrics_monitor import EVERY_S
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.target_database import TARGET, describe_database, open_database
 from airflow_provider_cdc.operators.base.connector_apply_report import build_connector_alias, build_topic_asset
+from airflow_provider_cdc.services.connectors.parameter_checks import parse_optional_seconds
 from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, refuse_backfill, to_airflow_exception
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
         "state_conn_id",
         "storage_conn_id",
     )
+    MAPPINGS = ("sink",)
     ui_color = "#fdebd3"
 
     def __init__(
@@ -72,8 +74,9 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
         kwargs["outlets"] = [*(kwargs.get("outlets") or []), build_connector_alias(definition.name)]
         super().__init__(**kwargs)
         self._set_connector(definition, conn_id, state_conn_id, storage_conn_id)
-        self.sink = dict(sink or {})
-        self.run_for = run_for.total_seconds() if isinstance(run_for, timedelta) else run_for
+        self.sink = sink if sink is not None else {}
+        self.run_for = parse_optional_seconds("run_for", run_for)
+        self.check_parameters()
         self._ended = threading.Event()
         self._done: DatabaseApplyResult
 

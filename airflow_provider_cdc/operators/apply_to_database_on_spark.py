@@ -22,6 +22,7 @@ from airflow_provider_cdc.operators.apply_to_database import (
 from airflow_provider_cdc.operators.base.connector_apply_report import build_connector_alias
 from airflow_provider_cdc.operators.base.spark_job_operator import SparkScriptOperator
 from airflow_provider_cdc.services.connectors.connector_handle import storage_options
+from airflow_provider_cdc.services.connectors.parameter_checks import parse_optional_seconds
 from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, refuse_backfill, to_airflow_exception
 from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 
@@ -61,6 +62,8 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SparkScriptOperator):
     template_fields_renderers: ClassVar[dict[str, str]] = {
         **SparkScriptOperator.template_fields_renderers, "changelog_options": "json", "sink": "json",
     }  # fmt: skip
+    TEXTS = ("database_conn_id",)
+    MAPPINGS = ("sink",)
     ui_color = "#fdebd3"
 
     def __init__(
@@ -84,8 +87,9 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SparkScriptOperator):
                 remedy="omit submit, and use a Spark connection with deploy mode client",
             )
         self._set_connector(definition, conn_id, state_conn_id, storage_conn_id)
-        self.database_conn_id, self.sink = database_conn_id, dict(sink or {})
-        self.run_for = run_for.total_seconds() if isinstance(run_for, timedelta) else run_for
+        self.database_conn_id, self.sink = database_conn_id, sink if sink is not None else {}
+        self.run_for = parse_optional_seconds("run_for", run_for)
+        self.check_parameters()
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         began, report = time.monotonic(), dict[str, Any]()

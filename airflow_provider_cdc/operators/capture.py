@@ -14,6 +14,7 @@ from airflow_provider_cdc.core.model.run_metrics import shorten_metrics
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.base.openlineage_events import build_capture_lineage
 from airflow_provider_cdc.operators.base.operator_links import BatchLink
+from airflow_provider_cdc.services.connectors.parameter_checks import parse_optional_seconds, parse_seconds
 from airflow_provider_cdc.services.tasks.capture_turn import CaptureTurn, began_at
 from airflow_provider_cdc.services.tasks.connector_fields import (
     ConnectorFields,
@@ -60,12 +61,14 @@ class CaptureOperator(ConnectorFields, BaseOperator):
     :param run_for: capture for this long instead of up to the present end of the log; seconds or a timedelta
     :param hand_over: with ``run_for``: capture until the next run of the DAG takes over, also one that a user triggers. ``run_for`` counts from the
         beginning of the DAG run then, also after a retry; a connector that is paused is waited for, one that is restarted begins again
-    :param lease_ttl: seconds after which the lease of a run that died is free
-    :param lease_wait: seconds to wait for the lease of another run
+    :param adopt: take over the connector of this name, although it has another source or change log: set it until a run has succeeded
+    :param lease_ttl: seconds, or a timedelta, after which the lease of a run that died is free
+    :param lease_wait: seconds, or a timedelta, to wait for the lease of another run
     """
 
     template_fields: Sequence[str] = ConnectorFields.CONNECTOR_FIELDS
     template_fields_renderers = {"properties": "json", "changelog_options": "json"}
+    FLAGS = ("hand_over", "adopt")
     operator_extra_links = (BatchLink(),)
     ui_color = "#e3f2e1"
 
@@ -78,16 +81,20 @@ class CaptureOperator(ConnectorFields, BaseOperator):
         storage_conn_id: str | None = None,
         run_for: float | timedelta | None = None,
         hand_over: bool = False,
-        lease_ttl: float = 30.0,
-        lease_wait: float = 60.0,
+        adopt: bool = False,
+        lease_ttl: float | timedelta = 30.0,
+        lease_wait: float | timedelta = 60.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self._set_connector(definition, conn_id, state_conn_id, storage_conn_id)
-        self.run_for = run_for.total_seconds() if isinstance(run_for, timedelta) else run_for
+        self.run_for = parse_optional_seconds("run_for", run_for)
         if hand_over and self.run_for is None:
             raise ConfigError("hand_over needs run_for: a run without run_for has nothing to hand over.")
-        self.hand_over, self.lease_ttl, self.lease_wait = hand_over, lease_ttl, lease_wait
+        self.hand_over, self.lease_ttl = hand_over, parse_seconds("lease_ttl", lease_ttl)
+        self.lease_wait = parse_seconds("lease_wait", lease_wait, zero=True)
+        self.adopt = adopt
+        self.check_parameters()
         self.batch: int | None = None
         self._capture: Capture | None = None
         self._captured: dict[str, TableCaptureResult] = {}
@@ -158,6 +165,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
                 lease_ttl_s=self.lease_ttl,
                 lease_wait_s=self.lease_wait,
                 dag=context["ti"].dag_id,
+                adopt=self.adopt,
             ) as self._capture:
                 if self._ended:
                     self._capture.stop()

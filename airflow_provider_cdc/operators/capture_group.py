@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -19,6 +20,7 @@ from airflow_provider_cdc.services.connectors.grouped_connectors import (
     GroupFields,
     inspect_changes,
 )
+from airflow_provider_cdc.services.connectors.parameter_checks import parse_seconds
 from airflow_provider_cdc.services.tasks.connector_fields import owner_of, to_airflow_exception
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
 
     template_fields: Sequence[str] = GroupFields.GROUP_FIELDS
     template_fields_renderers = {"connectors": "json"}
+    FLAGS = ("look_first", "skip_unreachable")
     operator_extra_links = (ConnectorsLink(),)
     ui_color = "#e3f2e1"
 
@@ -70,14 +73,16 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
         state_conn_id: str = DEFAULT_CONN_ID,
         check_first: bool = True,
         skip_unreachable: bool = False,
-        lease_ttl: float = 30.0,
-        lease_wait: float = 10.0,
+        lease_ttl: float | timedelta = 30.0,
+        lease_wait: float | timedelta = 10.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self._set_group(connectors, state_conn_id)
         self.check_first, self.skip_unreachable = check_first, skip_unreachable
-        self.lease_ttl, self.lease_wait = lease_ttl, lease_wait
+        self.lease_ttl = parse_seconds("lease_ttl", lease_ttl)
+        self.lease_wait = parse_seconds("lease_wait", lease_wait, zero=True)
+        self.check_parameters()
         self._capture: Capture | None = None
         self._captured: list[tuple[ConnectorAccess, dict[str, TableCaptureResult]]] = []
         self._ended = False

@@ -11,6 +11,7 @@ from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.operators.base.spark_job_operator import SparkJobOperator, known_threads
 from airflow_provider_cdc.operators.retention import failure_of, log_retention
 from airflow_provider_cdc.services.connector_retention import RetentionResult, run_retention
+from airflow_provider_cdc.services.connectors.parameter_checks import parse_seconds
 from airflow_provider_cdc.services.tasks.connector_fields import to_airflow_exception
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class MaintainTablesOperator(SparkJobOperator):
     """
 
     template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "properties", "state_conn_id")
+    TEXTS = ("location",)
+    FLAGS = ("retention",)
     ui_color = "#fdebd3"
 
     def __init__(
@@ -84,7 +87,8 @@ class MaintainTablesOperator(SparkJobOperator):
         self.threads, self.retention = known_threads(threads), retention
         self.report: MaintenanceReport | None = None
         """Report on the tables, also if some could not be maintained."""
-        self.keep = known_keep(keep.total_seconds() / 3600 if isinstance(keep, timedelta) else keep)
+        self.keep = known_keep(parse_seconds("keep", keep) / (3600 if isinstance(keep, timedelta) else 1))
+        self.check_parameters()
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         try:

@@ -46,6 +46,8 @@ class RebuildDatabaseOperator(ConnectorFields, BaseOperator):
         "storage_conn_id",
         "tables",
     )
+    NAME_LISTS = ("tables",)
+    MAPPINGS = ("sink",)
     ui_color = "#fdebd3"
 
     def __init__(
@@ -61,7 +63,8 @@ class RebuildDatabaseOperator(ConnectorFields, BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self._set_connector(definition, conn_id, state_conn_id, storage_conn_id)
-        self.sink, self.tables = dict(sink or {}), tables
+        self.sink, self.tables = sink if sink is not None else {}, tables
+        self.check_parameters()
 
     def execute(self, context: Context) -> dict[str, Any]:
         try:

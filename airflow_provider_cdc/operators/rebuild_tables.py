@@ -51,6 +51,9 @@ class RebuildTablesOperator(SparkJobOperator):
 
     template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "state_conn_id", "tables", "to", "time")
     URLS = (*SparkJobOperator.URLS, "to")
+    TEXTS = ("location",)
+    OPTIONAL_TEXTS = ("to", "time")
+    NAME_LISTS = ("tables",)
     ui_color = "#fdebd3"
 
     def __init__(
@@ -79,6 +82,10 @@ class RebuildTablesOperator(SparkJobOperator):
         )
         self.state_conn_id = state_conn_id
         self.tables, self.to, self.batch, self.time = tables, to, batch, time
+        number: Any = batch
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
+            raise ConfigError(f"batch must be the number of a batch, but is {batch!r}.")
+        self.check_parameters()
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         try:

@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.services.connector_retention import RetentionResult, run_retention
+from airflow_provider_cdc.services.connectors.parameter_checks import parse_flag
 from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, to_airflow_exception
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class RetentionOperator(ConnectorFields, BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self._set_connector(definition, "", state_conn_id, storage_conn_id)
-        self.only_plan = dry_run
+        self.only_plan = parse_flag("dry_run", dry_run)
 
     def execute(self, context: Context) -> dict[str, Any]:
         try:

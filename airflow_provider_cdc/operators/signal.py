@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
@@ -18,6 +18,7 @@ from airflow_provider_cdc.hooks.airflow_compat import AirflowException, AirflowF
 from airflow_provider_cdc.hooks.page_links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.services.connectors.connector_handle import find_connector
+from airflow_provider_cdc.services.connectors.parameter_checks import parse_optional_seconds, parse_seconds
 from airflow_provider_cdc.services.tasks.connector_fields import (
     StateFields,
     format_signal_origin,
@@ -25,7 +26,6 @@ from airflow_provider_cdc.services.tasks.connector_fields import (
     to_airflow_exception,
 )
 from airflow_provider_cdc.services.text.pause_gap_signal_texts import failure_text
-from airflow_provider_cdc.triggers.polling_loop import poll_seconds
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 
 if TYPE_CHECKING:
@@ -59,6 +59,9 @@ class SendSignalOperator(StateFields, BaseOperator):
 
     template_fields: Sequence[str] = (*StateFields.STATE_FIELDS, "type", "data", "id")
     template_fields_renderers = {"data": "json"}
+    TEXTS: ClassVar[tuple[str, ...]] = ("type",)
+    OPTIONAL_TEXTS: ClassVar[tuple[str, ...]] = ("id",)
+    FLAGS: ClassVar[tuple[str, ...]] = ("wait", "deferrable")
     operator_extra_links = (ConnectorLink(),)
     ui_color = "#efe6f5"
 
@@ -73,15 +76,18 @@ class SendSignalOperator(StateFields, BaseOperator):
         wait: bool = False,
         deferrable: bool = True,
         poll_interval: float | timedelta = 5.0,
-        wait_timeout: timedelta | None = None,
+        wait_timeout: float | timedelta | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self._set_connector_name(connector, state_conn_id)
         self._defined = isinstance(connector, ConnectorDefinition)
         self.type, self.data, self.id = type, data, id
-        self.wait, self.deferrable, self.wait_timeout = wait, deferrable, wait_timeout
-        self.poll_interval = poll_seconds(poll_interval)
+        self.wait, self.deferrable = wait, deferrable
+        limit = parse_optional_seconds("wait_timeout", wait_timeout)
+        self.wait_timeout = None if limit is None else timedelta(seconds=limit)
+        self.poll_interval = parse_seconds("poll_interval", poll_interval)
+        self.check_parameters()
 
     def execute(self, context: Context) -> dict[str, Any]:
         try:
@@ -177,6 +183,11 @@ class AdHocSnapshotOperator(SendSignalOperator):
         "key_ranges",
     )
 
+    OPTIONAL_TEXTS: ClassVar[tuple[str, ...]] = ("surrogate_key",)
+    NAME_LISTS: ClassVar[tuple[str, ...]] = ("tables",)
+    MAPPINGS: ClassVar[tuple[str, ...]] = ("filters",)
+    FLAGS: ClassVar[tuple[str, ...]] = ("blocking", "replace")
+
     def __init__(
         self,
         *,
@@ -194,6 +205,7 @@ class AdHocSnapshotOperator(SendSignalOperator):
         self.tables, self.blocking, self.filters = tables, blocking, filters
         self.surrogate_key, self.chunk_size, self.replace = surrogate_key, chunk_size, replace
         self.key_ranges = key_ranges
+        self.check_parameters()
 
     def build_signal_data(self) -> dict[str, Any]:
         return execute_snapshot(

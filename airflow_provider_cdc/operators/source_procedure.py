@@ -40,6 +40,10 @@ class SourceProcedureOperator(StateFields, BaseOperator):
     """
 
     template_fields: Sequence[str] = (*StateFields.STATE_FIELDS, "procedure", "table", "flags", "confirm")
+    TEXTS = ("procedure", "table")
+    OPTIONAL_TEXTS = ("confirm",)
+    NAME_LISTS = ("flags",)
+    FLAGS = ("plan_only",)
     operator_extra_links = (ConnectorLink(),)
     ui_color = "#f7e3e3"
 
@@ -57,8 +61,9 @@ class SourceProcedureOperator(StateFields, BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self._set_connector_name(connector, state_conn_id)
-        self.procedure, self.table, self.flags = procedure, table, list(flags)
+        self.procedure, self.table, self.flags = procedure, table, flags
         self.confirm, self.plan_only = confirm, plan_only
+        self.check_parameters()
 
     def execute(self, context: Context) -> dict[str, Any]:
         try:

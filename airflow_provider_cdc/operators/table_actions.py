@@ -15,6 +15,7 @@ from airflow_provider_cdc.hooks.page_links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.hooks.target_database import TARGET
 from airflow_provider_cdc.services.connectors.connector_targets import UNTOUCHED, database_of, known_access, one_target
+from airflow_provider_cdc.services.connectors.parameter_checks import parse_seconds
 from airflow_provider_cdc.services.tasks.action_outcome_recorder import record_outcome
 from airflow_provider_cdc.services.tasks.connector_fields import StateFields, to_airflow_exception
 
@@ -67,6 +68,9 @@ class WorkOnTablesOperator(StateFields, BaseOperator):
         *StateFields.STATE_FIELDS, "work", "tables", "target", "location", "confirm", "spark",
     )  # fmt: skip
     template_fields_renderers = {"spark": "json"}
+    OPTIONAL_TEXTS = ("target", "location", "confirm")
+    NAME_LISTS = ("tables",)
+    MAPPINGS = ("spark",)
     operator_extra_links = (ConnectorLink(),)
     ui_color = "#fdebd3"
 
@@ -79,7 +83,7 @@ class WorkOnTablesOperator(StateFields, BaseOperator):
         target: str = "",
         location: str = "",
         confirm: str | None = None,
-        wait: timedelta = timedelta(minutes=10),
+        wait: float | timedelta = timedelta(minutes=10),
         spark: Mapping[str, Any] | None = None,
         state_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
@@ -87,7 +91,9 @@ class WorkOnTablesOperator(StateFields, BaseOperator):
         super().__init__(**kwargs)
         self._set_connector_name(connector, state_conn_id)
         self.work, self.tables, self.target, self.location = str(work), tables, target, location
-        self.confirm, self.wait, self.spark = confirm, wait, dict(spark or {})
+        self.confirm, self.spark = confirm, spark if spark is not None else {}
+        self.wait = timedelta(seconds=parse_seconds("wait", wait, zero=True))
+        self.check_parameters()
         self._task: Any = None
 
     def execute(self, context: Context) -> Any:

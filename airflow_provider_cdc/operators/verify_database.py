@@ -13,6 +13,7 @@ from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.target_database import TARGET, open_database
 from airflow_provider_cdc.operators.base.apply_metrics import measure_comparison
 from airflow_provider_cdc.operators.base.verify_result_and_repairs import result_of, send_repairs
+from airflow_provider_cdc.services.connectors.parameter_checks import parse_seconds
 from airflow_provider_cdc.services.tasks.connector_fields import (
     ConnectorFields,
     format_signal_sender,
@@ -62,6 +63,11 @@ class VerifyDatabaseOperator(ConnectorFields, BaseOperator):
         "keys",
         "scratch",
     )
+    TEXTS = ("target_conn_id",)
+    OPTIONAL_TEXTS = ("keys", "scratch")
+    NAME_LISTS = ("tables",)
+    MAPPINGS = ("sink",)
+    FLAGS = ("values", "repair", "keep_scratch")
     ui_color = "#fdebd3"
 
     def __init__(
@@ -75,7 +81,7 @@ class VerifyDatabaseOperator(ConnectorFields, BaseOperator):
         values: bool = False,
         keys: str = "",
         repair: bool = False,
-        wait: timedelta = timedelta(minutes=10),
+        wait: float | timedelta = timedelta(minutes=10),
         scratch: str | None = None,
         keep_scratch: bool = False,
         state_conn_id: str = DEFAULT_CONN_ID,
@@ -84,11 +90,12 @@ class VerifyDatabaseOperator(ConnectorFields, BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self._set_connector(definition, source_conn_id, state_conn_id, storage_conn_id)
-        self.target_conn_id, self.sink = conn_id, dict(sink or {})
+        self.target_conn_id, self.sink = conn_id, sink if sink is not None else {}
         self.tables, self.values, self.keys = tables, values, keys
-        self.repair, self.wait = repair, wait
+        self.repair, self.wait = repair, timedelta(seconds=parse_seconds("wait", wait, zero=True))
         self.scratch, self.keep_scratch = scratch, keep_scratch
         self.repaired: list[str] = []
+        self.check_parameters()
 
     def execute(self, context: Context) -> dict[str, Any]:
         try:

@@ -12,6 +12,7 @@ from airflow_provider_cdc.operators.base.apply_metrics import measure_comparison
 from airflow_provider_cdc.operators.base.spark_job_operator import SparkJobOperator, known_threads
 from airflow_provider_cdc.operators.base.verify_result_and_repairs import result_of, send_repairs
 from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
+from airflow_provider_cdc.services.connectors.parameter_checks import parse_seconds
 from airflow_provider_cdc.services.tasks.connector_fields import format_signal_sender, to_airflow_exception
 
 if TYPE_CHECKING:
@@ -63,6 +64,10 @@ class VerifyTablesOperator(SparkJobOperator):
         **SparkJobOperator.template_fields_renderers, "properties": "json",
     }  # fmt: skip
     URLS = (*SparkJobOperator.URLS, "keys", "scratch")
+    TEXTS = ("location", "source_conn_id")
+    OPTIONAL_TEXTS = ("keys", "scratch")
+    NAME_LISTS = ("tables",)
+    FLAGS = ("values", "repair", "keep_scratch")
     ui_color = "#fdebd3"
 
     def __init__(
@@ -76,7 +81,7 @@ class VerifyTablesOperator(SparkJobOperator):
         values: bool = False,
         keys: str = "",
         repair: bool = False,
-        wait: timedelta = timedelta(minutes=10),
+        wait: float | timedelta = timedelta(minutes=10),
         scratch: str | None = None,
         keep_scratch: bool = False,
         threads: int = 4,
@@ -96,9 +101,11 @@ class VerifyTablesOperator(SparkJobOperator):
         )
         self.source_conn_id, self.state_conn_id = source_conn_id, state_conn_id
         self.tables, self.values, self.keys = tables, values, keys
-        self.repair, self.wait, self.threads = repair, wait, known_threads(threads)
+        self.repair, self.threads = repair, known_threads(threads)
+        self.wait = timedelta(seconds=parse_seconds("wait", wait, zero=True))
         self.scratch, self.keep_scratch = scratch, keep_scratch
         self.repaired: list[str] = []
+        self.check_parameters()
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         try:

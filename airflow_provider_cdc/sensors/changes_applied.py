@@ -43,6 +43,8 @@ class AppliedSensor(StateSensor):
         *StateFields.STATE_FIELDS, "target", "location", "topic", "batch", "seq", "position",
     )  # fmt: skip
 
+    OPTIONAL_TEXTS = ("target", "location", "topic")
+
     def __init__(
         self,
         *,
@@ -57,6 +59,7 @@ class AppliedSensor(StateSensor):
         super().__init__(**kwargs)
         self.target, self.location = target, location
         self.topic, self.batch, self.seq, self.position = topic, batch, seq, position
+        self.check_parameters()
         self._point: int | None = None
         """The batch that is waited for, once it is known."""
 

@@ -6,7 +6,7 @@ import abc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.sdk import BaseSensorOperator
 from airflow.sdk.bases.sensor import PokeReturnValue
@@ -18,14 +18,14 @@ from airflow_provider_cdc.hooks.airflow_compat import (
     AirflowSkipException,
     AirflowTaskTimeout,
 )
-from airflow_provider_cdc.triggers.polling_loop import poll_seconds
+from airflow_provider_cdc.services.connectors.parameter_checks import CheckedParameters, parse_seconds
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.triggers.base import BaseTrigger
 
 
-class WaitingSensor(BaseSensorOperator):
+class WaitingSensor(CheckedParameters, BaseSensorOperator):
     """Waits in the triggerer, or in a worker.
 
     ``execution_timeout`` holds in the triggerer, too: it fails the task.
@@ -37,10 +37,13 @@ class WaitingSensor(BaseSensorOperator):
     :param deferrable: wait in the triggerer; otherwise in a worker, in the ``mode`` that sensors have
     """
 
+    FLAGS: ClassVar[tuple[str, ...]] = ("deferrable",)
+
     def __init__(self, *, poll_interval: float | timedelta, deferrable: bool, **kwargs: Any) -> None:
-        super().__init__(**{"poke_interval": poll_interval, **kwargs})
-        self.poll_interval = poll_seconds(poll_interval)
+        self.poll_interval = parse_seconds("poll_interval", poll_interval)
+        super().__init__(**{"poke_interval": self.poll_interval, **kwargs})
         self.deferrable = deferrable
+        self.check_parameters()
 
     @abc.abstractmethod
     def start_waiting(self, context: Context) -> Any:

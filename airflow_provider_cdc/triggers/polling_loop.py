@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import timedelta
 from typing import Any, TypeVar
 
 from airflow_provider_cdc.core.errors import TransientError
@@ -39,14 +38,3 @@ async def poll_repeatedly(ask: Callable[[], Awaitable[T]], interval: float, *, w
 def until_next(interval: float) -> float:
     """Seconds until the next moment at which all poll that have this interval."""
     return interval - asyncio.get_running_loop().time() % interval
-
-
-def poll_seconds(interval: float | timedelta) -> float:
-    """Seconds between two polls.
-
-    :raises ValueError: there is no pause between them
-    """
-    seconds = interval.total_seconds() if isinstance(interval, timedelta) else float(interval)
-    if not seconds > 0:
-        raise ValueError(f"poll_interval is {seconds:g} seconds; it must be more than 0.")
-    return seconds

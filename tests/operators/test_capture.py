@@ -268,6 +268,38 @@ def test_texts_stay_texts_in_a_dag_with_native_templates(shop_connector: ShopCon
     assert verify.tables == ["a.b"]
 
 
+def test_a_name_is_not_taken_from_another_connector(shop_connector: ShopConnector, tmp_path: Path) -> None:
+    """The last one to start took the offset, the pages and the rights of the other one."""
+    shop_connector.order(1)
+    capture(shop_connector).execute(context())
+    recorded = shop_connector.store.find_registration("shop")
+    elsewhere = replace(shop_connector.definition, changelog=f"{tmp_path}/elsewhere")
+    with pytest.raises(
+        AirflowFailException, match=r"another connector shop: it has the change log .*instead of .*else"
+    ):
+        capture(shop_connector, definition=elsewhere).execute(context())
+    assert shop_connector.store.find_registration("shop") == recorded
+    capture(shop_connector, definition=replace(shop_connector.definition, changelog=f"{recorded.changelog}/")).execute(
+        context()
+    )
+    with pytest.raises(AirflowException):  # it is accepted, and the batches of the offset are not there
+        capture(shop_connector, definition=elsewhere, adopt=True).execute(context())
+    assert shop_connector.store.find_registration("shop").changelog == elsewhere.changelog
+
+
+def test_another_dag_gets_the_rights_on_a_connector_when_no_run_of_the_first_is_alive(
+    shop_connector: ShopConnector,
+) -> None:
+    capture(shop_connector).execute(context())
+    other = context()
+    other["ti"].dag_id = "other"
+    with shop_connector.store.acquire_lease("shop", "d.t r", wait_s=0), pytest.raises(AirflowException):
+        capture(shop_connector, lease_wait=0).execute(other)
+    assert shop_connector.store.find_registration("shop").connections["dag"] == "d"
+    capture(shop_connector).execute(other)
+    assert shop_connector.store.find_registration("shop").connections["dag"] == "other"
+
+
 # runs that hand over to the next one
 
 

@@ -12,11 +12,12 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.operators.base.continuous_job_control import ContinuousApplyJob
 from airflow_provider_cdc.operators.base.jvm_class_archive import ClassArchive
 from airflow_provider_cdc.operators.base.openlineage_events import build_apply_lineage
 from airflow_provider_cdc.operators.base.spark_job_operator import SparkScriptOperator
+from airflow_provider_cdc.services.connectors.parameter_checks import parse_optional_seconds
 from airflow_provider_cdc.services.submit.spark_job import JobStatus
 from airflow_provider_cdc.services.tasks.connector_fields import (
     is_last_try,
@@ -279,9 +280,7 @@ class ApplyJobOperator(SparkScriptOperator):
 
         :raises ConfigError: it is no time
         """
-        self.run_for = run_for.total_seconds() if isinstance(run_for, timedelta) else run_for
-        if self.run_for is not None and not 0 < self.run_for < float("inf"):
-            raise ConfigError(f"run_for must be more than 0 seconds, but is {run_for}.")
+        self.run_for = parse_optional_seconds("run_for", run_for)
 
     def _complete(self, connectors: Sequence[ConnectorTables], *more: str, little: bool = False) -> ClassArchive | None:
         """Add the job's needs to the user's settings.

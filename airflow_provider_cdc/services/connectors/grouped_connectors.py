@@ -45,6 +45,8 @@ class GroupFields(TextTemplates):
     GROUP_FIELDS: ClassVar[tuple[str, ...]] = ("connectors", "state_conn_id")
     """Template fields. Names and kinds of sources are fixed."""
 
+    TEXTS: ClassVar[tuple[str, ...]] = ("state_conn_id",)
+
     def _set_group(self, connectors: Sequence[GroupedConnector], state_conn_id: str) -> None:
         """Set the fields of the connectors.
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_cdc.services.connectors.parameter_checks import CheckedParameters
+
 if TYPE_CHECKING:
     import jinja2
     from airflow.sdk import Context
 
 
-class TextTemplates:
+class TextTemplates(CheckedParameters):
     """Renders templates so that texts stay texts, also in a DAG with ``render_template_as_native_obj``.
 
     Jinja would make the number 2024 of a topic prefix ``2024``. Lists, mappings and ``None`` of a template are used as they are.

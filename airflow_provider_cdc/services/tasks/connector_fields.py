@@ -28,6 +28,10 @@ class ConnectorFields(TextTemplates):
     )
     """Template fields. The name and the kind of source are fixed: they are part of assets, links and the DAG's form."""
 
+    TEXTS: ClassVar[tuple[str, ...]] = ("changelog", "conn_id", "state_conn_id")
+    OPTIONAL_TEXTS: ClassVar[tuple[str, ...]] = ("storage_conn_id",)
+    MAPPINGS: ClassVar[tuple[str, ...]] = ("properties", "changelog_options")
+
     def _set_connector(
         self, definition: ConnectorDefinition, conn_id: str, state_conn_id: str, storage_conn_id: str | None
     ) -> None:
@@ -37,6 +41,7 @@ class ConnectorFields(TextTemplates):
         self.properties: dict[str, Any] = dict(definition.properties)
         self.changelog_options: dict[str, Any] = dict(definition.changelog_options)
         self.conn_id, self.state_conn_id, self.storage_conn_id = conn_id, state_conn_id, storage_conn_id
+        self.check_parameters()
 
     @property
     def connector_access(self) -> ConnectorAccess:
@@ -57,9 +62,12 @@ class StateFields(TextTemplates):
     STATE_FIELDS: ClassVar[tuple[str, ...]] = ("connector", "state_conn_id")
     """Template fields."""
 
+    TEXTS: ClassVar[tuple[str, ...]] = ("connector", "state_conn_id")
+
     def _set_connector_name(self, connector: str | ConnectorDefinition, state_conn_id: str) -> None:
         self.connector = connector.name if isinstance(connector, ConnectorDefinition) else connector
         self.state_conn_id = state_conn_id
+        self.check_parameters()
 
 
 def to_airflow_exception(error: CdcError) -> Exception:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.targets.lake.formats.format_descriptor import PROFILES, WRITES, TableFormat
@@ -15,12 +16,12 @@ TARGETS = {
 """Kind, as in the jobs' arguments → module whose ``FORMAT`` is its :class:`airflow_provider_cdc.targets.lake.formats.format_descriptor.TableFormat`."""
 
 
-def load_format(kind: str) -> TableFormat:
+def load_format(kind: Any) -> TableFormat:
     """Load a format by its name.
 
     :raises ConfigError: there is no such kind
     """
-    if kind not in TARGETS:
+    if not isinstance(kind, str) or kind not in TARGETS:
         raise ConfigError(f"{kind!r} is not a kind of target. Valid values are: {', '.join(sorted(TARGETS))}.")
     table_format: TableFormat = importlib.import_module(TARGETS[kind]).FORMAT
     return table_format
