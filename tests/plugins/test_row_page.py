@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.core.model.connector_signal import SentSignal
+from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.plugins import authorization
 from tests.plugins.conftest import ClientFactory, capture
 from tests.support.airflow.airflow_connector import ShopConnector
@@ -55,6 +58,31 @@ def test_viewed_rows_are_shown_to_users_who_may_see_rows(
     seen = {"connector_name": "shop", "by": "ada", "table": "inventory.orders"}
     assert shown_values("ada", "ADMIN") == {**seen, "key": "1"}
     assert shown_values("eve", "VIEWER") == {**seen, "key": "not shown"}
+
+
+def test_keys_and_conditions_are_shown_to_those_who_may_see_rows(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
+    """A key may be a mail address; the log of a repair has thousands of them."""
+    secret = "ann@example.com"
+    ranges = [{"data-collection": "inventory.orders", "after": [secret], "upto": [secret]}]
+    data = {"data-collections": ["inventory.orders"], "key-ranges": ranges}
+    shop_connector.store.send("shop", SentSignal("a", "execute-snapshot", json.dumps(data)))
+    shop_connector.store.send("shop", SentSignal("b", "execute-snapshot", json.dumps({**data, "more": "x" * 3000})))
+    told = {
+        "connector_name": "shop",
+        "maximum_key": secret,
+        "what": json.dumps({"filters": {"a": f"mail = '{secret}'"}}),
+    }
+    notification = Notification(aggregate_type="Incremental Snapshot", type="IN_PROGRESS", additional_data=told)
+    shop_connector.store.add_notification("shop", notification)
+    for name, role, shown in (("ada", "ADMIN", True), ("eve", "VIEWER", False)):
+        client = client_factory(name, role)
+        for route in ("signals", "events"):
+            answer = client.get(f"/api/v1/connectors/shop/{route}")
+            assert answer.status_code == 200
+            assert (secret in answer.text) == shown, (route, role)
+        assert "inventory.orders" in client.get("/api/v1/connectors/shop/signals").text
 
 
 def test_the_row_as_of_a_time_and_beside_the_source(

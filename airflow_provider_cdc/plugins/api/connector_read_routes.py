@@ -9,10 +9,9 @@ from fastapi import APIRouter, HTTPException, Query
 from airflow_provider_cdc.core.errors import CdcError, SourceBusy, SourceUnavailable
 from airflow_provider_cdc.core.lifecycle.connector_status import ConnectorState, status_of
 from airflow_provider_cdc.core.model.job_progress import JobProgress
-from airflow_provider_cdc.core.model.notifications import ROW
 from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
 from airflow_provider_cdc.plugins.api import response_models
-from airflow_provider_cdc.plugins.api.dependencies import MOST, Readable, Store
+from airflow_provider_cdc.plugins.api.dependencies import MOST, AuthorizedConnector, Readable, Store
 from airflow_provider_cdc.plugins.authorization import (
     AuthorizationContext,
     ConnectorRight,
@@ -25,6 +24,7 @@ from airflow_provider_cdc.services.connectors.connector_handle import access_of
 from airflow_provider_cdc.services.connectors.source_readiness import within_log
 from airflow_provider_cdc.services.dashboards.connector_overview import line_of, load_overview, wholes_of
 from airflow_provider_cdc.services.dashboards.connector_page import properties_of, tables_of
+from airflow_provider_cdc.services.dashboards.hidden_keys import hide_keys, hide_keys_in_text
 from airflow_provider_cdc.services.dashboards.overview_models import ConnectorSummary, NextRun
 from airflow_provider_cdc.services.dashboards.schema_diff import newest_differences
 from airflow_provider_cdc.services.text import status_texts
@@ -106,7 +106,7 @@ def get_connector(store: Store, reached: Readable) -> response_models.ConnectorD
     return response_models.ConnectorDetail(
         line=line_of(record, wholes, signals, now, _next_run(record, reached.known), _tags(record, reached.known)),
         rights=rights_on(reached.user, record, reached.known),
-        status=status_of(record, signals).to_document(),
+        status=_without_rows(reached, status_of(record, signals).to_document()),
         work=[{**work.to_document(), "text": work.progress_text} for work in works],
         targets=[response_models.TargetAnswer(**report) for report in reports],
         trouble=trouble,
@@ -132,27 +132,38 @@ def list_tables(store: Store, reached: Readable) -> response_models.TablesAnswer
 
 @router.get("/connectors/{connector}/signals")
 def list_signals(store: Store, reached: Readable, limit: Limit = 50) -> list[response_models.SignalAnswer]:
-    """List signals and their results, newest first, with the first 2,000 characters of their data."""
-    return [
-        response_models.SignalAnswer(**row.to_document()) for row in store.signals_of(reached.connector_name, limit)
-    ]
+    """List signals and their results, newest first, with the first 2,000 characters of their data.
+
+    Keys of rows and conditions are returned only to users who may see rows.
+    """
+    documents = [row.to_document() for row in store.signals_of(reached.connector_name, limit)]
+    if not _sees_rows(reached):
+        documents = [{**hide_keys(one), "data": hide_keys_in_text(one["data"])} for one in documents]
+    return [response_models.SignalAnswer(**one) for one in documents]
 
 
 @router.get("/connectors/{connector}/events")
 def list_events(store: Store, reached: Readable, limit: Limit = 50) -> list[response_models.NotificationAnswer]:
     """List notifications, newest first: events of the connector, actions of users, and look-ups of rows.
 
-    The key of a looked-up row is returned only to users who may see rows.
+    Keys of rows and conditions are returned only to users who may see rows.
     """
-    notifications = [
-        response_models.NotificationAnswer.model_validate(row.to_document())
-        for row in store.list_notifications(reached.connector_name, limit=limit)[::-1]
-    ]
-    if not has_right(reached.user, reached.record, ConnectorRight.ROWS, reached.known):  # a key is a part of the row
-        for notification in notifications:
-            if notification.aggregate_type == ROW and "key" in notification.additional_data:
-                notification.additional_data["key"] = "not shown"
-    return notifications
+    documents = [row.to_document() for row in store.list_notifications(reached.connector_name, limit=limit)[::-1]]
+    if not _sees_rows(reached):
+        for document in documents:
+            data = hide_keys(document["additional_data"])
+            document["additional_data"] = data | {"what": hide_keys_in_text(data["what"])} if "what" in data else data
+    return [response_models.NotificationAnswer.model_validate(document) for document in documents]
+
+
+def _sees_rows(reached: AuthorizedConnector) -> bool:
+    """Check whether a user may see rows: a key is a part of its row."""
+    return has_right(reached.user, reached.record, ConnectorRight.ROWS, reached.known)
+
+
+def _without_rows(reached: AuthorizedConnector, document: dict[str, Any]) -> dict[str, Any]:
+    hidden: dict[str, Any] = document if _sees_rows(reached) else hide_keys(document)
+    return hidden
 
 
 @router.get("/connectors/{connector}/batches")
@@ -198,9 +209,9 @@ def get_batch(store: Store, reached: Readable, batch: int) -> response_models.Ba
 
 @router.get("/connectors/{connector}/offsets")
 def list_offsets(store: Store, reached: Readable, limit: Limit = 50) -> list[response_models.OffsetAnswer]:
-    """List the offset history of the connector, newest first."""
+    """List the offset history of the connector, newest first. Keys of rows and conditions as of signals."""
     return [
-        response_models.OffsetAnswer.model_validate(row.to_document())
+        response_models.OffsetAnswer.model_validate(_without_rows(reached, row.to_document()))
         for row in store.offset_history(reached.connector_name, limit)
     ]
 
