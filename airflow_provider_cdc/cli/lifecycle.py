@@ -106,13 +106,14 @@ def delete_connector(args: argparse.Namespace) -> None:
     if too:
         where = row.registration.changelog if row.registration else "location not recorded"
         print(f"Change log: {where}, all data of {args.connector}.")
+    print("The records of people's actions stay.")
     print(
         "Target tables are not changed; they keep the number of their last batch, so give a new connector a new name."
     )
     if args.yes_delete is None:
         raise SystemExit(f"Nothing was deleted. To delete the connector, add --yes-delete {args.connector}")
     with _lifecycle(args, changelog=args.with_changelog) as lifecycle:
-        lifecycle.delete(args.yes_delete, with_changelog=args.with_changelog)
+        lifecycle.delete(args.yes_delete, find_current_user(), with_changelog=args.with_changelog)
     print(f"Connector {args.connector} was deleted{', with ' + too if too else '; its change log stays'}.")
 
 

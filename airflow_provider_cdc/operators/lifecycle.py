@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -16,6 +17,7 @@ from airflow_provider_cdc.hooks.airflow_compat import AirflowException, AirflowF
 from airflow_provider_cdc.hooks.page_links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.services.connectors.connector_handle import access_of, find_connector
+from airflow_provider_cdc.services.connectors.parameter_checks import parse_seconds
 from airflow_provider_cdc.services.tasks.action_outcome_recorder import record_outcome
 from airflow_provider_cdc.services.tasks.connector_fields import StateFields, format_signal_sender, to_airflow_exception
 from airflow_provider_cdc.services.text.pause_gap_signal_texts import gap_text
@@ -96,6 +98,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
         "with_changelog", "at_version",
     )  # fmt: skip
     template_fields_renderers = {"position": "json"}
+    OPTIONAL_TEXTS = ("reason", "confirm", "repair")
     operator_extra_links = (ConnectorLink(),)
     ui_color = "#f7e3e3"
 
@@ -113,7 +116,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
         with_changelog: bool | str = False,
         at_version: int | str | None = None,
         state_conn_id: str = DEFAULT_CONN_ID,
-        wait_for_end: float = 120.0,
+        wait_for_end: float | timedelta = 120.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -122,7 +125,8 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
         self.plan_only, self.with_changelog = plan_only, with_changelog
         self.position, self.version, self.repair = position, version, repair
         self.at_version = at_version
-        self.wait_for_end = wait_for_end
+        self.wait_for_end = parse_seconds("wait_for_end", wait_for_end, zero=True)
+        self.check_parameters()
 
     def execute(self, context: Context) -> dict[str, Any]:
         try:
@@ -172,7 +176,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
 
     def _changed(self, action: LifecycleAction, context: Context) -> dict[str, Any]:
         dry = _yes(self.plan_only, "plan_only")
-        if dry or action is LifecycleAction.DELETE:  # a deleted connector has no record any more
+        if dry or action is LifecycleAction.DELETE:  # the deletion itself is recorded when it is done
             return self._change(action, format_signal_sender(context), dry, [])
         with record_outcome(self.connector, self.state_conn_id, action.value, context, self.log) as lines:
             return self._change(action, format_signal_sender(context), dry, lines)
@@ -181,7 +185,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
         """:param lines: a line is added for each change"""
         with self._opened() as lifecycle:
             if action is LifecycleAction.DELETE:
-                return self._delete(lifecycle, dry)
+                return self._delete(lifecycle, dry, by)
             if action is LifecycleAction.REPAIR_GAP:
                 return self._repair(lifecycle, dry, by, lines)
             plan = self._plan(action, lifecycle)
@@ -262,13 +266,13 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
         except ValueError:
             raise AirflowFailException(f"{self.at_version!r} is not the version of an offset.") from None
 
-    def _delete(self, lifecycle: ConnectorLifecycle, dry: bool) -> dict[str, Any]:
+    def _delete(self, lifecycle: ConnectorLifecycle, dry: bool, by: str) -> dict[str, Any]:
         status, too = self._status(lifecycle), _yes(self.with_changelog, "with_changelog")
         deleted = f"The state of {self.connector}{' and its change log' if too else ''}"
         if dry:
             self.log.info("%s would be deleted; nothing was deleted.", deleted)
             return {"plan_only": True, **status}
-        lifecycle.delete(self.confirm, with_changelog=too)
+        lifecycle.delete(self.confirm, by, with_changelog=too)
         self.log.info("%s: deleted. Targets were not touched.", deleted)
         return {"connector": self.connector, "deleted": True}
 
@@ -285,10 +289,10 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
             yield lifecycle
 
 
-def _yes(value: bool | str, name: str) -> bool:
+def _yes(value: Any, name: str) -> bool:
     """Parse a switch that may be rendered from a template."""
     if isinstance(value, bool):
         return value
-    if value.strip().lower() in ("true", "false"):
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
         return value.strip().lower() == "true"
     raise AirflowFailException(f"{name} is {value!r}; valid values are true and false.")

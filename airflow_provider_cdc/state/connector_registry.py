@@ -10,11 +10,20 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from airflow_provider_cdc.core.model.connector_offset import Offset
+from airflow_provider_cdc.core.model.notifications import ACTION, ROW
 from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, ConnectorRegistration
 from airflow_provider_cdc.core.spi.store_interfaces import ConnectorControl, Lease
 from airflow_provider_cdc.state.desired_state import control_of
 from airflow_provider_cdc.state.leases import Leases
-from airflow_provider_cdc.state.models import Base, ConnectorRow, ControlRow, LeaseRow, OffsetRow, SignalRow
+from airflow_provider_cdc.state.models import (
+    Base,
+    ConnectorRow,
+    ControlRow,
+    LeaseRow,
+    NotificationRow,
+    OffsetRow,
+    SignalRow,
+)
 from airflow_provider_cdc.state.offset_table_states import present_offsets
 from airflow_provider_cdc.state.state_database import StateDatabase
 
@@ -71,8 +80,8 @@ class Connectors:
     def delete_connector(self, lease: Lease) -> None:
         """Delete everything that is kept of a connector, in one transaction.
 
-        Only the epoch of its lease stays, so that a run that was frozen for all this time can write nothing for a new
-        connector of the same name.
+        The epoch of its lease stays, so that a run that was frozen for all this time can write nothing for a new
+        connector of the same name. The records of what people did stay, too: actions, and views of rows.
 
         :raises LeaseLost: another run took over
         """
@@ -80,8 +89,12 @@ class Connectors:
             with attempt, self._database.open_transaction() as c:
                 self._leases.lock_lease(c, lease)
                 for table in Base.metadata.sorted_tables:
-                    if table.name != LeaseRow.__tablename__:
-                        c.execute(sa.delete(table).where(table.c.connector == lease.connector))
+                    if table.name == LeaseRow.__tablename__:
+                        continue
+                    statement = sa.delete(table).where(table.c.connector == lease.connector)
+                    if table.name == NotificationRow.__tablename__:
+                        statement = statement.where(table.c.aggregate_type.not_in((ACTION, ROW)))
+                    c.execute(statement)
 
 
 def _statement(*tables: Any, metrics: bool = True) -> sa.Select[Any]:

@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.errors import CommitConflict, LeaseLost
 from airflow_provider_cdc.core.model.connector_offset import Offset, SnapshotState
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.core.model.metric_samples import MetricSamples, MetricSeries
-from airflow_provider_cdc.core.model.notifications import Notification
+from airflow_provider_cdc.core.model.notifications import ACTION, ROW, Notification
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration
 from airflow_provider_cdc.core.spi.store_interfaces import ConnectorControl, DesiredState, StoredOffset
@@ -155,6 +155,17 @@ def test_forgetting_a_connector_leaves_nothing_of_it_and_everything_of_the_other
         store.delete_connector(lease)
     assert _counts(store, "c") == dict.fromkeys(full, 0) | {"cdc_lease": 1}
     assert _counts(store, "d") == full
+    assert store.find_connector("c") is None
+
+
+def test_the_records_of_peoples_actions_outlive_a_connector(store: StateStore) -> None:
+    """Whoever deleted a connector deleted the record of all that was done with it, too."""
+    kinds = (ACTION, ROW, "Initial Snapshot")
+    for kind in kinds:
+        store.add_notification("c", Notification(aggregate_type=kind, type="COMPLETED"))
+    with store.acquire_lease("c", "me", wait_s=0) as lease:
+        store.delete_connector(lease)
+    assert sorted(one.notification.aggregate_type for one in store.list_notifications("c")) == [ACTION, ROW]
     assert store.find_connector("c") is None
 
 

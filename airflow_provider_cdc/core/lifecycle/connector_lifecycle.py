@@ -38,6 +38,7 @@ from airflow_provider_cdc.core.lifecycle.log_gap import (
 from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetPlan, OffsetPlanner
 from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.connector_signal import SentSignal, SignalState
+from airflow_provider_cdc.core.model.notifications import ACTION, Notification, NotificationType
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.table_schema import TableId
@@ -159,8 +160,12 @@ class ConnectorLifecycle:
         """Forget the offset: the next run reads all tables first. Raises like :meth:`apply_offset`."""
         return self.apply_offset(self.plan_offset(None), confirmation, by)
 
-    def delete(self, confirmation: str | None, *, with_changelog: bool = False) -> None:
+    def delete(self, confirmation: str | None, by: str, *, with_changelog: bool = False) -> None:
         """Delete the rows of the connector in the state tables and, if requested, its change log. Targets are not touched.
+
+        The records of people's actions stay, and one of the deletion is added.
+
+        :param by: who wants it
 
         :raises ConfigError: it is not confirmed
         :raises LeaseHeld: a run is alive
@@ -174,6 +179,10 @@ class ConnectorLifecycle:
                 assert self.changelog is not None
                 self.changelog.delete(self.name)
             self.store.delete_connector(lease)
+        data = {"connector_name": self.name, "by": by, "action": "delete"}
+        data |= {"what": "with its change log"} if with_changelog else {}
+        done = Notification(aggregate_type=ACTION, type=NotificationType.COMPLETED, additional_data=data)
+        self.store.add_notification(self.name, done)
 
     # -- gaps ---------------------------------------------------------------------------------------------------------
 

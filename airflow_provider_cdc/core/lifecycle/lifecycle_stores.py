@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Protocol
 
 from airflow_provider_cdc.core.model.connector_offset import Offset
+from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.spi.state_records import (
     BatchRecord,
     ConnectorRecord,
@@ -30,6 +31,9 @@ from airflow_provider_cdc.core.spi.store_interfaces import (
 
 class LifecycleStore(StateStore, Protocol):
     """The additional needs that commands, pages and operators have of the state store, besides :class:`StateStore`."""
+
+    def add_notification(self, connector: str, notification: Notification) -> None:
+        """Store a notification that comes from no run."""
 
     def register_connector(self, registration: ConnectorRegistration) -> None:
         """Record a connector's definition. It is written only if it has changed."""
@@ -91,7 +95,7 @@ class LifecycleStore(StateStore, Protocol):
         """
 
     def delete_connector(self, lease: Lease) -> None:
-        """Delete everything that is kept of a connector except the epoch of its lease.
+        """Delete everything that is kept of a connector except the epoch of its lease and the records of people's actions.
 
         :raises LeaseLost: another run took over
         """

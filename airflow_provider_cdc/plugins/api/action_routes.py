@@ -5,6 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 
+from airflow_provider_cdc.plugins.airflow_audit_log import log_action
 from airflow_provider_cdc.plugins.api.dependencies import (
     MOST,
     Administrable,
@@ -75,6 +76,7 @@ def _acted(
     if how.plan:
         return plan_of(store, reached.record, action, runs)
     by = reached.user.get_name()
+    log_action(reached, action)
     return carry_out(store, reached.record, action, runs, confirm=how.confirm, about=how.about, by=by)
 
 

@@ -136,7 +136,7 @@ def test_nothing_is_changed_without_the_connectors_name(
     for do in (
         lambda: lifecycle.apply_offset(lifecycle.plan_offset(MemoryPosition(4)), confirmation, "ada"),
         lambda: lifecycle.reset_offset(confirmation, "ada"),
-        lambda: lifecycle.delete(confirmation, with_changelog=True),
+        lambda: lifecycle.delete(confirmation, "ann", with_changelog=True),
         lambda: lifecycle.repair_gap(GapRepair.SKIP, confirmation, "ada"),
     ):
         with pytest.raises(ConfigError, match="not confirmed") as caught:
@@ -152,7 +152,7 @@ def test_nothing_is_changed_while_a_run_is_alive(connector: Connector, lifecycle
         for do in (
             lambda: lifecycle.apply_offset(plan, "test", "ada"),
             lambda: lifecycle.reset_offset("test", "ada"),
-            lambda: lifecycle.delete("test", with_changelog=True),
+            lambda: lifecycle.delete("test", "ann", with_changelog=True),
             lambda: lifecycle.repair_gap(GapRepair.SKIP, "test", "ada"),
         ):
             with pytest.raises(LeaseHeld, match="worker-1") as caught:
@@ -290,7 +290,7 @@ def test_a_version_that_there_never_was_cannot_be_restored(lifecycle: ConnectorL
 def test_a_deleted_connector_is_gone_and_its_change_log_stays(
     db: MemoryDatabase, connector: Connector, lifecycle: ConnectorLifecycle
 ) -> None:
-    lifecycle.delete("test")
+    lifecycle.delete("test", "ann")
     assert connector.store.list_connectors() == []
     assert connector.changelog.list_batches("test") == [1, 2, 3]
     insert(db, "shop.a", 5)
@@ -299,10 +299,18 @@ def test_a_deleted_connector_is_gone_and_its_change_log_stays(
     equal(connector, db)
 
 
+def test_a_deletion_is_recorded(connector: Connector, lifecycle: ConnectorLifecycle) -> None:
+    lifecycle.delete("test", "ann", with_changelog=True)
+    (record,) = connector.store.list_notifications("test")
+    assert record.notification.additional_data == {
+        "connector_name": "test", "by": "ann", "action": "delete", "what": "with its change log",
+    }  # fmt: skip
+
+
 def test_with_its_change_log_it_begins_again(
     db: MemoryDatabase, connector: Connector, lifecycle: ConnectorLifecycle
 ) -> None:
-    lifecycle.delete("test", with_changelog=True)
+    lifecycle.delete("test", "ann", with_changelog=True)
     assert connector.changelog.list_connectors() == []
     result = connector.capture()
     assert (result.batches, result.seq) == ([1], 8)
@@ -314,8 +322,8 @@ def test_a_deletion_that_fails_in_the_middle_can_be_made_again(
     with monkeypatch.context() as m:
         m.setattr(type(connector.store), "delete_connector", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            lifecycle.delete("test", with_changelog=True)
+            lifecycle.delete("test", "ann", with_changelog=True)
     with pytest.raises(ChangeLogDamaged):
         connector.capture()
-    lifecycle.delete("test", with_changelog=True)
+    lifecycle.delete("test", "ann", with_changelog=True)
     assert connector.capture().batches == [1]
