@@ -11,4 +11,4 @@ from inventory import inventory, inventory_oracle
 
 from airflow_provider_cdc.dag import lifecycle_dag
 
-dag = lifecycle_dag([inventory, inventory_oracle])
+dag = lifecycle_dag([inventory, inventory_oracle], dangerous=True)

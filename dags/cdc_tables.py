@@ -9,4 +9,4 @@ from inventory import SPARK, inventory, inventory_oracle
 
 from airflow_provider_cdc.dag import tables_dag
 
-dag = tables_dag([inventory, inventory_oracle], spark=SPARK)
+dag = tables_dag([inventory, inventory_oracle], dangerous=True, spark=SPARK)

@@ -129,7 +129,7 @@ def known_of(records: Iterable[ConnectorRecord]) -> AuthorizationContext:
 def has_right(user: BaseUser, record: ConnectorRecord, right: ConnectorRight, context: AuthorizationContext) -> bool:
     """Check whether a user has a right on a connector.
 
-    Where no DAG has captured it, the connection to its source decides instead of one.
+    Where no DAG has captured it, or Airflow has the DAG no more, the connection to its source decides instead of one.
 
     :param context: of :func:`known_of`
     """
@@ -157,9 +157,8 @@ def filter_readable(
     records = list(records)
     dags, connections = defaultdict[str | None, set[str]](set), defaultdict[str | None, set[str]](set)
     for record in records:
-        if (dag := dag_of(record)) is not None:
-            known_dag = context.find_dag(record)
-            dags[None if known_dag is None else known_dag.team].add(dag)
+        if (known_dag := context.find_dag(record)) is not None:
+            dags[known_dag.team].add(known_dag.id)
         elif (source := source_of(record)) is not None:
             connections[context.find_team(record)].add(source)
     manager = get_auth_manager()
@@ -172,9 +171,9 @@ def filter_readable(
     }
 
     def is_readable(record: ConnectorRecord) -> bool:
-        dag, source = dag_of(record), source_of(record)
-        if dag is not None:
-            return dag in read
+        known_dag, source = context.find_dag(record), source_of(record)
+        if known_dag is not None:
+            return known_dag.id in read
         return has_right(user, record, ConnectorRight.READ, context) if source is None else source in linked
 
     return [record for record in records if is_readable(record)]
@@ -227,14 +226,14 @@ def may_connect(user: BaseUser, conn_id: str, team: str | None, *, edit: bool) -
 
 
 def _dag(user: BaseUser, record: ConnectorRecord, context: AuthorizationContext, *, writes: bool) -> bool:
-    if (dag := dag_of(record)) is None:
+    # the rows of a connector outlive its DAG: a deleted one has no team, and would be for all teams
+    if (known_dag := context.find_dag(record)) is None:
         return _connection(user, record, context, writes=writes)
-    known_dag = context.find_dag(record)
     return bool(
         get_auth_manager().is_authorized_dag(
             method="POST" if writes else "GET",
             access_entity=DagAccessEntity.RUN if writes else None,
-            details=DagDetails(id=dag, team_name=None if known_dag is None else known_dag.team),
+            details=DagDetails(id=known_dag.id, team_name=known_dag.team),
             user=user,
         )
     )

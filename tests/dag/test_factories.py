@@ -61,8 +61,20 @@ def test_a_form_that_no_one_filled_in_is_valid_and_asks_for_nothing() -> None:
     for made in (ad_hoc_snapshot_dag([SHOP]), signal_dag([SHOP]), lifecycle_dag([SHOP]), tables_dag([SHOP])):
         assert filled_params(made)["connector"] == "shop"
     assert filled_params(lifecycle_dag([SHOP]))["action"] == "status"
-    assert filled_params(lifecycle_dag([SHOP]))["plan_only"] is True
+    assert filled_params(lifecycle_dag([SHOP], dangerous=True))["plan_only"] is True
     assert filled_params(tables_dag([SHOP]))["work"] == "verify"
+
+
+def test_a_form_offers_what_cannot_be_undone_only_where_its_author_allows_it() -> None:
+    """The right to trigger the DAG was enough to delete a connector."""
+    for action in ("offset-set", "offset-restore", "offset-reset", "repair-gap", "delete"):
+        with pytest.raises(ParamValidationError):
+            filled_params(lifecycle_dag([SHOP]), action=action)
+        assert filled_params(lifecycle_dag([SHOP], dangerous=True), action=action)["action"] == action
+    with pytest.raises(ParamValidationError):
+        filled_params(tables_dag([SHOP]), work="rebuild")
+    assert filled_params(tables_dag([SHOP], dangerous=True), work="rebuild")["work"] == "rebuild"
+    assert set(lifecycle_dag([SHOP]).params) == {"connector", "action", "reason"}
 
 
 def test_a_form_takes_what_people_enter(shop_connector: ShopConnector) -> None:

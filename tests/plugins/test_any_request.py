@@ -40,7 +40,7 @@ UNUSUAL = [
 
 @pytest.fixture(scope="module")
 def form_dags(metadata: None) -> None:
-    known_to_airflow(lifecycle_dag(["shop"]), tables_dag(["shop"]))
+    known_to_airflow(lifecycle_dag(["shop"], dangerous=True), tables_dag(["shop"], dangerous=True))
 
 
 @pytest.mark.sampled(6)

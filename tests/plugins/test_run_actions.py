@@ -11,7 +11,11 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.models.dagbag import DBDagBag
 from airflow.models.dagrun import DagRun
+from airflow.models.log import Log
+from airflow.models.serialized_dag import SerializedDagModel
 from airflow.sdk import DAG
 from airflow.utils.session import create_session
 
@@ -31,7 +35,7 @@ from tests.support.airflow.airflow_connector import SHOP, ShopConnector, context
 def dags(metadata: None) -> Iterator[None]:
     with DAG("shop_dag", schedule=None) as captures:
         ConnectorLifecycleOperator(task_id="t", connector="shop", action="status")
-    known_to_airflow(captures, lifecycle_dag(["shop"]), tables_dag(["billing", "shop"]))
+    known_to_airflow(captures, lifecycle_dag(["shop"], dangerous=True), tables_dag(["billing", "shop"], dangerous=True))
     with create_session() as session:
         session.execute(sa.delete(DagRun))
     yield
@@ -81,7 +85,7 @@ def test_a_run_of_the_connectors_dag_begins_and_is_recorded(
 def test_a_dag_that_is_paused_or_gone_is_said_before_and_begins_nothing(
     shop_connector: ShopConnector, client_factory: ClientFactory
 ) -> None:
-    known_to_airflow(lifecycle_dag(["shop"]), paused=True)
+    known_to_airflow(lifecycle_dag(["shop"], dangerous=True), paused=True)
     assert "does not have the DAG shop_dag" in post_action(client_factory, "run", {})["obstacle"]
     assert "cdc_lifecycle is paused" in post_action(client_factory, "restore-offset", {"version": 1})["obstacle"]
     refused = post_action(client_factory, "restore-offset", {"version": 1}, 409, plan=False, confirm="shop")
@@ -314,9 +318,9 @@ def test_only_a_form_that_takes_the_connector_is_used(
     shop_connector: ShopConnector, client_factory: ClientFactory
 ) -> None:
     known_to_airflow(
-        lifecycle_dag(["billing"], dag_id="its_lifecycle"),
+        lifecycle_dag(["billing"], dag_id="its_lifecycle", dangerous=True),
         tables_dag(["billing"], dag_id="its_tables"),
-        lifecycle_dag(["shop"], dag_id="mine", tags=["cdc", "x"]),
+        lifecycle_dag(["shop"], dag_id="mine", dangerous=True, tags=["cdc", "x"]),
     )
     assert sorted(list_form_dags()) == ["its_lifecycle", "its_tables", "mine"]
     assert post_action(client_factory, "restore-offset", {"version": 1})["dag"] == "mine"
@@ -326,6 +330,74 @@ def test_only_a_form_that_takes_the_connector_is_used(
     assert "tables_dag" in refused["repair"]
 
 
+def test_an_action_is_in_airflows_audit_log_too(shop_connector: ShopConnector, client_factory: ClientFactory) -> None:
+    """Who has the login of the state can change the connector's own records."""
+    with create_session() as session:
+        session.execute(sa.delete(Log))
+    post_action(client_factory, "run", {"reason": "now"})
+    post_action(client_factory, "run", {"reason": "now"}, plan=False)
+    with create_session() as session:
+        logged = session.execute(sa.select(Log.event, Log.owner_display_name, Log.dag_id, Log.extra)).all()
+    assert [(*row[:3], json.loads(row[3])) for row in logged] == [
+        ("cdc.run", "eve", "shop_dag", {"connector": "shop", "action": "run", "reason": "now"})
+    ]
+
+
+def test_the_forms_of_an_installation_are_read_once_and_again_when_they_change(
+    dags: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each plan of each user read all DAGs of forms from Airflow's database."""
+    read: list[str] = []
+    latest = DBDagBag.get_latest_version_of_dag
+
+    def count(self: DBDagBag, dag_id: str, **more: Any) -> Any:
+        read.append(dag_id)
+        return latest(self, dag_id, **more)
+
+    monkeypatch.setattr(DBDagBag, "get_latest_version_of_dag", count)
+    known_to_airflow(lifecycle_dag(["read_once"], dag_id="read_once"))
+    assert [list_form_dags()["read_once"]["connector"] for _ in range(3)] == [["read_once"]] * 3
+    assert read == ["read_once"]
+    with create_session() as session:  # as a changed file makes it
+        changed = sa.update(SerializedDagModel).where(SerializedDagModel.dag_id == "read_once")
+        session.execute(changed.values(dag_hash="another"))
+    list_form_dags()
+    assert read == ["read_once", "read_once"]
+
+
+def test_what_cannot_be_undone_needs_a_form_that_offers_it(
+    shop_connector: ShopConnector, client_factory: ClientFactory
+) -> None:
+    """Whoever may trigger a form may do all that it offers: by default, nothing of this kind."""
+    known_to_airflow(lifecycle_dag(["shop"], dag_id="harmless"), tables_dag(["shop"], dag_id="harmless_tables"))
+    record_applied(shop_connector, "/a")
+    assert post_action(client_factory, "verify", {})["dag"] == "harmless_tables"
+    for action, body, factory in (
+        ("reset-offset", {}, "lifecycle_dag"),
+        ("rebuild", {"tables": ["inventory.orders"]}, "tables_dag"),
+    ):
+        refused = post_action(client_factory, action, body, 409)["error"]
+        assert "no such DAG exists" in refused["what"]
+        assert f"{factory}([…], dangerous=True)" in refused["repair"]
+
+
+def test_a_user_does_not_learn_the_names_and_runs_of_dags_that_he_may_not_read(
+    shop_connector: ShopConnector, client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record_applied(shop_connector, "/a")
+    done = post_action(client_factory, "verify", {}, plan=False)
+    asked = type(get_auth_manager()).is_authorized_dag
+
+    def forms_are_hidden(self: Any, *, details: Any = None, **more: Any) -> bool:
+        return not str(getattr(details, "id", "")).startswith("cdc_") and asked(self, details=details, **more)
+
+    monkeypatch.setattr(type(get_auth_manager()), "is_authorized_dag", forms_are_hidden)
+    refused = post_action(client_factory, "verify", {}, 409)["error"]["what"]
+    assert "you may not start a run of it" in refused
+    assert "cdc_tables" not in refused
+    assert (list_action_states(client_factory)[0][2], done["dag"]) == ("not known", "cdc_tables")
+
+
 def test_a_form_that_the_user_may_not_trigger_is_not_used(
     shop_connector: ShopConnector, client_factory: ClientFactory
 ) -> None:
@@ -333,4 +405,4 @@ def test_a_form_that_the_user_may_not_trigger_is_not_used(
     record_applied(shop_connector, "/a")
     answer = client_factory("ann", "USER").post("/api/v1/connectors/shop/actions/verify", json={})
     assert answer.status_code == 409
-    assert "you may not start a run of cdc_tables" in answer.json()["detail"]
+    assert "you may not start a run of it" in answer.json()["detail"]

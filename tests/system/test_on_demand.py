@@ -37,7 +37,7 @@ with DAG("busy_capture", schedule=None) as capture:
     CaptureOperator(task_id="capture", definition=busy, conn_id="inventory_mariadb", run_for=3600)
 snapshot = ad_hoc_snapshot_dag([busy], dag_id="busy_snapshot", poll_interval=1)
 signal = signal_dag([busy], dag_id="busy_signal", poll_interval=1)
-lifecycle = lifecycle_dag([busy], dag_id="busy_lifecycle")
+lifecycle = lifecycle_dag([busy], dangerous=True, dag_id="busy_lifecycle")
 
 lines = watched_table_asset(busy, "busy.lines", poll_interval=1)
 with DAG("on_busy_lines", schedule=[lines]) as on_lines:

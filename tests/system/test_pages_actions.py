@@ -27,8 +27,8 @@ acted = ConnectorDefinition(
     properties={{"database.server.id": 4795, "table.include.list": "acted.orders", "poll.interval.ms": 10}},
 )
 flow = cdc_dag(acted, conn_id="inventory_mariadb", database="acted_warehouse", schedule=None, group={{"wait": False}})
-tables = tables_dag([acted], dag_id="acted_tables", wait=timedelta(minutes=1))
-lifecycle = lifecycle_dag([acted], dag_id="acted_lifecycle")
+tables = tables_dag([acted], dangerous=True, dag_id="acted_tables", wait=timedelta(minutes=1))
+lifecycle = lifecycle_dag([acted], dangerous=True, dag_id="acted_lifecycle")
 """
 NAMES = ("cdc_acted", "acted_tables", "acted_lifecycle")
 DIALOG = "[data-testid=action]"

@@ -47,12 +47,16 @@ _WORKS = ("connector", "work", "tables", "target", "location", "confirm")
 class DagRuns(Protocol):
     """Airflow's DAG runs, as far as one user may begin them."""
 
-    def find_form_dag(self, connector: str, parameters: Collection[str], factory: str) -> str:
+    def find_form_dag(
+        self, choices: Mapping[str, str], parameters: Collection[str], factory: str, *, dangerous: bool = False
+    ) -> str:
         """Return the id of a DAG with a form that fits.
 
         The form has these parameters and takes the connector, and the user may begin a run of the DAG.
 
+        :param choices: values that the form has to offer, by their parameters; the connector is one of them
         :param factory: factory of such a DAG, for the error
+        :param dangerous: whether it needs ``dangerous=True``, for the error
         :raises CdcError: there is none
         """
 
@@ -157,7 +161,9 @@ def _compare(store: StateStore, record: ConnectorRecord, action: VerifyTargetTab
         "connector": record.connector, "work": "repair" if repairs else "verify", "tables": [format_exact_pattern(name) for name in tables],
         "target": target, "location": location, "confirm": record.connector if repairs else None,
     }  # fmt: skip
-    return DagRunAction(runs.find_form_dag(record.connector, _WORKS, "tables_dag"), lines, repairs, conf, about=tables)
+    return DagRunAction(
+        runs.find_form_dag(_choices(conf, "work"), _WORKS, "tables_dag"), lines, repairs, conf, about=tables
+    )
 
 
 def _rebuild(store: StateStore, record: ConnectorRecord, action: RebuildTargetTables, runs: DagRuns) -> DagRunAction:
@@ -171,7 +177,8 @@ def _rebuild(store: StateStore, record: ConnectorRecord, action: RebuildTargetTa
         "connector": record.connector, "work": "rebuild", "tables": tables, "target": target, "location": location,
         "confirm": record.connector,
     }  # fmt: skip
-    return DagRunAction(runs.find_form_dag(record.connector, _WORKS, "tables_dag"), lines, True, conf, about=tables)
+    dag = runs.find_form_dag(_choices(conf, "work"), _WORKS, "tables_dag", dangerous=True)
+    return DagRunAction(dag, lines, True, conf, about=tables)
 
 
 def _move(record: ConnectorRecord, action: RestoreOffset | SetOffset | ResetOffset, runs: DagRuns) -> DagRunAction:
@@ -261,8 +268,12 @@ def _steered(
         "connector": record.connector, "at_version": version, "plan_only": False, "confirm": record.connector,
         "reason": action.reason or None, **beside,
     }  # fmt: skip
-    dag = runs.find_form_dag(record.connector, {*_STEERS, *beside}, "lifecycle_dag")
+    dag = runs.find_form_dag(_choices(conf, "action"), {*_STEERS, *beside}, "lifecycle_dag", dangerous=True)
     return DagRunAction(dag, lines, True, conf, obstacles, version)
+
+
+def _choices(conf: Mapping[str, Any], action: str) -> dict[str, str]:
+    return {"connector": conf["connector"], action: conf[action]}
 
 
 __all__ = ["NOTHING", "DagRunAction", "DagRuns", "by_run", "work_of"]
