@@ -38,8 +38,8 @@ def lifecycle_dag(
         >>> admins = lifecycle_dag([shop, billing], dag_id="cdc_admin", dangerous=True, access_control={…})
 
     :param connectors: that the form offers
-    :param dangerous: offer actions that cannot be undone, too: move offsets, repair gaps, delete connectors. Whoever may trigger the DAG may do them: give it
-        an ``access_control`` of its own. Pages need such a DAG for these actions, and require the right to edit the source's connection besides. An action
+    :param dangerous: offer actions that cannot be undone, too: move offsets, repair gaps, delete connectors. All who may trigger the DAG may do them: give it
+        a separate ``access_control``. Pages need such a DAG for these actions, and require the right to edit the source's connection besides. An action
         only shows its plan, until *Plan only* is switched off and the connector's name is typed
     :param dag: further arguments of ``DAG``
     """

@@ -33,7 +33,7 @@ def tables_dag(
     The pages of connectors start its runs, too.
 
     :param connectors: that the form offers
-    :param dangerous: offer to build tables again from the change log, too: whoever may trigger the DAG may do so. Pages need such a DAG for that
+    :param dangerous: offer to build tables again from the change log, too: all who may trigger the DAG may do so. Pages need such a DAG for that
     :param spark: how jobs are submitted for tables in a lakehouse: ``conn_id``, ``jars``, ``packages``, ``conf`` and other arguments of ``SparkSubmitOperator``
     :param wait: how long a comparison waits for the capture, and then for the apply
     :param dag: further arguments of ``DAG``

@@ -1,4 +1,4 @@
-"""Writes actions of pages into Airflow's audit log, beside the connector's own records, which whoever has the state's login can change."""
+"""Writes actions of pages into Airflow's audit log, beside the connector's records, which every process with the state's login can change."""
 
 from __future__ import annotations
 

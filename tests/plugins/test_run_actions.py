@@ -368,7 +368,7 @@ def test_the_forms_of_an_installation_are_read_once_and_again_when_they_change(
 def test_what_cannot_be_undone_needs_a_form_that_offers_it(
     shop_connector: ShopConnector, client_factory: ClientFactory
 ) -> None:
-    """Whoever may trigger a form may do all that it offers: by default, nothing of this kind."""
+    """All who may trigger a form may do all that it offers: by default, nothing of this kind."""
     known_to_airflow(lifecycle_dag(["shop"], dag_id="harmless"), tables_dag(["shop"], dag_id="harmless_tables"))
     record_applied(shop_connector, "/a")
     assert post_action(client_factory, "verify", {})["dag"] == "harmless_tables"

@@ -112,7 +112,7 @@ GREETING = (
 
 @pytest.mark.parametrize("mode", ["disabled", "preferred"])
 def test_a_server_that_is_not_verified_does_not_get_the_password(mode: str) -> None:
-    """A stand-in for a server that asks for the password itself: whoever may edit the connection's host had it sent there."""
+    """A stand-in for a server that asks for the password itself: an editor of the connection's host had it sent there."""
     received: list[bytes] = []
 
     def serve(listener: socket.socket) -> None:
