@@ -219,7 +219,7 @@ _CLAIM = re.compile(
 
 
 def _contradicts_verdict(verdict: str, text: str) -> bool:
-    """Whether a reason says of a property that it is refused, or accepted without effect, where it is not.
+    """Check whether a reason says of a property that it is refused, or accepted without effect, where it is not.
 
     >>> _contradicts_verdict("refused", "there is no JDBC driver here; the property is accepted with a warning")
     True

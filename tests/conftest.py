@@ -52,7 +52,7 @@ MEMORY, ROOM = Path("/dev/shm"), 6 << 30
 
 
 def _plenty() -> bool:
-    """Whether temporary files have room in memory, and processes beside them."""
+    """Check whether temporary files have room in memory, and processes beside them."""
     known = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines()) if MEMORY.is_dir() else {}
     available = int(known.get("MemAvailable", "0 kB").split()[0]) << 10
     return available > 2 * ROOM and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM
@@ -207,7 +207,7 @@ def _without_long(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def is_whole_run(config: pytest.Config) -> bool:
-    """Whether this is a run of all tests."""
+    """Check whether this is a run of all tests."""
     return [Path(arg).resolve() for arg in config.args] == [ROOT / "tests"]
 
 

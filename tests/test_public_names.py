@@ -123,6 +123,18 @@ def test_no_docstring_has_a_denied_word() -> None:
     assert denied == []
 
 
+def test_no_docstring_of_the_development_tools_begins_with_whether() -> None:
+    denied = [
+        f"{path}:{node.lineno}"
+        for path, module in _modules(paths.ROOT / "dev")
+        for node in ast.walk(module)
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and str(node.value.value).startswith("Whether ")
+    ]
+    assert denied == []
+
+
 def test_no_two_public_classes_of_a_package_have_the_same_name() -> None:
     seen: dict[tuple[Path, str], list[str]] = {}
     for path, module in _modules():

@@ -22,12 +22,12 @@ LIBC = re.compile(r"(libc6|libc-bin|libc-l10n)")
 
 
 def may_install() -> bool:
-    """Whether packages can be installed on this system without asking anybody."""
+    """Check whether packages can be installed on this system without asking anybody."""
     return os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 
 def is_known(package: str) -> bool:
-    """Whether the system's package lists have a version of this package."""
+    """Check whether the system's package lists have a version of this package."""
     output = subprocess.run(["apt-cache", "policy", package], capture_output=True, text=True, env=_environment()).stdout
     return "Candidate:" in output and "Candidate: (none)" not in output
 

@@ -126,7 +126,7 @@ def _choose(links: dict[str, tuple[str, str]]) -> tuple[str, str]:
 
 
 def _fits_machine(tags: str) -> bool:
-    """Whether a wheel's platform tags are for this machine."""
+    """Check whether a wheel's platform tags are for this machine."""
     machine = platform.machine().lower()
     if sys.platform == "darwin":
         pattern = rf"macosx_\d+_\d+_{machine}"

@@ -137,11 +137,11 @@ class Demo:
             return source.current_position().to_json()
 
     def applied(self, end: dict[str, Any]) -> bool:
-        """Whether everything that the source had committed up to ``end`` is in the tables."""
+        """Check whether everything that the source had committed up to ``end`` is in the tables."""
         return self.captured(end) and self.applied_batch() == self.captured_batch()
 
     def captured(self, end: dict[str, Any]) -> bool:
-        """Whether everything that the source had committed up to ``end`` is in the change log."""
+        """Check whether everything that the source had committed up to ``end`` is in the change log."""
         from airflow_provider_cdc.connector import open_source
 
         with self._store() as store:

@@ -70,7 +70,7 @@ class Kit(ABC):
         """Have the server begin a new log file, or whatever else the capture has to get over."""
 
     def begins_again(self, error: BaseException) -> bool:
-        """Whether the application begins a transaction again that ended with this error."""
+        """Check whether the application begins a transaction again that ended with this error."""
         return False
 
     @abstractmethod

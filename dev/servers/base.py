@@ -150,7 +150,7 @@ class Server(ABC):
 
     @property
     def running(self) -> bool:
-        """Whether the program runs now."""
+        """True if the program runs now."""
         return self._process is not None and self._process.running
 
     @property
@@ -178,7 +178,7 @@ class Server(ABC):
 
     @abstractmethod
     def _answers(self) -> bool:
-        """Whether the server answers requests now."""
+        """Check whether the server answers requests now."""
 
     def _account(self) -> Account | None:
         """The system user to run as, when the current one will not do."""

@@ -76,7 +76,7 @@ class GuardedProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the program still runs."""
+        """True if the program still runs."""
         return self._guard.poll() is None
 
     def send(self, number: signal.Signals) -> None:

@@ -158,7 +158,7 @@ class ConnectorSimulation:
     # -- what has to be true ------------------------------------------------------------------------------------------
 
     def capture(self) -> bool:
-        """Whether it is green."""
+        """Check whether it is green."""
         try:
             self.connector.capture()
         except ChangeLogDamaged as e:

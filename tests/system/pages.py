@@ -89,7 +89,7 @@ def turn_theme(page: Any, theme: str) -> None:
 
 
 def fits_width(page: Any, width: int = 800) -> bool:
-    """Whether the page is no wider than a narrow window, as soon as it is drawn again."""
+    """Check whether the page is no wider than a narrow window, as soon as it is drawn again."""
     page.set_viewport_size({"width": width, "height": 900})
     found = _in_a_moment(page, lambda: page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
     page.set_viewport_size({"width": 1280, "height": 900})

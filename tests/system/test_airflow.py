@@ -376,7 +376,7 @@ def facet(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def reading(server: Any) -> bool:
-    """Whether someone reads the log of a server, up to its end."""
+    """Check whether someone reads the log of a server, up to its end."""
     return any("Binlog Dump" in str(row) for row in server.sql("SHOW PROCESSLIST"))
 
 

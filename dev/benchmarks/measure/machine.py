@@ -1,4 +1,4 @@
-"""Whether the machine was quiet enough for the figures to mean something."""
+"""Load of the machine: it was quiet enough for the figures to mean something, or it was not."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ class Database:
         self._log.suspend((schema, table))
 
     def is_captured(self, schema: str, table: str) -> bool:
-        """Whether the table has DATA CAPTURE CHANGES."""
+        """Check whether the table has DATA CAPTURE CHANGES."""
         return self._log.active((schema, table)) is not None
 
     def distinct_types(self) -> dict[Table, str]:

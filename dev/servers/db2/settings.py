@@ -10,7 +10,7 @@ class Settings:
     """How the database and its capture agent are set up."""
 
     agent: bool = True
-    """Whether the capture agent runs from the start."""
+    """True if the capture agent runs from the start."""
     agent_interval: float = 0.02
     """COMMIT_INTERVAL in seconds, unless IBMSNAP_CAPPARMS has another one than ASN's 30."""
     idle_interval: float = 0.1
@@ -18,7 +18,7 @@ class Settings:
     delay: float = 0.0
     """How many seconds the change tables are behind the log."""
     upd_to_del_ins: bool = True
-    """Whether ADDTABLE registers tables so that an update is a D and an I."""
+    """True if ADDTABLE registers tables so that an update is a D and an I."""
     before_prefix: str | None = None
     """BEFORE_IMG_PREFIX with which ADDTABLE registers tables."""
     lsn_bytes: int = 16
@@ -34,10 +34,10 @@ class Settings:
     insert_uow: bool = True
     """INSERT_UOW: whether IBMSNAP_UOW has a row of each transaction."""
     log_seconds: bool = False
-    """Whether the log has times in whole seconds."""
+    """True if the log has times in whole seconds."""
     groups: dict[str, list[str]] = field(default_factory=dict)
     """Groups of users, which only the operating system knows, not the catalog."""
     authorize: bool = False
-    """Whether users other than the instance owner need privileges."""
+    """True if users other than the instance owner need privileges."""
     heap_mb: int = 512
     """Memory of the engine."""

@@ -103,7 +103,7 @@ class ReplicaSet:
 
     @property
     def running(self) -> bool:
-        """Whether any member runs."""
+        """True if any member runs."""
         return any(member.running for member in self.members)
 
     @property
@@ -238,7 +238,7 @@ class ShardedCluster:
 
     @property
     def running(self) -> bool:
-        """Whether the router runs."""
+        """True if the router runs."""
         return self.router.running
 
     @property

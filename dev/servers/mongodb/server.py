@@ -84,7 +84,7 @@ class Connection:
         self.server, self.number, self.reader, self.writer = server, number, reader, writer
         self.user: users.User | None = None
         self.trusted = False
-        """Whether it is another member of the set."""
+        """True if it is another member of the set."""
         self.speech: auth.Conversation | None = None
         self.service = ObjectId()
         """The router that a load balancer has brought it to: here each has one alone."""
@@ -245,7 +245,7 @@ class Server:
         return reply
 
     def _failing(self, context: Context) -> bool:
-        """Whether a fail point closes the connection; raises when it fails the command."""
+        """Check whether a fail point closes the connection; raises when it fails the command."""
         point = self.node.fail_points.get("failCommand")
         if point is None or context.name not in point["data"].get("failCommands", []):
             return False
@@ -295,11 +295,11 @@ class Server:
         return authentication.hello(context, body)
 
     def may_see(self, context: Context, collection: Collection) -> bool:
-        """Whether a list of collections shows this one to the user."""
+        """Check whether a list of collections shows this one to the user."""
         return authorization.may_see(context, collection)
 
     def may_list(self, context: Context, db: str) -> bool:
-        """Whether a list of databases shows this one to the user."""
+        """Check whether a list of databases shows this one to the user."""
         return authorization.may_list(context, db)
 
     def system_documents(self, db: str, name: str, query: Document) -> Iterable[Document]:

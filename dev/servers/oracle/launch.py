@@ -50,7 +50,7 @@ class Oracle(Server):
 
     @property
     def cdb(self) -> bool:
-        """Whether it is a container database."""
+        """True if it is a container database."""
         return bool(self.options.get("cdb", True))
 
     @property

@@ -136,7 +136,7 @@ class Session:
         return fresh
 
     def _is_ended(self) -> bool:
-        """Whether the client has sent a break, or is gone."""
+        """Check whether the client has sent a break, or is gone."""
         try:
             self.check()
         except Exception as error:

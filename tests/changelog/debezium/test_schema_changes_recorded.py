@@ -202,7 +202,7 @@ def _statements(kind: str) -> list[str]:
 
 
 def _is_one_of(statement: str, told: list[str]) -> bool:
-    """Whether Debezium's texts are of this statement: it takes a RENAME of several tables apart."""
+    """Check whether Debezium's texts are of this statement: it takes a RENAME of several tables apart."""
     if statement in told:
         return True
     return statement.startswith("RENAME TABLE") and all(t.removeprefix("RENAME TABLE ") in statement for t in told)

@@ -81,7 +81,7 @@ def _run_end(there: set[int], after: int) -> int:
 
 
 def _may_be_overlooked(there: set[int], end: int) -> bool:
-    """Whether all that comes after a gap is little, in comparison with the gap."""
+    """Check whether all that comes after a gap is little, in comparison with the gap."""
     beyond = sorted(n for n in there if n > end + 1)
     runs: list[list[int]] = []
     for n in beyond:

@@ -93,7 +93,7 @@ def _last_of(mark: TruncationMarker) -> dict[str, int]:
 
 
 def _are_intact(changelog: ChangeLog, batches: range) -> bool:
-    """Whether batches can be read, with all of their files."""
+    """Check whether batches can be read, with all of their files."""
     found = list(changelog.read_manifests("c", after=batches.start - 1))
     for one in found:
         for file in one.files:

@@ -367,7 +367,7 @@ class _NoAnswer(ChangeLog):
 
 
 def test_a_manifest_whose_answer_was_lost_keeps_its_files(bench: BatchBench, lease: Lease) -> None:
-    """Whether it was written is not known; deleting its files could make a batch that exists unreadable."""
+    """Check whether it was written is not known; deleting its files could make a batch that exists unreadable."""
     batcher = bench.batcher(lease, changelog=_NoAnswer(bench.changelog.storage.url))
     bench.add(batcher, 2)
     with pytest.raises(CommitStateUnknown):

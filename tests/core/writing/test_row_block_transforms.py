@@ -17,7 +17,7 @@ POINT = {"wkb": b"\1", "srid": None}
 
 
 def find_changed(type_: str, pairs: list[tuple[Any, Any]], **lacking: list[bool]) -> list[bool]:
-    """Whether each pair of values of one column is a change; ``lacking``: which of them the log does not have."""
+    """Check whether each pair of values of one column is a change; ``lacking``: which of them the log does not have."""
     columns = (Column(name="id", type="int64"), Column(name="v", type=type_))
     schema = TableSchema(id=TableId(namespace="db", name="t"), columns=columns, key=("id",))
     kind = row_struct(schema)

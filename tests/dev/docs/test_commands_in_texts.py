@@ -242,7 +242,7 @@ def _text(node: ast.AST) -> str:
 
 
 def _is_bare(text: str) -> bool:
-    """Whether every command in a text stands there without names and options."""
+    """Check whether every command in a text stands there without names and options."""
     for found in MENTION.finditer(text):
         words, rest = found[1].split(), found[2]
         command, left = find_parser(words)

@@ -71,7 +71,7 @@ class Adapter(abc.ABC):
         return False
 
     def asks_to_try_again(self, error: Exception) -> bool:
-        """Whether the database has rolled a transaction back for no fault of its statements."""
+        """Check whether the database has rolled a transaction back for no fault of its statements."""
         return False
 
     @abc.abstractmethod

@@ -282,7 +282,7 @@ def check(
 
 
 def _rows_agree(told: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
-    """Whether two rows agree in everything that both tell."""
+    """Check whether two rows agree in everything that both tell."""
     return all(
         value is NOT_KNOWN or known.get(name, NOT_KNOWN) is NOT_KNOWN or _value(value) == _value(known[name])
         for name, value in told.items()
@@ -290,7 +290,7 @@ def _rows_agree(told: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
 
 
 def _equal(row: Mapping[str, Any], known: Mapping[str, Any] | None) -> bool:
-    """Whether they are one row; a value that is not known is not that of the row."""
+    """Check whether they are one row; a value that is not known is not that of the row."""
     return (
         known is not None and row.keys() == known.keys() and all(_value(v) == _value(known[n]) for n, v in row.items())
     )

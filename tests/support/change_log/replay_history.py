@@ -89,7 +89,7 @@ class TruthReplay(Replay, ABC, Generic[TruthT]):
             self._ordered(item)
 
     def _reads(self, item: Row | SchemaChangeRecord) -> bool:
-        """Whether it is part of a snapshot, of which the position is remembered."""
+        """Check whether it is part of a snapshot, of which the position is remembered."""
         if isinstance(item, SchemaChangeRecord):
             self._read |= {c.id.name: self.position(item) for c in item.changes if item.snapshot}
             return item.snapshot

@@ -107,7 +107,7 @@ def complete_story(done: list[Done], found: list[Done]) -> list[Done]:
 
 
 def _truncates(database: MemoryDatabase, change: RowChange) -> bool:
-    """Whether a client has emptied the table; not if it was made again, or a snapshot has emptied it before it read it again."""
+    """Check whether a client has emptied the table; not if it was made again, or a snapshot has emptied it before it read it again."""
     if change.snapshot is not None:
         return False
     entry = database.log[change.position["entry"]]

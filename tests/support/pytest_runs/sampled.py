@@ -29,7 +29,7 @@ class CaseSample:
         return Random(f"{name} {self._seed}")
 
     def of(self, number: int, every: int) -> bool:
-        """Whether the case is tried.
+        """Check whether the case is tried.
 
         >>> [n for n in range(6) if CaseSample(long=False, seed=7).of(n, every=3)]
         [1, 4]

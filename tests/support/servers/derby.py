@@ -86,7 +86,7 @@ def _declare_session_table(cursor: Any, statement: str) -> bool:
 
 
 def _handle_savepoint(cursor: Any, statement: str, context: Any) -> bool:
-    """Whether nothing is left to do for a statement about savepoints."""
+    """Check whether nothing is left to do for a statement about savepoints."""
     found = _SAVEPOINTS.match(statement)
     if found is None:
         return False

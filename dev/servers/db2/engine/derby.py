@@ -99,7 +99,7 @@ class Derby:
 
     @property
     def running(self) -> bool:
-        """Whether it runs."""
+        """True if it runs."""
         return self._process is not None and self._process.poll() is None
 
     def _command(self) -> Sequence[str]:

@@ -81,7 +81,7 @@ class Log:
         self.lock = threading.RLock()
         self.changes: list[Changes] = []
         self.written = False
-        """Whether the log has new records besides transactions, as of structures or registrations."""
+        """True if the log has new records besides transactions, as of structures or registrations."""
         self._low = 0
         self._last_mark = 0
         self._first_seen: dict[str, int] = {}

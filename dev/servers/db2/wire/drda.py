@@ -40,7 +40,7 @@ class Frame:
 
     @property
     def chained(self) -> bool:
-        """Whether another DSS of the same request or reply follows."""
+        """True if another DSS of the same request or reply follows."""
         return bool(self.format & CHAINED)
 
     @property
@@ -108,7 +108,7 @@ class Reader:
 
     @property
     def empty(self) -> bool:
-        """Whether no part of a DSS waits for its rest."""
+        """True if no part of a DSS waits for its rest."""
         return not self._bytes
 
     def feed(self, data: bytes) -> Iterator[tuple[bytes, Frame | None]]:

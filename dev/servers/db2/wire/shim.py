@@ -151,7 +151,7 @@ class Connection(threading.Thread):
 
     @property
     def changes_structure(self) -> bool:
-        """Whether the open transaction has changed structure."""
+        """True if the open transaction has changed structure."""
         return any(plan.structure for plan in self._plans)
 
     @property

@@ -94,7 +94,7 @@ class Privilege:
     collection: str | None = None
 
     def covers(self, action: str, db: str, collection: str | None) -> bool:
-        """Whether it allows an action on a collection, or on a database as a whole."""
+        """Check whether it allows an action on a collection, or on a database as a whole."""
         if self.cluster or (action not in self.actions and EVERYTHING not in self.actions):
             return False
         if self.db is not None and self.db != db:
@@ -110,11 +110,11 @@ class Privilege:
         )
 
     def covers_cluster(self, action: str) -> bool:
-        """Whether it allows an action on the deployment."""
+        """Check whether it allows an action on the deployment."""
         return self.cluster and (action in self.actions or EVERYTHING in self.actions)
 
     def covers_all(self, action: str) -> bool:
-        """Whether it allows an action on every database."""
+        """Check whether it allows an action on every database."""
         return (
             not self.cluster
             and self.db is None

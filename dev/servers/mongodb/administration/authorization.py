@@ -1,4 +1,4 @@
-"""Whether a connection may run a command, and what lists show it."""
+"""Rights of a connection: the commands that it may run, and the content of its lists."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ON_CLUSTER = {
 
 
 def _is_unrestricted(context: Context) -> bool:
-    """Whether no one is asked: without authentication, and while there is no user yet."""
+    """Check whether no one is asked: without authentication, and while there is no user yet."""
     if not context.server.node.settings.auth or context.connection is None or context.connection.trusted:
         return True
     return context.connection.user is None and not context.server.users.documents()
@@ -108,7 +108,7 @@ def _may_aggregate(body: Document, db: str, given: list[Privilege]) -> bool:
 
 
 def may_see(context: Context, collection: Collection) -> bool:
-    """Whether a list of collections shows this one."""
+    """Check whether a list of collections shows this one."""
     if not context.body.get("authorizedCollections") or _is_unrestricted(context):
         return True
     user = context.connection.user if context.connection else None
@@ -120,7 +120,7 @@ def may_see(context: Context, collection: Collection) -> bool:
 
 
 def may_list(context: Context, db: str) -> bool:
-    """Whether a list of databases shows this one: all with ``listDatabases``, else those of which something may be read."""
+    """Check whether a list of databases shows this one: all with ``listDatabases``, else those of which something may be read."""
     if _is_unrestricted(context):
         return True
     user = context.connection.user if context.connection else None
@@ -133,7 +133,7 @@ def may_list(context: Context, db: str) -> bool:
 
 
 def _applies_to_database(privilege: Privilege, db: str) -> bool:
-    """Whether a privilege gives anything on a database."""
+    """Check whether a privilege gives anything on a database."""
     if privilege.cluster:
         return False
     return privilege.db == db or (

@@ -29,7 +29,7 @@ class Scope:
     collection: str | None = None
 
     def holds(self, db: str, collection: str | None) -> bool:
-        """Whether an event of this database and collection belongs to the stream."""
+        """Check whether an event of this database and collection belongs to the stream."""
         if self.collection is not None:
             return db == self.db and collection == self.collection
         if self.db is not None:
@@ -172,7 +172,7 @@ class Maker:
         self._node, self._options = node, options
 
     def shown(self, change: Change) -> bool:
-        """Whether the stream has events of this kind."""
+        """Check whether the stream has events of this kind."""
         if change.kind in ("drop", "rename") and change.uuid is None and not self._options.expanded:
             return False
         return self._options.expanded or change.kind in PLAIN
@@ -274,7 +274,7 @@ def invalidate(change: Change) -> Document:
 
 
 def ends_stream(change: Change, scope: Scope) -> bool:
-    """Whether a change ends a stream of this scope."""
+    """Check whether a change ends a stream of this scope."""
     if scope.collection is not None:
         return change.kind in ("drop", "rename")
     return scope.db is not None and change.kind == "dropDatabase"

@@ -94,10 +94,10 @@ class ChangeStream:
         self._filter, self._rest, self._split = _parts(pipeline[1:])
         matches = str([stage["$match"] for stage in pipeline[1:] if "$match" in stage])
         self._early = not any(text in matches for text in ("fullDocument", "$$"))
-        """Whether the filters are asked before images are looked for."""
+        """True if the filters are asked before images are looked for."""
         self._resume: tokens.Token | None = None
         self._found = of_router
-        """Whether the place to go on at was met; a router's place may be at another shard."""
+        """True if the place to go on at was met; a router's place may be at another shard."""
         self._lenient = of_router
         self._from: Time
         self._high: str
@@ -150,7 +150,7 @@ class ChangeStream:
         return self._high_token
 
     def ready(self) -> bool:
-        """Whether something that was not looked at yet is in the oplog."""
+        """Check whether something that was not looked at yet is in the oplog."""
         return (
             bool(self._waiting)
             or self.over

@@ -187,7 +187,7 @@ def _check_unique(writer: Writer, collection: Collection, document: Document, be
 
 
 def _in_index(index: Document, document: Document) -> bool:
-    """Whether an index that is sparse or partial has the document."""
+    """Check whether an index that is sparse or partial has the document."""
     if index.get("sparse"):
         return any(operators.walk_path(document, path.split(".")) is not MISSING for path in index["key"])
     return queries.compile_filter(index.get("partialFilterExpression", {}))(document)

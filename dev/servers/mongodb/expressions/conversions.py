@@ -103,7 +103,7 @@ def to_decimal(value: Any) -> Any:
 
 
 def to_bool(value: Any) -> Any:
-    """Whether a number is not zero; everything else is true."""
+    """Check whether a number is not zero; everything else is true."""
     return is_true(value)
 
 

@@ -31,7 +31,7 @@ def walk_path(value: Any, parts: list[str]) -> Any:
 
 
 def is_true(value: Any) -> bool:
-    """Whether a value counts as true: all but false, zero, null, undefined and what is missing."""
+    """Check whether a value counts as true: all but false, zero, null, undefined and what is missing."""
     if isinstance(value, bool):
         return value
     if order.is_number(value):
@@ -40,7 +40,7 @@ def is_true(value: Any) -> bool:
 
 
 def is_null(value: Any) -> bool:
-    """Whether a value is null, undefined or missing."""
+    """Check whether a value is null, undefined or missing."""
     return value is None or value is MISSING or isinstance(value, Undefined)
 
 

@@ -30,7 +30,7 @@ class Connection(Protocol):
     number: int
     user: User | None
     trusted: bool
-    """Whether it is another member of the set."""
+    """True if it is another member of the set."""
     speech: Conversation | None
     service: ObjectId
 
@@ -69,10 +69,10 @@ class Server(Protocol):
         """What ``hello`` says about authentication."""
 
     def may_see(self, context: Context, collection: Collection) -> bool:
-        """Whether a list of collections shows this one to the user."""
+        """Check whether a list of collections shows this one to the user."""
 
     def may_list(self, context: Context, db: str) -> bool:
-        """Whether a list of databases shows this one to the user."""
+        """Check whether a list of databases shows this one to the user."""
 
     def system_documents(self, db: str, name: str, query: Document) -> Iterable[Document]:
         """The documents of the collections that a server keeps itself."""

@@ -50,7 +50,7 @@ async def wait_for_write_concern(replication: Replication, context: Context, rep
 
 
 def reached_by(replication: Replication, expected: Any, place: Time) -> bool:
-    """Whether as many members as wanted have a place."""
+    """Check whether as many members as wanted have a place."""
     if expected == "majority":
         return replication.node.seen >= place
     return 1 + sum(reached >= place for reached in replication.reached.values()) >= int(expected)

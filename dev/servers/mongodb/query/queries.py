@@ -76,7 +76,7 @@ def _logical(name: str, conditions: Any, variables: Document) -> Test:
 
 
 def is_operators(condition: Any) -> bool:
-    """Whether a condition on a field is made of operators and not a value to be equal to."""
+    """Check whether a condition on a field is made of operators and not a value to be equal to."""
     return (
         isinstance(condition, dict)
         and bool(condition)

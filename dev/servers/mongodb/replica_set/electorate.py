@@ -49,7 +49,7 @@ def implicit_write_concern(addresses: list[str], traits: Traits) -> Any:
 
 
 def electable(traits: Traits, address: str) -> bool:
-    """Whether a member may become primary."""
+    """Check whether a member may become primary."""
     return bool(has_trait(traits, address, "priority")) and not has_trait(traits, address, "arbiterOnly")
 
 

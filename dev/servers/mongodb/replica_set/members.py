@@ -65,7 +65,7 @@ class Replication:
         self._frozen = 0.0
         self.stale = False
         self.recovering = False
-        """Whether it is in maintenance mode."""
+        """True if it is in maintenance mode."""
         self.rollbacks = 1
 
     # life
@@ -218,7 +218,7 @@ class Replication:
         self.node.oplog.wake()
 
     def vote(self, body: Document) -> Document:
-        """Whether this member votes for another."""
+        """Check whether this member votes for another."""
         node, term = self.node, int(body["term"])
         mine = (self._last_term(), node.oplog.last)
         theirs = (int(body["lastTerm"]), time_of(body["last"]))
@@ -380,7 +380,7 @@ class Replication:
         return given["w"] if given else electorate.implicit_write_concern(self.addresses, self.traits)
 
     def readable(self) -> bool:
-        """Whether this member has something that can be read."""
+        """Check whether this member has something that can be read."""
         return bool(self.node.oplog.entries) and not self.stale and not self.recovering
 
     def check_state(self) -> None:

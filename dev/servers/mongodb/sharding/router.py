@@ -286,13 +286,13 @@ Handler = Callable[[Router, Context, Document], Awaitable[Document]]
 
 
 def _opens_change_stream(body: Document) -> bool:
-    """Whether a command opens a change stream."""
+    """Check whether a command opens a change stream."""
     pipeline = body.get("pipeline")
     return isinstance(pipeline, list) and bool(pipeline) and "$changeStream" in pipeline[0]
 
 
 def own_field(name: str) -> bool:
-    """Whether a field of a command is of the client's session with the router, and not for a shard."""
+    """Check whether a field of a command is of the client's session with the router, and not for a shard."""
     return name.startswith("$") or name in ("lsid", "txnNumber", "autocommit", "startTransaction")
 
 

@@ -27,7 +27,7 @@ class Node:
     children: dict[str, Node] = field(default_factory=dict)
     length: int | None = None
     whole: bool = False
-    """Whether the array is written as a whole by the node above."""
+    """True if the array is written as a whole by the node above."""
 
     def document(self) -> Document:
         """The form for the oplog."""

@@ -58,7 +58,7 @@ class Settings:
     product: str = ""
     """A product that speaks the same protocol and is no MongoDB (:mod:`dev.servers.mongodb.operation.products`)."""
     atlas: bool = False
-    """Whether rights are refused as the proxies of Atlas's small clusters do."""
+    """True if rights are refused as the proxies of Atlas's small clusters do."""
     gather_ms: int = 0
     """How long a change stream that has something to give waits for more of it."""
     commit_lag_ms: int = 0
@@ -99,7 +99,7 @@ class Node:
         self.term = 1
         self.primary = True
         self.quiet = False
-        """Whether what is written makes no change events: another shard makes them."""
+        """True if what is written makes no change events: another shard makes them."""
         self.majority: Time | None = None
         """What a majority has; None when that is everything this member has."""
         self.clock: Time = (0, 0)

@@ -129,7 +129,7 @@ class Writer:
     ) -> None:
         self._node, self._sessions, self.transaction, self._retry = node, sessions, transaction, retry
         self.unchecked = unchecked
-        """Whether documents are written that the collection's validator would refuse."""
+        """True if documents are written that the collection's validator would refuse."""
         self.view = View(transaction)
 
     def check(self, collection: Collection, key: Key) -> None:

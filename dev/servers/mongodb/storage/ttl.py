@@ -69,7 +69,7 @@ def _delete(writer: Writer, collection: Collection, documents: list[Document]) -
 
 
 def _is_free(writer: Writer, collection: Collection, document: Document) -> bool:
-    """Whether no open transaction has written the document; else it is looked at the next time."""
+    """Check whether no open transaction has written the document; else it is looked at the next time."""
     try:
         writer.check(collection, key_of(document))
     except WriteBlocked:

@@ -76,12 +76,12 @@ class Collection:
 
     @property
     def images(self) -> bool:
-        """Whether pre- and post-images are recorded."""
+        """True if pre- and post-images are recorded."""
         return bool(self.options.get("changeStreamPreAndPostImages", {}).get("enabled"))
 
     @property
     def capped(self) -> bool:
-        """Whether old documents make room for new ones."""
+        """True if old documents make room for new ones."""
         return bool(self.options.get("capped"))
 
     def get(self, key: Key, at: Time | None = None) -> Document | None:

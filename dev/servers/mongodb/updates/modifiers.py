@@ -30,7 +30,7 @@ class Result:
     value: Any
     appended: bool = False
     forced: bool = False
-    """Whether it is written even when nothing changed."""
+    """True if it is written even when nothing changed."""
 
 
 class Modifier:

@@ -247,7 +247,7 @@ _WRITERS: dict[type, Any] = {
 
 
 def are_identical(first: Any, other: Any) -> bool:
-    """Whether two values are the same bytes: type, width, order of fields and all."""
+    """Check whether two values are the same bytes: type, width, order of fields and all."""
     return type(first) is type(other) and _WRITERS[type(first)](first) == _WRITERS[type(other)](other)
 
 

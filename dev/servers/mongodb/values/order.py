@@ -63,19 +63,19 @@ def number(value: Any) -> int | float | Decimal:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is of a numeric type."""
+    """Check whether a value is of a numeric type."""
     return RANKS.get(type(value)) == NUMBER
 
 
 def is_nan(value: Any) -> bool:
-    """Whether a number is NaN, of either kind."""
+    """Check whether a number is NaN, of either kind."""
     return (
         value.to_decimal().is_nan() if isinstance(value, Decimal128) else isinstance(value, float) and math.isnan(value)
     )
 
 
 def equal(first: Any, other: Any) -> bool:
-    """Whether the server takes two values as equal: 1 and 1.0 are."""
+    """Check whether the server takes two values as equal: 1 and 1.0 are."""
     return key(first) == key(other)
 
 

@@ -28,7 +28,7 @@ class Message:
     legacy: bool = False
     compressor: int = 0
     quiet: bool = False
-    """Whether the client wants no reply."""
+    """True if the client wants no reply."""
     exhaust: bool = False
 
 
@@ -114,7 +114,7 @@ def reply(message: Message, body: Document | bytes, *, flags: int = 0, number: i
 
 
 def _is_uncompressed(body: Document) -> bool:
-    """Whether a command's messages are never compressed."""
+    """Check whether a command's messages are never compressed."""
     return next(iter(body), "").lower() in ("hello", "ismaster", "saslstart", "saslcontinue", "authenticate")
 
 

@@ -64,7 +64,7 @@ class Table:
     """Or ``INDEX``, or ``PARTITIONED``: in one partition, of which rows in the redo have the number."""
     checks: list[tuple[str, str]] = field(default_factory=list)
     private: bool = False
-    """Whether it is a private temporary table."""
+    """True if it is a private temporary table."""
     data_ids_before: list[tuple[int, int]] = field(default_factory=list)
     """Data object numbers that TRUNCATE has ended, each with its SCN."""
 

@@ -37,7 +37,7 @@ IN_PLACE = True
 
 
 def is_long(column: Column, value: Any) -> bool:
-    """Whether a value is logged apart from its row."""
+    """Check whether a value is logged apart from its row."""
     if value is None:
         return False
     if column.type.kind in LOB_KINDS:

@@ -38,7 +38,7 @@ class Privileges:
         self.user = user
 
     def has(self, *grants: str) -> bool:
-        """Whether the user has one of these."""
+        """Check whether the user has one of these."""
         if self.user.name == "SYS":
             return True
         owned = set(self.user.grants)
@@ -52,7 +52,7 @@ class Privileges:
             raise OraError(1031)
 
     def on(self, table: Table, action: str) -> bool:
-        """Whether the user may do this to the table."""
+        """Check whether the user may do this to the table."""
         if table.owner == self.user.name:
             return True
         grants = {f"{action} ON {table.owner}.{table.name}", f"ALL ON {table.owner}.{table.name}"}
@@ -60,7 +60,7 @@ class Privileges:
         return self.has(*grants, system)
 
     def sees(self, table: Table) -> bool:
-        """Whether ALL_TABLES shows the table."""
+        """Check whether ALL_TABLES shows the table."""
         return any(self.on(table, action) for action in ("SELECT", "INSERT", "UPDATE", "DELETE", "ALTER"))
 
     def need_on(self, table: Table, action: str) -> None:
@@ -69,7 +69,7 @@ class Privileges:
             raise OraError(1031 if self.sees(table) and action != "SELECT" else 942)
 
     def sees_view(self, name: str) -> bool:
-        """Whether the user may read a ``V$`` or ``DBA_`` view, by the name without SYS."""
+        """Check whether the user may read a ``V$`` or ``DBA_`` view, by the name without SYS."""
         if name.startswith("V$"):
             underlying = name.replace("V$", "V_$")
             free = name in ("V$VERSION", "V$NLS_PARAMETERS", "V$SESSION_CONNECT_INFO", "V$TIMEZONE_NAMES")

@@ -39,7 +39,7 @@ class UndoStep:
     count: int = 1
 
     def continues(self, earlier: "UndoStep") -> bool:
-        """Whether these inserts begin where the earlier ones end."""
+        """Check whether these inserts begin where the earlier ones end."""
         return (
             self.kind == earlier.kind == "I"
             and self.table is earlier.table
@@ -71,7 +71,7 @@ class Transaction:
     table_locks: dict[int, int] = field(default_factory=dict)
     waits_for: "Transaction | None" = None
     has_start_record: bool = False
-    """Whether its START record is written."""
+    """True if its START record is written."""
 
     @property
     def id(self) -> int:

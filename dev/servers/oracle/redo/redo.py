@@ -257,7 +257,7 @@ class Redo:
                 self.save(log)
 
     def is_online(self, log: LogFile) -> bool:
-        """Whether the group of this log has not been used again."""
+        """Check whether the group of this log has not been used again."""
         return log.sequence > self.current(log.thread).sequence - GROUPS
 
     def purge(self, before: int | None = None) -> list[LogFile]:

@@ -92,7 +92,7 @@ class Inference:
         return self._infer_name(Tokens(tokens, self.sql), scope) if first.is_identifier else None
 
     def ranked(self, tokens: Sequence[Token], scope: Scope) -> bool:
-        """Whether this is a table's column whose kept values do not have the order of what they stand for."""
+        """Check whether this is a table's column whose kept values do not have the order of what they stand for."""
         if not all(token.is_identifier or token.text == "." for token in tokens) or len(tokens) % 2 == 0:
             return False
         hit = scope.find_column([token.text for token in tokens[::2]])

@@ -39,7 +39,7 @@ class DataType:
     scale: int | None = None
     length: int | None = None
     characters: bool = False
-    """Whether ``length`` counts characters, not bytes."""
+    """True if ``length`` counts characters, not bytes."""
 
     @property
     def name(self) -> str:
@@ -79,7 +79,7 @@ class DataType:
 
     @property
     def ranked(self) -> bool:
-        """Whether kept values may not have their order: numbers of many digits, which are texts, and row ids in columns."""
+        """True if kept values may not have their order: numbers of many digits, which are texts, and row ids in columns."""
         return self.kind in ("NUMBER", "FLOAT", "ROWID") and self.affinity == "BLOB"
 
 

@@ -69,7 +69,7 @@ class Cursor:
 
     @property
     def is_query(self) -> bool:
-        """Whether it has run, and gave rows."""
+        """True if it has run, and gave rows."""
         return self.outcome is not None and self.outcome.columns is not None
 
 

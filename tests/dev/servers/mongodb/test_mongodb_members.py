@@ -99,7 +99,7 @@ def _arbiters(client: Any) -> list[str]:
 
 
 def _has_document(members: ReplicaSet, document: dict[str, Any]) -> bool:
-    """Whether all members with data have a document."""
+    """Check whether all members with data have a document."""
     for member in members.members[:2]:
         with member.direct(readPreference="secondaryPreferred") as alone:
             if alone.shop.orders.find_one(document) is None:

@@ -262,7 +262,7 @@ def _by_user(steps: list[dict[str, Any]]) -> list[tuple[Any, list[dict[str, Any]
 
 
 def _allowed_otherwise(client: Any, step: dict[str, Any]) -> str | None:
-    """Whether a step is refused here and not in the recording, or the other way round."""
+    """Check whether a step is refused here and not in the recording, or the other way round."""
     from tests.support.sources.mongodb.mongodb_json import command
 
     try:

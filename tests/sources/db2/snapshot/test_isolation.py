@@ -60,7 +60,7 @@ def rows_of(session: SnapshotSession, db: Db2Adapter, table: str = "t") -> list[
 
 
 def _has_to_wait(db: Db2Adapter, statement: str, timeout: str = "NOT WAIT") -> bool:
-    """Whether a statement of another session has to wait for a lock."""
+    """Check whether a statement of another session has to wait for a lock."""
     with db.server.connect("DB2INST1") as other:
         other.execute(f"SET CURRENT LOCK TIMEOUT {timeout}")
         try:

@@ -47,7 +47,7 @@ def ids(session: SnapshotSession, db: Db2Adapter) -> list[int]:
 
 
 def write(db: Db2Adapter) -> bool:
-    """Whether a row can be written at once."""
+    """Check whether a row can be written at once."""
     with db.server.connect() as connection:
         connection.execute("SET CURRENT LOCK TIMEOUT NOT WAIT")
         try:

@@ -9,7 +9,7 @@ from tests.support.sources.mongodb.mongodb_recordings import scenarios
 
 
 def _is_cut_text(step: Any) -> bool:
-    """Whether a long text of the recording was left out."""
+    """Check whether a long text of the recording was left out."""
     if isinstance(step, dict):
         return "$long" in step or any(map(_is_cut_text, step.values()))
     return isinstance(step, list) and any(map(_is_cut_text, step))

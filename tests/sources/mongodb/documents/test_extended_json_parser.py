@@ -22,7 +22,7 @@ def text(document: bytes) -> str:
 
 
 def pointers(document: bytes) -> bool:
-    """Whether a document has a pointer anywhere, whose text is that of a document."""
+    """Check whether a document has a pointer anywhere, whose text is that of a document."""
     return '"$ref": ' in text(document)
 
 

@@ -47,7 +47,7 @@ def _account(db: Any, privileges: str) -> dict[str, str]:
 
 
 def _writable(db: Any, table: str) -> bool:
-    """Whether someone else could write to a table now."""
+    """Check whether someone else could write to a table now."""
     with db.connect(autocommit=False) as connection, connection.cursor() as cursor:
         cursor.execute("SET SESSION lock_wait_timeout = 1, innodb_lock_wait_timeout = 1")
         try:
@@ -64,7 +64,7 @@ def _writable(db: Any, table: str) -> bool:
 def _writable_during_and_after_opening(
     db: Any, connector: Connector, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[bool, bool, bool]:
-    """Whether tables can be written to while the position is read, while rows are read, and at the end."""
+    """Check whether tables can be written to while the position is read, while rows are read, and at the end."""
     during = []
     view = MySqlSnapshot._view
     monkeypatch.setattr(MySqlSnapshot, "_view", lambda *a, **k: (during.append(_writable(db, "t")), view(*a, **k))[1])

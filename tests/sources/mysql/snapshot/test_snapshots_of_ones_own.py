@@ -102,7 +102,7 @@ def test_a_query_that_the_server_refuses_is_reported_with_its_table(
 
 
 def _changeable(db: Any, statement: str) -> bool:
-    """Whether someone else could run a statement now."""
+    """Check whether someone else could run a statement now."""
     with db.connect(autocommit=False) as connection, connection.cursor() as cursor:
         cursor.execute("SET SESSION lock_wait_timeout = 1, innodb_lock_wait_timeout = 1")
         try:

@@ -197,7 +197,7 @@ def authentication(server: Any) -> dict[str, str]:
 
 
 def is_real_server_given() -> bool:
-    """Whether tests are to run on a real Db2."""
+    """Check whether tests are to run on a real Db2."""
     return bool(os.environ.get("DB2_DSN"))
 
 

@@ -89,7 +89,7 @@ class EquivalentReplies:
 
     @staticmethod
     def now(value):
-        """Whether a value is the server's clock at the time of the command: a date or timestamp of 2026 or later."""
+        """Check whether a value is the server's clock at the time of the command: a date or timestamp of 2026 or later."""
         if set(value) == {"$timestamp"}:
             return value["$timestamp"]["t"] >= 1767225600
         return set(value) == {"$date"} and 1767225600000 <= int(value["$date"]["$numberLong"]) < 4102444800000

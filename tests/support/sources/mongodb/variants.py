@@ -91,7 +91,7 @@ def _decimal(text: str) -> Any:
 
 
 def are_identical(found: Any, expected: Any) -> bool:
-    """Whether values are equal with their types, signs of zeros and digits; what is not a number equals itself."""
+    """Check whether values are equal with their types, signs of zeros and digits; what is not a number equals itself."""
     if isinstance(expected, list):
         return isinstance(found, list) and len(found) == len(expected) and all(map(are_identical, found, expected))
     if isinstance(expected, dict):

@@ -109,7 +109,7 @@ class RealOracle:
 
 
 def is_real_server_given() -> bool:
-    """Whether tests are to run on a real Oracle."""
+    """Check whether tests are to run on a real Oracle."""
     return bool(os.environ.get("ORACLE_DSN"))
 
 

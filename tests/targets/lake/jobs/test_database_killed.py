@@ -100,7 +100,7 @@ class Target:
             return MarkerTable("cdc_applied", self.connector.name).read(connection).batch
 
     def equal(self, *, before: bool = False) -> bool:
-        """Whether it is as the source is, or was before its last batches."""
+        """Check whether it is as the source is, or was before its last batches."""
         return in_order(rows(self.engine, THERE)) == (
             self._before if before else in_order(self.source.copy_rows(TABLE))
         )

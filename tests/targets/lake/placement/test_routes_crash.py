@@ -69,7 +69,7 @@ def _caught_up(lake: Lake) -> None:
 
 
 def _is_killed(child: Child, lake: Lake, *point: str | int) -> bool:
-    """Whether it came to the point at which it dies."""
+    """Check whether it came to the point at which it dies."""
     child.begin(lake, *point)
     if child.answer() == "done":
         return False

@@ -198,7 +198,7 @@ def number(version: str) -> int:
 
 
 def is_accepted(server: Server, sql: str) -> bool:
-    """Whether the server took the statement."""
+    """Check whether the server took the statement."""
     try:
         server.run(sql)
     except (pymysql.err.DatabaseError, pymysql.err.InterfaceError):
@@ -213,7 +213,7 @@ def parse_one(server: Server, sql: str) -> Statement:
 
 
 def is_a_riddle(table: Table, statement: Statement) -> bool:
-    """Whether the text alone does not tell what becomes of keys.
+    """Check whether the text alone does not tell what becomes of keys.
 
     A column gets the name that another one loses, and the key with it; or the key is over the bytes of an ENUM or a
     SET that becomes something longer, and is then a key over a prefix.
