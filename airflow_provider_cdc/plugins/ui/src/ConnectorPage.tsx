@@ -99,7 +99,7 @@ const tabsOf = (found: Detail) => Object.entries(TABS).filter(([name]) => name !
 /** The box of the error says it in all its parts. */
 function saysTheError(problem: string, line: Line): boolean {
   const message = line.error?.message.split("\n")[0]?.replace(/\.+$/, "");
-  return !!what && problem.endsWith(what);
+  return !!message && problem.endsWith(message);
 }
 
 function Facts({ found }: { found: Detail }) {

@@ -90,11 +90,11 @@ function Steps({ offers }: { offers: Offers }) {
         {(source?.places ?? []).length > 0 ? (
           <Box mt={3}>
             <Text mb={1}>The connection does not define the input. Set one of these properties:</Text>
-            {source?.places.map(({ name: place, what, example }) => (
+            {source?.places.map(({ name: place, description, example }) => (
               <Field.Root key={place} mb={2} maxW="40rem">
                 <Field.Label>{place}</Field.Label>
                 <Input value={given[place] ?? ""} placeholder={example} onChange={(e) => setGiven({ ...given, [place]: e.target.value.trim() })} />
-                <Field.HelperText>{what}</Field.HelperText>
+                <Field.HelperText>{description}</Field.HelperText>
               </Field.Root>
             ))}
           </Box>
