@@ -135,9 +135,10 @@ class Stats(Protocol):
 def load_stats() -> Stats:
     """Return Airflow's metrics, for the process of a task."""
     try:
-        stats: Stats = importlib.import_module("airflow.sdk.observability.stats")
+        module = importlib.import_module("airflow.sdk.observability.stats")
     except ModuleNotFoundError:  # Airflow 3.1
-        stats = importlib.import_module("airflow.stats").Stats
+        module = importlib.import_module("airflow.stats")
+    stats: Stats = module if hasattr(module, "gauge") else module.Stats
     return stats
 
 
