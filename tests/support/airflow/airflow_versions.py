@@ -83,7 +83,7 @@ def begin_metrics() -> None:
         Stats.instance = None
         kind.__init__(Stats)
     else:
-        stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=True)
+        _initialize_stats(stats, stats_utils.get_stats_factory())
 
 
 def end_metrics() -> None:
@@ -97,7 +97,14 @@ def end_metrics() -> None:
 
         type(Stats).factory, Stats.instance = NoStatsLogger, None
     else:
-        stats.initialize(factory=NoStatsLogger, export_legacy_names=True)
+        _initialize_stats(stats, NoStatsLogger)
+
+
+def _initialize_stats(module: Any, factory: Any) -> None:
+    if hasattr(module, "initialize"):
+        module.initialize(factory=factory, export_legacy_names=True)
+    else:  # Airflow 3.2
+        module.Stats.initialize(factory=factory)
 
 
 def has_teams() -> bool:
