@@ -442,6 +442,9 @@ def test_columns_are_renamed_added_and_widened_before_a_merge(target: Target) ->
     _create_rows(target)
     types = {"id": "bigint", "m": "bigint", "note": "string", "more": "string"}
     evolution = ColumnEvolution(OURS.application_name, 2, types, (("n", "m"),), {"more": "it's ${env:HOME} \\ `x`"})
+    folder = getattr(target, "_folder", None)
+    if folder is not None and not folder.can_widen("int", "bigint"):
+        pytest.skip("this release of Delta writes the table again for a wider type")
     assert target.can_evolve(evolution)
     fills = target.evolve_columns(evolution)
     assert target.evolve_columns(evolution) == fills  # after it was killed

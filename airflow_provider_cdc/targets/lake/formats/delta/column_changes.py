@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.formats.column_renames import list_renames, rename_column_types
@@ -29,16 +29,20 @@ _ODD = re.compile(r"[ ,;{}()\n\t=]")
 """Characters that names of columns have only with column mapping."""
 
 
-def can_evolve(evolution: ColumnEvolution, columns: Mapping[str, str], location: str) -> bool:
+def can_evolve(
+    evolution: ColumnEvolution, columns: Mapping[str, str], location: str, widens: Callable[[str, str], bool]
+) -> bool:
     """Check an evolution, as :meth:`airflow_provider_cdc.targets.lake.formats.target_interface.Target.can_evolve`.
 
     :param columns: the table's, and their types
+    :param widens: whether this release of Delta changes one type to another in place
     """
     there = rename_column_types(evolution, columns, location)
     if there is None:
         return False
     return all(
         _fits(there[name.lower()], type_)
+        and (can_hold_type(there[name.lower()], type_) or widens(there[name.lower()], type_))
         for name, type_ in evolution.types.items()
         # values that neither type holds are an error of the column, unless they are not needed any more
         if name.lower() in there and (name in evolution.fills or can_hold_type(type_, there[name.lower()]))

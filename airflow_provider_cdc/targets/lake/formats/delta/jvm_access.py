@@ -7,7 +7,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.targets.lake.spark_releases.jvm_features import activate_session, scala_to_python
+from airflow_provider_cdc.targets.lake.spark_releases.jvm_features import (
+    activate_session,
+    count_parameters,
+    scala_to_python,
+)
+from airflow_provider_cdc.targets.lake.types.spark_types import build_struct_type
 
 WRITER = "cdc.writer"
 """In a commit's metadata: the run that has written the batch into the change log."""
@@ -58,6 +63,15 @@ class DeltaTableFolder:
         """Return the table's folder and its filesystem, in Hadoop's words."""
         folder = self.build_path(self.name)
         return folder, folder.getFileSystem(self.spark._jsparkSession.sessionState().newHadoopConf())
+
+    def can_widen(self, old: str, new: str) -> bool:
+        """Check whether this release of Delta changes a column's type in place: with Spark 3.5 only to ``smallint`` and ``int``."""
+        widening = "org.apache.spark.sql.delta.TypeWidening$"
+        if 3 in count_parameters(self.spark, widening, "isTypeChangeSupported"):
+            return True  # a later release, which widens all types that callers ask for
+        parse = self.spark._jsparkSession.parseDataType
+        types = [parse(field.dataType.json()) for field in build_struct_type({"old": old, "new": new}).fields]
+        return bool(getattr(self.load_class(widening), "MODULE$").isTypeChangeSupported(*types))
 
     def exists(self) -> bool:
         """Check whether a table is there by now."""

@@ -183,7 +183,10 @@ class DeltaTarget(Target):
     def can_evolve(self, evolution: ColumnEvolution) -> bool:
         there = self.read_column_types()
         self._check_new(evolution.types)
-        can, gone = columns.can_evolve(evolution, there, self.location), evolution.list_dropped_columns(there)
+        can, gone = (
+            columns.can_evolve(evolution, there, self.location, self._folder.can_widen),
+            evolution.list_dropped_columns(there),
+        )
         return can and (not gone or self._drops(gone))
 
     def _drops(self, names: list[str]) -> bool:
