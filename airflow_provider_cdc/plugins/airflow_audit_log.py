@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 from airflow.models.log import Log
 from airflow.utils.session import create_session
 
+from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
 from airflow_provider_cdc.plugins.authorization import dag_of
 from airflow_provider_cdc.services.actions.action_models import ConnectorAction
 from airflow_provider_cdc.services.dashboards.hidden_keys import hide_keys
-
-if TYPE_CHECKING:
-    from airflow_provider_cdc.plugins.api.dependencies import AuthorizedConnector
 
 _MOST = 10_000
 """Characters of the arguments that are kept."""
 
 
-def log_action(reached: AuthorizedConnector, action: ConnectorAction) -> None:
+def log_action(user: BaseUser, record: ConnectorRecord, action: ConnectorAction) -> None:
     """Record an action before it is performed: event ``cdc.<action>``, its DAG, its user, and its arguments as JSON, without parts of rows."""
-    user, record = reached.user, reached.record
     document = action.model_dump(mode="json")
     shown = hide_keys({name: value for name, value in document.items() if value})
     extra = {"connector": record.connector, **shown}

@@ -76,7 +76,7 @@ def _acted(
     if how.plan:
         return plan_of(store, reached.record, action, runs)
     by = reached.user.get_name()
-    log_action(reached, action)
+    log_action(reached.user, reached.record, action)
     return carry_out(store, reached.record, action, runs, confirm=how.confirm, about=how.about, by=by)
 
 
