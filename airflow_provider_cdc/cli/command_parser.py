@@ -120,7 +120,7 @@ def _lists() -> list[ActionCommand]:
             "Write the scripts and the package of Spark jobs to a folder or an object store, for platforms that need a URI",
             build_argument("--to", metavar="URL", required=True, help="the folder or prefix, such as s3://lake/cdc"),
             build_argument("--storage-conn-id", metavar="ID", help="connection with fsspec options in its extra"),
-            where="spark_files.copy_spark_files",
+            where="setup.copy_spark_files",
         ),
         define_command(
             "connectors",

@@ -1,4 +1,4 @@
-"""The command ``setup``: the connection to the state tables, and a database role for it.
+"""Commands that set an installation up: the connection to the state tables with a database role, and the files of Spark jobs at a URI.
 
 Airflow's own login may change everything in the metadata DB. It is stored only if that is asked for.
 """
@@ -17,6 +17,8 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.hooks.airflow_compat import find_migration_obstacle
 from airflow_provider_cdc.hooks.state import CdcStateHook
+from airflow_provider_cdc.services.connectors.connector_handle import storage_options
+from airflow_provider_cdc.services.submit.spark_files import build_files
 
 _SSL = ("ca", "capath", "cert", "key", "cipher", "check_hostname")
 """MySQL's TLS settings that SQLAlchemy takes from a URL, with the prefix ``ssl_``."""
@@ -196,3 +198,14 @@ def _command(args: argparse.Namespace, *, replace: bool = False) -> str:
     }
     command = format_cdc_command("setup", conn_id=args.conn_id, role=args.role, url="-" if args.url else None)
     return " ".join([command, *(f"--{flag}" for flag, given in flags.items() if given)])
+
+
+@cli_command
+def copy_spark_files(args: argparse.Namespace) -> None:
+    """Write the scripts and the package to a folder or an object store."""
+    from airflow_provider_cdc.changelog.files.storage import Storage
+
+    storage = Storage(args.to, storage_options(args.storage_conn_id))
+    for name, content in build_files():
+        storage.replace(storage.join_path(name), content)
+        print(storage.build_uri(name))

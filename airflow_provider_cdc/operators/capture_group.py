@@ -62,7 +62,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
 
     template_fields: Sequence[str] = GroupFields.GROUP_FIELDS
     template_fields_renderers = {"connectors": "json"}
-    FLAGS = ("look_first", "skip_unreachable")
+    FLAGS = ("check_first", "skip_unreachable")
     operator_extra_links = (ConnectorsLink(),)
     ui_color = "#e3f2e1"
 

@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 
 TASK_PROCESS = "CDC_TASK_PROCESS"
 """Environment variable in which the job finds the process of its task."""
-LOOK_S = 5.0
-"""Seconds between two looks for it."""
+POLL_S = 5.0
+"""Seconds between two checks of it."""
 
 
 def identify_process(pid: int) -> str | None:
@@ -37,7 +37,7 @@ def identify_process(pid: int) -> str | None:
     return None if state in "ZX" else f"{socket.gethostname()} {pid} {start_time}"
 
 
-def end_with_task(stop: Callable[[], object], *, look_s: float = LOOK_S) -> None:
+def end_with_task(stop: Callable[[], object], *, poll_s: float = POLL_S) -> None:
     """Call ``stop`` when the job is to end: by a signal, or because the process of its task is gone.
 
     A job that is submitted without a task, or that cannot see the task's process, ends by a signal alone.
@@ -48,12 +48,12 @@ def end_with_task(stop: Callable[[], object], *, look_s: float = LOOK_S) -> None
         signal.signal(number, lambda *_: stop())
     task = os.environ.get(TASK_PROCESS, "")
     if task and _is_alive(task):
-        threading.Thread(target=_watch, args=(task, stop, look_s), name="cdc-task-watch", daemon=True).start()
+        threading.Thread(target=_watch, args=(task, stop, poll_s), name="cdc-task-watch", daemon=True).start()
 
 
-def _watch(task: str, stop: Callable[[], object], look_s: float) -> None:
+def _watch(task: str, stop: Callable[[], object], poll_s: float) -> None:
     while _is_alive(task):
-        time.sleep(look_s)
+        time.sleep(poll_s)
     stop()
     log.warning(
         "The task that has submitted this job is gone (process %s): the job ends after its present commit.", task

@@ -16,7 +16,7 @@ JOB = """
 import threading
 from airflow_provider_cdc.targets.task_watch import end_with_task
 ended = threading.Event()
-end_with_task(ended.set, look_s=0.05)
+end_with_task(ended.set, poll_s=0.05)
 print("works", flush=True)
 print("ended" if ended.wait(float({wait!r})) else "still works", flush=True)
 """

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cdc.cli.spark_files import copy_spark_files
+from airflow_provider_cdc.cli.setup import copy_spark_files
 from airflow_provider_cdc.services.submit.spark_files import build_wheel, wheel_name
 
 

@@ -68,7 +68,7 @@ class ChangePartitionData(ddl_statements.PartitionDataChange):
 
 
 LESS_LOGGED = "drop supplemental logging"
-"""``NoColumnChange.what`` of a statement after which rows of the log may have fewer values."""
+"""``NoColumnChange.clause`` of a statement after which rows of the log may have fewer values."""
 
 Action: TypeAlias = (
     AddColumn
