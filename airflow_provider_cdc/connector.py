@@ -22,6 +22,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.sources import config_class, load_source
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.changelog.files.change_log import ChangeLog
     from airflow_provider_cdc.core.capture.connector_capture import Capture
     from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
     from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
@@ -172,12 +173,12 @@ def open_capture(
         store.check_tables()
         registration = build_registration(definition, config, connections)
         recorded = store.find_registration(definition.name)
+        changelog = ChangeLog(definition.changelog, {**definition.changelog_options, **(storage_secrets or {})})
         if recorded is not None and not adopt:
-            _refuse_other_connector(recorded, registration)
+            _refuse_other_connector(recorded, registration, store, changelog)
         later = recorded is not None and _is_of_other_dag(recorded, registration)
         if not later:
             store.register_connector(registration)
-        changelog = ChangeLog(definition.changelog, {**definition.changelog_options, **(storage_secrets or {})})
         with open_source(definition, secrets) as source, contextlib.ExitStack() as stack:
             source.adopt_columns(like)
             channels = open_channels(config, definition.name)
@@ -200,8 +201,12 @@ def open_capture(
         store.close()
 
 
-def _refuse_other_connector(recorded: ConnectorRegistration, registration: ConnectorRegistration) -> None:
+def _refuse_other_connector(
+    recorded: ConnectorRegistration, registration: ConnectorRegistration, store: StateStore, changelog: ChangeLog
+) -> None:
     """Refuse a run that would take the name of another connector, and with it its offset.
+
+    A change log that was moved to another place keeps its identity, so it is not another one.
 
     :raises ConfigError: it has another source or change log
     """
@@ -213,7 +218,9 @@ def _refuse_other_connector(recorded: ConnectorRegistration, registration: Conne
         )
         if old != new
     ]
-    if not differing:
+    if not differing or (
+        recorded.source == registration.source and _is_moved(registration.connector, store, changelog)
+    ):
         return
     dag = recorded.connections.get("dag")
     raise ConfigError(
@@ -222,6 +229,12 @@ def _refuse_other_connector(recorded: ConnectorRegistration, registration: Conne
         safe="Nothing was read or changed.",
         remedy='give this connector another name. If it is the same one, which has moved, set adopt=True until a run has succeeded: CaptureOperator(…, adopt=True) or group={"adopt": True} of cdc_dag',
     )
+
+
+def _is_moved(connector: str, store: StateStore, changelog: ChangeLog) -> bool:
+    """Check whether a change log has the batches that the offset is about."""
+    offset = store.load_offset(connector).offset
+    return offset is not None and bool(offset.changelog) and changelog.read_identity(connector) == offset.changelog
 
 
 def _is_of_other_dag(recorded: ConnectorRegistration, registration: ConnectorRegistration) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -269,7 +270,7 @@ def test_texts_stay_texts_in_a_dag_with_native_templates(shop_connector: ShopCon
 
 
 def test_a_name_is_not_taken_from_another_connector(shop_connector: ShopConnector, tmp_path: Path) -> None:
-    """The last one to start took the offset, the pages and the rights of the other one."""
+    """The last one to start took the offset, the pages and the rights of the other one. A change log that was moved is the same one."""
     shop_connector.order(1)
     capture(shop_connector).execute(context())
     recorded = shop_connector.store.find_registration("shop")
@@ -282,6 +283,10 @@ def test_a_name_is_not_taken_from_another_connector(shop_connector: ShopConnecto
     capture(shop_connector, definition=replace(shop_connector.definition, changelog=f"{recorded.changelog}/")).execute(
         context()
     )
+    moved = replace(shop_connector.definition, changelog=f"{tmp_path}/moved")
+    shutil.copytree(recorded.changelog, moved.changelog)
+    capture(shop_connector, definition=moved).execute(context())
+    assert shop_connector.store.find_registration("shop").changelog == moved.changelog
     with pytest.raises(AirflowException):  # it is accepted, and the batches of the offset are not there
         capture(shop_connector, definition=elsewhere, adopt=True).execute(context())
     assert shop_connector.store.find_registration("shop").changelog == elsewhere.changelog
