@@ -28,7 +28,11 @@ from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator, b
 from airflow_provider_cdc.operators.base.spark_job_operator import job_path
 from airflow_provider_cdc.services.tasks.connector_fields import owner_of
 from airflow_provider_cdc.targets.lake.apply.up_to_date_check import read_table_stamp
-from airflow_provider_cdc.targets.lake.spark_releases.release_packages import find_packages
+from airflow_provider_cdc.targets.lake.spark_releases.release_packages import (
+    S3_EXCLUDED,
+    find_packages,
+    find_s3_packages,
+)
 from tests.support.airflow.airflow_connector import TaskState, connect, context
 from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException
 from tests.support.change_log.manifests import manifest
@@ -209,6 +213,18 @@ def test_without_jars_the_packages_of_the_target_are_fetched(tmp_path: Path, spa
     spark.will(report())
     apply(tmp_path, jars="").execute(context())
     assert spark.arguments[spark.arguments.index("--packages") + 1] == ",".join(find_packages("delta"))
+
+
+def test_for_tables_in_s3_the_packages_of_s3_are_fetched_without_the_whole_sdk(tmp_path: Path, spark: Spark) -> None:
+    rules = [{"tables": "p\\.orders", "location": "s3a://lake/orders"}]
+    spark.will(report())
+    apply(tmp_path, jars="", tables=rules).execute(context())
+    packages = spark.arguments[spark.arguments.index("--packages") + 1]
+    assert packages == ",".join((*find_packages("delta"), *find_s3_packages()))
+    assert f"spark.jars.excludes={S3_EXCLUDED}" in spark.arguments
+    spark.will(report())
+    apply(tmp_path, jars="", packages="a:b:1", tables=rules).execute(context())
+    assert spark.arguments[spark.arguments.index("--packages") + 1] == "a:b:1"  # the user knows better
 
 
 def test_packages_follow_the_release_of_spark_that_runs_the_job(tmp_path: Path, spark: Spark) -> None:

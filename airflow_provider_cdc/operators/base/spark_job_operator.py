@@ -51,6 +51,7 @@ _PROGRAM_ONLY = (
     "post_submit_commands", "track_driver_via_k8s_api", "yarn_track_via_rm_api", "yarn_rm_auth",
 )  # fmt: skip
 """Arguments that only ``spark-submit`` has."""
+_S3 = re.compile(r"\bs3[an]?://")
 _PROPERTY = re.compile(r"-D([^\s=]+)=")
 """A property among the options of a JVM."""
 
@@ -145,7 +146,7 @@ class SparkScriptOperator(SparkSubmitOperator):
         self._refuse_secrets()
         configured = any(key in (self.conf or {}) for key in ("spark.jars", "spark.jars.packages"))
         if self._table_format is not None and not (self.jars or self.packages or configured):
-            self.packages = ",".join(self._table_format.find_packages(self.spark_version)) or None
+            self.packages = ",".join(self._find_packages(arguments)) or None
         if self._default_submit:
             self._program.prepare()
         sizes = {
@@ -160,6 +161,18 @@ class SparkScriptOperator(SparkSubmitOperator):
             environment={name: str(value) for name, value in (self.env_vars or {}).items()},
         )  # fmt: skip
         return self._job
+
+    def _find_packages(self, arguments: Sequence[str]) -> tuple[str, ...]:
+        """Return the packages of the table format, and those of S3 if an argument names a place there and the cluster brings none."""
+        from airflow_provider_cdc.targets.lake.spark_releases.release_packages import S3_EXCLUDED, find_s3_packages
+
+        assert self._table_format is not None
+        packages = self._table_format.find_packages(self.spark_version)
+        if not (self._default_submit and self._program.needs_s3_packages and _S3.search(" ".join(arguments))):
+            return packages
+        if not self._program.read_argument("exclude_packages"):
+            self.conf = {"spark.jars.excludes": S3_EXCLUDED, **(self.conf or {})}
+        return (*packages, *find_s3_packages(self.spark_version))
 
     def _submit(self, context: Context) -> AirflowException | None:
         """Submit the prepared job, and wait for its end.

@@ -64,6 +64,11 @@ class SparkSubmitProgram:
         return bool(self._operator._get_hook()._connection["deploy_mode"] == "cluster")
 
     @property
+    def needs_s3_packages(self) -> bool:
+        """Return whether Spark has no S3 by itself. Clusters on YARN have a Hadoop with it."""
+        return not self._master.startswith("yarn")
+
+    @property
     def process(self) -> subprocess.Popen[str] | None:
         """The running program."""
         process: subprocess.Popen[str] | None = getattr(self._operator._hook, "_submit_sp", None)

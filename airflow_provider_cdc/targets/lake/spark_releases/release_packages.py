@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from airflow_provider_cdc.core.errors import ConfigError
 
+_AWS_SDK = tuple(f"software.amazon.awssdk:{name}:2.29.52" for name in ("s3", "s3-transfer-manager", "sts"))
 PACKAGES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "3.5": {
         "delta": ("io.delta:delta-spark_2.12:3.3.3",),
@@ -22,6 +23,14 @@ PACKAGES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
 }
 """Release of Spark → kind of tables → Maven coordinates. The tests run with each of them (``dev/test --matrix spark``)."""
+S3_PACKAGES: Mapping[str, tuple[str, ...]] = {
+    "3.5": ("org.apache.hadoop:hadoop-aws:3.3.4",),
+    "4.0": ("org.apache.hadoop:hadoop-aws:3.4.1", *_AWS_SDK),
+    "4.1": ("org.apache.hadoop:hadoop-aws:3.4.2", *_AWS_SDK),
+}
+"""Release of Spark → Maven coordinates of Hadoop's S3A, in the version of the Hadoop that this release has."""
+S3_EXCLUDED = "software.amazon.awssdk:bundle"
+"""A package of 640 MB that ``hadoop-aws`` asks for. S3A needs the 18 MB of :data:`S3_PACKAGES` alone."""
 NEWEST = max(PACKAGES)
 
 
@@ -35,6 +44,22 @@ def find_packages(kind: str, spark_version: str = "") -> tuple[str, ...]:
     >>> find_packages("delta", "4.0.1")
     ('io.delta:delta-spark_4.0_2.13:4.4.0',)
     """
+    return PACKAGES[_known_release(spark_version)].get(kind, ())
+
+
+def find_s3_packages(spark_version: str = "") -> tuple[str, ...]:
+    """Return the packages with which Spark reads and writes ``s3a://``, without :data:`S3_EXCLUDED`.
+
+    :param spark_version: as of :func:`find_packages`
+    :raises ConfigError: there are none for this release
+
+    >>> find_s3_packages("3.5")
+    ('org.apache.hadoop:hadoop-aws:3.3.4',)
+    """
+    return S3_PACKAGES[_known_release(spark_version)]
+
+
+def _known_release(spark_version: str) -> str:
     release = parse_release(spark_version or installed_version() or NEWEST)
     if release not in PACKAGES:
         raise ConfigError(
@@ -42,7 +67,7 @@ def find_packages(kind: str, spark_version: str = "") -> tuple[str, ...]:
             safe="Nothing was submitted.",
             remedy="set spark_version to the release of the cluster, or name the packages of this release with packages or jars",
         )
-    return PACKAGES[release].get(kind, ())
+    return release
 
 
 def known_spark_version(text: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.targets.lake.spark_releases import release_packages
-from airflow_provider_cdc.targets.lake.spark_releases.release_packages import PACKAGES, find_packages
+from airflow_provider_cdc.targets.lake.spark_releases.release_packages import PACKAGES, find_packages, find_s3_packages
 from dev import paths
 from dev.bootstrap import jars
 
@@ -45,3 +45,7 @@ def test_a_release_without_known_packages_is_refused_with_the_way_out(monkeypatc
         ConfigError, match=r"(?s)for Spark 4\.2\. Known releases of Spark are: 3\.5, 4\.0, 4\.1.*spark_version"
     ):
         find_packages("delta")
+
+
+def test_tests_run_with_the_packages_of_s3_that_jobs_ask_for() -> None:
+    assert set(find_s3_packages(release_packages.NEWEST)) <= {jar.coordinates for jar in jars.list_jars("s3")}
