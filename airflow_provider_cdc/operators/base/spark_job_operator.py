@@ -7,6 +7,7 @@ import hashlib
 import inspect
 import json
 import re
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -377,7 +378,9 @@ def _secret_parameters(parameters: Mapping[str, Any], above: str = "") -> Iterat
 
 
 def build_token(context: Context) -> str:
-    """Return the identity of the submission of one try of a task: a request that is repeated has the same one."""
+    """Return the identity of the submission of one try of a task, or of a command: a request that is repeated has the same one."""
+    if "ti" not in context:  # a command
+        return uuid.uuid4().hex
     ti = context["ti"]
     parts = [ti.dag_id, ti.task_id, ti.run_id, getattr(ti, "map_index", -1), ti.try_number]
     return hashlib.sha256("/".join(map(str, parts)).encode()).hexdigest()[:32]
