@@ -120,7 +120,7 @@ class ConnectorSimulation:
     def delete(self, *, with_changelog: bool) -> None:
         """``airflow cdc delete``."""
         ConnectorLifecycle(self.connector.name, self.connector.store, self.connector.changelog).delete(
-            self.connector.name, with_changelog=with_changelog
+            self.connector.name, "ann", with_changelog=with_changelog
         )
 
     def back_up(self) -> None:

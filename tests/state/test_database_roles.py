@@ -99,7 +99,7 @@ def test_with_the_role_everything_works(role: sa.URL, tmp_path: Path) -> None:
     assert connector.capture().events == 5, "a truncate, and four rows"
     versions = connector.store.offset_history("test")
     assert len(versions) > 3
-    ConnectorLifecycle("test", connector.store).delete("test")
+    ConnectorLifecycle("test", connector.store).delete("test", "ann")
     assert connector.store.find_connector("test") is None
     connector.store.close()
 
@@ -111,7 +111,7 @@ def test_signals_count_on_behind_those_of_a_change_log_that_was_there(role: sa.U
     for _ in range(3):
         last = send(connector, "log", {"message": "x"})
     connector.capture()
-    ConnectorLifecycle("test", connector.store).delete("test")
+    ConnectorLifecycle("test", connector.store).delete("test", "ann")
     connector.capture()  # finds the batches that are there, with the number of the last signal
     assert send(connector, "log", {"message": "y"}) > last
     connector.store.close()
