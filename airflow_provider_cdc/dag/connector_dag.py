@@ -12,6 +12,7 @@ from airflow.sdk import DAG, BaseOperator, TaskGroup, TriggerRule
 
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.hooks.airflow_compat import build_run_type_argument
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
@@ -27,9 +28,6 @@ OVERLAP = timedelta(minutes=2)
 """How long its tasks continue after that, if those of the next run are not ready before."""
 FRESH_MS = 1000
 """``batch.max.ms`` of a connector whose changes are applied all the time."""
-
-_RUN_TYPES = ("scheduled", "manual", "operator_triggered", "asset_triggered", "asset_materialization")
-"""Airflow's types of runs, without those of a backfill: a run continues from the offset, and cannot capture the past."""
 
 
 def cdc_task_group(
@@ -251,7 +249,7 @@ def arguments_of(
     return length_of(run_for) if continuous else schedule, {
         "start_date": datetime(2024, 1, 1, tzinfo=UTC),  # Airflow schedules nothing without one
         "catchup": False,
-        "allowed_run_types": _RUN_TYPES,
+        **build_run_type_argument(),
         "max_active_runs": 2 if continuous else 1,
         **dag,
         "default_args": {"retries": 3, "retry_delay": delay, **(dag.get("default_args") or {})},

@@ -142,6 +142,20 @@ def load_stats() -> Stats:
     return stats
 
 
+# runs of DAGs
+
+
+def build_run_type_argument() -> dict[str, tuple[str, ...]]:
+    """Return the argument of ``DAG`` with which Airflow refuses backfills; empty on Airflow 3.1, where the task refuses.
+
+    A run continues from the offset, and cannot capture the past.
+    """
+    if _NUMBERS < (3, 2):
+        return {}
+    since_33 = ("operator_triggered",) if _NUMBERS >= (3, 3) else ()
+    return {"allowed_run_types": ("scheduled", "manual", "asset_triggered", "asset_materialization", *since_33)}
+
+
 # cursors of triggers
 
 
