@@ -129,6 +129,8 @@ class GroupPart(_FormPart):
 
     target: Name | None = None
     group_id: Name | None = None
+    prefix_group_id: bool | None = None
+    adopt: bool | None = None
     state_conn_id: Name | None = None
     storage_conn_id: Name | None = None
     spark_conn_id: Name | None = None

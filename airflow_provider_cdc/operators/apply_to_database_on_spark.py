@@ -121,7 +121,7 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SparkScriptOperator):
         DatabaseTargetConfig.parse({**EQUAL, **self._properties()})
         with tempfile.TemporaryDirectory(prefix="cdc-sink-") as folder:
             file = Path(folder) / "result.json"
-            more = [] if self.run_for is None else ["--run-for", str(self.run_for)]
+            more = [] if self.run_for is None else ["--run-for", f"{self.run_for:g}"]
             self._prepare_job(
                 "apply_to_database.py", "--changelog", self.changelog, "--connector", self.connector, "--result", str(file),
                 "--noted", json.dumps(describe_database(self.database_conn_id, self.sink)), *more,

@@ -67,7 +67,7 @@ def copy_state(source: StateDatabase, target: StateDatabase, *, moved: str) -> S
             digests = {table.name: _digest(c, table) for table in _TABLES}
             existed = _fill(source, c, target, digests, numbers)
             c.execute(sa.delete(LeaseRow).where(LeaseRow.connector == FENCE))
-            fence = {"connector": FENCE, "owner": moved, "epoch": 0, "expires_ms": 0, "taken_at": datetime.now(UTC)}
+            fence = {"connector": FENCE, "owner": moved, "epoch": 0, "expires_ms": 0, "acquired_at": datetime.now(UTC)}
             c.execute(sa.insert(LeaseRow).values(fence))
     return StateCopy({name: digest.rows for name, digest in digests.items()}, existed)
 

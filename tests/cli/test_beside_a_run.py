@@ -23,12 +23,34 @@ from tests.support.change_log.replay import Replay
 from tests.support.connectors import mysql_connector
 from tests.support.sources.mysql.workload import source_rows
 
-CHANGE = {"setup", "pause", "resume", "stop", "restart", "signal", "snapshot", "delete", "maintain", "rebuild"}
+CHANGE = {
+    "setup",
+    "pause",
+    "resume",
+    "stop",
+    "restart",
+    "signal",
+    "snapshot",
+    "delete",
+    "maintain",
+    "rebuild",
+    "state migrate",
+}
 """Commands that change something whatever they are given. A command that only prints its plan unless it is confirmed is among those that look."""
-ELSEWHERE = {"verify", "row", "forget-target", "db2 add-table", "db2 remove-table", "db2 switch-capture-instance"}
+ELSEWHERE = {
+    "verify",
+    "row",
+    "forget-target",
+    "db2 add-table",
+    "db2 remove-table",
+    "db2 switch-capture-instance",
+    "spark-files",
+    "state copy",
+}
 """``verify`` looks at tables, with Spark: tests/targets/lake/verify/test_verify_beside.py has it beside a capture and an apply. ``forget-target`` is about
 applies, and prints its plan unless it is confirmed: tests/cli/test_maintain.py. Those of Db2 print their plan, unless they
-are confirmed: tests/cli/test_procedures.py. ``row`` has to be allowed first: tests/cli/test_row.py."""
+are confirmed: tests/cli/test_procedures.py. ``row`` has to be allowed first: tests/cli/test_row.py. ``spark-files`` knows no
+connector. ``state copy`` is refused beside a run: tests/state/test_state_copy.py."""
 LOOK: dict[str, list[str]] = {
     "check": ["shop"],
     "connectors": [],

@@ -173,7 +173,16 @@ def test_files_know_every_argument_that_code_knows() -> None:
         "continuous",
     )
     assert set(GroupPart.model_fields) == group
-    own = parameters(ApplyChangesOperator, "definition", "location", "target", "tables", "conn_id", "storage_conn_id")
+    own = parameters(
+        ApplyChangesOperator,
+        "definition",
+        "location",
+        "target",
+        "tables",
+        "conn_id",
+        "state_conn_id",
+        "storage_conn_id",
+    )
     assert set(ApplyPart.model_fields) >= own
 
 

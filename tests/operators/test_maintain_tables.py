@@ -197,7 +197,7 @@ def test_a_job_without_a_report_of_its_own_is_a_failure(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        ({"keep": 0.5}, "1 hour or longer"), ({"keep": timedelta(0)}, "1 hour or longer"), ({"target": "hudi"}, "Valid values are"),
+        ({"keep": 0.5}, "1 hour or longer"), ({"keep": timedelta(0)}, "keep must be more than 0 seconds"), ({"target": "hudi"}, "Valid values are"),
         ({"application": "x.py"}, "cannot be set"), ({"threads": 0}, "threads must be at least 1, but is 0"),
     ],
 )  # fmt: skip

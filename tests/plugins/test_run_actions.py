@@ -377,7 +377,7 @@ def test_what_cannot_be_undone_needs_a_form_that_offers_it(
         ("rebuild", {"tables": ["inventory.orders"]}, "tables_dag"),
     ):
         refused = post_action(client_factory, action, body, 409)["error"]
-        assert "no such DAG exists" in refused["what"]
+        assert "no such DAG exists" in refused["message"]
         assert f"{factory}([…], dangerous=True)" in refused["repair"]
 
 
@@ -392,7 +392,7 @@ def test_a_user_does_not_learn_the_names_and_runs_of_dags_that_he_may_not_read(
         return not str(getattr(details, "id", "")).startswith("cdc_") and asked(self, details=details, **more)
 
     monkeypatch.setattr(type(get_auth_manager()), "is_authorized_dag", forms_are_hidden)
-    refused = post_action(client_factory, "verify", {}, 409)["error"]["what"]
+    refused = post_action(client_factory, "verify", {}, 409)["error"]["message"]
     assert "you may not start a run of it" in refused
     assert "cdc_tables" not in refused
     assert (list_action_states(client_factory)[0][2], done["dag"]) == ("not known", "cdc_tables")

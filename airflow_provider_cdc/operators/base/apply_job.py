@@ -174,7 +174,7 @@ class ApplyJobOperator(SparkScriptOperator):
         self._warm = warm
         error: AirflowException | None = None
         if todo:
-            self._complete(todo, "--run-for", str(self.run_for), "--owner", warm.owner)
+            self._complete(todo, "--run-for", f"{self.run_for:g}", "--owner", warm.owner)
             with warm.track_submission():
                 error = self._submit(context)
             for connector in todo:

@@ -93,7 +93,7 @@ def test_a_restart_is_asked_for_and_what_is_wanted_stays(connector: Connector, l
 
 def test_a_connector_that_never_ran_is_not_steered(connector: Connector) -> None:
     unknown = ConnectorLifecycle("tset", connector.store)
-    for ask in (unknown.inspect_status, lambda: unknown.pause("ada"), lambda: unknown.delete("tset")):
+    for ask in (unknown.inspect_status, lambda: unknown.pause("ada"), lambda: unknown.delete("tset", "ada")):
         with pytest.raises(ConfigError, match="No connector 'tset' has run yet"):
             ask()
     assert connector.store.load_control("tset").changed_at is None

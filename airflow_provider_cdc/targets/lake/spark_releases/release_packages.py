@@ -76,7 +76,7 @@ def known_spark_version(text: str) -> str:
     :param text: such as ``4.0``; empty for the installed one
     :raises ConfigError: the tests run with no such release
     """
-    if text and parse_release(text) not in PACKAGES:
+    if text != "" and parse_release(str(text)) not in PACKAGES:
         raise ConfigError(f"spark_version={text!r} is not supported. Valid values are: {', '.join(PACKAGES)}.")
     return text
 

@@ -46,7 +46,7 @@ def test_texts_can_be_hidden_or_cut_in_the_snapshot_and_in_the_stream(
     assert insert["value"]["after"] == {"id": 2, "a": None, "b": "", "c": "z", "d": None}
     written = b"".join(f.read_bytes() for f in connector.folder.rglob("*") if f.is_file())
     assert b"***" in written
-    assert not {b"secret", b"changed"} & set(re.findall(rb"secret|changed", written))
+    assert not {b"secret", b"changed"} & set(re.findall(rb"secret|changed(?!_at)", written))
 
 
 @pytest.mark.parametrize(

@@ -55,9 +55,11 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "connection.url": [{}],
     "connection.username": [{}],
     "connection.password": [{}],
+    "connection.token.provider": [{}],
+    "connection.token.credentials": [{}],
     "connection.pool.timeout": [{"connection.pool.timeout": 1}],
 }  # fmt: skip
-"""Property → values of it, with what they need. Those of the connection are given in each case."""
+"""Property → values of it, with what they need. Those of the connection are given in each case, and tests/targets/database/test_login_tokens.py has tokens."""
 BY_DRIVER = {"insert.mode": 2, "primary.key.mode": 3}
 """Property → how many of its cases workers have nothing to do with."""
 REFUSING = ("errors.tolerance", "errors.table")
