@@ -29,7 +29,7 @@ from dev.bootstrap.venv import uv_environment
 
 PLAN = paths.ROOT / "dev" / "matrix.toml"
 FOLDER = paths.ROOT / ".dev" / "matrix"
-"""Of this working copy alone: its environments have the working copy installed."""
+"""A folder of this working copy alone: its environments have the working copy installed."""
 RESULTS = FOLDER / "results.json"
 PAGE = paths.ROOT / "docs" / "versions.md"
 BEGIN, END = "<!-- python -m dev.matrix --table -->", "<!-- end -->"

@@ -1,4 +1,4 @@
-"""What differs between versions of Airflow, as far as the Airflow that is installed can show it."""
+"""Differences between versions of Airflow, as far as the installed Airflow shows them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_later_versions_are_not_refused(version: str) -> None:
 
 
 def test_threads_of_an_old_triggerer_ask_on_its_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the supervisor of Airflow 3.1 is asked: the reader of its answers belongs to the loop of the triggerer."""
+    """Airflow 3.1 asks its supervisor like this: the reader of its answers belongs to the loop of the triggerer."""
     monkeypatch.setattr(airflow_compat, "_NUMBERS", (3, 1))
 
     async def run_story() -> None:

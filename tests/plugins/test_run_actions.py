@@ -331,7 +331,7 @@ def test_only_a_form_that_takes_the_connector_is_used(
 
 
 def test_an_action_is_in_airflows_audit_log_too(shop_connector: ShopConnector, client_factory: ClientFactory) -> None:
-    """Who has the login of the state can change the connector's own records."""
+    """The login of the state can change the connector's own records."""
     with create_session() as session:
         session.execute(sa.delete(Log))
     post_action(client_factory, "run", {"reason": "now"})

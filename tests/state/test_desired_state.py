@@ -159,7 +159,7 @@ def test_forgetting_a_connector_leaves_nothing_of_it_and_everything_of_the_other
 
 
 def test_the_records_of_peoples_actions_outlive_a_connector(store: StateStore) -> None:
-    """Who deleted a connector deleted the record of all that was done with it, too."""
+    """A deletion removed the records of all actions on the connector, too."""
     kinds = (ACTION, ROW, "Initial Snapshot")
     for kind in kinds:
         store.add_notification("c", Notification(aggregate_type=kind, type="COMPLETED"))

@@ -18,7 +18,7 @@ ATTEMPTS = 4
 FIRST_DELAY_S = 1.0
 """Seconds before the second attempt; each later one waits twice as long."""
 POLL_INTERVAL_S, PATIENCE_S = 10.0, 600.0
-"""Of a service that has no such parameters."""
+"""Value for a service without such parameters."""
 _BUSY = (408, 425, 429)
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.spark_releases")
 _CONVERTERS = "scala.jdk.javaapi.CollectionConverters"
-"""Of Scala 2.13; Scala 2.12 does not have it."""
+"""A member of Scala 2.13, which Scala 2.12 lacks."""
 _MAPPER = "com.fasterxml.jackson.databind.ObjectMapper"
 _SCALA_MODULE = "com.fasterxml.jackson.module.scala.DefaultScalaModule"
 

@@ -15,10 +15,10 @@ from pyspark.sql import types as T
 VARIANT_TYPE: type[T.DataType] | None = getattr(T, "VariantType", None)
 """The type of variants; ``None`` before Spark 4.0, where documents stay texts."""
 COPIES_VARIANT_ROWS = not pyspark.__version__.startswith("4.0.")
-"""Whether Spark reads variants of a Delta table with deletion vectors. Spark 4.0 fails with ``Not implemented. VariantType`` on the first row; no
+"""True if Spark reads variants of a Delta table with deletion vectors. Spark 4.0 fails with ``Not implemented. VariantType`` on the first row; no
 method is missing by which a probe could see it."""
 EXCHANGES_ARROW = hasattr(DataFrame, "toArrow")
-"""Whether Spark takes Arrow tables and returns them; since 4.0."""
+"""True if Spark takes Arrow tables and returns them; since 4.0."""
 VARIANT_FIELDS = (
     pa.field("value", pa.binary(), nullable=False),
     pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"}),
