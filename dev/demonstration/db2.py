@@ -140,7 +140,7 @@ class Db2Kit(Kit):
     def key_changes(self, cursor: Any, chance: random.Random) -> None:
         old = chance.randrange(PRODUCTS)
         for to, of in ((old + PRODUCTS, old), (old - PRODUCTS // 2, old + PRODUCTS // 2)):
-            cursor.execute(f"UPDATE {SCHEMA}.PRODUCTS SET ID = {to} WHERE ID = {of}", taken=True)
+            cursor.execute(f"UPDATE {SCHEMA}.PRODUCTS SET ID = {to} WHERE ID = {of}", allow_duplicate=True)
 
 
 class _Session:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -39,14 +38,15 @@ def test_texts_can_be_hidden_or_cut_in_the_snapshot_and_in_the_stream(
     }  # fmt: skip
     (read,) = of_table(capture_records(connector), "t")
     assert read["value"]["after"] == {"id": 1, "a": "***", "b": "", "c": "é€", "d": "seen"}
-    db.sql("UPDATE t SET a = 'changed', c = 'yyy'", "INSERT INTO t VALUES (2, NULL, 'x', 'z', NULL)")
+    db.sql("UPDATE t SET a = 'concealed', c = 'yyy'", "INSERT INTO t VALUES (2, NULL, 'x', 'z', NULL)")
     update, insert = of_table(capture_records(connector), "t")
     hidden = {"id": 1, "a": "***", "b": "", "d": "seen"}
     assert (update["value"]["before"], update["value"]["after"]) == ({**hidden, "c": "é€"}, {**hidden, "c": "yy"})
     assert insert["value"]["after"] == {"id": 2, "a": None, "b": "", "c": "z", "d": None}
     written = b"".join(f.read_bytes() for f in connector.folder.rglob("*") if f.is_file())
     assert b"***" in written
-    assert not {b"secret", b"changed"} & set(re.findall(rb"secret|changed(?!_at)", written))
+    assert b"secret" not in written
+    assert b"concealed" not in written
 
 
 @pytest.mark.parametrize(
