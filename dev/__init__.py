@@ -1,1 +1,1 @@
-"""What a developer of this project runs: set-up, checks, and real database servers to test against."""
+"""Tools for developers of this project: set-up, checks, and real database servers to test against."""

@@ -131,10 +131,10 @@ class Airflow:
 
 
 class Services:
-    """Scheduler, DAG processor, triggerer and API server, each a separate process group, all of them for this machine alone.
+    """Airflow's scheduler, DAG processor, triggerer and API server, in separate process groups, for this machine only.
 
     Not ``airflow standalone``: its scheduler and triggerer serve their logs on every address, and no option changes that. Here
-    everybody reads the files.
+    all components read the log files directly.
     """
 
     COMPONENTS: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -265,12 +265,12 @@ class Services:
 
     @property
     def url(self) -> str:
-        """Where the UI is."""
+        """The address of the UI."""
         return f"http://{LOOPBACK}:{self.port}"
 
     @property
     def password(self) -> str:
-        """Of the user ``admin``."""
+        """The password of the user ``admin``."""
         passwords = json.loads((self.airflow.home / "simple_auth_manager_passwords.json.generated").read_text())
         return str(passwords["admin"])
 

@@ -34,7 +34,7 @@ AROUND = "around"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is said of one requirement.
+    """The ledger's entry for a requirement.
 
     :param section: ``done``, ``different`` or ``not-applicable``
     :param text: a test, or a reason

@@ -39,11 +39,11 @@ HEADS = ("combination", "Python", "versions", "passed", "failed", "skipped", "da
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One combination of versions.
+    """A combination of versions.
 
     :param kind: ``airflow`` or ``spark``: the table of the plan that says which tests run
     :param packages: requirements that replace those of the same names
-    :param show: packages whose versions the table has
+    :param show: packages whose versions the table shows
     :param tests: paths of tests
     :param deselect: expression of marks, for ``pytest -m``
     """

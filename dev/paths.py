@@ -1,4 +1,4 @@
-"""Where the developers' tooling keeps what it fetches and makes: below ``.dev/``, which may be deleted at any time."""
+"""The folders of the developers' tools, for fetched and built files: below ``.dev/``, which may be deleted at any time."""
 
 import fcntl
 import os

@@ -15,7 +15,7 @@ SLOW_S = 30.0
 
 
 class NoProgress(AssertionError):
-    """What was waited for has not come, and nothing has moved for too long."""
+    """An error: the awaited event has not come, and nothing has moved for too long."""
 
 
 def wait_while_moving(
@@ -56,7 +56,7 @@ def wait_while_moving(
 
 
 def overload() -> float:
-    """How many processes want each core, by the mean of the last minute; 1 for a machine that has cores to spare."""
+    """Return the number of processes that want each core, by the mean of the last minute; 1 if cores are free."""
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 

@@ -64,7 +64,7 @@ def configs() -> dict[type[ConnectorConfig], list[str]]:
 
 
 def _section(kinds: list[str], config: type[ConnectorConfig]) -> str:
-    """What one source has besides: its own properties, common ones with another default, and what it takes or refuses."""
+    """Format the section of a source: its own properties, other defaults of common ones, and those ignored or refused."""
     from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
     from airflow_provider_cdc.core.config.table_source_config import TableConfig
 

@@ -1,4 +1,4 @@
-"""Packages of Debian and its relatives: installed on the system as root, or unpacked into a folder by anybody."""
+"""Packages of Debian and its relatives: installed on the system as root, or unpacked into a folder by any user."""
 
 import os
 import re
@@ -22,7 +22,7 @@ LIBC = re.compile(r"(libc6|libc-bin|libc-l10n)")
 
 
 def may_install() -> bool:
-    """Check whether packages can be installed on this system without asking anybody."""
+    """Check whether packages can be installed on this system without a question: as root, with apt-get."""
     return os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 

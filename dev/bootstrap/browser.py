@@ -55,7 +55,7 @@ def _chromium_path() -> Path:
 
 
 def _version(binary: Path) -> str:
-    """What it says when it is asked; empty when it does not run."""
+    """Return the browser's output for ``--version``; empty when it does not run."""
     try:
         found = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):

@@ -22,7 +22,7 @@ SYSTEM_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/s
 
 @dataclass(frozen=True)
 class Installation:
-    """How to run one server program."""
+    """An installed server program, and the options to run it."""
 
     command: tuple[str, ...]
     """The program, with its own loader before it when it brings its own libc."""
@@ -62,7 +62,7 @@ def ensure(name: str, step: Step | None = None) -> Installation:
 
 @dataclass(frozen=True)
 class Server:
-    """How one server is found and fetched."""
+    """A kind of server, and the functions that find and fetch it."""
 
     title: str
     find: Callable[[], Installation | None]
@@ -245,7 +245,7 @@ SERVERS = {
 
 
 def _version(command: list[str] | tuple[str, ...], environment: dict[str, str] | None = None) -> str:
-    """What ``--version`` says; empty when the program does not run."""
+    """Return the version that ``--version`` prints; empty when the program does not run."""
     try:
         arguments = [*command, "--version"]
         result = subprocess.run(

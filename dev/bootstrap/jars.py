@@ -19,9 +19,9 @@ COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
 
 @dataclass(frozen=True)
 class Jar:
-    """One pinned jar.
+    """A pinned jar.
 
-    :param coordinates: organisation, artifact and version; of a jar beside the usual one, ``jar`` and its classifier, too
+    :param coordinates: organisation, artifact and version; for a jar beside the usual one, ``jar`` and its classifier, too
     :param spark: release of Spark that the jar is made for; empty if it fits all
     """
 
@@ -38,7 +38,7 @@ class Jar:
 
     @property
     def url(self) -> str:
-        """Where it is fetched from."""
+        """The address that the jar is fetched from."""
         organisation, artifact, version, *_ = self.coordinates.split(":")
         base = os.environ.get("CDC_MAVEN_REPO") or MAVEN_CENTRAL
         return f"{base.rstrip('/')}/{organisation.replace('.', '/')}/{artifact}/{version}/{self.file_name}"

@@ -1,4 +1,4 @@
-"""What a set-up run prints: one numbered line per step, with progress while something long is going on."""
+"""The output of a set-up run: a numbered line for each step, with progress while a long step runs."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ def megabytes(size: int) -> str:
 
 
 class Step:
-    """One line of the report. ``progress`` shows what is going on now, ``done`` is the text that stays."""
+    """A line of the report: ``progress`` shows the current work, ``done`` sets the text that stays."""
 
     def __init__(self, label: str = "", *, quiet: bool = False) -> None:
         self.label = label
@@ -98,7 +98,7 @@ class Report:
 
     @contextmanager
     def step(self, name: str) -> Iterator[Step]:
-        """One numbered step."""
+        """Begin a numbered step, and end its line after it."""
         self.number += 1
         step = Step(f"[{self.number}/{self.total}] {name}")
         try:

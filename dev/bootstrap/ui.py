@@ -73,7 +73,7 @@ def _install(npm: list[str], step: Step) -> None:
 
 
 def _npm(uv_binary: Path, step: Step) -> list[str]:
-    """How npm is called: with the Node on PATH if it is new enough."""
+    """Return the command that runs npm, with the Node on PATH if it is new enough."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node and npm and _version(node) >= OLDEST:
         return [npm]

@@ -47,7 +47,7 @@ FOLDER = paths.HOME / "demo"
 
 @dataclass
 class Demo:
-    """What the steps share."""
+    """The state that the steps share."""
 
     report: Report
     kit: Kit
@@ -63,7 +63,7 @@ class Demo:
     # -- the run of the DAG -------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Let Airflow run the DAG: capture and apply begin, side by side, and go on."""
+        """Let Airflow run the DAG: capture and apply start, side by side, and keep running."""
         with self.report.step(f"a run of {self.kit.dag}: the tables as they are, then change after change") as step:
             path = f"/api/v2/dags/{self.kit.dag}"
             self.services.until(
@@ -86,9 +86,9 @@ class Demo:
             step.done(f"{sum(self.events().values()):,} events are in {len(self.events())} tables")
 
     def tasks(self) -> str:
-        """What the tasks of the run do, for people.
+        """Describe the states of the run's tasks, for people.
 
-        :raises Problem: one has failed
+        :raises Problem: a task has failed
         """
         run = self._run()
         if run is None:
@@ -130,7 +130,7 @@ class Demo:
     # -- where things stand -------------------------------------------------------------------------------------------
 
     def end(self) -> dict[str, Any]:
-        """Where the source's log ends now."""
+        """Return the position at which the source's log ends now."""
         from airflow_provider_cdc.connector import open_source
 
         with open_source(self._reference(), self.kit.secrets()) as source:
@@ -329,7 +329,7 @@ def _start_source(stack: contextlib.ExitStack, report: Report, kit: Kit) -> None
 
 
 def _run_dag_until_applied(demo: Demo, writer: LiveWriter) -> int:
-    """One run of the DAG while the application writes, until all of it is applied.
+    """Run the DAG while the application writes, until all changes are applied.
 
     :return: the batch from which on the apply had nothing to catch up with
     """

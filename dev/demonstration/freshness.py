@@ -1,4 +1,4 @@
-"""How long changes took from their commit in the source to a Delta table, by the change log and the table's own log."""
+"""The delay of changes from their commit in the source to a Delta table, by the change log and the table's own log."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from airflow_provider_cdc.changelog.files.parquet_writer import COMMITTED
 
 @dataclass(frozen=True, slots=True)
 class FreshnessLags:
-    """Of one table.
+    """The delays of the events of a table.
 
-    :param seconds: of each event; a source that logs whole seconds adds up to one
+    :param seconds: delay of each event; a source that logs whole seconds adds up to one
     """
 
     seconds: np.ndarray[tuple[int], np.dtype[np.float64]]
 
     def texts(self) -> tuple[str, str]:
-        """Of half of the events, and of 95 in 100 of them."""
+        """Format the median and the 95th percentile of the delays."""
         if not len(self.seconds):
             return "–", "–"
         half, most = np.percentile(self.seconds, (50, 95))

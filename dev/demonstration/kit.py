@@ -1,4 +1,4 @@
-"""What the demonstration needs to know of a kind of source; everything else is the same for all of them."""
+"""The facts about a kind of source that the demonstration needs; everything else is the same for all kinds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMES = ("Zoë", "Łukasz", "Anne-Marie", "李", "Søren", "Nadia", "Олег", 
 
 
 class Kit(ABC):
-    """One source: its server, its ``inventory`` tables, the SQL of the application, and how capture reaches it.
+    """A source: its server, its ``inventory`` tables, the SQL of the application, and the address for the capture.
 
     :cvar kind: kind of source, as connector definitions spell it
     :cvar title: what is started
@@ -43,10 +43,10 @@ class Kit(ABC):
 
     @abstractmethod
     def version(self) -> str:
-        """Of the running server."""
+        """Return the version of the running server."""
 
     def place(self) -> str:
-        """Where it listens."""
+        """Return the place at which the server listens."""
         return f"port {self.server.port}"
 
     @abstractmethod
@@ -79,7 +79,7 @@ class Kit(ABC):
 
     @abstractmethod
     def login(self) -> str:
-        """How a person gets in, for ``--keep``."""
+        """Return the address and account with which a person logs in, for ``--keep``."""
 
     # one change of the application each, on an open transaction
 
@@ -89,11 +89,11 @@ class Kit(ABC):
 
     @abstractmethod
     def updates(self, cursor: Any, chance: random.Random) -> None:
-        """Of any table."""
+        """Update rows of any table."""
 
     @abstractmethod
     def deletes(self, cursor: Any, chance: random.Random) -> None:
-        """Of an order."""
+        """Delete an order."""
 
     @abstractmethod
     def key_changes(self, cursor: Any, chance: random.Random) -> None:

@@ -87,7 +87,7 @@ class LiveWriter:
             self.done += did
 
     def _change(self, cursor: Any) -> str:
-        """One change of some kind; returns its name."""
+        """Make a change of a random kind, and return the kind's name."""
         kit, chance = self._kit, self._chance
         kinds = {"inserts": kit.inserts, "updates": kit.updates, "deletes": kit.deletes, "key changes": kit.key_changes}
         what = chance.choices(list(kinds), (5, 6, 2, 1))[0]

@@ -1,1 +1,1 @@
-"""What MongoDB's Java library, and Debezium with it, makes of documents: recorded, for tests of our own texts."""
+"""Recorded JSON texts of documents by MongoDB's Java library, and Debezium with it, for tests of our own texts."""

@@ -1,1 +1,1 @@
-"""How fast a change log is applied to a lake's tables."""
+"""Benchmarks of the apply of a change log to a lake's tables."""

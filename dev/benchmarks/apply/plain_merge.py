@@ -13,7 +13,7 @@ from dev.benchmarks.load.lake_changes import TYPES
 
 @dataclass(frozen=True, slots=True)
 class PlainRule:
-    """What a table is to be, in SQL over events.
+    """A rule, in SQL over events, that defines the rows of a table.
 
     :param columns: column of the table → its value
     :param gone: whether the event leaves no row
@@ -40,7 +40,7 @@ class PlainTables(abc.ABC):
 
     @abc.abstractmethod
     def name(self, table: str) -> str:
-        """How SQL names it."""
+        """Return the name of a table in SQL."""
 
     @abc.abstractmethod
     def create(self, table: str, rows: Any) -> None:

@@ -1,1 +1,1 @@
-"""How fast changes and snapshots are captured."""
+"""Benchmarks of the capture of changes and of snapshots."""

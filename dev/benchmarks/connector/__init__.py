@@ -1,1 +1,1 @@
-"""What whole connectors cost, and how late their changes are."""
+"""Benchmarks of whole connectors: their cost, and the delay of their changes."""

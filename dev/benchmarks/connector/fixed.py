@@ -1,6 +1,6 @@
-"""What a run costs that finds nothing: wall, CPU and memory of a process from its start to its end, for each kind of source.
+"""The cost of a run that finds nothing: wall time, CPU and memory of a whole process, for each kind of source.
 
-Beside it what no run can do without: Python itself, and the import of Airflow's SDK, which each task has paid before it begins. Bytecode is warm
+Beside it the cost that each run has: Python itself, and the import of Airflow's SDK, which each task has paid before it begins. Bytecode is warm
 and kernels are compiled, as on a worker that has run before; each figure is the median of ``--repeat`` processes.
 """
 
@@ -102,7 +102,7 @@ def _median(command: list[str], repeat: int, step: Step) -> dict[str, Any]:
 
 
 def _run_once(command: list[str]) -> dict[str, Any]:
-    """One process, from its start to its end.
+    """Run a command as a process, and measure it from its start to its end.
 
     :raises Problem: it failed
     """

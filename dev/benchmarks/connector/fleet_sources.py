@@ -66,12 +66,12 @@ class Connectors:
 
     @property
     def second_count(self) -> int:
-        """How many are of the second server."""
+        """The number of connectors of the second server."""
         return len(range(OF_SECOND - 1, self._count, OF_SECOND))
 
     @property
     def dags(self) -> int:
-        """How many DAGs there are."""
+        """The number of DAGs."""
         return -(-self._count // self._group)
 
     def define(self, airflow: Airflow) -> None:
@@ -141,7 +141,7 @@ class Connectors:
         return sum(int(server.sql(query)[0][0]) for server in self._servers[: 1 if self.stopped else 2])
 
     def lacking(self) -> int:
-        """How many written rows are not in the change log."""
+        """Count the written rows that are not in the change log."""
         return sum(len(rows.keys() - self._captured(name).keys()) for name, rows in self._written.items() if rows)
 
     def lags(self) -> dict[str, float]:
@@ -156,7 +156,7 @@ class Connectors:
         return {name: round(value, 2) for name, value in found.items()}
 
     def _captured(self, name: str) -> dict[float, float]:
-        """When a row says that it was written → when the batch that has it was committed."""
+        """Map the time of writing that each row holds to the time at which its batch was committed."""
         log, found = ChangeLog(str(self._changelog)), dict[float, float]()
         for manifest in log.read_manifests(name):
             committed = Path(log.format_manifest_path(manifest)).stat().st_mtime

@@ -1,7 +1,7 @@
-"""How long a committed change takes to be visible in the table, while a table is changed 1,000 times a second.
+"""The time from the commit of a change until the target table shows it, at 1,000 changes a second.
 
 A second table gets a row with the time at which it was written, five times a second. When such a row is visible is read afterwards from the
-target's own log: the moment at which the commit that has it was there. So no one looks while it is measured.
+target's own log: the moment at which the commit that has it was there. So no reader disturbs the measurement.
 
 First the warm form: one continuous capture, with batches of a second, and one continuous apply. Then the batch form, as a DAG runs
 it: a capture up to the end of the log, then ``spark-submit``, over and over.
@@ -85,7 +85,7 @@ class Freshness:
         self._visible = KINDS[target](Path(self._location.format(table="probe")), "at_us")
 
     def warm(self, seconds: float, step: Step) -> dict[str, Any]:
-        """Capture and apply go on side by side."""
+        """Measure the warm form: a continuous capture beside a continuous apply."""
         apply, capture = self._apply("--run-for", 86_400), self._ours.stream(f"bench.{TABLE}", f"bench.{PROBE}")
         with apply:
             step.progress("starting Spark")

@@ -1,5 +1,8 @@
-"""One connector with many small tables, with as few open files as a plain shell allows: a snapshot of all of them, changes over all of them in turns, and the apply of
-both by a separate process, from the start of its JVM to its end."""
+"""A benchmark of a connector with many small tables, with as few open files as a plain shell allows.
+
+It measures a snapshot of all of them, changes over all of them in turns, and the apply of both by a separate process, from the
+start of its JVM to its end.
+"""
 
 from __future__ import annotations
 

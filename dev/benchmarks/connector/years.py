@@ -1,7 +1,9 @@
-"""What a connector costs that has run for years, beside the same one after ten batches: runs, an apply, a new table, the status and the page.
+"""The cost of a connector that has run for years, beside the same one after ten batches.
+
+It measures runs, an apply, a new table, the status and the page.
 
 The years are made directly (:mod:`dev.benchmarks.load.history`): 200,000 batches, 1,000 topics, 50,000 schema changes. Each figure is of a process from its start to its
-end, but for the page, whose server runs already. What comes first afterwards is not counted and shown apart: the first run makes a base of the schema history, the
+end, but for the page, whose server runs already. The first steps afterwards are not counted and are shown apart: the first run makes a base of the schema history, the
 first apply brings the tables up to the last batch.
 """
 
@@ -127,7 +129,7 @@ class _HistoryMeasurement:
         return {key: round(seconds, 4) for key, seconds in found.items()}
 
     def retention(self) -> dict[str, tuple[int, int]]:
-        """What there is before and after: name → both."""
+        """Run the retention, and return each size before and after it, by name."""
         before = self._sizes()
         self._timed(self._airflow("cdc", "maintain", "bench", "--only", "retention"))
         after = self._sizes()
@@ -187,7 +189,7 @@ class _HistoryMeasurement:
         return self._timed_output(command, self._environment())[1]
 
     def _timed_output(self, command: list[str], env: dict[str, str] | None = None) -> tuple[str, float]:
-        """What a command says, and its seconds.
+        """Run a command, and return its output and its seconds.
 
         :raises Problem: it has failed
         """

@@ -1,1 +1,1 @@
-"""How fast changes are applied to the tables of a database."""
+"""Benchmarks of the apply of changes to the tables of a database."""

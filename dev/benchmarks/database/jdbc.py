@@ -163,14 +163,14 @@ def _write(file: Path, parts: list[Events]) -> None:
 
 
 class _ServerMeasurement:
-    """One database server, and what is run on it."""
+    """A database server, and the measured runs on it."""
 
     def __init__(self, server: Any, name: str, events: _Log, folder: Path) -> None:
         self.name, self.digests = name, set[Any]()
         self._server, self._events, self._folder = server, events, folder
 
     def ours(self) -> dict[str, Any]:
-        """One run of ours."""
+        """Measure a run of our sink."""
         with self._database() as database:
             url = self._server.url(f"{database}?charset=utf8mb4" if self.name == "mariadb" else database)
             given = {"url": url, "changelog": str(self._folder / "changelog")}
@@ -181,7 +181,7 @@ class _ServerMeasurement:
             )
 
     def debezium(self, form: str, progress: Callable[[str], None]) -> dict[str, Any]:
-        """One run of the connector."""
+        """Measure a run of Debezium's JDBC sink connector."""
         poll, more = FORMS[form]
         tuned = form == "tuned"
         with self._database() as database:

@@ -1,1 +1,1 @@
-"""What is measured: our own capture and apply, and Debezium's engine, as processes."""
+"""The measured engines, as processes: our own capture and apply, and Debezium's engine."""

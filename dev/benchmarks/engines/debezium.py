@@ -49,9 +49,9 @@ def ensure(step: Step) -> None:
 
 
 class Debezium:
-    """One connector of Debezium's, with its offsets and schema history in ``folder``.
+    """A connector of Debezium's, with its offsets and schema history in ``folder``.
 
-    :param properties: of the connector, besides the tables and where the server is
+    :param properties: properties of the connector, besides the tables and the server's address
     """
 
     def __init__(self, server: MySqlFamily, kind: str, table: str, folder: Path, **properties: Any) -> None:
@@ -74,7 +74,7 @@ class Debezium:
 
     @classmethod
     def mongodb(cls, url: str, collection: str, folder: Path, **properties: Any) -> Debezium:
-        """One connector of MongoDB's, which begins at the changes that come."""
+        """Make a connector to MongoDB that takes no snapshot and begins at the next change."""
         other = cls.__new__(cls)
         other._begin("mongodb", folder)
         other._properties |= {
@@ -122,7 +122,7 @@ class Debezium:
         return figures
 
     def records(self, *, idle_s: float = 5) -> list[str]:
-        """What comes until nothing has come for some seconds: for each record its topic, key and value as texts.
+        """Read records until none has come for ``idle_s`` seconds; return each one's topic, key and value as texts.
 
         :raises Problem: it failed
         """

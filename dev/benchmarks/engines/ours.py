@@ -19,9 +19,9 @@ from dev.servers.mysql_family import MySqlFamily
 
 
 class OwnConnector:
-    """One connector of ours, with its state and change log in ``folder``.
+    """A connector of ours, with its state and change log in ``folder``.
 
-    :param properties: of the source, besides the table and where the server is
+    :param properties: properties of the source, besides the table and the server's address
     """
 
     def __init__(self, server: Server, kind: str, table: str, folder: Path, **properties: Any) -> None:
@@ -114,6 +114,6 @@ class OwnConnector:
 
 
 def environment() -> dict[str, str]:
-    """As installed packages run: compiled once, not each time, whatever the developer's shell says."""
+    """Return an environment in which Python keeps bytecode, as for installed packages, whatever the shell says."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return kept | {"PYTHONPYCACHEPREFIX": str(paths.HOME / "bench" / "pycache")}

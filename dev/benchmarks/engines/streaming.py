@@ -49,9 +49,9 @@ class Streaming:
         self._reader.join()
 
     def wait(self, word: str, seconds: float) -> str:
-        """What stands behind a word that it is waited for.
+        """Wait until the process prints a line that begins with a word, and return the rest of the line.
 
-        :raises Problem: it did not come in time, or the process has ended
+        :raises Problem: the line did not come in time, or the process has ended
         """
         try:
             while (line := self._lines.get(timeout=seconds)).split(" ")[0] != word:

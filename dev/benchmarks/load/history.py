@@ -24,7 +24,7 @@ _AT_ONCE = 10_000
 
 
 def make(ours: OwnConnector, batches: int, changes: int, step: Step) -> None:
-    """Go on from where a connector stands, at the same position of its source.
+    """Add batches to a connector's history, at the position of the source that it has reached.
 
     :param changes: schema changes, an even number, spread over the batches; the first two concern one table, the next two another one
     """
@@ -107,7 +107,7 @@ class _Changes:
         self._changes, self._batches, self._position, self._made = changes, batches, position, 0
 
     def changes_of_batch(self, batch: int, seq: int, at: datetime) -> Iterator[tuple[SchemaChangeRecord, str]]:
-        """Those of one batch, each with its topic."""
+        """Return the schema changes of a batch, each with its topic."""
         while self._made < self._changes * batch // self._batches:
             topic = self._topics[self._made // 2 % len(self._topics)]
             adds = self._made % 2 == 0

@@ -99,7 +99,7 @@ class Changes:
         self._batch, self._seq = 0, 0
 
     def commit(self, events: Sequence[tuple[SourceTable, Events]]) -> Manifest:
-        """One batch."""
+        """Write events as the next batch, and commit it."""
         self._batch += 1
         first = self._seq + 1
         writer = self.changelog.open_batch_writer(self.connector, self._batch, 1, "bench")

@@ -76,7 +76,7 @@ def _ranges(first: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def row(i: int) -> str:
-    """One row as SQL; its values depend on the id alone."""
+    """Return a row as SQL; its values depend on the id alone."""
     h = (i * 2654435761) & 0xFFFFFFFF
     k = h % len(_LETTERS)
     note = ((_LETTERS[k:] + _LETTERS)[:40] * 3)[: 80 + h % 41]

@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Bar:
-    """What a benchmark has to reach: ``name`` is a dotted path into the document."""
+    """A figure that a benchmark has to reach: ``name`` is a dotted path into the document."""
 
     name: str
     limit: float

@@ -1,4 +1,4 @@
-"""Where the time of a capture goes: stopwatches around the seams, put there from outside for the benchmark."""
+"""The time of a capture by stage, by stopwatches that the benchmark puts around the seams from outside."""
 
 from __future__ import annotations
 

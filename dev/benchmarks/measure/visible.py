@@ -1,4 +1,4 @@
-"""When each row was there for readers, taken from a table's own log. So no one has to look while it is measured."""
+"""The time at which readers could see each row, from a table's own log, so that no reader disturbs the measurement."""
 
 from __future__ import annotations
 

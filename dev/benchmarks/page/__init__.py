@@ -1,1 +1,1 @@
-"""How long the page has to wait for answers."""
+"""Benchmarks of the answers that the page waits for."""

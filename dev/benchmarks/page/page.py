@@ -1,4 +1,4 @@
-"""What the page has to answer: the overview of 200 connectors, and a row's story over a million batches."""
+"""Benchmarks of the page's answers: the overview of 200 connectors, and a row's story over a million batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long the story of a row takes over a million batches of which a hundred have its key.
+"""A benchmark of the story of a row over a million batches, of which a hundred have its key.
 
     python -m dev.benchmarks.page.row_story --batches 1000000
 
@@ -83,7 +83,7 @@ def _cpu_of_children() -> float:
 
 
 def _command(story: list[tuple[float, float]], start: list[tuple[float, float]]) -> dict[str, Any]:
-    """What the command takes, with the start of its process and without it."""
+    """Compute the command's milliseconds, with the start of its process and without it."""
     took, cpu = ([statistics.median(one[n] for one in runs) for runs in (story, start)] for n in (0, 1))
     return {
         "times": STARTS, "p50_ms": _ms(took[0]), "worst_ms": _ms(max(one[0] for one in story)), "process_start_p50_ms": _ms(took[1]),

@@ -1,4 +1,4 @@
-"""One measured capture in a separate process: ``python -m dev.benchmarks.programs.run_capture FILE``, FILE saying of what.
+"""A measured capture in a separate process: ``python -m dev.benchmarks.programs.run_capture FILE``; FILE describes it.
 
 The figures are those of the run itself, from the prerequisites check to the last commit, without the start of Python and its
 imports; CPU with the start is given beside them. (Debezium's are those from its first event to its last.) The last line of stdout is a JSON object.
@@ -74,7 +74,7 @@ def _peak_kb() -> int:
 
 
 def _count_files(most: list[int], ended: threading.Event) -> None:
-    """How many files the process has had open at the same time."""
+    """Note the greatest number of files that the process has had open at the same time."""
     while not ended.wait(0.1):
         most[0] = max(most[0], len(os.listdir("/proc/self/fd")) - 1)
 

@@ -1,4 +1,4 @@
-"""One run of a connector in a process that was started for it, as the capture task makes one: ``python -m dev.benchmarks.programs.run_fixed FILE``.
+"""A run of a connector in a separate process, as by the capture task: ``python -m dev.benchmarks.programs.run_fixed FILE``.
 
 The process measures nothing but what it was: its parent knows how long it took. The last line of stdout is a JSON object.
 

@@ -1,6 +1,7 @@
-"""How long the plugin's API takes for one answer: ``python -m dev.benchmarks.programs.run_page PATH`` prints the seconds of a request, the median of five after a first one.
+"""The seconds of a request to the plugin's API: ``python -m dev.benchmarks.programs.run_page PATH`` prints them.
 
-The app is asked within this process, as someone who may see everything: what is measured is the route, not Airflow's server around it.
+They are the median of five requests after a first one. The app answers within this process, to a user who may see everything: the
+route is measured, not Airflow's server around it.
 """
 
 from __future__ import annotations

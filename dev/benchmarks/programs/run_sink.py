@@ -1,8 +1,7 @@
-"""One measured apply into a database in a separate process: ``python -m dev.benchmarks.programs.run_sink FILE``, FILE saying of what.
+"""A measured apply to a database in a separate process: ``python -m dev.benchmarks.programs.run_sink FILE``; FILE describes it.
 
-The figures are those of the apply itself, without the start of Python, its imports, and some events that go into a table of
-their own first, as with the connector; CPU with these is given beside them. The last line of stdout is a
-JSON object.
+The figures are those of the apply itself, without the start of Python, its imports, and some events that go into a separate table
+first, as with the connector; CPU with these is given beside them. The last line of stdout is a JSON object.
 """
 
 from __future__ import annotations
