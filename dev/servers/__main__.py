@@ -38,7 +38,7 @@ def _parse_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _mongodb(options: dict[str, Any], port: int | None) -> Started:
-    """One member, or as many as ``members`` says, of one set or of each of so many ``shards``."""
+    """Make a member, a set of ``members``, or a cluster of so many ``shards`` with a set of ``members`` each."""
     given = _parse_options(options)
     members, shards = given.pop("members", 1), given.pop("shards", 0)
     if shards:

@@ -1,4 +1,4 @@
-"""What all test servers have in common: a folder, a port, and a life of start, stop, kill and restart."""
+"""The common part of all test servers: a folder, a port, and a life of start, stop, kill and restart."""
 
 import os
 import pwd
@@ -23,7 +23,7 @@ LONGEST_SOCKET_PATH = 100
 
 
 class Server(ABC):
-    """One private server on 127.0.0.1 with its own data folder.
+    """A private server on 127.0.0.1 with its own data folder.
 
     ``options`` are the server's own settings by name; they replace the defaults of the class, and ``None`` takes a
     default out. A folder given by the caller is kept and may already hold data of an earlier run; otherwise a new one
@@ -129,7 +129,7 @@ class Server(ABC):
 
     @property
     def log(self) -> Path:
-        """What the server wrote about itself."""
+        """The server's own log file."""
         return self.folder / "server.log"
 
     @property

@@ -36,7 +36,7 @@ class HiveMetastore(Server):
 
     @property
     def uri(self) -> str:
-        """What clients call ``hive.metastore.uris``."""
+        """The value of ``hive.metastore.uris`` for clients."""
         return f"thrift://{self.host}:{self.port}"
 
     def connect(self, **overrides: Any) -> Any:

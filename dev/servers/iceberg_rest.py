@@ -21,7 +21,7 @@ class IcebergRest(Server):
 
     @property
     def uri(self) -> str:
-        """What catalogs call ``uri``."""
+        """The value of a catalog's property ``uri``."""
         return f"http://{self.host}:{self.port}"
 
     def connect(self, **overrides: Any) -> Any:

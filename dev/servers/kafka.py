@@ -23,7 +23,7 @@ CLUSTER = "Y2RjLWRldi1zZXJ2ZXItMA"
 
 
 class Kafka(Server):
-    """One broker that is its own controller (KRaft). It asks no one for a password."""
+    """A broker that is its own controller (KRaft), without passwords."""
 
     kind = "kafka"
     user = ""
@@ -73,11 +73,11 @@ class Kafka(Server):
 
     @property
     def address(self) -> str:
-        """What clients call ``bootstrap.servers``."""
+        """The value of ``bootstrap.servers`` for clients."""
         return f"{self.host}:{self.port}"
 
     def secure(self, protocol: str) -> str:
-        """What clients of a further listener call ``bootstrap.servers``."""
+        """Return the value of ``bootstrap.servers`` for clients of a further listener."""
         return f"{self.host}:{self._ports[protocol]}"
 
     # use

@@ -42,7 +42,7 @@ PATIENCE_S = 120.0
 
 
 class Database:
-    """One database."""
+    """A database, with its engine, log, catalogue, capture agent and listener."""
 
     def __init__(self, folder: Path, settings: Settings, port: int) -> None:
         self.settings = settings
@@ -209,8 +209,11 @@ class Database:
         self._catalog.refresh((schema, table))
 
     def _transaction(self, work: Callable[[], T]) -> T:
-        """What ASN's procedures do in a transaction, while the agent is between two cycles: in one it has the locks of change tables first and those of
-        the registrations last, the other way round. With whom else there is a deadlock, it is done again."""
+        """Run the work of an ASN procedure in a transaction, while the agent is between two cycles.
+
+        In a cycle, the agent locks change tables first and registrations last, the other way round. After a deadlock with another
+        session, the work is done again.
+        """
 
         def run_transaction() -> T:
             with run_atomically(self._work):
@@ -355,7 +358,7 @@ class Database:
         return made
 
     def sessions(self) -> list[str]:
-        """Who is connected."""
+        """Return the labels of the connected sessions."""
         return sorted(self._sessions)
 
 

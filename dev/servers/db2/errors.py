@@ -1,4 +1,4 @@
-"""What Db2 calls errors: SQLCODE and SQLSTATE for those of the engine, and errors that the server itself raises."""
+"""Errors as Db2 reports them: SQLCODE and SQLSTATE for errors of the engine, and errors that the server itself raises."""
 
 from __future__ import annotations
 

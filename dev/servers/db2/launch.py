@@ -1,6 +1,6 @@
 """Starts the server as a separate process, and talks to it.
 
-How tests use it::
+A test uses it so::
 
     with Db2() as server:                                        # or the fixtures ``db2`` and ``db2_factory`` of tests/conftest.py
         server.sql("CREATE TABLE APP.T (ID INT NOT NULL PRIMARY KEY, V VARCHAR(20))")
@@ -9,7 +9,7 @@ How tests use it::
         lsn = server.catch_up()                                  # the agent has published what was committed until now
         server.rows("SELECT * FROM ASNCDC.CDC_APP_T")            # IBMSNAP_COMMITSEQ, IBMSNAP_INTENTSEQ, IBMSNAP_OPERATION, ID, V
         server.table_at("APP", "T", lsn)                         # [(1, 'a')], out of the log
-        with server.connect() as one, server.connect("SOMEBODY") as other:
+        with server.connect() as one, server.connect("ANOTHER") as other:
             one.execute("UPDATE APP.T SET V = ? WHERE ID = ?", ("b", 1))
             one.commit()
 
@@ -64,7 +64,7 @@ class Db2(Server):
     # SQL
 
     def dsn(self, user: str | None = None, password: str | None = None, **more: Any) -> str:
-        """What the driver connects with; of the owner unless another user is named."""
+        """Format the string that the driver connects with; as the owner unless another user is named."""
         name = user or self.owner
         return connection_string(self.host, self.port, name, password or name.lower(), **more)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Settings:
-    """How the database and its capture agent are set up."""
+    """The settings of the database and of its capture agent."""
 
     agent: bool = True
     """True if the capture agent runs from the start."""

@@ -44,7 +44,7 @@ QUIET_SECONDS, QUIET_INTERVAL = 2.0, 2.0
 
 @dataclass
 class Pace:
-    """How often it works."""
+    """The intervals at which the agent works, in seconds."""
 
     commit_interval: float
     idle_interval: float
@@ -83,7 +83,7 @@ class Agent(threading.Thread):
     # commands to the agent
 
     def wake_up(self) -> None:
-        """Someone works with the database: go on at the usual pace."""
+        """Return to the usual pace, as a client works with the database."""
         quiet, self._asked_at = self._quiet, time.monotonic()
         if quiet:
             self.wake.set()
@@ -262,7 +262,7 @@ class Agent(threading.Thread):
         )
 
     def _changed(self, between: tuple[int, int]) -> list[Changes]:
-        """Which tables of changes have something of these transactions."""
+        """Find the tables of changes that have rows of these transactions."""
         known = [changes for table in self._known for changes in self._log.changes_of(table)]
         found: set[int] = set()
         for start in range(0, len(known), AT_ONCE):

@@ -1,4 +1,4 @@
-"""Which tables the capture agent captures: what ADDTABLE and REMOVETABLE do, and the registrations as the agent reads them.
+"""The registrations of captured tables: ADDTABLE and REMOVETABLE change them, and the capture agent reads them.
 
 A registration is a row of ``IBMSNAP_REGISTER`` and a change table. The agent reads registrations when it starts and on command
 (``ASNCDCSERVICES('reinit', …)``), and not in between, as ASN does: a table that is added, removed, or whose STATE is set to another one, is
@@ -125,7 +125,7 @@ def add(
     connection: Connection, log: Log, table: Table, *, upd_to_del_ins: bool = True, before_prefix: str | None = None,
     columns: list[str] | None = None, change_table: str | None = None, state: str = "A", lob_columns: str = "lob",
 ) -> None:  # fmt: skip
-    """What ``ASNCDC.ADDTABLE`` does: log the changes of the table, make a change table, register it.
+    """Log the changes of a table, make a change table and register it, as ``ASNCDC.ADDTABLE`` does.
 
     :param lob_columns: the type of large objects in the change table: a ``lob`` of the same type, or a ``letter``, ``U`` where the value has changed
     """
@@ -226,7 +226,7 @@ def prune_old(connection: Connection) -> None:
 
 
 def remove(connection: Connection, log: Log, table: Table) -> list[Table]:
-    """What ``ASNCDC.REMOVETABLE`` does: no registration, no change table, no logging.
+    """Remove a table's registration, change table and logging, as ``ASNCDC.REMOVETABLE`` does.
 
     :return: change tables that are gone
     """

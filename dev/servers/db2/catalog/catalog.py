@@ -88,7 +88,7 @@ class Catalog:
             self._connection.commit()
 
     def refresh(self, table: Table) -> None:
-        """One table, which may be new or gone."""
+        """Update the catalogue's rows of a table, which may be new or gone."""
         with self._lock, run_atomically(self._connection):
             rows = self._tables(f"AND S.SCHEMANAME = {text(table[0])} AND T.TABLENAME = {text(table[1])}")
             if table not in rows:

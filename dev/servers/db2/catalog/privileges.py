@@ -39,7 +39,7 @@ FREE = ("SYSCAT", "SYSIBM", "SYSIBMADM", "DB2CAT", "SYSPROC")
 
 
 class Privileges:
-    """Who may what."""
+    """The privileges of users and roles."""
 
     def __init__(self, connection: Connection, groups: Mapping[str, Sequence[str]]) -> None:
         self._connection, self._groups, self._lock = connection, groups, threading.RLock()
@@ -91,7 +91,7 @@ class Privileges:
             self._connection.commit()
 
     def created(self, user: str, schema: str, table: str) -> None:
-        """Who makes a table may do everything with it."""
+        """Grant a user all privileges on a table that the user has made."""
         where = {"GRANTEE": user, "GRANTEETYPE": "U", "TABSCHEMA": schema, "TABNAME": table}
         with self._lock, run_atomically(self._connection):
             self._set("TABAUTH", _columns([*ON_TABLES], COLUMNS), "Y", where, "SYSIBM")

@@ -35,7 +35,7 @@ def classpath() -> str:
 
 
 def ingredients() -> list[str]:
-    """What a new database depends on."""
+    """List the jars and scripts that a new database is made from."""
     return [
         *(jar.coordinates for jar in jars.list_jars("db2")),
         *((HERE / "sql" / name).read_text() for name in SCRIPTS),

@@ -28,7 +28,7 @@ def _whole_text(sql: str) -> str:
 
 
 def connection_string(host: str, port: int, user: str, password: str, **more: Any) -> str:
-    """What the driver connects with.
+    """Format the string that the driver connects with.
 
     ``AUTHENTICATION=SERVER``: the engine has no encrypted passwords. ``LOBCacheSize``: values of LOBs come with their rows, as the
     engine has no locators that the driver understands.
@@ -41,7 +41,7 @@ def connection_string(host: str, port: int, user: str, password: str, **more: An
 
 
 class Connection:
-    """One connection; what it has changed is gone unless it commits."""
+    """A connection; its changes are lost unless it commits."""
 
     def __init__(self, dsn: str, *, autocommit: bool = False) -> None:
         import ibm_db

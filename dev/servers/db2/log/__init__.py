@@ -1,1 +1,1 @@
-"""What stands in for Db2's log."""
+"""A stand-in for Db2's log."""

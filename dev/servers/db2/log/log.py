@@ -1,4 +1,4 @@
-"""What stands in for Db2's log: who has changed which rows, and in which order transactions were committed.
+"""A stand-in for Db2's log: the rows that each transaction has changed, and the order of the commits.
 
 A table with DATA CAPTURE CHANGES has row triggers, which write both images of each changed row to a table of changes, with a number that grows
 and with the engine's own number of the transaction. What is rolled back leaves nothing there. :meth:`Log.read_view` finds the transactions that have
@@ -111,7 +111,7 @@ class Log:
 
     @contextlib.contextmanager
     def _whole(self) -> Iterator[None]:
-        """What fails in the middle, as where someone has the table locked, leaves nothing."""
+        """Hold the lock, and undo all of the work if it fails in the middle, for example at a locked table."""
         with self.lock:
             before = [(changes, changes.active) for changes in self.changes]
             try:
@@ -217,7 +217,7 @@ class Log:
         self.changes.append(changes)
 
     def _began(self) -> None:
-        """What was committed before the newest table of changes began has its place in the log by now."""
+        """Read the log once, so that the newest table of changes begins after all that was committed before it."""
         self._connection.commit()
         self._look(first=False)
         newest = self.changes[-1]
@@ -343,7 +343,7 @@ def _triggers(number: int, source: str, names: list[str], logged: str) -> list[s
 
 
 def _origins(old: Changes, columns: list[str]) -> list[str]:
-    """Where exactly one column of as many has another name, it is the same column."""
+    """Return the original name of each column; a column is renamed if nothing but its name at its place differs."""
     known = dict(zip(old.columns, old.origins, strict=True))
     gone, new = [name for name in old.columns if name not in columns], [name for name in columns if name not in known]
     if (

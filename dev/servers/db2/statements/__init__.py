@@ -1,1 +1,1 @@
-"""What clients say in Db2's words, and the statements that the engine gets instead."""
+"""Statements of clients in Db2's SQL, and the statements that the engine gets instead."""

@@ -1,4 +1,4 @@
-"""What a statement of a client is: one for the engine, one that the server answers itself, or one that it refuses."""
+"""Statements of clients by kind: for the engine, answered by the server itself, or refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTHING = f"CALL {DONE}()"
 
 @dataclass
 class Plan:
-    """What to do about a statement."""
+    """The work that a statement causes."""
 
     sql: str
     """What the engine is given."""
@@ -41,7 +41,7 @@ PROCEDURES = ("ASNCDC.", "SYSPROC.ADMIN_CMD")
 
 
 class Server(Protocol):
-    """What statements ask of the server."""
+    """The part of the server that statements use."""
 
     @property
     def lsn_bytes(self) -> int: ...
@@ -62,7 +62,7 @@ class Server(Protocol):
 
 
 class Session(Protocol):
-    """Who asks."""
+    """The session that sends a statement."""
 
     user: str
     schema: str

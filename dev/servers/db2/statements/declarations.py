@@ -1,4 +1,4 @@
-"""What columns were declared as, where Derby has another word for it: types that it has not, units of strings, hidden columns, distinct types."""
+"""Declarations of columns that Derby words otherwise: types it lacks, units of strings, hidden columns, distinct types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNICODE, BITS = 1208, 0
 
 @dataclass
 class ColumnDeclaration:
-    """What a column was declared as, where Derby has another word for it."""
+    """The type that a column was declared with, where Derby has another word for it."""
 
     type: str
     length: int

@@ -74,7 +74,7 @@ def _lob(match: re.Match[str]) -> str:
 
 
 def length_of(number: str, unit: str | None) -> int:
-    """How long ``(5 M)`` is."""
+    """Compute the length that a number and its unit give, as in ``(5 M)``."""
     return int(number) << {"": 0, "K": 10, "M": 20, "G": 30}[(unit or "").upper()]
 
 

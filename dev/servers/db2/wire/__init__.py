@@ -1,1 +1,1 @@
-"""What stands between the driver and the engine on the wire."""
+"""The shim between the driver and the engine on the wire."""

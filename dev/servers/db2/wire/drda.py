@@ -32,7 +32,7 @@ class NotDrda(ValueError):
 
 @dataclass(slots=True)
 class Frame:
-    """One DSS: its format byte, its correlator, and the bytes of its object."""
+    """A DSS (a message of DRDA): its format byte, its correlator, and the bytes of its object."""
 
     format: int
     correlator: int
@@ -79,7 +79,7 @@ def wrap_object(code: int, body: bytes) -> bytes:
 
 
 def _extended_length(payload: bytes) -> int:
-    """How many bytes of extended length stand behind the code point."""
+    """Return the number of bytes of extended length behind the code point."""
     length = int(struct.unpack_from(">H", payload)[0])
     return (length & 0x7FFF) - 4 if length & 0x8000 else 0
 
@@ -112,7 +112,7 @@ class Reader:
         return not self._bytes
 
     def feed(self, data: bytes) -> Iterator[tuple[bytes, Frame | None]]:
-        """What is complete now. Long ones that no one edits come without a frame: their bytes only."""
+        """Yield the messages that are complete now; a long one that is never edited comes as bytes without a frame."""
         self._bytes += data
         at = 0
         while len(self._bytes) - at >= 6:
@@ -124,7 +124,7 @@ class Reader:
         self._bytes = self._bytes[at:]
 
     def _end(self, at: int) -> int:
-        """Where the DSS at this place ends, its further segments with it; 0 where it is not complete."""
+        """Find the end of the DSS at this place, with its further segments; 0 if it is not complete."""
         (length,) = struct.unpack_from(">H", self._bytes, at)
         if self._bytes[at + 2] != MAGIC or length & 0x7FFF < 6:
             raise NotDrda(f"no DSS: {self._bytes[at : at + 16].hex()}")

@@ -43,7 +43,7 @@ REPLAYED = {drda.EXCSQLIMM, drda.EXCSQLSTT, drda.OPNQRY, drda.PRPSQLSTT}
 
 
 class Database(client_statements.Server, Protocol):
-    """What connections ask of the server."""
+    """The part of the server that connections use."""
 
     def password(self, user: str) -> str | None: ...
     def ensure_schema(self, user: str) -> None: ...
@@ -57,7 +57,7 @@ class Database(client_statements.Server, Protocol):
 
 @dataclass
 class Login:
-    """Who logs on."""
+    """The name and password that a client logs on with."""
 
     user: str = ""
     password: str = ""
@@ -115,7 +115,7 @@ class Shim:
 
 
 class Connection(threading.Thread):
-    """One connection of a driver: a request, its answer, a request."""
+    """A connection of a driver: a request, its answer, a request."""
 
     def __init__(
         self, database: Database, client: socket.socket, engine: socket.socket, secret: str, number: int
@@ -141,12 +141,12 @@ class Connection(threading.Thread):
 
     @property
     def user(self) -> str:
-        """Who is logged on."""
+        """The user that is logged on."""
         return self._login.user
 
     @property
     def label(self) -> str:
-        """What the engine calls the user of this connection."""
+        """The engine's name for the user of this connection."""
         return f"{self._login.user}#{self._number}"
 
     @property
@@ -238,7 +238,7 @@ class Connection(threading.Thread):
         return frame.replaced(drda.encode_parameters(list(values.items())))
 
     def _statement(self, text: str, chain: Chain) -> str:
-        """What the engine is given for a statement."""
+        """Return the statement that the engine gets for a client's statement."""
         try:
             plan = client_statements.plan_statement(text, self, self._database)
         except Db2Error as error:
@@ -357,7 +357,7 @@ class Connection(threading.Thread):
         return self._card(card, chain).encoded() if card and card.code else body
 
     def _checked(self, frame: Frame) -> bytes:
-        """Derby lets everybody in: the server checks the password."""
+        """Check the password, as Derby accepts any, and return the message for the engine."""
         expected = self._database.password(self._login.user)
         if self._login.raw or expected is None or expected == self._login.password:
             return frame.encoded()
@@ -406,6 +406,9 @@ def _text(value: bytes) -> str:
 
 
 def _receive_bytes(side: socket.socket) -> bytes:
-    """What has come. It is acknowledged at once: Derby and the driver keep the rest of a message back until then, 40 ms for each row with a LOB."""
+    """Receive bytes and acknowledge them at once.
+
+    Derby and the driver keep the rest of a message back until then, 40 ms for each row with a LOB.
+    """
     side.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
     return side.recv(RECEIVE)
