@@ -1,4 +1,4 @@
-"""What MariaDB and MySQL have in common."""
+"""The common part of MariaDB and MySQL servers."""
 
 import os
 import uuid
@@ -119,7 +119,7 @@ class MySqlFamily(Server):
         raise NotImplementedError
 
     def _setup_statements(self) -> list[str]:
-        """What a new data folder needs: the users."""
+        """Return the statements that a new data folder needs: they make the users."""
         return [
             f"CREATE USER '{self.admin_user}'@'%' IDENTIFIED BY '{self.admin_password}'",
             f"GRANT ALL PRIVILEGES ON *.* TO '{self.admin_user}'@'%' WITH GRANT OPTION",
@@ -194,7 +194,7 @@ class MySqlFamily(Server):
 
 @dataclass(frozen=True)
 class Database:
-    """One database on a server."""
+    """A database on a server."""
 
     server: MySqlFamily
     name: str

@@ -1,4 +1,4 @@
-"""One member as a process: ``python -m dev.servers.mongodb ORDER``, the order as JSON."""
+"""A member as a process: ``python -m dev.servers.mongodb ORDER``, the order as JSON."""
 
 import asyncio
 import json

@@ -22,7 +22,7 @@ OF_ROUTER = frozenset({"version", "product", "atlas", "commits", "load_balanced"
 
 
 class MongoDb(Server):
-    """One member as a separate process; alone it is a replica set of one.
+    """A member as a separate process; alone it is a replica set of one.
 
     Options: ``replica_set`` (None is a standalone server), ``oplog_bytes``, ``noop_seconds``, ``auth``, ``tls`` (``certificate``, ``key``, ``ca``,
     ``require_client``), ``election_seconds``, ``replay`` (``file``, ``copies``, ``held``: change streams deliver these, see :mod:`dev.servers.mongodb.replay`),
@@ -142,7 +142,7 @@ class ReplicaSet:
 
     @property
     def addresses(self) -> list[str]:
-        """Of all members."""
+        """The addresses of all members."""
         return [f"{member.host}:{member.port}" for member in self.members]
 
     def connect(self, **options: Any) -> Any:

@@ -68,7 +68,7 @@ class PreparedEvents:
         self.times = [(seconds + later, increment) for seconds, increment in self.times]
 
     def _found(self, name: bytes, inner: bytes, skipped: int) -> NDArray[np.int64]:
-        """Where the value of a field of each event begins."""
+        """Find the place of a field's value in each event."""
         places = []
         for start in self._starts[:-1].tolist():
             place = self._data.index(name, start) + len(name)

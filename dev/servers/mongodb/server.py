@@ -78,7 +78,7 @@ COMMAND_MODULES = (
 
 
 class Connection:
-    """One client."""
+    """The connection of a client."""
 
     def __init__(self, server: Server, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.server, self.number, self.reader, self.writer = server, number, reader, writer
@@ -124,7 +124,7 @@ class Connection:
 
 
 class Server:
-    """One member with its clients."""
+    """A member with its clients."""
 
     def __init__(self, settings: Settings) -> None:
         self.node = Node(settings)
@@ -291,7 +291,7 @@ class Server:
         await self.replication.news(int(version["counter"]), int(body["maxAwaitTimeMS"]) / 1000)
 
     def hello_auth(self, context: Context, body: Document) -> Document:
-        """What ``hello`` says about authentication."""
+        """Return the part of ``hello`` about authentication."""
         return authentication.hello(context, body)
 
     def may_see(self, context: Context, collection: Collection) -> bool:

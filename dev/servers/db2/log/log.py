@@ -343,7 +343,7 @@ def _triggers(number: int, source: str, names: list[str], logged: str) -> list[s
 
 
 def _origins(old: Changes, columns: list[str]) -> list[str]:
-    """Return the original name of each column; a column is renamed if nothing but its name at its place differs."""
+    """Return the original name of each column; if exactly one name differs, the column at its place was renamed."""
     known = dict(zip(old.columns, old.origins, strict=True))
     gone, new = [name for name in old.columns if name not in columns], [name for name in columns if name not in known]
     if (

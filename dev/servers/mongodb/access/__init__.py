@@ -1,1 +1,1 @@
-"""Who a connection is: authentication, users and roles."""
+"""The identity of a connection: authentication, users and roles."""

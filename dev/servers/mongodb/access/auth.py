@@ -28,7 +28,7 @@ OIDS = {
 
 
 def credentials(user: str, password: str, mechanisms: list[str] | None = None) -> Document:
-    """What the server keeps of a password, for each mechanism."""
+    """Compute the credentials that the server stores for a password, for each mechanism."""
     return {
         mechanism: _credential(mechanism, user, password)
         for mechanism in mechanisms or ["SCRAM-SHA-1", "SCRAM-SHA-256"]

@@ -33,7 +33,7 @@ def topology_version(context: Context) -> Document:
 
 @command("hello", open_to_all=True, lax=True)
 async def hello(context: Context, body: Document) -> Document:
-    """What a client learns first: who this is, and what it can do."""
+    """Describe this server and its abilities, as a client learns them first."""
     server, node = context.server, context.server.node
     await server.await_topology(body)
     legacy = context.name.lower() == "ismaster"
@@ -313,7 +313,7 @@ def get_log(context: Context, body: Document) -> Document:
 
 @command("hostInfo", admin_only=True)
 def host_info(context: Context, body: Document) -> Document:
-    """Where the server runs."""
+    """Describe the host that the server runs on."""
     return {
         "system": {"currentTime": _date(now_ms()), "hostname": context.server.address},
         "os": {},
@@ -330,7 +330,7 @@ def whats_my_uri(context: Context, body: Document) -> Document:
 
 @command("getCmdLineOpts", admin_only=True)
 def command_line(context: Context, body: Document) -> Document:
-    """How the server was started."""
+    """Return the options that the server was started with."""
     return {
         "argv": ["mongod"],
         "parsed": {"replication": {"replSetName": context.server.node.settings.replica_set}},

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def hello(context: Context, body: Document) -> Document:
-    """What ``hello`` says about authentication: a user's mechanisms, and the answer to a message sent along."""
+    """Return the part of ``hello`` about authentication: a user's mechanisms, and the answer to a message sent along."""
     out: Document = {}
     if "saslSupportedMechs" in body:
         db, _, name = body["saslSupportedMechs"].partition(".")
@@ -58,7 +58,7 @@ def _start(context: Context, body: Document) -> Document:
 
 @command("saslContinue", "conversationId", "payload", open_to_all=True)
 def sasl_continue(context: Context, body: Document) -> Document:
-    """Go on with a SCRAM conversation."""
+    """Continue a SCRAM conversation."""
     connection = context.connection
     if connection is None or connection.speech is None:
         raise MongoError(17, "No SASL session state found")
@@ -102,7 +102,7 @@ def logout(context: Context, body: Document) -> Document:
 
 @command("connectionStatus", "showPrivileges", open_to_all=True)
 def connection_status(context: Context, body: Document) -> Document:
-    """Who the connection is."""
+    """Return the connection's user and roles."""
     user = context.connection.user if context.connection else None
     found = context.server.users.find(user.name, user.db) if user else None
     info: Document = {

@@ -73,7 +73,7 @@ async def _hand_over(replication: Replication, address: str) -> None:
 
 @command("setDefaultRWConcern", "defaultWriteConcern", "defaultReadConcern", admin_only=True)
 def set_default_concern(context: Context, body: Document) -> Document:
-    """What writes wait for that do not say it; of reads nothing can be said but the usual."""
+    """Set the write concern of writes that name none; the read concern of reads can only be the usual one."""
     context.must_write()
     node = context.server.node
     given = body.get("defaultWriteConcern")
@@ -88,7 +88,7 @@ def set_default_concern(context: Context, body: Document) -> Document:
 
 @command("getDefaultRWConcern", "inMemory", admin_only=True)
 def get_default_concern(context: Context, body: Document) -> Document:
-    """What writes and reads have that do not say it."""
+    """Return the concerns of writes and reads that name none."""
     return _default_concern(context)
 
 

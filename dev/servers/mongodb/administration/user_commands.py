@@ -139,7 +139,7 @@ def drop_role(context: Context, body: Document) -> Document:
 
 @command("usersInfo", "showCredentials", "showPrivileges", "showCustomData", "filter")
 def users_info(context: Context, body: Document) -> Document:
-    """What is known of users."""
+    """Return the known facts about users."""
     expected = body["usersInfo"]
     names = expected if isinstance(expected, list) else [expected]
     out = []

@@ -23,7 +23,7 @@ INTERNAL = frozenset({"admin", "config", "local"})
 
 @dataclass(frozen=True)
 class Scope:
-    """What a stream watches: the deployment, a database, or a collection of it."""
+    """The scope that a stream watches: the deployment, a database, or a collection of it."""
 
     db: str | None = None
     collection: str | None = None
@@ -39,7 +39,7 @@ class Scope:
 
 @dataclass
 class Change:
-    """One change with what a stream needs to make its event of it."""
+    """A change, with everything that a stream needs to make its event from it."""
 
     kind: str
     operation: Document

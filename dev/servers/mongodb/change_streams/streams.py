@@ -1,4 +1,4 @@
-"""Change streams: a place in the oplog, the events from there on, and the tokens to go on after each."""
+"""Change streams: a place in the oplog, the events from there on, and the tokens to resume after each."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def check_options(spec: Any, scope_db: str, collection: str | None) -> None:
 
 
 class ChangeStream:
-    """One open stream; ``batch`` gives what is next."""
+    """An open stream; ``batch`` returns the next events."""
 
     def __init__(self, node: Node, scope: Scope, pipeline: list[Document], *, of_router: bool = False) -> None:
         spec = pipeline[0]["$changeStream"]
@@ -146,7 +146,7 @@ class ChangeStream:
 
     @property
     def high(self) -> Document:
-        """The token to go on after what was given so far."""
+        """The token to resume after the events that were returned so far."""
         return self._high_token
 
     def ready(self) -> bool:

@@ -23,7 +23,7 @@ MARK, EVENT = 0, 128
 
 @dataclass(frozen=True)
 class Token:
-    """What is read of a token; ``data`` is its text."""
+    """A parsed token; ``data`` is its text."""
 
     data: str
     time: Time
@@ -183,5 +183,5 @@ class _Reader:
             self._take(max(8 - size, 1))
 
     def end(self) -> None:
-        """What must be the end of the token."""
+        """Read the byte that must end the token."""
         self._take()

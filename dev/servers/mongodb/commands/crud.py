@@ -264,7 +264,7 @@ def update(context: Context, body: Document) -> Document:
 def update_one(
     context: Context, collection: Collection | None, statement: Document, constants: Document | None = None
 ) -> tuple[int, int, Document | None]:
-    """One statement: how many documents matched, how many changed, and what was inserted instead."""
+    """Run a statement; return the numbers of documents that matched and changed, and the document inserted instead."""
     known = {
         "q",
         "u",
@@ -338,7 +338,7 @@ def change_document(
 
 
 def upserted_document(context: Context, work: Any, query: Document) -> Document:
-    """What an update inserts when nothing matched: the equalities of the query and what the update makes of them."""
+    """Make the document that an update inserts without a match: the query's equalities, changed by the update."""
     base: Document = {}
     for name, value in updates.flatten_conditions(query):
         if name.startswith("$"):

@@ -74,7 +74,7 @@ def target_of(stage: Document, db: str) -> tuple[str, str]:
 
 
 def actions(stage: Document) -> tuple[str, ...]:
-    """What a user must be allowed to do with the target."""
+    """List the actions on the target that a user needs privileges for."""
     spec = next(iter(stage.values()))
     if "$out" in stage:
         return "insert", "remove"

@@ -1,4 +1,7 @@
-"""What a member of a sharded cluster does for the routers: collections under a given UUID, documents that move, changes without an event."""
+"""Commands of routers to a member of a sharded cluster.
+
+They make collections under a given UUID, move documents, and make changes without an event.
+"""
 
 from __future__ import annotations
 

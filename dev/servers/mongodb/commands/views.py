@@ -24,7 +24,7 @@ def documents(context: Context, view: View, name: str) -> Iterator[Document]:
 
 
 def of_view(context: Context, view: View, collection: Collection, pipeline: list[Document]) -> Iterator[Document]:
-    """What a pipeline makes of a view."""
+    """Run a pipeline on a view, and return its documents."""
     source = context.server.node.catalog.find(f"{collection.db}.{collection.options['viewOn']}")
     whole = [*collection.options.get("pipeline", []), *pipeline]
     if source is not None and source.kind == "view":

@@ -1,4 +1,4 @@
-"""What ``$convert`` and its short forms make of a value (MongoDB manual, "$convert"); error 241 where there is no conversion."""
+"""The conversions of ``$convert`` and its short forms (MongoDB manual, "$convert"); error 241 where there is none."""
 
 from __future__ import annotations
 

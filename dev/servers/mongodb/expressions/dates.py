@@ -66,7 +66,7 @@ def _date(moment: datetime) -> DatetimeMS:
 
 
 def text(value: DatetimeMS) -> str:
-    """As ``$toString`` has it."""
+    """Format a date as ``$toString`` does."""
     return str(to_string(value))
 
 

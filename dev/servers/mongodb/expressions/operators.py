@@ -1,4 +1,4 @@
-"""What operators of aggregation make of values that are computed already."""
+"""Operators of aggregation on values that are computed already."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _null(value: Any) -> Any:
 
 
 def sort_key(value: Any) -> tuple[Any, ...]:
-    """What to compare a value by; missing comes before everything but the smallest key."""
+    """Return the key that compares a value; a missing one comes before everything but the smallest key."""
     return (-0.5,) if isinstance(value, Missing) else order.key(value)
 
 

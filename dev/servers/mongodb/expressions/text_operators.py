@@ -182,7 +182,7 @@ def compared_texts(first: Any, other: Any) -> int:
 
 
 def place_of(name: str, items: Any, start: Any, end: Any, find: Callable[[int, int], int]) -> int:
-    """Where something is found between two indexes; -1 where it is not."""
+    """Find the index of something between two indexes; -1 if it is not there."""
     bounds = []
     for value, default, what in ((start, 0, "starting"), (end, len(items), "ending")):
         if value is MISSING:

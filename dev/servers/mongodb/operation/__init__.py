@@ -1,1 +1,1 @@
-"""One command on its way: by which name it is found, in which context it runs, and what it waits for."""
+"""The processing of commands: the registry of their names, the context of a run, and its waits."""

@@ -1,4 +1,4 @@
-"""One command on its way: who sent it, in which session and transaction, and what it may read and write."""
+"""The context of a running command: its client, session and transaction, and the data that it may read and write."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FIRST_ELECTION = "7fffffff00000000"
 
 
 class Connection(Protocol):
-    """What a command sees of the client's connection."""
+    """The part of the client's connection that a command sees."""
 
     number: int
     user: User | None
@@ -39,7 +39,7 @@ class Connection(Protocol):
 
 
 class Server(Protocol):
-    """What a command sees of the server that runs it."""
+    """The part of the server that a command sees."""
 
     node: Node
     port: int
@@ -66,7 +66,7 @@ class Server(Protocol):
         """A ``hello`` that waits for news of the set."""
 
     def hello_auth(self, context: Context, body: Document) -> Document:
-        """What ``hello`` says about authentication."""
+        """Return the part of ``hello`` about authentication."""
 
     def may_see(self, context: Context, collection: Collection) -> bool:
         """Check whether a list of collections shows this one to the user."""
@@ -79,7 +79,7 @@ class Server(Protocol):
 
 
 class Context:
-    """What a command works with."""
+    """The context that a command works in."""
 
     def __init__(self, server: Server, connection: Connection | None, body: Document) -> None:
         self.server, self.connection, self.body = server, connection, body
@@ -200,7 +200,7 @@ class Context:
             raise MongoError(263, f"Cannot write to the {self.db} database in a transaction")
 
     def writer(self) -> Writer:
-        """Where this command writes."""
+        """Return the writer for the changes of this command."""
         self.wrote = True
         retry = self.retry
         if retry is not None:
@@ -213,7 +213,7 @@ class Context:
         return self.connection.service if self.connection is not None else None
 
     def election(self) -> Document:
-        """What write replies of a replica set say of the election and the last operation."""
+        """Return the fields of write replies in a replica set about the election and the last operation."""
         node = self.server.node
         if node.settings.replica_set is None:
             return {}
@@ -248,7 +248,7 @@ class Context:
         return self.server.node.catalog.find(f"{self.db}.{name}")
 
     async def reading(self, body: Document) -> View:
-        """What the command's read concern lets it see."""
+        """Return the view of the data that the command's read concern allows."""
         node = self.server.node
         if self.transaction is not None:
             return View(self.transaction)
@@ -324,5 +324,5 @@ class Context:
 
 
 async def pause() -> None:
-    """Let others go on."""
+    """Let other tasks run."""
     await asyncio.sleep(0.005)

@@ -20,7 +20,7 @@ BATCH_BYTES = 16 * 1024 * 1024
 
 @dataclass
 class Cursor:
-    """One cursor; ``stream`` when it is a change stream, ``tail`` a filter when it follows the oplog."""
+    """A cursor, with its ``stream`` if it is a change stream, and a filter ``tail`` if it follows the oplog."""
 
     namespace: str
     documents: Iterator[Document]

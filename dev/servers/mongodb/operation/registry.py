@@ -20,7 +20,7 @@ GENERIC = frozenset(
 
 @dataclass(frozen=True)
 class Command:
-    """One command: its function, the options it knows, and who may use it."""
+    """A command: its function, the options it knows, and its permitted users."""
 
     name: str
     run: Callable[..., Any]

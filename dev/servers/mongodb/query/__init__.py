@@ -1,1 +1,1 @@
-"""What reads documents: filters, projections, the stages of pipelines, and JSON Schema."""
+"""Queries of documents: filters, projections, the stages of pipelines, and JSON Schema."""

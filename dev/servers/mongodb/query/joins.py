@@ -63,7 +63,7 @@ def _check_known_options(name: str, argument: Any, known: frozenset[str]) -> Non
 
 
 def _source(argument: Document, read: Read) -> tuple[Callable[[], Documents], list[Document]]:
-    """What an inner pipeline begins with, and its other stages."""
+    """Return the documents that an inner pipeline begins with, and its other stages."""
     pipeline = argument.get("pipeline") or []
     name = argument.get("from", argument.get("coll"))
     if name is None:

@@ -25,7 +25,7 @@ NOT_SUPPORTED = frozenset({"$ref", "$schema", "default", "definitions", "format"
 
 
 class Schema:
-    """One schema. Raises :class:`MongoError` when it is not one."""
+    """A schema; making it raises :class:`MongoError` for an invalid one."""
 
     def __init__(self, given: Any) -> None:
         if not isinstance(given, dict):

@@ -44,7 +44,7 @@ def compile_pipeline(pipeline: list[Document], constants: Document | None = None
 
 
 def stage(item: Any, variables: Document, read: Read | None = None) -> Stage:
-    """One stage."""
+    """Compile a stage of a pipeline."""
     if not isinstance(item, dict) or len(item) != 1:
         raise MongoError(40323, "A pipeline stage specification object must contain exactly one field.")
     name, argument = next(iter(item.items()))

@@ -1,4 +1,4 @@
-"""What a member of a set is beside a copy of the data: an arbiter, one that is never elected, hidden, or without a vote.
+"""The traits of members of a set: an arbiter, one that is never elected, hidden, or without a vote.
 
 By MongoDB's manual ("Replica Set Members", "Implicit Default Write Concern"); the recordings have sets of members that are all alike. Priorities other than 0 and 1,
 delayed members and those without indexes are refused.
@@ -22,7 +22,7 @@ Traits = dict[str, Document]
 
 
 def has_trait(traits: Traits, address: str, name: str) -> Any:
-    """What a member is."""
+    """Return a trait of a member."""
     return traits.get(address, {}).get(name, USUAL[name])
 
 
@@ -37,7 +37,7 @@ def with_data(addresses: list[str], traits: Traits) -> list[str]:
 
 
 def write_majority(addresses: list[str], traits: Traits) -> int:
-    """How many members with data must have a write that a majority has."""
+    """Return the number of members with data that must have a write so that a majority has it."""
     return min(len(voters(addresses, traits)) // 2 + 1, len(with_data(addresses, traits)))
 
 
@@ -54,7 +54,10 @@ def electable(traits: Traits, address: str) -> bool:
 
 
 def of_member(member: Document) -> Document:
-    """What is not usual of a member in a configuration. Raises :class:`MongoError` for what cannot be, or is not known here."""
+    """Return the unusual traits of a member in a configuration.
+
+    Raises :class:`MongoError` for traits that contradict each other, or that the stand-in lacks.
+    """
     for name, value in ONLY.items():
         if not order.equal(member.get(name, value), value):
             raise MongoError(INVALID, f"the stand-in has no members with {name}: {member[name]}")

@@ -30,7 +30,7 @@ READS = frozenset({"find", "aggregate", "count", "distinct", "listCollections", 
 
 
 class Host(Protocol):
-    """What a member in its set asks of the server that it is a part of."""
+    """The part of the server that its role as a member of the set uses."""
 
     node: Node
     address: str
@@ -375,7 +375,7 @@ class Replication:
 
     @property
     def default_write_concern(self) -> Any:
-        """What a write waits for that does not say it."""
+        """The write concern of a write that names none."""
         given = self.node.parameters["default_write_concern"]
         return given["w"] if given else electorate.implicit_write_concern(self.addresses, self.traits)
 

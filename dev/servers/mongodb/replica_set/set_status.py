@@ -1,4 +1,4 @@
-"""What a member says of its set: ``replSetGetStatus``, ``replSetGetConfig`` and ``hello``."""
+"""A member's reports about its set: ``replSetGetStatus``, ``replSetGetConfig`` and ``hello``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a router does to spread a collection over its shards."""
+"""The work of a router that spreads a collection over its shards."""
 
 from __future__ import annotations
 

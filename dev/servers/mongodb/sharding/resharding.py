@@ -1,4 +1,4 @@
-"""What a router does to give a collection another shard key, a database another shard, and the cluster another shard."""
+"""The work of a router that changes a collection's shard key, moves a database to another shard, or adds a shard."""
 
 from __future__ import annotations
 

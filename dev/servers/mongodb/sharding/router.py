@@ -51,7 +51,7 @@ TRANSACTION: ContextVar[ShardedTransaction | None] = ContextVar("transaction", d
 
 
 class Shard:
-    """One shard: the members of its replica set, of which the primary is asked."""
+    """A shard: the members of its replica set, of which the primary gets the commands."""
 
     def __init__(self, name: str, addresses: list[str], key: str) -> None:
         self.name, self.addresses = name, addresses
@@ -150,7 +150,7 @@ class Router(Server):
 
     @staticmethod
     def _transaction(shard: Shard, db: str) -> Document:
-        """What a command carries at a shard when it is of a transaction; the configuration is read outside of it."""
+        """Return a command's transaction fields for a shard; the configuration is read outside the transaction."""
         transaction = TRANSACTION.get()
         if transaction is None or db == "config":
             return {}

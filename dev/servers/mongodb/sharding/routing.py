@@ -1,4 +1,4 @@
-"""What a router does with each command, and how it merges the change streams of its shards."""
+"""The routing of each command to shards, and the merge of their change streams."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a member keeps: collections with their versions, the oplog that makes them, and transactions."""
+"""The storage of a member: collections with their versions, the oplog that makes them, and transactions."""

@@ -1,4 +1,4 @@
-"""One member: its collections, its oplog, and how an entry of the oplog changes the collections.
+"""A member: its collections, its oplog, and the effect of an oplog entry on the collections.
 
 Every change is an entry first and then applied, by the same code on the member that made it, on one that follows it, and after a restart.
 """
@@ -35,7 +35,7 @@ DEFAULT_OPLOG_BYTES = 990 * 1024 * 1024
 
 @dataclass
 class Settings:
-    """How a member is started."""
+    """The settings that a member is started with."""
 
     folder: Path | None = None
     port: int = 27017

@@ -1,4 +1,4 @@
-"""What a member says of itself and of its collections. Sizes are of the BSON; there is no storage engine to report on."""
+"""A member's statistics of itself and its collections; sizes are those of the BSON, as there is no storage engine."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Transaction:
 
 @dataclass
 class Session:
-    """What a logical session has under way."""
+    """A logical session, with its transaction or retryable write."""
 
     lsid: Document
     number: int = -1
@@ -75,7 +75,7 @@ class WriteBlocked(Exception):
 
 
 class View:
-    """What a reader sees: now, at a cluster time, or within a transaction."""
+    """The data that a reader sees: now, at a cluster time, or within a transaction."""
 
     def __init__(self, transaction: Transaction | None = None, at: Time | None = None) -> None:
         self._transaction = transaction

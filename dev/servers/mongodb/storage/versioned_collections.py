@@ -55,7 +55,7 @@ class Record:
 
 @dataclass
 class Collection:
-    """One collection: its options, its indexes and its documents in the order in which they were written."""
+    """A collection: its options, its indexes and its documents in the order in which they were written."""
 
     db: str
     name: str
@@ -108,7 +108,7 @@ class Collection:
         record.versions.append((when, document))
 
     def _sweep(self, before: int) -> None:
-        """Forget documents that were deleted before a time that anybody may still read at."""
+        """Forget documents that were deleted before the oldest time that can still be read."""
         for key in [
             key for key, record in self.records.items() if record.now is None and record.versions[-1][0][0] < before
         ]:
@@ -138,7 +138,7 @@ class Collection:
                 yield document
 
     def count(self) -> int:
-        """How many documents there are."""
+        """Count the documents."""
         return sum(1 for record in self.records.values() if record.now is not None)
 
     def all_indexes(self) -> list[Document]:

@@ -1,1 +1,1 @@
-"""What update documents make of a document."""
+"""The effect of update documents on a document."""

@@ -1,4 +1,4 @@
-"""What each update operator makes of a value."""
+"""The effect of each update operator on a value."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOTHING = NoValue()
 
 @dataclass
 class Result:
-    """What became of a value; ``appended`` when an array only grew at its end."""
+    """The new value; ``appended`` if an array only grew at its end."""
 
     value: Any
     appended: bool = False
@@ -34,7 +34,7 @@ class Result:
 
 
 class Modifier:
-    """One operator at one path."""
+    """An operator at a path."""
 
     creates = True
     name = ""
@@ -188,7 +188,7 @@ class _OnArray(Modifier):
 
 
 def value_to_add(argument: Any) -> list[Any]:
-    """What ``$push`` and ``$addToSet`` add: one value, or those of ``$each``."""
+    """Return the values that ``$push`` and ``$addToSet`` add: a single one, or those of ``$each``."""
     if isinstance(argument, dict) and "$each" in argument:
         if not isinstance(argument["$each"], list):
             raise MongoError(

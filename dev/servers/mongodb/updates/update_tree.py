@@ -20,7 +20,7 @@ PADDING_LIMIT = 1_500_000
 
 @dataclass
 class UpdateResult:
-    """What an update made of a document; ``diff`` is None for a replacement, and empty when nothing changed."""
+    """The result of an update; ``diff`` is None for a replacement, and empty when nothing changed."""
 
     document: Document
     diff: Document | None
@@ -43,7 +43,7 @@ class Tree:
 
 @dataclass
 class TreeApplication:
-    """One application of a tree."""
+    """The application of a tree to a document."""
 
     root: Document
     diff: Node

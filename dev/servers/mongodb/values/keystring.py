@@ -54,7 +54,7 @@ class Encoder:
         self.bits: list[int] = []
 
     def value(self, value: Any) -> None:
-        """One value with its kind."""
+        """Append a value with its kind."""
         kind = _kind(value)
         if isinstance(value, bool):
             self.out.append(111 if value else 110)

@@ -1,4 +1,4 @@
-"""What stands for a field that is not there."""
+"""The value that stands for a field that is not there."""
 
 
 class Missing:

@@ -60,10 +60,10 @@ def _fifteen_digits(value: float) -> Decimal:
 
 
 def add(first: Any, other: Any) -> Any:
-    """One number added to another."""
+    """Add a number to another."""
     return first + other
 
 
 def multiply(first: Any, other: Any) -> Any:
-    """One number times another."""
+    """Multiply a number by another."""
     return first * other

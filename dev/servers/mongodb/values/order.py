@@ -52,7 +52,7 @@ def rank(value: Any) -> int:
 
 
 def key(value: Any) -> tuple[Any, ...]:
-    """What to sort a value by."""
+    """Return the key that sorts a value."""
     place = rank(value)
     return (place, *_PARTS[place](value)) if place in _PARTS else (place,)
 

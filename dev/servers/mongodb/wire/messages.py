@@ -21,7 +21,7 @@ COMPRESSORS = {"snappy": SNAPPY, "zlib": ZLIB, "zstd": ZSTD}
 
 @dataclass
 class Message:
-    """One request."""
+    """A request."""
 
     id: int
     body: Document
