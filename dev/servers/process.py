@@ -28,7 +28,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Program:
-    """What to run and how."""
+    """A program to run: its command, folder, log, environment and user."""
 
     command: Sequence[str]
     folder: Path
@@ -113,7 +113,7 @@ def run_once(title: str, command: Sequence[str], environment: Mapping[str, str],
 
 
 def command_line(pid: int) -> str:
-    """How the process ``pid`` was started; empty when it does not run any more."""
+    """Return the command line of the process ``pid``; empty when it does not run any more."""
     with contextlib.suppress(OSError):
         if sys.platform == "linux":
             return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")

@@ -24,7 +24,7 @@ class S3(Server):
 
     @property
     def storage_options(self) -> dict[str, Any]:
-        """What fsspec and s3fs need."""
+        """The options for fsspec and s3fs."""
         return {
             "key": self.user,
             "secret": self.password,

@@ -28,9 +28,9 @@ class _Daemon(Server):
         self._page_port = free_port(self.host)
 
     def page(self) -> dict[str, Any]:
-        """How it is.
+        """Fetch the state of the process from its page.
 
-        :raises OSError: it does not answer
+        :raises OSError: the page does not answer
         """
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(f"http://{self.host}:{self._page_port}/json/", timeout=5) as answer:
@@ -74,7 +74,7 @@ class SparkMaster(_Daemon):
 
     @property
     def url(self) -> str:
-        """What ``spark-submit --master`` wants."""
+        """The address for ``spark-submit --master``."""
         return f"spark://{self.host}:{self.port}"
 
 
@@ -125,7 +125,7 @@ class SparkCluster:
 
     @property
     def url(self) -> str:
-        """What ``spark-submit --master`` wants."""
+        """The address for ``spark-submit --master``."""
         return self.master.url
 
     @property

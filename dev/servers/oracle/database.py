@@ -22,7 +22,7 @@ SEED = "PDB$SEED"
 
 @dataclass(frozen=True)
 class Settings:
-    """How a database is made; a database that exists keeps its users and tables."""
+    """The settings of a new database; a database that exists keeps its users and tables."""
 
     cdb: bool = True
     threads: int = 1
@@ -47,7 +47,7 @@ class Settings:
 
 
 class Database:
-    """One database and its sessions."""
+    """A database and its sessions."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.folder = folder
@@ -156,7 +156,7 @@ class Database:
         return session
 
     def standby_scn(self) -> int:
-        """How far a standby has come: to the end of the last log that was archived in every thread, or to the present."""
+        """Return the SCN that a standby has reached: the end of the last log archived in every thread, or the present."""
         if self.real_time_apply:
             return self.engine.redo.scn
         ends = []

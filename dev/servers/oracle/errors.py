@@ -89,7 +89,7 @@ TEXTS = {
 
 
 class OraError(Exception):
-    """One error as the client shall see it: ``OraError(942)``, ``OraError(904, '"X"')``."""
+    """An error as the client shall see it: ``OraError(942)``, ``OraError(904, '"X"')``."""
 
     def __init__(self, number: int, *arguments: object, prefix: str = "ORA") -> None:
         self.number = number

@@ -62,7 +62,7 @@ class Oracle(Server):
 
     @property
     def database(self) -> str:
-        """Where the capture user connects: to the root of a CDB, or to the pluggable database if the user is ``local``."""
+        """The service for the capture user: the root of a CDB, or the pluggable database if the user is ``local``."""
         return "ORCLPDB1" if self.options.get("local") else self._name
 
     @property
@@ -76,7 +76,7 @@ class Oracle(Server):
 
     @property
     def ports(self) -> list[int]:
-        """One port per RAC instance."""
+        """The port of each RAC instance."""
         expected = (
             int(self.options.get("threads", 1)) - 1 + bool(self.options.get("standby")) + bool(self.options.get("tls"))
         )
@@ -86,7 +86,7 @@ class Oracle(Server):
 
     @property
     def dsn(self) -> str:
-        """Where the capture user connects, on the first instance."""
+        """The address for the capture user, on the first instance."""
         return f"{self.host}:{self.port}/{self.database}"
 
     @property
@@ -96,7 +96,7 @@ class Oracle(Server):
 
     @property
     def owner_dsn(self) -> str:
-        """Where the owner connects: the pluggable database of a CDB."""
+        """The address for the owner: the pluggable database of a CDB."""
         return f"{self.host}:{self.port}/{self.pdb or self.database}"
 
     @property
@@ -111,7 +111,7 @@ class Oracle(Server):
 
     @property
     def tls_port(self) -> int:
-        """Where the first instance listens with TLS."""
+        """The port at which the first instance listens with TLS; 0 without TLS."""
         return self._more_ports[-1] if self.ports and self.options.get("tls") else 0
 
     @property

@@ -1,4 +1,4 @@
-"""One session: its settings, its transaction, and the way from a statement to its outcome."""
+"""A session: its settings, its transaction, and the way from a statement to its outcome."""
 
 import contextlib
 import datetime
@@ -36,7 +36,7 @@ UNUSED_BINDS = re.compile(r"The current statement uses (\d+)")
 
 
 class Session:
-    """What a connected client talks to."""
+    """The session of a connected client."""
 
     def __init__(
         self, database: Database, user: User, container: str, thread: int, number: int,

@@ -1,4 +1,4 @@
-"""What statements, views and LogMiner see of the session that they work for, and of its database."""
+"""The parts of a session and its database that statements, views and LogMiner use."""
 
 import datetime
 import sqlite3
@@ -19,7 +19,7 @@ from dev.servers.oracle.wire.statements import Outcome
 
 
 class Names(Resolver, Protocol):
-    """What names mean for the session."""
+    """The meaning of names for the session."""
 
     def table(self, path: list[str], action: str) -> Table: ...
     def columns(self, table: Table) -> Columns: ...
@@ -44,7 +44,7 @@ class Miner(Protocol):
 
 
 class Settings(Protocol):
-    """How the database was made."""
+    """The settings that the database was made with."""
 
     @property
     def autonomous(self) -> bool: ...

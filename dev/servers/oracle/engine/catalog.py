@@ -14,7 +14,7 @@ SYSTEM_USERS = ("SYS", "SYSTEM")
 
 @dataclass
 class Column:
-    """One column. ``id`` never changes and is never used again in this table."""
+    """A column; its ``id`` never changes and is never used again in this table."""
 
     id: int
     name: str
@@ -41,7 +41,7 @@ class Key:
 
 @dataclass
 class Table:
-    """One table in one version of its structure."""
+    """A table in a version of its structure."""
 
     id: int
     owner: str
@@ -131,7 +131,7 @@ class Sequence:
 
 @dataclass
 class Facts:
-    """What is true of the database as a whole."""
+    """Facts about the database as a whole."""
 
     supplemental: set[str] = field(default_factory=set)
     """MIN, ALL, PK, UI, FK; of all containers."""

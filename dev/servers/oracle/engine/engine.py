@@ -314,7 +314,7 @@ class Engine:
     def _rivals(
         self, table: Table, columns: list[int], row: int, values: dict[int, Any]
     ) -> list[tuple[int | None, int | None]]:
-        """Which transactions are making and ending the other rows that have this key."""
+        """Find the transactions that are making and ending the other rows with this key."""
         key = [values[column] for column in columns]
         if all(value is None for value in key):
             return []

@@ -1,11 +1,11 @@
-"""How a long value is logged: the row first with an empty LOB, then its parts, then the row's own end.
+"""The redo of a long value: the row first with an empty LOB, then its parts, then the row's own end.
 
 A CLOB, NCLOB or BLOB up to :data:`INLINE` bytes stays in the row: the insert shows ``EMPTY_CLOB()`` and an update with
 the value follows. A longer one follows as a locator and fragments, an XML document as begin, writes and end, a string of
 more than 4,000 bytes as an extended string; these and the first row carry the empty row id, and the record that ends the
-sequence the real one. What DBMS_LOB changes in place begins with a locator that has the real row id.
+sequence the real one. A change in place by DBMS_LOB begins with a locator that has the real row id.
 
-That is the shape of 19c. In 23ai (:data:`SHAPES`) the locator has no text, each write, trim and erasure is a whole block that selects its
+This is the shape of 19c. In 23ai (:data:`SHAPES`) the locator has no text, each write, trim and erasure is a whole block that selects its
 locator, and no record ends the sequence. There an insert shows every LOB as empty, those that are NULL too, an update shows its long
 values nowhere, and the undo of a call of DBMS_LOB is a separate row
 (https://github.com/osodevops/kafka-connect-oracle-cdc, reference/lob-redo-shapes.md).
@@ -71,7 +71,7 @@ def check_nulls(table: Table, values: dict[int, Any], error: int) -> None:
 
 
 def record_insert(engine: Engine, transaction: Transaction, table: Table, row: int, values: dict[int, Any]) -> None:
-    """What follows an insert."""
+    """Write the records that follow an insert, as the release shapes them."""
     if engine.lob_shape != "19c":
         _record_blocks(engine, transaction, table, row, {}, values, [column.id for column in table.live])
         return

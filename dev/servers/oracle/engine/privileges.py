@@ -1,4 +1,4 @@
-"""Who may do what: system privileges, roles and grants on objects."""
+"""Privileges of users: system privileges, roles and grants on objects."""
 
 from dev.servers.oracle.engine.catalog import Catalog, Table, User
 from dev.servers.oracle.errors import OraError

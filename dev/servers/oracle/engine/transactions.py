@@ -1,4 +1,4 @@
-"""What belongs to one open transaction: its steps, its savepoints, its locks."""
+"""Open transactions, with their steps, savepoints and locks."""
 
 from dataclasses import dataclass, field
 
@@ -25,7 +25,7 @@ class LockBlocked(Exception):
 
 @dataclass(slots=True)
 class UndoStep:
-    """How to take back one step of a transaction. Kinds: I, U, D for rows, L for a lock alone.
+    """A step of a transaction that can be taken back. Kinds: I, U, D for rows, L for a lock alone.
 
     Inserts that follow each other are one entry of several rows: their numbers, versions and records follow each other.
     """
@@ -51,7 +51,7 @@ class UndoStep:
 
 @dataclass
 class Transaction:
-    """One open transaction."""
+    """An open transaction."""
 
     xid: Xid
     thread: int

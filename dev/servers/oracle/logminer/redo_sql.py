@@ -85,7 +85,7 @@ class Writer:
     # values
 
     def literal(self, column: Column, value: Any) -> str:
-        """One value as LogMiner writes it."""
+        """Format a value as LogMiner does."""
         if value is None:
             return "NULL"
         if self._raw:
@@ -133,7 +133,7 @@ class Writer:
         return f"insert into {self._full}({names}) values ({texts}){self._end()}"
 
     def _first_value(self, column: Column, value: Any) -> Any:
-        """What an insert or update shows of a value whose content follows in its own records."""
+        """Return the value that an insert or update shows where the content follows in separate records."""
         if not is_long(column, value):
             return value
         if column.type.kind in LOB_KINDS:

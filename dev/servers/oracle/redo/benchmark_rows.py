@@ -39,7 +39,7 @@ DDL = (
 
 @dataclass
 class Plan:
-    """What to serve: ``count`` inserts, in transactions with their START and COMMIT rows around.
+    """The rows to serve: ``count`` inserts, in transactions with their START and COMMIT rows around.
 
     ``at_once`` of them are open together: their rows come in turn, their commits in a random order. Besides, one transaction with
     ``open_rows`` inserts is open from the first row to the last. A query has ``pace`` rows a second at most, if that is not 0: LogMiner is

@@ -61,7 +61,7 @@ class Xid:
 
 @dataclass
 class LogFile:
-    """One redo log: an online one as long as its group has not been used again, and an archived one once copied."""
+    """A redo log: an online one as long as its group has not been used again, and an archived one once copied."""
 
     thread: int
     sequence: int
@@ -165,7 +165,7 @@ class Redo:
         scn: int | None = None, undo: bool = False, table: tuple[int, int] = (0, 0), row: int | None = None, body: Any = None,
         client: str | None = None,
     ) -> int:  # fmt: skip
-        """One record; returns its number."""
+        """Write a record, and return its number."""
         self._last_id += 1
         record, log = self._last_id, self.current(thread)
         if op == START and self.private_strands and len(self._strands) < STRANDS:
@@ -197,7 +197,7 @@ class Redo:
             self._connection.execute("UPDATE redo SET place = ? WHERE id = ?", (self._place(), record))
 
     def place_of(self, connection: sqlite3.Connection, record: int) -> int:
-        """Where a record is in the log; 0 while it is not in the log."""
+        """Return the place of a record in the log; 0 while it is not in the log."""
         found = connection.execute("SELECT place FROM redo WHERE id = ?", (record,)).fetchone()
         return int(found[0] or 0) if found else 0
 
@@ -261,7 +261,7 @@ class Redo:
         return log.sequence > self.current(log.thread).sequence - GROUPS
 
     def purge(self, before: int | None = None) -> list[LogFile]:
-        """Delete archived logs that end at or before an SCN, or all that are archived; online files go on to exist."""
+        """Delete archived logs that end at or before an SCN, or all that are archived; online files remain."""
         gone = [
             log
             for log in self.logs

@@ -135,7 +135,7 @@ class Expressions(Inference):
         return f"IS {negated}NULL"
 
     def _suffix(self, reader: Tokens, scope: Scope) -> str:
-        """What may follow an expression outside of conditions: an order, a window."""
+        """Compile the words that may follow an expression outside conditions: an order, a window."""
         if reader.skip_words("OVER"):
             inside = reader.group()
             return f"OVER ({self._window(inside, scope)})"

@@ -18,7 +18,7 @@ NUMERIC = re.compile(r"-?\d*(?:\.\d+)?")
 
 
 class Context(Protocol):
-    """What the functions need of the session that runs them."""
+    """The part of the session that its functions use."""
 
     nls: Nls
 
@@ -324,7 +324,7 @@ def _regexp_substr(value: Any, pattern: str, *_: Any) -> str | None:
 
 
 def _rank(value: Any) -> bytes | None:
-    """What sorts as the number, or row id in a column, does that a kept value stands for."""
+    """Return bytes that sort as the number or row id that a kept value stands for."""
     if value is None:
         return None
     if isinstance(value, bytes):

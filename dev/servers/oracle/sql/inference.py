@@ -1,4 +1,4 @@
-"""What type an expression has, as far as its text shows; and the names that it may use."""
+"""The types of expressions, as far as their texts show them, and the names that they may use."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Scope:
     outer: "Scope | None" = None
 
     def find_column(self, path: Sequence[str]) -> tuple[str, str, DataType | None] | None:
-        """As :meth:`find`, where ROWID and ORA_ROWSCN may also be those of a table."""
+        """Find a column as :meth:`find` does, with the ROWID and ORA_ROWSCN of a table, too."""
         special = {"ROWID": ROW_ID, "ORA_ROWSCN": ROW_SCN}.get(path[-1])
         return (self.find([*path[:-1], special]) if special else None) or self.find(path)
 

@@ -26,7 +26,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True)
 class Token:
-    """One token. ``text`` of a name is in upper case, of a quoted name without quotes, of a string its value."""
+    """A token; ``text`` of a name is in upper case, of a quoted name without quotes, of a string its value."""
 
     kind: str
     text: str

@@ -88,7 +88,7 @@ class Queries:
         return first
 
     def _member(self, body: list[Token], outer: Scope | None, *, last: bool) -> tuple[Compiled, str]:
-        """One SELECT of a set; the order of the whole set stands behind the last one."""
+        """Compile a SELECT of a set; the order of the whole set stands behind the last one."""
         order = ""
         if last:
             reader = Tokens(body, self.sql)

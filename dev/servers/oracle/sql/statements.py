@@ -1,4 +1,4 @@
-"""One statement of a client."""
+"""A statement of a client."""
 
 from dev.servers.oracle.sql.lexer import Token, Tokens, tokenize
 

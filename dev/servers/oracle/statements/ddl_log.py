@@ -1,4 +1,4 @@
-"""What every DDL does: it does not wait for transactions, and is in the redo."""
+"""The common part of each DDL: it does not wait for transactions, and is in the redo."""
 
 from dev.servers.oracle.engine.catalog import Table
 from dev.servers.oracle.errors import OraError

@@ -37,7 +37,7 @@ class Definition:
         self.sql = sql
 
     def element(self, tokens: list[Token]) -> None:
-        """One entry of CREATE TABLE or of ADD: a column or a constraint."""
+        """Read an entry of CREATE TABLE or of ADD: a column or a constraint."""
         if tokens[0].word in CONSTRAINT_WORDS and not (len(tokens) > 1 and tokens[0].kind == "quoted"):
             self.constraint(Tokens(tokens, self.sql))
         else:
@@ -57,7 +57,7 @@ class Definition:
         return column
 
     def attributes(self, column: Column, reader: Tokens) -> None:
-        """What may stand behind the type of a column."""
+        """Read the attributes that may stand behind the type of a column."""
         name = f"SYS_C{self.table.id}{len(self.table.keys):02d}"
         while reader.more:
             if reader.skip_words("CONSTRAINT"):

@@ -45,7 +45,7 @@ class Change:
 
 @dataclass
 class ChangedRows:
-    """What one execution did."""
+    """The effect of an execution of a statement."""
 
     count: int = 0
     row_id: bytes | None = None

@@ -1,4 +1,4 @@
-"""What a name in a statement means for one session: a table, a view, a sequence; and which row versions it sees."""
+"""The meaning of names in statements for a session: a table, a view or a sequence, and the row versions to see."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ class Names:
         self._session = session
 
     def source(self, path: list[str], as_of: str | None, as_of_time: bool) -> Source:
-        """What a name in a FROM means."""
+        """Resolve a name in a FROM."""
         if path[-1] == "DUAL" and path[:-1] in ([], ["SYS"]):
             return Source("(SELECT 'X' AS `DUMMY`)", [("DUMMY", DataType("VARCHAR2", length=1))])
         view = views.find(path)

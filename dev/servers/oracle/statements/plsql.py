@@ -34,7 +34,7 @@ class LobVariable:
 
 
 class Block:
-    """One run of a block."""
+    """The run of a block."""
 
     def __init__(self, session: Session, sql: str, binds: dict[str, Any]) -> None:
         self.session = session

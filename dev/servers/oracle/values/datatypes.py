@@ -32,7 +32,7 @@ UNLOGGED_KINDS = frozenset({"BFILE", "ODCINUMBERLIST"})
 
 @dataclass(frozen=True)
 class DataType:
-    """One column type; ``kind`` is ours, ``name`` is what the dictionary views show."""
+    """A column type; ``kind`` is ours, ``name`` is the one in the dictionary views."""
 
     kind: str
     precision: int | None = None
@@ -43,7 +43,7 @@ class DataType:
 
     @property
     def name(self) -> str:
-        """As DATA_TYPE of ALL_TAB_COLUMNS."""
+        """The name as in DATA_TYPE of ALL_TAB_COLUMNS."""
         if self.kind == "TIMESTAMP":
             return f"TIMESTAMP({self.scale})"
         if self.kind == "TIMESTAMP_TZ":
@@ -58,7 +58,7 @@ class DataType:
 
     @property
     def ddl(self) -> str:
-        """As DBMS_METADATA writes it."""
+        """The type as DBMS_METADATA writes it."""
         if self.kind == "NUMBER" and self.precision is None:
             return "NUMBER" if self.scale is None else f"NUMBER(*,{self.scale})"
         if self.kind == "NUMBER":

@@ -20,7 +20,7 @@ def make(object_id: int, row: int) -> bytes:
 
 
 def number(row_id: bytes) -> int:
-    """Which row of its table it is: the reverse of :func:`make`."""
+    """Return the number of the row in its table: the reverse of :func:`make`."""
     _, _, block, slot = struct.unpack(">IHIH", row_id)
     return int((block - FIRST_BLOCK) * ROWS_IN_BLOCK + slot)
 

@@ -1,4 +1,4 @@
-"""What a view is, and where it is found by name."""
+"""Views, and their registry by name."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +14,7 @@ KINDS = {"N": NUMBER, "T": DataType("VARCHAR2", length=4000), "D": DATE, "R": Da
 
 @dataclass(frozen=True)
 class View:
-    """One view."""
+    """A view."""
 
     name: str
     columns: tuple[tuple[str, DataType | None], ...]

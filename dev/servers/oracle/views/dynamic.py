@@ -46,7 +46,7 @@ def _log(session: Session) -> Iterator[Row]:
 
 
 def _next_scn(log: LogFile) -> int | str:
-    """As text where it is too large for the storage's integers."""
+    """Return the SCN at which a log ends; as a text if it is too large for the storage's integers."""
     return str(redo.NEVER) if log.next is None else log.next
 
 
@@ -138,12 +138,15 @@ def _parameters(session: Session) -> Iterator[Row]:
 
 
 def _own_transactions(session: Session) -> Iterator[Row]:
-    """Those of the instance that the session is connected to."""
+    """Return the transactions of the instance that the session is connected to."""
     return (row for row in _transactions(session) if row["INST_ID"] == session.thread)
 
 
 def _transactions(session: Session) -> Iterator[Row]:
-    """Those of all instances, of the session's container: users whose CONTAINER_DATA is not set see no other from the root, either."""
+    """Yield the transactions of all instances in the session's container.
+
+    From the root, users without CONTAINER_DATA see no other container, either.
+    """
     inside = session.container != session.database.root or session.user.name not in ("SYS", "SYSTEM")
     for transaction in session.engine.transactions.values():
         xid = transaction.xid

@@ -42,7 +42,7 @@ def parameters(*values: tuple[str, str] | tuple[str, str, int]) -> bytes:
 
 
 class Logon:
-    """One logon: a challenge, then the proof."""
+    """A logon: a challenge, then the proof."""
 
     def __init__(self, user: str, password: str | None) -> None:
         self.user = user

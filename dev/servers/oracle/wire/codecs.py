@@ -1,4 +1,4 @@
-"""How values look on the wire: NUMBER, dates, intervals, floats, row ids; and the description of columns."""
+"""Values on the wire: NUMBER, dates, intervals, floats, row ids; and the description of columns."""
 
 import datetime
 import struct
@@ -35,7 +35,7 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a result."""
+    """A column of a result."""
 
     name: str
     type: DataType
@@ -150,7 +150,7 @@ def encode_moment(stored: str, kind: str) -> bytes:
 
 
 def decode_moment(data: bytes, wire: int) -> str:
-    """What a client binds as a date or timestamp."""
+    """Read the date or timestamp that a client binds."""
     time = datetime.datetime(
         (data[0] - 100) * 100 + data[1] - 100, data[2], data[3], data[4] - 1, data[5] - 1, data[6] - 1
     )
@@ -240,7 +240,7 @@ def null(column: Column) -> bytes:
 
 @dataclass(frozen=True)
 class Bind:
-    """How the client sends one bind variable."""
+    """The form in which the client sends a bind variable."""
 
     wire: int
     size: int
@@ -248,7 +248,7 @@ class Bind:
 
 
 def read_bind(reader: Reader, bind: Bind, locator: Callable[[bytes], str | bytes]) -> Any:
-    """One bound value in the form the engine takes."""
+    """Read a bound value, and return it in the form the engine takes."""
     wire = bind.wire
     if wire in (CLOB, BLOB):
         return locator(reader.sized() or b"") if reader.ub() else None

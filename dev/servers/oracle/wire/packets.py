@@ -92,7 +92,7 @@ class Reader:
 
 
 class Connection:
-    """One client's socket, packet by packet."""
+    """A client's socket, packet by packet."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -153,7 +153,7 @@ class Connection:
         self._large = True
 
     def refuse(self, error: int) -> None:
-        """What a listener says that does not know the service."""
+        """Refuse the client with an error number, as a listener that does not know the service."""
         text = f"(DESCRIPTION=(TMP=)(VSNNUM=0)(ERR={error})(ERROR_STACK=(ERROR=(CODE={error})(EMFI=4))))".encode()
         self.send(REFUSE, bytes((0x22, 0)) + struct.pack(">H", len(text)) + text)
 

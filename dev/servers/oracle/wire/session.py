@@ -1,4 +1,4 @@
-"""One client: answers the messages of the driver with what the engine's session says."""
+"""A client: answers the messages of the driver with the results of the engine's session."""
 
 import logging
 import re
@@ -29,7 +29,7 @@ SERVICE = re.compile(r"\((?:SERVICE_NAME|SID)=([^)]*)\)", re.IGNORECASE)
 
 
 class Door(Protocol):
-    """What lets clients in."""
+    """The door that checks clients and lets them in."""
 
     def knows_service(self, name: str) -> bool: ...
     def password(self, user: str) -> str | None: ...

@@ -30,7 +30,7 @@ class EncodedRows(Protocol):
 
 @dataclass
 class Outcome:
-    """What a statement gave: rows, or a count and the values of out binds."""
+    """The outcome of a statement: rows, or a count and the values of out binds."""
 
     columns: list[Column] | None = None
     rows: Iterator[Any] | None = None
@@ -42,7 +42,7 @@ class Outcome:
 
 
 class Backend(Protocol):
-    """What the wire needs of an engine's session."""
+    """The part of an engine's session that the wire uses."""
 
     @property
     def in_transaction(self) -> bool: ...
@@ -56,7 +56,7 @@ class Backend(Protocol):
 
 @dataclass
 class Cursor:
-    """One statement that the client has parsed."""
+    """A statement that the client has parsed."""
 
     sql: str
     binds: list[Bind]

@@ -14,7 +14,7 @@ class TlsListener:
 
     :param port: where clients come; ``plain`` is the other listener's
     :param certificate: PEM files of the certificate and of its key
-    :param clients: PEM file of the authorities whose clients alone are let in; empty = everybody
+    :param clients: PEM file of the authorities whose clients alone are let in; empty = all clients
     """
 
     def __init__(self, port: int, plain: int, certificate: tuple[str, str], clients: str = "") -> None:
