@@ -1,1 +1,1 @@
-"""What several tests need: replaying a change log, workloads, connectors in short."""
+"""Helpers of several tests: replays of a change log, workloads, connectors in short."""

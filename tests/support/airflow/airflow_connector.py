@@ -31,7 +31,7 @@ class ShopConnector:
     store: StateStore
 
     def order(self, key: int, note: str = "") -> None:
-        """One more transaction."""
+        """Insert an order, as a transaction."""
         with self.database.transaction() as t:
             t.insert("inventory.orders", {"id": key, "note": note})
 
@@ -50,7 +50,7 @@ def make_shop(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, **proper
 
 
 def context(**more: Any) -> Any:
-    """What an operator is given, as far as ours look at it: in the first of four tries."""
+    """Make the part of an operator's context that ours use, in the first of four tries."""
     from airflow.sdk.execution_time.context import OutletEventAccessors
 
     ti = SimpleNamespace(dag_id="d", task_id="t", run_id="r", try_number=more.pop("try_number", 1), max_tries=3)
@@ -58,6 +58,6 @@ def context(**more: Any) -> Any:
 
 
 class TaskState(dict[str, Any]):
-    """What a task instance remembers over its tries, kept here and not by Airflow's API server."""
+    """The state that a task instance keeps over its tries; a stand-in for Airflow's API server."""
 
     set = dict.__setitem__

@@ -108,7 +108,7 @@ def _initialize_stats(module: Any, factory: Any) -> None:
 
 
 def has_teams() -> bool:
-    """Whether connections and DAGs may belong to teams: since Airflow 3.2."""
+    """Check whether connections and DAGs may belong to teams: since Airflow 3.2."""
     from airflow.models.connection import Connection
 
     return hasattr(Connection, "team_name")
@@ -134,7 +134,7 @@ def simple_user(name: str, role: str | None, teams: Sequence[str] = ()) -> Any:
 
 
 def takes_bundle_name() -> bool:
-    """Whether a bag of DAGs knows the name of its bundle: since Airflow 3.2."""
+    """Check whether a bag of DAGs knows the name of its bundle: since Airflow 3.2."""
     import inspect
 
     return "bundle_name" in inspect.signature(dag_bag_class()).parameters

@@ -54,7 +54,10 @@ def report(
     location: str = "/lake",
     table_states: dict[str, dict[str, Any]] | None = None,
 ) -> None:
-    """What ``airflow_provider_cdc.targets.lake.jobs.apply_changes`` writes beside the change log at the end of a run; a stand-in for it."""
+    """Write the report of a finished apply beside the change log.
+
+    A stand-in for ``airflow_provider_cdc.targets.lake.jobs.apply_changes``.
+    """
     document = {
         "target": "delta",
         "last_batch": last,

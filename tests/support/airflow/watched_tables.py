@@ -30,7 +30,7 @@ def capture(shop_connector: ShopConnector) -> None:
 
 
 def change(shop_connector: ShopConnector, key: int, table: str = "orders") -> None:
-    """One more batch."""
+    """Insert a row and capture it, as a batch."""
     with shop_connector.database.transaction() as t:
         t.insert(f"inventory.{table}", {"id": key, "note": ""})
     capture(shop_connector)

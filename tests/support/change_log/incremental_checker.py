@@ -63,9 +63,9 @@ class Known:
 
 @dataclass
 class Keys:
-    """One table's keys.
+    """The keys of a table.
 
-    :ivar emptied: ``seq`` of the last truncate: keys of which nothing was known were gone then
+    :ivar emptied: ``seq`` of the last truncate: unknown keys were gone then
     """
 
     schema: TableSchema
@@ -123,7 +123,7 @@ class Checker:
     # -- one step -----------------------------------------------------------------------------------------------------
 
     def event(self, event: Mapping[str, Any], schema: TableSchema) -> None:
-        """One event, in the form of a row of the change log's files, with its ``topic``."""
+        """Check an event, in the form of a row of the change log's files, with its ``topic``."""
         topic, op = str(event["topic"]), str(event["op"])
         keys = self.tables.setdefault(topic, Keys(schema))
         keys.schema = schema
@@ -224,7 +224,7 @@ class Checker:
                 self.tables[f"{prefix}.{new}"] = keys
 
     def _change(self, change: TableChange, record: SchemaChangeRecord, manifest: Manifest) -> None:
-        """What a schema change does to the rows that are there; where it does not say, nothing is known of them any more."""
+        """Apply a schema change to the known rows; forget them if it may have rewritten their values."""
         topic = next((t for t in manifest.schemas if t.endswith(f".{change.id}")), None)
         keys = self.tables.get(topic or "")
         if topic is None or keys is None or change.table is None:

@@ -1,4 +1,4 @@
-"""What must be true of a change log whatever happened to the runs that wrote it."""
+"""Conditions that a change log must meet, whatever happened to the runs that wrote it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connector captured, as Debezium's records."""
+"""The captured events of a connector, as Debezium's records."""
 
 from __future__ import annotations
 

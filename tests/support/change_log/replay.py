@@ -306,7 +306,7 @@ class Replay:
         return known or f"{self._prefix}.{table}"
 
     def _change(self, change: TableChange, record: SchemaChangeRecord, manifest: Manifest) -> None:
-        """What a schema change does to the rows that are there, as a target would do it."""
+        """Apply a schema change to the existing rows, as a target would."""
         topic = next((t for t in manifest.schemas if t.endswith(f".{change.id}")), None)
         if topic is None or change.table is None:
             return

@@ -53,13 +53,13 @@ class TruthReplay(Replay, ABC, Generic[TruthT]):
 
     @abstractmethod
     def position(self, item: Row | SchemaChangeRecord) -> int:
-        """Where an event or a change of structure took effect."""
+        """Return the position at which an event or a change of structure took effect."""
 
     @abstractmethod
     def said(self, truth: TruthT, rows: list[Row]) -> tuple[Counter[Any], Counter[Any]]:
-        """What the database has, and what the change log says, to be compared.
+        """Return the rows of the database and those of the change log, to be compared.
 
-        :param rows: the replayed ones
+        :param rows: the replayed rows
         """
 
     def finish(self) -> Self:

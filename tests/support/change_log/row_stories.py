@@ -1,4 +1,4 @@
-"""What was done to each row of a memory database, by its own log; and the story that the change log has of it."""
+"""The history of each row of a memory database, by its own log, and the story that the change log has of it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ CHANGES = ("create", "update", "delete", "key change", "truncate")
 
 
 class RowStories:
-    """What was done to each row, oldest change first: table → key → all of it, oldest first. Its tables have the key ``id``.
+    """The changes of each row: table → key → its changes, oldest first. The tables have the key ``id``.
 
-    A row takes what was done to it along to another key, and a table to another name. A row that gets a key after a row was deleted continues with what was done to that.
+    A row takes its changes along to another key, and a table to another name. A row that gets the key of a deleted row continues its changes.
     """
 
     def __init__(self, database: MemoryDatabase) -> None:
@@ -88,7 +88,7 @@ def order_story(story: RowHistory, database: MemoryDatabase) -> list[Done]:
 
 
 def complete_story(done: list[Done], found: list[Done]) -> list[Done]:
-    """What was done to a row, with the values that events have from the changes before in the same transaction.
+    """Add to a row's changes the values that events have from earlier changes in the same transaction.
 
     The log leaves them out. Events of rows that have passed keys have them, as the events before say nothing of the row's key.
 

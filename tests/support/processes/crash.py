@@ -134,7 +134,7 @@ def capture(
     secrets: Mapping[str, Any] | None = None, at: int = 0, signal_: int = signal.SIGKILL, only: str = "",
     lease_wait_s: float = 30, lease_s: float = LEASE_S,
 ) -> dict[str, Any]:  # fmt: skip
-    """One run of the connector ``test`` in ``folder``; called in a separate process."""
+    """Run the connector ``test`` in ``folder`` once; called in a separate process."""
     if kind == "memory":
         source(seed, steps)
     random.seed(os.getpid())

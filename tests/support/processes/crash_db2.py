@@ -42,7 +42,7 @@ def shrink_limits(r: Random) -> Iterator[None]:
 
 
 def capture(folder: str, *, seed: int, **options: Any) -> dict[str, Any]:
-    """As :func:`crash.capture`, with small blocks and a step for each block that leaves its transaction open."""
+    """Capture as :func:`crash.capture` does, with small blocks and a step for each block with an open transaction."""
     encode = Envelope.encode_block
 
     def step_and_encode(self: Envelope, block: LogBlock, *args: Any, **more: Any) -> Any:

@@ -11,7 +11,7 @@ from tests.support.processes import crash
 
 
 def capture(folder: str, **options: Any) -> dict[str, Any]:
-    """As :func:`crash.capture`, with small blocks and a step for each block that leaves its transaction open."""
+    """Capture as :func:`crash.capture` does, with small blocks and a step for each block with an open transaction."""
     binlog_connection.BUFFER = 1 << 14
     encode = Envelope.encode_block
 

@@ -19,7 +19,7 @@ SMALL = {
 
 
 def capture(folder: str, **options: Any) -> dict[str, Any]:
-    """As :func:`crash.capture`, with small blocks and a step for each block that leaves its transaction open."""
+    """Capture as :func:`crash.capture` does, with small blocks and a step for each block with an open transaction."""
     transaction_buffer.BLOCK_ROWS, logminer_stream.PIECE_ROWS = 24, 50
     encode = Envelope.encode_block
 

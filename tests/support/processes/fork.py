@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True)
 class RunEnd:
-    """How a run ended.
+    """The end of a run.
 
     :param signal: the signal that killed it, or 0
     :param error: class name of the error that the function raised, or ""
@@ -44,7 +44,7 @@ class RunEnd:
 
 
 class Run:
-    """One function in its own process."""
+    """The run of a function in a separate process."""
 
     def __init__(self, forks: Forks, pid: int, answer: Path) -> None:
         self._forks, self.pid, self._answer = forks, pid, answer

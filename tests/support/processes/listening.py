@@ -1,4 +1,4 @@
-"""Which addresses processes listen on, watched for a while."""
+"""A watch over the addresses that processes listen on."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ListeningWatch:
         self.look()
 
     def beyond(self) -> list[str]:
-        """What can be reached from other machines."""
+        """List the listeners that other machines can reach."""
         return sorted(f"{name} on {ip}:{port}" for (ip, port), name in self.seen.items() if not _loopback(ip))
 
     def look(self) -> None:

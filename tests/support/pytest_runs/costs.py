@@ -1,4 +1,6 @@
-"""What tests cost. A run of all tests tries the costly ones by turns: a 27th of them, another part in each run; a third with ``--third``, as the build
+"""The costs of tests.
+
+A run of all tests tries the costly ones by turns: a 27th of them, another part in each run; a third with ``--third``, as the build
 server does, and all with ``--all``.
 
 ``tests/costs.txt`` names them, with the seconds of a core that all their cases take together. ``dev/test --costs`` measures them again, and
@@ -39,11 +41,11 @@ def costly(file: Path = FILE) -> list[str]:
 
 
 def left_out(names: Iterable[str], chosen: CaseSample, turns: int = TURNS, file: Path = FILE) -> set[str]:
-    """Of some tests, those that this run does not try.
+    """Return the tests, out of the given ones, that this run does not try.
 
-    Turns go by cost: of those that cost about the same one is tried, so that all runs take about as long.
+    Turns go by cost: of tests that cost about the same, one is tried, so that all runs take about as long.
 
-    :param turns: one costly test in so many is tried
+    :param turns: the run tries one of so many costly tests
     """
     known = [name for name in costly(file) if name in set(names)]
     return {name for number, name in enumerate(known) if not chosen.of(number, turns)}

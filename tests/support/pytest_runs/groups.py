@@ -1,4 +1,4 @@
-"""Which tests share a worker when several run at once, and what becomes of them when a worker dies."""
+"""Groups of tests that share a worker when several run at once, and their fate when a worker dies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HALVED = "tests/targets/lake/"
 
 
 def group_of(nodeid: str) -> str:
-    """What runs in one worker: a file, a folder of :data:`SHARED`, or half of one.
+    """Return the group of a test, which runs in one worker: a file, a folder of :data:`SHARED`, or half of one.
 
     >>> group_of("tests/core/test_envelope.py::test_keys")
     'tests/core/test_envelope.py'

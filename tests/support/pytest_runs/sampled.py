@@ -1,4 +1,6 @@
-"""Which of many like cases a test run tries: all of them with ``--long``, otherwise every second or third, another part in each run.
+"""The sample of many like cases that a test run tries.
+
+It tries all of them with ``--long``, otherwise every second or third, another part in each run.
 
 The part follows from the hash seed, which ``dev/test`` chooses again and prints; ``PYTHONHASHSEED=… dev/test`` repeats a run.
 """
@@ -37,7 +39,7 @@ class CaseSample:
         return self.all or (number - self._seed) % every == 0
 
     def cases(self, name: str, number: int, every: int) -> set[int]:
-        """Which of a test's cases are tried, one at least; tests with the same cases try different ones.
+        """Choose the cases of a test to try, one at least; tests with the same cases try different ones.
 
         >>> [CaseSample(long=False, seed=7).cases(name, 3, every=3) for name in ("a", "b", "c")]
         [{1}, {2}, {1}]

@@ -1,4 +1,4 @@
-"""What the Db2 stand-in cannot do, for the sink: it has Derby's engine, and IBM's driver on Derby's protocol.
+"""The sink's work-arounds for the Db2 stand-in: it has Derby's engine, and IBM's driver on Derby's protocol.
 
 Array binds end the connection (the driver chains requests in a way that Derby does not read), and MERGE takes its rows from a table, not from VALUES. Here, each
 row of an array is executed by itself, and a MERGE from VALUES is one from SYSIBM.SYSDUMMY1, which has one row, with the bound values in their places. Derby has one

@@ -22,7 +22,7 @@ LOSE_ANSWER = "lose the answer"
 
 @dataclass
 class Run:
-    """One run of a job."""
+    """A run of a job."""
 
     number: int
     body: dict[str, Any]

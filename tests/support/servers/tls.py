@@ -32,7 +32,7 @@ class Certificate:
 
 
 def authority(folder: Path, name: str = "test authority") -> Certificate:
-    """One that signs others."""
+    """Make a certificate that signs others."""
     return _make_certificate(folder, name, None, [])
 
 

@@ -57,7 +57,7 @@ class AnySource:
 
 
 def target_table(connector: str, table: str) -> str:
-    """What a table is called in a relational target."""
+    """Return the name of a table in a relational target."""
     return sanitize_name(f"{connector}.{table}").replace(".", "_")
 
 

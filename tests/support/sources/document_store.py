@@ -193,7 +193,7 @@ class ShelfPosition:
 
 
 class ShelfConfig(ConnectorConfig):
-    """Which folders of which shelf, in the words of a shelf."""
+    """The configuration of a capture from a shelf: the shelf and its folders."""
 
     shelf: str = Field(alias="shelf", description="Name of a shelf of this process.")
     folder_include_list: Patterns = Field((), alias="folder.include.list", description="Folders to capture.")

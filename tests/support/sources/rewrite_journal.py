@@ -1,4 +1,4 @@
-"""What happens to tables between a statement that rewrites rows and the moment at which they are read again, with a journal of it.
+"""The events of tables between a statement that rewrites rows and the next read of them, with a journal.
 
 Each :class:`RewriteStory` has its own two tables and one that is not captured. It journals every row event and every statement that the
 log gets for captured tables; :func:`compare` holds the change log to that.
@@ -38,7 +38,7 @@ class Table:
 
 @dataclass
 class RowJournal:
-    """What the log holds.
+    """The journal of the log's contents.
 
     :ivar events: table → (operation, image before, image after), in order; an update may change the key
     :ivar changes: each statement: the tables that it leaves (``True``) and takes away (``False``)
@@ -53,10 +53,10 @@ class RowJournal:
 
 
 class RewriteStory:
-    """One case.
+    """A case with its tables, rewritten step by step.
 
     :param db: an adapter of the shared suite
-    :param prefix: of the names of its tables; ``out_`` is put before those that are not captured
+    :param prefix: prefix of the names of its tables; ``out_`` is put before the names of tables that are not captured
     """
 
     def __init__(self, db: Any, journal: RowJournal, prefix: str, random: Random) -> None:

@@ -34,7 +34,7 @@ class KeyMoves:
                     t.insert(table, self._row(table, i))
 
     def transaction(self) -> None:
-        """One transaction of a few statements; after it, each key is unique."""
+        """Run a transaction of a few statements; after it, each key is unique."""
         while True:
             try:
                 with self.db.transaction() as t:
@@ -89,7 +89,7 @@ class KeyMoves:
                     self._check()
 
     def _moved(self, t: MemoryTransaction, table: str, to: dict[int, int], rows: list[dict[str, Any]]) -> None:
-        """One statement: each row is changed once, in any order."""
+        """Run a statement that moves keys: each row is changed once, in any order."""
         rows = [row for row in rows if to.get(row["id"], row["id"]) != row["id"]]
         self.r.shuffle(rows)
         more = self.r.random() < 0.3 and table == self.tables[0]
@@ -106,7 +106,7 @@ class KeyMoves:
         return {"n": self._number()} | ({"note": self.r.choice("abc") * 3} if self.r.random() < 0.5 else {})
 
     def _number(self) -> int:
-        """Of rows whose values the log leaves out, one is distinguished from another by what it has of them."""
+        """Return a value; it is unique if the log leaves out values, because rows are then distinguished by the rest."""
         self._numbers += 1
         return self._numbers if self._sparse else self.r.randrange(9)
 

@@ -41,7 +41,7 @@ class Workload:
         return [str(t) for t in sorted(self.db.read_consistent_view()[1], key=str)]
 
     def step(self, r: Random) -> None:
-        """One transaction or DDL statement."""
+        """Run a transaction or a DDL statement."""
         missing = [name for name in TABLES if f"{NAMESPACE}.{name}" not in self.tables]
         if r.random() >= self._ddl:
             self._transaction(r)

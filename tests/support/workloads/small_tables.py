@@ -12,7 +12,7 @@ KEYED = {"id": "int64!", "n": "int32", "note": "string"}
 
 
 def insert(db: MemoryDatabase, table: str, *ids: int) -> None:
-    """One transaction."""
+    """Insert rows, as a transaction."""
     with db.transaction() as t:
         for i in ids:
             t.insert(table, {"id": i, "n": i})

@@ -55,7 +55,7 @@ class Db2History(TruthReplay[TableTruth]):
         return there, Counter(tuple(plain_value(row[n]) for _, n in pairs) for row in rows)
 
     def _known(self, table: str, column: str, known: list[str]) -> str | None:
-        """What a column is called at this place of the change log."""
+        """Return the name that a column has at this place of the change log."""
         names = next((names for names in self._names[table].values() if column in names), {column})
         return next((name for name in known if name in names), None)
 

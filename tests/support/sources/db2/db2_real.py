@@ -34,7 +34,7 @@ _REINIT = "VALUES ASNCDC.ASNCDCSERVICES('reinit', 'asncdc')"
 
 
 class RealDb2:
-    """What of :class:`dev.servers.db2.Db2` a real server can do, by plain SQL.
+    """A real server with the methods of :class:`dev.servers.db2.Db2` that plain SQL can provide.
 
     :param environment: the variables of the module's description
     """
@@ -73,7 +73,10 @@ class RealDb2:
     # SQL
 
     def dsn(self, user: str | None = None, password: str | None = None, **more: Any) -> str:
-        """What the driver connects with. Who is not the capture user is the administrator: the server knows no others."""
+        """Format the string that the driver connects with.
+
+        Any user but the capture user becomes the administrator: the server knows no others.
+        """
         captures = (user or "").upper() == self.user
         words = {
             "DATABASE": self.database, "HOSTNAME": self.host, "PORT": self.port, "PROTOCOL": "TCPIP", "LOBCacheSize": 16777216,

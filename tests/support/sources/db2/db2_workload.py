@@ -1,7 +1,7 @@
 """A random writer for Db2: several sessions at once, the same seed makes the same statements.
 
 It does what applications do and what breaks readers of change tables: interleaved transactions, some of which are large or stay open for long,
-savepoints and rollbacks to them, statements that fail and transactions that go on after, key changes and swaps, rows that are deleted and inserted again in
+savepoints and rollbacks to them, statements that fail and transactions that continue, key changes and swaps, rows that are deleted and inserted again in
 one transaction (which look as updates do), large objects, structures that change, and a capture agent that stops, waits and falls behind.
 
 Sessions never wait for each other: each has its own keys. They wait for snapshots, which lock their tables; a session that waits too long rolls back, and all others
@@ -119,7 +119,7 @@ class Db2Writer(Sessions):
     # -- structure ----------------------------------------------------------------------------------------------------
 
     def change_schema(self, table: str = "") -> None:
-        """Another structure of a table and its change table, while captures go on; transactions that have changed it end first."""
+        """Change the structure of a table and its change table while captures run; transactions that changed it end first."""
         table = table or self.random.choice(sorted(KEYS))
         kind = self.random.choice((self._add, self._add, self._drop, self._rename, self._lengthen, self._other))
         with self.anew(table):
@@ -156,7 +156,7 @@ class Db2Writer(Sessions):
                 self._ddl(f"ALTER TABLE {self.change_table(table)} {change.format(p=prefix)}")
 
     def _prefixes(self, table: str) -> list[str]:
-        """Of the columns in a change table; one that was registered again has no images from before."""
+        """Return the prefixes of columns in a change table; after a new registration it may have no images from before."""
         where = f"WHERE SOURCE_OWNER = '{self.schema}' AND SOURCE_TABLE = '{table}'"
         (row,) = self.server.rows(f"SELECT BEFORE_IMG_PREFIX FROM ASNCDC.IBMSNAP_REGISTER {where}")
         return ["", row[0]] if row[0] else [""]
@@ -233,7 +233,7 @@ class Db2Writer(Sessions):
             self.ddl_of(table, f'ALTER COLUMN "{{p}}{name}" SET DATA TYPE {type_}', logged=False)
 
     def _other(self, table: str) -> None:
-        """What changes no column."""
+        """Create an index, which changes no column."""
         name = self.new_name()
         self._ddl(f'CREATE INDEX {self.schema}.I{name} ON {self.name(table)} ("N")')
 
@@ -295,7 +295,7 @@ class Db2Writer(Sessions):
         self._commits += sorted({bytes(lsn) for sql in queries for (lsn,) in self.server.rows(sql)})
 
     def truths(self, times: int) -> list[TableTruth]:
-        """What all tables held at some random commits of the past, and what they hold now."""
+        """Return the rows of all tables at some random commits of the past, and their rows now."""
         self.calm()
         self.server.catch_up()
         self.note_commits()
@@ -310,7 +310,7 @@ class Db2Writer(Sessions):
         return found
 
     def lose(self, table: str) -> None:
-        """What is done to a table from now on may be logged by no one."""
+        """Note that changes of a table may be missing from the log from now on."""
         until = self._eras[table][-1].until
         assert until is not None
         self.gaps.append((table, until))

@@ -16,7 +16,7 @@ _NO = object()
 
 @dataclass(eq=False)
 class Session:
-    """One of the sessions; its keys are those with its number.
+    """A session; its keys are those with its number.
 
     :ivar keys: table → keys of the session that are there, as the session sees them
     :ivar left: steps until its transaction ends

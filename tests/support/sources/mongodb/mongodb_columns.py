@@ -41,7 +41,7 @@ def parse_pairs(text: str) -> Any:
 
 
 def leaves_of(raw: bytes, depth: int) -> Leaves:
-    """Those of a document, without its key. 32 and 64 bits are alike where they are columns."""
+    """Return the leaves of a document, without its key. 32 and 64 bits are alike where they are columns."""
     return Counter(_iterate_leaves(raw, (), depth))
 
 
@@ -59,7 +59,7 @@ def _iterate_leaves(raw: bytes, within: Path, depth: int) -> Iterator[tuple[Path
 
 
 def leaves_of_row(row: dict[str, Any], schema: TableSchema, raw: bytes, depth: int) -> Leaves:
-    """Those that the columns of a row and its rest have.
+    """Return the leaves in the columns of a row and in its rest.
 
     :param raw: the document itself, which distinguishes documents in the rest from other values that are written as such
     """

@@ -39,7 +39,7 @@ class MongoConnector(Connector):
         return [json.loads(row["document"]) for row in sorted(rows, key=lambda row: str(row["document"]))]
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """As :func:`flatten_document` has them."""
+        """Return the rows of a collection, each as :func:`flatten_document` makes it."""
         return sorted((flatten_document(document) for document in self.documents(table)), key=repr)
 
 

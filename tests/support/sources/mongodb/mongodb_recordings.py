@@ -30,7 +30,7 @@ def scenarios() -> dict[str, dict[str, Any]]:
 
 
 def play_scenario(client: Any, scenario: dict[str, Any]) -> list[str]:
-    """What differs when a recording is played; its databases are dropped before."""
+    """Play a recording after dropping its databases, and return the differences."""
     for database in {step.get("run") or step.get("db") for step in scenario["steps"]} - {
         None,
         "admin",
@@ -42,7 +42,7 @@ def play_scenario(client: Any, scenario: dict[str, Any]) -> list[str]:
 
 
 class EquivalentReplies:
-    """What two servers must agree on.
+    """The replies of two servers, compared in all that both must agree on.
 
     Resume tokens, cluster times, UUIDs of collections and numbers of transactions differ from server to server.
     The first meeting pairs them off, and from then on the pairs must hold: the same token, time, UUID or transaction on

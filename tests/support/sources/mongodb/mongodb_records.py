@@ -1,4 +1,6 @@
-"""What Debezium's engine makes of :mod:`tests.support.sources.mongodb.mongodb_scenarios`: ``python -m tests.support.sources.mongodb.mongodb_records`` writes it again (needs Maven).
+"""The records that Debezium's engine makes of :mod:`tests.support.sources.mongodb.mongodb_scenarios`.
+
+``python -m tests.support.sources.mongodb.mongodb_records`` writes them again (needs Maven).
 
 The engine runs on ``dev/server mongodb``, or where ``MONGODB_URI`` leads.
 """

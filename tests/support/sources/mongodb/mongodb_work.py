@@ -159,7 +159,7 @@ def text(value: Any) -> str:
 
 
 def parse_text(document: str) -> Any:
-    """What a text of ours says, by the driver's own reader."""
+    """Parse a text of ours with the driver's own reader."""
     return json_util.loads(document, json_options=STATES)
 
 

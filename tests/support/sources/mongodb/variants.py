@@ -1,4 +1,7 @@
-"""What a VARIANT has to have of a document, derived from the document's canonical extended JSON alone: that of MongoDB's own libraries names the type of every value."""
+"""The expected VARIANT of a document, derived from its canonical extended JSON alone.
+
+The canonical JSON of MongoDB's own libraries names the type of every value.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +113,7 @@ def are_identical(found: Any, expected: Any) -> bool:
 
 
 def read(value: Any) -> Any:
-    """What pyspark's reader gives; with all digits of decimals, which it rounds to those of the context."""
+    """Read a VARIANT with pyspark's reader, with all digits of decimals, which it rounds to those of the context."""
     with localcontext() as context:
         context.prec = 60
         return _in_utc(value.toPython())

@@ -198,7 +198,7 @@ class MadeLog:
 
 
 def insert(id_: int, size: int, *, table_id: int = 100, gap: int = 0) -> Callable[[MadeLog], list[tuple[int, int]]]:
-    """One row, with a value of so many bytes."""
+    """Insert a row, with a value of so many bytes."""
 
     def write(log: MadeLog) -> list[tuple[int, int]]:
         log.write(code.TABLE_MAP, table_map(table_id), gap=gap)
@@ -209,7 +209,7 @@ def insert(id_: int, size: int, *, table_id: int = 100, gap: int = 0) -> Callabl
 
 
 def update(id_: int, before: int, after: int, *, table_id: int = 100) -> Callable[[MadeLog], list[tuple[int, int]]]:
-    """One row, of ``before`` and ``after`` bytes."""
+    """Update a row, from a value of ``before`` bytes to one of ``after`` bytes."""
 
     def write(log: MadeLog) -> list[tuple[int, int]]:
         images = [(id_, b"b" * before), (id_, bytes([id_ % 251]) * after)]
@@ -235,10 +235,10 @@ def annotate(size: int) -> Callable[[MadeLog], list[tuple[int, int]]]:
 
 @dataclass
 class Dump:
-    """How the server ends one dump.
+    """The end of a dump of the log by the server.
 
-    :param events: after so many events of the log; ``None``: at its end
-    :param hangs_up: without the packet that says so
+    :param events: events of the log until the dump ends; ``None``: all up to the end of the log
+    :param hangs_up: True if it ends without the packet that marks the end
     """
 
     events: int | None = None
@@ -343,7 +343,7 @@ class MadeServer:
 
 
 class Connection(BinlogEventReader):
-    """What a stream reads from."""
+    """The connection that a stream reads from."""
 
     gtids = ""
     without_log = MySqlGtids()
@@ -382,7 +382,7 @@ def tables() -> FixedTables:
 
 @dataclass
 class StreamedTransactions:
-    """What a stream gave: whole transactions alone."""
+    """The transactions that a stream returned: whole ones alone."""
 
     rows: list[tuple[int, int]] = field(default_factory=list)
     positions: list[MySqlPosition] = field(default_factory=list)

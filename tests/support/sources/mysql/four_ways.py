@@ -16,7 +16,9 @@ LOGGED = 1000
 
 
 class FourWays:
-    """One table for each column type, in a separate database: half of the rows before the snapshot, the same again behind it, then all of them in chunks.
+    """Tables in a separate database, one for each column type, whose rows are captured in several ways.
+
+    Half of the rows are written before the snapshot, the same rows again behind it, and then all of them are read in chunks.
 
     :param tables: name → declared type of its column, and literals of its values
     :param before: statements of the session that writes

@@ -90,7 +90,7 @@ OF_MARIADB = {
 
 @dataclass(frozen=True)
 class Alteration:
-    """One change of a column's definition.
+    """A change of a column's definition.
 
     :param old: its definition, e.g. ``INT NOT NULL``; ``{v}`` in :attr:`how` is the new one
     :param beside: further columns
@@ -111,12 +111,12 @@ class Alteration:
 
 @dataclass
 class Outcome:
-    """What became of the rows, and what was made of the statement.
+    """The outcome of a statement: its effect on the rows, and its reading by the capture.
 
     :ivar kept: values before and after are the same
     :ivar exact: the statement is taken for one that keeps them
     :ivar widened: the change log's type is another one
-    :ivar rows: how many values there were
+    :ivar rows: number of values
     """
 
     kept: bool
@@ -179,7 +179,7 @@ class Alterations:
         return found
 
     def change(self, statement: str, known: TableSchema, mode: str) -> TableChange | None:
-        """What the reader of the log makes of a statement."""
+        """Return the table change that the reader of the log makes of a statement."""
         bits = MODES[mode]
         (parsed,) = ddl.parse_statements(statement, **ddl.sql_mode_options(bits), version=self.facts.version_number)
         tables, catalog = _KnownStructure(known), LiveCatalog(lambda question: question(self.catalog))

@@ -49,7 +49,7 @@ class FixedTables:
 
 @dataclass(frozen=True)
 class LoggedRow:
-    """One row event."""
+    """A row event."""
 
     table: str
     op: int

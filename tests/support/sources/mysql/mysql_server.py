@@ -1,4 +1,4 @@
-"""What tests do to MySQL and MariaDB servers."""
+"""Actions of tests on MySQL and MariaDB servers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def purge_log(server: Any) -> None:
 
 
 def apply_transaction(server: Any, gtid: str, *statements: str) -> None:
-    """What a replica does with transactions that it receives: they keep their GTIDs. The first one's is given."""
+    """Execute transactions with their GTIDs, as a replica does that receives them; the first one's GTID is given."""
     with server.connect(autocommit=True) as connection, connection.cursor() as cursor:
         for statement in statements:
             if ":" in gtid:

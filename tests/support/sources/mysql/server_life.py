@@ -99,7 +99,7 @@ class ServerConnector:
             self.broken = self.broken or "purged"
 
     def reset(self) -> None:
-        """As a person who does not know of the connector."""
+        """Reset the log, as a person does who does not know of the connector."""
         self._reset()
         self.broken = "reset"
 
@@ -168,7 +168,7 @@ class ServerConnector:
         return ""
 
     def read_again(self) -> None:
-        """What the error says to do."""
+        """Follow the error's advice: capture with ``snapshot.mode`` ``when_needed``."""
         self.connector.capture({"snapshot.mode": "when_needed"})
         assert self.rows() == source_rows(self.server, self.name, "t"), str(self)
         self.pending, self.broken, self.another_log = 0, "", False

@@ -127,7 +127,7 @@ class Writer:
             self.keys = saved
 
     def step(self) -> None:
-        """One or more statements that belong together."""
+        """Run one or more statements that belong together."""
         table = self.random.choice(("one", "one", "two", "bag"))
         kinds = [self.insert, self.insert, self.update]
         if table != "bag":

@@ -24,7 +24,7 @@ Rows = list[tuple[Any, ...]]
 
 
 class RealOracle:
-    """What of :class:`dev.servers.oracle.Oracle` a real server can do.
+    """A real server with the methods of :class:`dev.servers.oracle.Oracle` that it can provide.
 
     :param environment: the variables of the module's description
     """

@@ -1,4 +1,4 @@
-"""What the tests of the Oracle test server share: statements, and a mining session from start to end."""
+"""Helpers of the tests of the Oracle test server: statements, and a mining session from start to end."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,7 @@
 """A random writer for Oracle: several sessions at once, the same seed makes the same statements.
 
 It does what applications do and what breaks readers of redo: interleaved transactions, some of which stay open for long, savepoints and
-rollbacks to them, statements that fail in the middle and transactions that go on after, key changes, long values, DDL in between,
+rollbacks to them, statements that fail in the middle and transactions that continue, key changes, long values, DDL in between,
 log switches, and instances of a cluster that write in turn.
 
 Sessions never wait for each other: each has its own keys.
@@ -51,7 +51,7 @@ class TableTruth:
 
 @dataclass(eq=False)
 class Session:
-    """One of the sessions; its keys are those with its number.
+    """A session; its keys are those with its number.
 
     :ivar keys: table → keys of the session that are there, as the session sees them
     :ivar left: steps until its transaction ends
@@ -406,7 +406,7 @@ class OracleWriter:
         self.columns[table][name] = "NUMBER(9)" + must
 
     def _other(self, table: str) -> None:
-        """What changes no column."""
+        """Create an index and set a comment, which change no column."""
         self._names += 1
         self._ddl(f"CREATE INDEX i{self._names} ON {table} (n)", f"COMMENT ON TABLE {table} IS 'say ''{self._names}'''")
 
@@ -459,7 +459,7 @@ class OracleWriter:
 
 
 def _size(value: Any) -> Any:
-    """How a value is bound."""
+    """Return the type that a value is bound as; ``None`` for the driver's own."""
     if isinstance(value, dt.datetime):
         return oracledb.DB_TYPE_TIMESTAMP if value.microsecond else oracledb.DB_TYPE_DATE
     if isinstance(value, str) and len(value) > 4000:
