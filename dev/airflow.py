@@ -131,7 +131,7 @@ class Airflow:
 
 
 class Services:
-    """Airflow's scheduler, DAG processor, triggerer and API server, in separate process groups, for this machine only.
+    """The scheduler, DAG processor, triggerer and API server, in separate process groups, for this machine only.
 
     Not ``airflow standalone``: its scheduler and triggerer serve their logs on every address, and no option changes that. Here
     all components read the log files directly.

@@ -1,4 +1,4 @@
-"""The folders of the developers' tools, for fetched and built files: below ``.dev/``, which may be deleted at any time."""
+"""The folders of the developers' tools for fetched and made files, below ``.dev/``, which may be deleted any time."""
 
 import fcntl
 import os

@@ -64,7 +64,7 @@ def configs() -> dict[type[ConnectorConfig], list[str]]:
 
 
 def _section(kinds: list[str], config: type[ConnectorConfig]) -> str:
-    """Format the section of a source: its own properties, other defaults of common ones, and those ignored or refused."""
+    """Format the section of a source: its own properties, changed defaults, and properties ignored or refused."""
     from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
     from airflow_provider_cdc.core.config.table_source_config import TableConfig
 

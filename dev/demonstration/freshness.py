@@ -1,4 +1,4 @@
-"""The delay of changes from their commit in the source to a Delta table, by the change log and the table's own log."""
+"""The delay of changes from the source's commit to a Delta table, by the change log and the table's own log."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ PLAIN_TYPES = {1, 2, 3, 5, 9, 10, 11, 12, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29
 
 
 def documents() -> list[bytes]:
-    """Make the documents to record: random ones, numbers, decimals, and every character of the Basic Multilingual Plane."""
+    """Make the documents to record: random ones, numbers, decimals, all characters of the Basic Multilingual Plane."""
     random = Random(1)
     found = [random_bson.document(random) for _ in range(1500)]
     doubles = [*random_bson.DOUBLES, *(struct.unpack("<d", random.randbytes(8))[0] for _ in range(4000))]

@@ -1,4 +1,4 @@
-"""The time at which readers could see each row, from a table's own log, so that no reader disturbs the measurement."""
+"""The time at which each row became visible, from a table's own log, so that no reader disturbs the measurement."""
 
 from __future__ import annotations
 

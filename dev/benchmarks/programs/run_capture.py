@@ -1,4 +1,6 @@
-"""A measured capture in a separate process: ``python -m dev.benchmarks.programs.run_capture FILE``; FILE describes it.
+"""A measured capture in a separate process.
+
+``python -m dev.benchmarks.programs.run_capture FILE`` runs it; FILE describes the capture.
 
 The figures are those of the run itself, from the prerequisites check to the last commit, without the start of Python and its
 imports; CPU with the start is given beside them. (Debezium's are those from its first event to its last.) The last line of stdout is a JSON object.

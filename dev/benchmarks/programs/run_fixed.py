@@ -1,4 +1,6 @@
-"""A run of a connector in a separate process, as by the capture task: ``python -m dev.benchmarks.programs.run_fixed FILE``.
+"""A run of a connector in a separate process, as by the capture task.
+
+``python -m dev.benchmarks.programs.run_fixed FILE`` runs it; FILE describes the connector.
 
 The process measures nothing but what it was: its parent knows how long it took. The last line of stdout is a JSON object.
 

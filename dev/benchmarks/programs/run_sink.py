@@ -1,4 +1,6 @@
-"""A measured apply to a database in a separate process: ``python -m dev.benchmarks.programs.run_sink FILE``; FILE describes it.
+"""A measured apply to a database in a separate process.
+
+``python -m dev.benchmarks.programs.run_sink FILE`` runs it; FILE describes the apply.
 
 The figures are those of the apply itself, without the start of Python, its imports, and some events that go into a separate table
 first, as with the connector; CPU with these is given beside them. The last line of stdout is a JSON object.

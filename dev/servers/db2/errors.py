@@ -1,4 +1,4 @@
-"""Errors as Db2 reports them: SQLCODE and SQLSTATE for errors of the engine, and errors that the server itself raises."""
+"""Errors as Db2 reports them: SQLCODE and SQLSTATE for the engine's errors, and errors of the server itself."""
 
 from __future__ import annotations
 

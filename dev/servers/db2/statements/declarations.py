@@ -1,4 +1,4 @@
-"""Declarations of columns that Derby words otherwise: types it lacks, units of strings, hidden columns, distinct types."""
+"""Column declarations that Derby words otherwise: missing types, units of strings, hidden columns, distinct types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The conversions of ``$convert`` and its short forms (MongoDB manual, "$convert"); error 241 where there is none."""
+"""The conversions of ``$convert`` and its short forms (MongoDB manual, "$convert"); error 241 if there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A member's statistics of itself and its collections; sizes are those of the BSON, as there is no storage engine."""
+"""A member's statistics of itself and its collections; sizes are of the BSON, as there is no storage engine."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class Db2Writer(Sessions):
     # -- structure ----------------------------------------------------------------------------------------------------
 
     def change_schema(self, table: str = "") -> None:
-        """Change the structure of a table and its change table while captures run; transactions that changed it end first."""
+        """Change a table and its change table in structure while captures run; transactions that changed it end first."""
         table = table or self.random.choice(sorted(KEYS))
         kind = self.random.choice((self._add, self._add, self._drop, self._rename, self._lengthen, self._other))
         with self.anew(table):

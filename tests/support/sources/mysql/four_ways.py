@@ -16,7 +16,7 @@ LOGGED = 1000
 
 
 class FourWays:
-    """Tables in a separate database, one for each column type, whose rows are captured in several ways.
+    """Tables in a separate database, one for each column type, whose values are read in four ways.
 
     Half of the rows are written before the snapshot, the same rows again behind it, and then all of them are read in chunks.
 
