@@ -112,7 +112,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def sampled(request: pytest.FixtureRequest) -> CaseSample:
-    """Which of many like cases this run tries."""
+    """Return the sample of like cases that this run tries."""
     return CaseSample(long=bool(request.config.getoption("--long")))
 
 

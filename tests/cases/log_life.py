@@ -35,7 +35,7 @@ class AppliedTables:
         raise NotImplementedError
 
     def begin_again(self, error: str) -> None:
-        """What the error says that helps: the tables are moved away."""
+        """Follow the advice of the error: move away the tables that it names."""
         raise NotImplementedError
 
 
@@ -84,7 +84,7 @@ class InSqlite(AppliedTables):
 
 
 class ConnectorSimulation:
-    """One connector on a database in memory.
+    """A connector on a database in memory.
 
     :param made: what is made from its change log
     """
@@ -167,7 +167,7 @@ class ConnectorSimulation:
         return True
 
     def apply(self) -> str:
-        """What it says; empty if it is green."""
+        """Apply the change log; return the text of the error, or an empty text after a success."""
         try:
             self.made.apply(self.connector)
         except (TargetError, ChangeLogDamaged) as e:
@@ -188,7 +188,7 @@ class ConnectorSimulation:
             assert found == self.wanted(), self.said[-30:]
 
     def mended(self) -> None:
-        """What errors name brings everything up again."""
+        """Follow the advice of the errors, and check that the tables equal the source afterwards."""
         if not self.capture():
             self.delete(with_changelog=False)  # what the error says: the next run continues behind the log's last batch
             assert self.capture(), self.said[-3:]

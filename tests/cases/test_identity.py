@@ -1,4 +1,4 @@
-"""What identifies a log: a server's id, the names of its files and the numbers of its transactions may all come again."""
+"""Identities of logs: a server's id, the names of its files and the numbers of its transactions may all come again."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ LAST = {
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("kind", ["9.7", "9.7 off", "10.11"])
 def test_the_last_transaction_is_found_where_it_was(servers: Any, tmp_path: Path, kind: str, packed: bool) -> None:
-    """Of whatever form it is, compressed too; without GTIDs, a capture would fail otherwise."""
+    """Find the last transaction in every form, compressed too; without GTIDs, a capture would fail otherwise."""
     server_connector = _life(servers, tmp_path, kind)
     server_connector.write(3)
     variable = "log_bin_compress" if server_connector.mariadb else "binlog_transaction_compression"

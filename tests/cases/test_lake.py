@@ -70,7 +70,7 @@ def _plain_rows(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 class RandomTable:
-    """One random table at the source, and what it does.
+    """A random table at the source, and its changes.
 
     :param delta: its partition cannot be an empty text
     """
@@ -168,7 +168,7 @@ def test_a_partition_of_delta_that_would_lose_its_value_is_refused_and_the_way_o
     tmp_path: Path,
     value: str,
 ) -> None:
-    """# R18 R19: one table stops, by its column's name, at its first row or a later one; its neighbours go on; the rule that is named brings it up."""
+    """# R18 R19: a table stops at its first row or a later one and names its column; others continue; the rule that the error names repairs it."""
     lake = new_lake(spark, tmp_path)
     db = lake.connector.database  # type: ignore[attr-defined]
     columns = {"region": "string!", "id": "int32!", "v": "int32"}

@@ -51,7 +51,7 @@ class InLake(AppliedTables):
         return found
 
     def begin_again(self, error: str) -> None:
-        """Those that are refused are moved away, and no other."""
+        """Move away the tables that the error refuses, and no other."""
         for table in self.TABLES:
             if f"{self.at(table)} " in error:
                 self.away += 1

@@ -1,4 +1,4 @@
-"""What is not in the log of MySQL and MariaDB: it is captured, its table is read again, or it is said before."""
+"""Changes that are not in the log of MySQL and MariaDB: captured, repaired by reading the table again, or reported before."""
 
 from __future__ import annotations
 

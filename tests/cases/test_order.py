@@ -303,7 +303,7 @@ class _Target:
 
 
 def _run(source: Adapter, statements: list[str]) -> None:
-    """One transaction."""
+    """Run the statements in one transaction."""
     if isinstance(source, OracleAdapter):
         with source.server.connect(**source.login) as connection, connection.cursor() as cursor:
             for statement in statements:

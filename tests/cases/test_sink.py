@@ -413,7 +413,7 @@ class SinkTables:
         self.connector = memory_connector(self.source, folder, topic_prefix="p")
 
     def put(self, names: str, *ids: int, **values: Any) -> None:
-        """One transaction with rows of each table."""
+        """Insert rows with these ids into each of the tables, in one transaction."""
         with self.source.transaction() as t:
             for name in names:
                 for number in ids:
@@ -443,7 +443,7 @@ class RowRefusal:
         """Before the row is captured."""
 
     def captured(self) -> None:
-        """When it is in the change log."""
+        """Act once the row is in the change log."""
 
     def mend(self) -> None: ...
 
@@ -789,7 +789,7 @@ class InterleavedApply(DatabaseApply):
 
 
 def _run(sink_tables: SinkTables, turns: TransactionTurns, number: int, what: str) -> BaseException | None:
-    """One run to its end; how it failed."""
+    """Run an apply or a rebuild to its end, and return its error, if any."""
     properties = dict(EQUAL)
     if what == "does not fit":  # of table a
         properties["primary.key.fields"] = "id,n"

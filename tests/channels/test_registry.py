@@ -1,4 +1,4 @@
-"""Which channels there are, and what becomes of wrong names."""
+"""The registry of channels: the names that it knows, and errors for wrong ones."""
 
 from __future__ import annotations
 

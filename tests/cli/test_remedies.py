@@ -1,4 +1,4 @@
-"""What errors tell people to run: whatever tables and connectors are called, a shell brings it to the command line as it is meant."""
+"""Commands in the remedies of errors: a shell passes them on as they are meant, for all names of tables and connectors."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ DB2 = {
 
 
 class Tables:
-    """One table, which is captured."""
+    """A single table, which is captured."""
 
     def __init__(self, table: TableId) -> None:
         self.table = table
@@ -184,7 +184,7 @@ def test_documents_that_are_lost_are_read_by_their_keys() -> None:
 
 
 class File:
-    """What a pending file is asked for here."""
+    """A stand-in for a pending file: its path is all that the error needs."""
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -108,7 +108,7 @@ def test_a_snapshot_is_asked_for_in_the_documented_form(captured_connector: Shop
 
 
 def _play_steps(shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch, *steps: Callable[[int], None]) -> None:
-    """What a run does with the signal, a step between any two polls of the reader that waits for it."""
+    """Play a run: it does a step with the signal between any two polls of the reader that waits for it."""
     left = iter(steps)
 
     def pause(seconds: float) -> None:

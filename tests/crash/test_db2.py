@@ -98,7 +98,7 @@ class CrashBench:
         assert (ended.error, ended.signal) == ("", 0)
 
     def prune(self) -> None:
-        """As an administrator does who knows how far the capture is."""
+        """Prune the change tables as an administrator does who knows how far the capture is."""
         self.writer.note_commits()
         offset = self.connector.store.load_offset("test").offset
         if offset is not None and offset.position is not None and not self.pending:

@@ -54,7 +54,7 @@ def _one_more(db: MemoryDatabase) -> None:
 
 
 def _check_recovery(folder: Path, steps: int, *, at_once: bool = False) -> None:
-    """What a run finds after deaths it makes good, here and now, in this process.
+    """Check that a run here, in this process, makes good what the deaths before it left undone.
 
     :param at_once: the run that makes good also makes the batch that follows
     """
@@ -73,7 +73,7 @@ def _check_recovery(folder: Path, steps: int, *, at_once: bool = False) -> None:
 def test_a_run_killed_at_any_step_loses_and_repeats_nothing(
     forks: Forks, folder: Path, steps: int, sampled: CaseSample
 ) -> None:
-    """Of each kind of step the first one, and a part of all others."""
+    """Die at the first step of each kind, and at a part of all others."""
     before = folder / "before"
     _connector(before).store.close()
     if steps == STREAM:

@@ -82,7 +82,7 @@ class CrashBench:
         self.died: Counter[str] = Counter()
 
     def run(self, at: int) -> bool:
-        """One run that dies at a step; whether it did."""
+        """Run a capture that dies at a step; return True if it died."""
         ended = self._forks.start(
             "tests.support.processes.crash:capture", folder=str(self._folder), kind="mongodb", at=at,
             options=self.connector.properties, secrets=self.connector.secrets,
@@ -163,7 +163,7 @@ def test_a_stream_killed_at_random_steps_beside_elections_loses_and_repeats_noth
 def test_a_stream_killed_on_deployments_of_all_manners_loses_and_repeats_nothing(
     forks: Forks, folder: Path, seed: int
 ) -> None:
-    """One of two members with data is down at times beside an arbiter, so that the majority stands still; of some, only secondaries are read."""
+    """Take members down: beside an arbiter, the majority then stands still. Some captures read only secondaries."""
     r = Random(seed)
     options = {name: value for name, value in draw_deployment_options(r).items() if name != "commit_lag_ms"}
     arbiter = r.random() < 0.5
@@ -263,7 +263,7 @@ class ColumnBench(CrashBench):
         self.applied_equal()
 
     def applied_equal(self) -> None:
-        """What is captured, and what is applied of it, has every value of the collection."""
+        """Check that the captured and the applied documents have every value of the collection."""
         sink(self.engine, self.connector, collection__name__format="letters").apply()
         (schema,) = self.newest()
         replayed = super(MongoConnector, self.connector).rows(f"{DATABASE}.letters")

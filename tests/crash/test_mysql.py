@@ -33,7 +33,7 @@ class CrashBench:
         self.died: Counter[str] = Counter()
 
     def run(self, at: int) -> bool:
-        """One run that dies at a step; whether it did."""
+        """Run a capture that dies at a step; return True if it died."""
         ended = self.start(at).wait()
         assert ended.error == "", ended.text
         assert ended.signal in (0, signal.SIGKILL)

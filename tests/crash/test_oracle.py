@@ -69,7 +69,7 @@ class CrashBench:
         return ended
 
     def purge(self) -> None:
-        """As an administrator does who knows how far the capture is."""
+        """Purge the log as an administrator does who knows how far the capture is."""
         offset = self.connector.store.load_offset("test").offset
         if offset is not None and offset.position is not None:
             self.writer.purge(int(offset.position["scn"]))

@@ -117,7 +117,7 @@ def test_the_recording_has_what_this_is_about() -> None:
 
 
 def test_records_of_the_source_have_the_fields_of_debeziums_in_their_order() -> None:
-    """What targets need besides is in no record."""
+    """No record has the columns that only targets need."""
     assert ITEMS.documents is not None
     assert DOCUMENTS.fields == ITEMS.documents.fields
     assert [column.name for column in DOCUMENTS.columns] == [UPDATE_DESCRIPTION.name, "disambiguatedPaths"]

@@ -63,7 +63,7 @@ def _tables(db: MemoryDatabase, rows: dict[str, int]) -> None:
 
 
 def _check_marks(marks: list[tuple[str, int, str]], *, first: bool = True) -> None:
-    """One ``last`` at the end, one ``first`` at the beginning, and each table between its own two."""
+    """Check that ``first`` begins and ``last`` ends all rows, and that each table has its own marks at both ends."""
     assert [mark for _, _, mark in marks].index("last") == len(marks) - 1
     assert (marks[0][2] in ("first", "last")) is first
     by_table: dict[str, list[str]] = {}

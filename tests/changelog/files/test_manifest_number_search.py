@@ -138,7 +138,7 @@ def test_on_s3_numbers_are_those_of_a_whole_listing_or_damage_is_reported(s3: S3
 
 @pytest.mark.parametrize("gap", [1, 2, 15])
 def test_a_short_gap_is_found_wherever_it_is(tmp_path: Path, gap: int) -> None:
-    """One that has been deleted by hand, for example."""
+    """Find a gap, such as the one that a batch deleted by hand leaves."""
     for last in range(gap + 2, 60):
         storage = Storage(str(tmp_path / f"{last}"))
         start = last - gap

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def _child(what: str, folder: Path) -> dict[str, Any]:
-    """What a process has to say that may open no more than ``FILES`` files."""
+    """Run a process that may open no more than ``FILES`` files, and return its report."""
     command = [sys.executable, "-m", "tests.support.processes.many_topics", what, str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -143,7 +143,7 @@ def test_files_hold_what_was_written_and_not_taken_back(
 
 
 def test_marks_and_settled_transactions_make_no_more_files(storage: Storage) -> None:
-    """As blocks of several tables come: all but the last one of a stretch are within a transaction."""
+    """Write blocks in the order of several tables: all but the last one of a stretch are within a transaction."""
     writer = ParquetBatchWriter(storage, FOLDER, "w1")
     seq = 0
     for _ in range(20):

@@ -199,7 +199,7 @@ def test_a_discarded_file_is_gone_and_takes_what_is_still_written(storage: Stora
 
 
 class _SyncRecorder:
-    """What has been synced, by kind: the folder's entry counts only after the file's content."""
+    """A record of all syncs, by kind: the folder's entry counts only after the file's content."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[tuple[str, int]] = []

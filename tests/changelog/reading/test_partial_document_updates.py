@@ -23,7 +23,7 @@ def text(document: Any) -> str | None:
 
 
 def draw_event(r: Random, documents: dict[int, Any], number: int) -> dict[str, Any]:
-    """One event, and what it makes of the model."""
+    """Draw an event, and apply it to the model."""
     key = r.randrange(5)
     there = documents.get(key)
     op = r.choice(["c", "r", "u", "u", "u", "partial", "partial", "partial", "partial", "d", "t"])

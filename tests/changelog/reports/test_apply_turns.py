@@ -133,7 +133,7 @@ def test_a_disk_that_is_full_for_a_while_ends_no_heartbeat_and_hides_no_successo
 def test_anyone_who_waits_looks_again_if_the_storage_does_not_answer(
     turns: ApplyTurns, short_waits: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one before ends as soon as another one waits: if that one gave up, no one would go on."""
+    """The turn before ends as soon as another one waits: if that one gave up, no apply would continue."""
     numbers, failures = ApplyTurns.list_numbers, [3]
 
     def fail_sometimes(turns: ApplyTurns) -> list[int]:

@@ -1,4 +1,4 @@
-"""Where the columns of target tables come from, as it is written down."""
+"""Stored origins of the columns of target tables."""
 
 from __future__ import annotations
 

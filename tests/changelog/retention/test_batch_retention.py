@@ -35,7 +35,7 @@ HERE, THERE = ("delta", "/here/{table}"), ("iceberg", "/there/{table}")
 
 
 def _fill(changelog: ChangeLog, batches: int, *, first: int = 1) -> ChangeLog:
-    """Batch ``n`` is of ``n`` hours after the beginning of March, and has two files: one of the topic ``p.s.all``, and one of its own topic."""
+    """Commit batches: ``n`` is of ``n`` hours after 1 March, and has a file of ``p.s.all`` and one of ``p.s.t<n>``."""
     for n in range(first, first + batches):
         files, topics = [], ("p.s.all", f"p.s.t{n}")
         for topic in topics:
@@ -413,7 +413,7 @@ def test_a_mark_says_which_topics_were_in_what_is_gone(changelog: ChangeLog, mon
 
 
 def test_a_mark_says_which_tables_were_gone_by_then(local_change_log: ChangeLog) -> None:
-    """What is dropped and made again, or gives its name up and gets it back, is there."""
+    """A table is there if it is dropped and made again, or gives its name up and gets it back."""
     one, two, three, four = (TableId(namespace="s", name=f"t{n}", catalog="P") for n in range(1, 5))
     made = SCHEMA.model_copy(update={"id": two})
     changes = [
@@ -566,7 +566,7 @@ def test_a_removal_may_be_killed_at_any_moment(
 
 
 def _read_or_told(changelog: ChangeLog, after: int) -> None:
-    """What a reader may find: an error that says what is gone, or the batches, each of them whole."""
+    """Check that a reader finds every batch whole, or an error that says which are gone."""
     try:
         found = list(changelog.read_manifests("c", after=after))
         for one in found:

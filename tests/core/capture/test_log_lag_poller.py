@@ -1,4 +1,4 @@
-"""How far a connector is from both ends of its source's log: asked once a minute over all runs, and nothing that looks like a number where it is not known."""
+"""Distances from a connector to both ends of its source's log: asked once a minute over all runs, absent where unknown."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
 
 
 def run(shop_connector: ShopConnector, answer: LogWindow | Exception | None) -> tuple[dict[str, Any], dict[str, float]]:
-    """What the last run has measured, and what is kept of all."""
+    """Run the capture; return its metrics, and the gauges of the log that are kept over all runs."""
     ANSWERS[:] = [answer]
     url = shop_connector.store.database.engine.url.render_as_string(hide_password=False)
     with open_capture(shop_connector.definition, url, secrets={"memory.database": "log_watch"}) as capture:

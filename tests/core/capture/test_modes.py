@@ -1,4 +1,4 @@
-"""What a run reads whole: snapshot modes on the memory source."""
+"""Snapshot modes on the memory source: the tables that a run reads whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs report to the monitor: captures and snapshots while they go on, at their end, and when they fail."""
+"""Metrics that runs report to the monitor, of captures and snapshots: while they run, at their end, and when they fail."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
 
 
 def run(shop_connector: ShopConnector, *sinks: Any, **options: Any) -> list[MetricSamples]:
-    """What the sinks of one run are given."""
+    """Run the capture, and return the samples that its sinks receive."""
     found: list[MetricSamples] = []
     url = shop_connector.store.database.engine.url.render_as_string(hide_password=False)
     with (

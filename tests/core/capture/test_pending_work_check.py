@@ -31,7 +31,7 @@ _TOUCH = "INSERT INTO shop.a (id) VALUES (9)"
 
 @pytest.fixture
 def whole_runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """One entry for each whole run."""
+    """Return a list that gets an entry for each whole run."""
     runs, execute = list[str](), CaptureRun.execute
 
     def count_and_execute(run: CaptureRun, run_for_s: float | None) -> None:

@@ -1,4 +1,4 @@
-"""How far captures are: what they tell of snapshots, chunks and the stream."""
+"""Progress of captures: reports about snapshots, chunks and the stream."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def database(request: pytest.FixtureRequest) -> MemoryDatabase:
 
 @pytest.fixture
 def connector(database: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Connector:
-    """One that reads rows one by one, each of which is a reason to tell."""
+    """Return a connector that reads rows one by one, and reports its progress at each."""
     monkeypatch.setattr(module, "EVERY_S", 0.0)
     monkeypatch.setattr(request_progress, "_INTERVAL_S", 0.0)
     return memory_connector(database, tmp_path, memory_block_rows=1, batch_max_rows=20)
@@ -126,7 +126,7 @@ def test_an_incremental_snapshot_reports_rows_and_how_much_is_left(
 
 
 class Board:
-    """What is shown now."""
+    """A board that keeps only the progress shown now."""
 
     def __init__(self) -> None:
         self.work: JobProgress | None = None

@@ -1,4 +1,4 @@
-"""What changes while a connector lives: its filters, and the structure of its tables."""
+"""Changes while a connector lives: of its filters, and of the structure of its tables."""
 
 from __future__ import annotations
 

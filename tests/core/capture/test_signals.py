@@ -1,4 +1,4 @@
-"""What signals do in a run, and which notifications a run sends, on the memory source."""
+"""Signals that a run carries out, and notifications that it sends, on the memory source."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_a_chunk_has_1024_rows_unless_it_is_said_otherwise(
 def test_tables_are_named_whole_by_patterns_or_in_quotes_and_as_they_are_written(
     db: MemoryDatabase, tmp_path: Path, name: str | None, tables: set[str]
 ) -> None:
-    """Where none is named, none is read."""
+    """No table is read where none is named."""
     db.create_table("shop.ab", COLUMNS, key=("id",))
     insert(db, "shop.ab", *range(30))
     connector = streaming(db, tmp_path, **SIGNALS)

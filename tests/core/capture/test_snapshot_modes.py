@@ -1,4 +1,4 @@
-"""When a run reads whole tables, by ``snapshot.mode`` and its neighbours, on the memory source."""
+"""Reads of whole tables, by ``snapshot.mode`` and its neighbours, on the memory source."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_documented_defaults() -> None:
 
 
 def test_our_own_defaults_say_so_in_their_description() -> None:
-    """What differs from the documented default is written down where people look."""
+    """A difference from the documented default is written down where people look."""
     config = TableConfig.parse(MINIMAL)
     assert config.skipped_operations == frozenset()
     assert config.snapshot_max_threads == 4

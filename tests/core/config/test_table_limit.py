@@ -1,4 +1,4 @@
-"""How many tables may be captured, and what happens where there are more."""
+"""The limit on the number of captured tables, and runs that exceed it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How signals are taken and answered."""
+"""Signals that a run takes, and its answers to them."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def db(request: pytest.FixtureRequest) -> MemoryDatabase:
 
 
 def windows_ahead(db: MemoryDatabase, expected: int, config: TableConfig = CONFIG) -> int:
-    """How many windows are read when none of them is ever done; on a busy machine too, one chunk each."""
+    """Count the windows that are read while none of them is ever done; each has one chunk, on a busy machine too."""
     thread = ChunkReaderThread(
         config, lambda: MemoryChunkReader(db, None), lambda schema, scan: schema.key, written=False
     )
@@ -79,7 +79,7 @@ def test_reports_of_the_stream_do_not_shorten_the_wait_for_another_try(
 def test_what_the_database_does_not_show_is_asked_for_less_and_less_often_and_not_for_ever(
     db: MemoryDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As at a server that lacks transactions which the one before had."""
+    """A server may lack transactions that the one before had."""
     monkeypatch.setattr(chunking, "_CATCH_UP_S", 1.0)
     reads, read = [0], MemoryChunkReader.read
 
@@ -164,6 +164,6 @@ def test_what_waits_in_windows_is_bounded_by_its_bytes(db: MemoryDatabase, max_b
 
 
 def test_a_window_as_large_as_all_may_be_waits_alone(db: MemoryDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One row may be larger than a chunk may."""
+    """A single row may be larger than a chunk may."""
     monkeypatch.setattr(ChunkRows, "memory_bytes", 1 << 30)
     assert windows_ahead(db, 1) == 1

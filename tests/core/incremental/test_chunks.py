@@ -1,4 +1,4 @@
-"""How incremental snapshots cut tables into chunks, and how they replace what is there.
+"""Chunks of incremental snapshots: the cuts through tables, and the replacement of the rows that are there.
 
 Every test replays the change log event by event (:class:`tests.support.change_log.replay.Replay`): a row of a chunk that is not what the log
 says, or that brings back a deleted row, is an error there.

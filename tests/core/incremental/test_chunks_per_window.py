@@ -1,4 +1,4 @@
-"""How many chunks a window holds: by the share of time that waiting takes, whatever the machine's speed."""
+"""The number of chunks in a window: by the share of time that waiting takes, whatever the machine's speed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_provider_cdc.core.incremental.chunks_per_window import WindowSize
 def settle_window_size(
     waiting_s: float, chunk_s: float, limit: int = 1024, *, slower: float = 1.0, windows: int = 60
 ) -> int:
-    """What a window holds in the end."""
+    """Return the number of chunks that a window holds in the end."""
     size = WindowSize()
     for _ in range(windows):
         n = size.compute_chunk_count(limit)

@@ -1,4 +1,4 @@
-"""Incremental snapshots whose run, connection or table is away for a while: they go on behind the last row.
+"""Incremental snapshots whose run, connection or table is away for a while: they continue behind the last row.
 
 Every test replays the change log event by event (:class:`tests.support.change_log.replay.Replay`): a row of a chunk that is not what the log
 says, or that brings back a deleted row, is an error there.

@@ -1,4 +1,4 @@
-"""What people ask of incremental snapshots: pause, stop, filters, and how much is read.
+"""Requests to incremental snapshots: pause, stop, filters, and limits to the rows read.
 
 Every test replays the change log event by event (:class:`tests.support.change_log.replay.Replay`): a row of a chunk that is not what the log
 says, or that brings back a deleted row, is an error there.

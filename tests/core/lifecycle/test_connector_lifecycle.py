@@ -1,4 +1,4 @@
-"""How a connector stands, and steering one that is alive."""
+"""The state of a connector, and commands to one that is alive."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ tables = st.builds(lambda name, t, v: _table(name, c=t).model_copy(update={"vers
 
 @st.composite
 def changes(draw: st.DrawFn) -> TableChange:
-    """Of every kind: made, altered, dropped, renamed."""
+    """Draw a change of any kind: a table that is made, altered, dropped or renamed."""
     kind, table = draw(st.sampled_from(["CREATE", "ALTER", "DROP"])), draw(tables)
     if kind == "DROP":
         return _change("DROP", table.id.name)

@@ -1,4 +1,4 @@
-"""How far work is that takes long: its lines in the log and its entries on the board."""
+"""Progress of work that takes long: its lines in the log and its entries on the board."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which channel may send which signal, generated over all of them."""
+"""Permissions of channels to send signals, generated over all channels and signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much work a regular expression can be, computed before anything is matched."""
+"""The work that a regular expression can be, computed before anything is matched."""
 
 from __future__ import annotations
 

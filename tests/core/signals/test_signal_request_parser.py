@@ -1,4 +1,4 @@
-"""What signals ask for: every documented form, and every wrong one with its reason."""
+"""Requests in signals: every documented form, and every wrong one with its reason."""
 
 from __future__ import annotations
 

@@ -341,7 +341,7 @@ def test_a_policy_learns_that_a_snapshot_was_interrupted(
 def test_a_policy_says_where_a_connector_goes_on_that_reads_all_again(
     db: MemoryDatabase, policy_module: Any, custom_connector_factory: Callable[..., Connector], from_snapshot: bool
 ) -> None:
-    """Where it continues at the snapshot, what was in between is in the rows that are read, and nowhere else."""
+    """If it continues at the snapshot, the changes in between are in the rows that are read, and nowhere else."""
     policy_module.ANSWERS |= {"data": lambda *a: True, "from_snapshot": from_snapshot}
     connector = custom_connector_factory(snapshot_include_collection_list="shop.a")
     assert _count_operations(connector) == {"a": {"r": 2}}
@@ -582,7 +582,7 @@ def test_a_query_that_the_database_refuses_ends_the_run_and_fails_no_request(
 def test_a_table_that_is_streamed_and_is_not_read_again_loses_nothing(
     db: MemoryDatabase, policy_module: Any, connector_factory: Callable[..., Connector]
 ) -> None:
-    """What was changed since the last run is before the place at which other tables are read."""
+    """Changes since the last run are before the place at which other tables are read."""
     connector = connector_factory(
         snapshot_mode="initial", snapshot_query_mode="custom", snapshot_query_mode_custom_name="some"
     )

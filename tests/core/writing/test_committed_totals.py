@@ -1,4 +1,4 @@
-"""What a run remembers of its batches."""
+"""Totals that a run keeps of its batches."""
 
 from __future__ import annotations
 

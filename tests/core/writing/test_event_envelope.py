@@ -45,7 +45,7 @@ EXTRA = [pa.field("entry", pa.int64()), pa.field("who", pa.string())]
 
 @dataclass
 class Change:
-    """One row of a transaction."""
+    """A change of one row in a transaction."""
 
     table: TableSchema
     op: int
@@ -57,7 +57,7 @@ class Change:
 
 @dataclass
 class BlockPiece:
-    """What one block holds: changes of transactions, the last of which may go on in the next block."""
+    """The content of a block: changes of transactions, the last of which may continue in the next block."""
 
     transactions: list[tuple[str, list[Change]]]
     open: bool = False
@@ -126,7 +126,7 @@ def _events(batches: list[EventBatch]) -> list[Row]:
 
 
 class Model:
-    """What :class:`Envelope` has to say, one row at a time."""
+    """A model of :class:`Envelope` that takes one row at a time."""
 
     def __init__(
         self, skipped: str = "", excluded: tuple[str, ...] = (), keys: dict[str, tuple[str, ...]] | None = None
@@ -391,7 +391,7 @@ def test_a_truncate_has_neither_key_nor_images() -> None:
 
 
 def test_a_required_field_of_the_source_block_is_never_null() -> None:
-    """What empties a table before it is read again has no place in its own log."""
+    """The event that empties a table before it is read again has no place in the source's log."""
     config = TableConfig.parse({"topic.prefix": "p"})
     required = [pa.field("file", pa.string(), nullable=False), pa.field("pos", pa.int64(), nullable=False)]
     envelope = Envelope(config, Filters(config), "memory", [*required, pa.field("who", pa.string())])
