@@ -1,4 +1,4 @@
-"""DAGs from files: what a file may say, and everything that may be wrong with one while the others go on."""
+"""DAGs from files: all that a file may say, and all that may be wrong with one while the others continue."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def is_broken(dag: DAG) -> bool:
 
 
 def fail_message(dag: DAG) -> str:
-    """What the only task of a broken definition fails with."""
+    """Return the message with which the only task of a broken definition fails."""
     (task,) = dag.tasks
     with pytest.raises(AirflowFailException) as e:
         task.execute({})
@@ -69,7 +69,7 @@ def fail_message(dag: DAG) -> str:
 
 
 def only_broken(folder: Path) -> str:
-    """That one of the files breaks itself and no other: the message of its DAG."""
+    """Check that one of the files breaks itself and no other; return the message of its DAG."""
     fleet = cdc_dags(folder)
     assert not is_broken(fleet.dags["cdc_good"])
     assert [one.name for one in fleet.connectors] == ["good"]
@@ -571,7 +571,7 @@ print("FOUND " + json.dumps({
 
 
 def process_dag_file(folder: Path, file: str) -> dict[str, Any]:
-    """What Airflow's DAG processor makes of a Python file."""
+    """Return the DAGs and errors that Airflow's DAG processor finds in a Python file."""
     named = "named" if takes_bundle_name() else "nameless"
     result = subprocess.run(
         [sys.executable, "-c", PROCESSED, str(folder), file, named], capture_output=True, text=True, cwd=folder

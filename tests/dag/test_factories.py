@@ -52,7 +52,7 @@ def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
 
 
 def filled_params(dag: DAG, **values: Any) -> dict[str, Any]:
-    """What a run of the DAG has for parameters, when a form was filled in."""
+    """Return the parameters of a run of the DAG after a form was filled in."""
     params = ParamsDict({name: dag.params.get_param(name) for name in dag.params})
     params.update(values)
     return dict(params.validate())

@@ -1,4 +1,4 @@
-"""Which tables a definition names without anybody being asked."""
+"""Tables that a definition names, found without asking the source."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ CAPTURED = {name: f"ORCLPDB1.{name}" for name in ("shop.orders", "shop.order_lin
 
 
 def parse_request_of(**params: Any) -> ExecuteSnapshotRequest:
-    """What the engine is asked for."""
+    """Return the request that the engine reads in the signal of a form with these values."""
     request = parse_request(Signal(1, "", "execute-snapshot", json.dumps(snapshot_request(params, CAPTURED))))
     assert isinstance(request, ExecuteSnapshotRequest)
     return request

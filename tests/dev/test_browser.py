@@ -1,4 +1,4 @@
-"""Which Chromium is taken. None is fetched here; ``tests/system`` uses the one that is found."""
+"""The choice of a Chromium. None is fetched here; ``tests/system`` uses the one that is found."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def test_each_requirement_that_is_met_names_one_test_that_can_be_run(every_test:
 
 
 def test_who_opens_the_file_of_a_named_test_finds_it_there() -> None:
-    """One that is inherited from a shared suite stands elsewhere, and breaks for other sources, too."""
+    """A test inherited from a shared suite stands elsewhere, and breaks for other sources, too."""
     done = [entry for entry in entries() if entry.section == "done"]
     texts = {file: (paths.ROOT / file).read_text() for file in {entry.text.partition("::")[0] for entry in done}}
     assert len(texts) > 100

@@ -25,7 +25,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def run(folder: Path, files: list[list[str]], workers: int) -> str:
-    """What pytest says of files with tests that either pass or kill their worker."""
+    """Run pytest on files with tests that either pass or kill their worker, and return its output."""
     folder.mkdir()
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "pytest.ini").write_text("[pytest]\n")

@@ -1,4 +1,4 @@
-"""Where things are, and what they may be called."""
+"""The layout of the project: places of modules, their imports, and names."""
 
 import re
 import sys
@@ -17,7 +17,7 @@ MOST_MODULES = 18
 
 
 def test_spark_jobs_hide_no_module_of_pythons_own() -> None:
-    """spark-submit puts the script's folder first on the path: a ``types.py`` there would be everybody's."""
+    """spark-submit puts the script's folder first on the path: a ``types.py`` there would hide Python's own."""
     names = {p.stem for p in (paths.ROOT / "spark_jobs").iterdir()}
     assert names & set(sys.stdlib_module_names) == set()
 
@@ -41,7 +41,7 @@ def test_no_modules_import_each_other_in_a_circle(imports: grimp.ImportGraph) ->
 
 
 def test_no_folders_import_each_other_in_a_circle(imports: grimp.ImportGraph) -> None:
-    """What a module imports of another folder, its folder imports, and so on to where the two ways meet."""
+    """Count an import between modules as one between their folders, at the level where the two paths part."""
     order: TopologicalSorter[str] = TopologicalSorter()
     for importer in imports.modules:
         for imported in imports.find_modules_directly_imported_by(importer):

@@ -1,4 +1,4 @@
-"""What reaches Airflow's own metrics: by UDP a StatsD server, by HTTP a collector of OpenTelemetry, both in this process."""
+"""Metrics among Airflow's own: a StatsD server gets them by UDP, a collector of OpenTelemetry by HTTP, both in this process."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def raise_gone(source: MemorySource) -> Any:
 
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch, nothing_left: None) -> Iterator[list[bytes]]:
-    """What a collector of OpenTelemetry is sent."""
+    """Start a collector of OpenTelemetry; yield the requests that it receives."""
     received: list[bytes] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""What may come from an Airflow connection's extra: what belongs to the connection, and nothing that has the worker do something."""
+"""Properties from an Airflow connection's extra: those of the connection, and none that has the worker do something."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What connections of Airflow mean for the relational sink."""
+"""Airflow connections as URLs and properties of the relational sink."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ sys.exit(int((folder / "status").read_text()) if (folder / "status").exists() el
 
 
 class Spark:
-    """What takes the place of ``spark-submit``."""
+    """A stand-in for ``spark-submit``: a program that records its call, and ends as a test has set."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
@@ -70,7 +70,7 @@ class Spark:
         connect(monkeypatch, "spark_default", conn_type="spark", host="local[1]")
 
     def will(self, report: dict[str, Any] | None = None, *, status: int = 0) -> None:
-        """What the next job writes, and how it ends."""
+        """Set the report that the next job writes, and its exit status."""
         if report is not None:
             (self.folder / "next_report.json").write_text(json.dumps(report))
         (self.folder / "status").write_text(str(status))

@@ -66,7 +66,7 @@ NAMES = ("shop", "bil-l.ing_2")
 
 
 class Spark:
-    """What takes the place of ``spark-submit``."""
+    """A stand-in for ``spark-submit``: a program that records its call, and ends as a test has set."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
@@ -79,7 +79,7 @@ class Spark:
         connect(monkeypatch, "spark_default", conn_type="spark", host="local[1]")
 
     def will(self, *reports: dict[str, Any], status: int = 0) -> None:
-        """What the next job writes, and how it ends."""
+        """Set the reports that the next job writes, and its exit status."""
         document = {"reports": {report["connector"]: report for report in reports}, "status": status}
         (self.folder / "will.json").write_text(json.dumps(document))
 
@@ -93,7 +93,7 @@ class Spark:
 
     @property
     def told(self) -> list[dict[str, Any]]:
-        """What is said of each connector."""
+        """Return the options that the call has for each connector."""
         arguments = self.call["arguments"]
         return [json.loads(text) for name, text in pairwise(arguments) if name == "--apply"]
 

@@ -71,7 +71,7 @@ def test_a_run_returns_what_it_made_durable_and_links_to_its_last_batch(shop_con
 
 
 def test_a_run_returns_its_metrics_by_connector_prefix_and_context(shop_connector: ShopConnector) -> None:
-    """Those that are lists and maps too."""
+    """The result has metrics that are lists or maps, too."""
     shop_connector.order(1)
     shop_connector.order(2)
     definition = replace(

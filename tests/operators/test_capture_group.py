@@ -1,4 +1,4 @@
-"""One task that captures several connectors: each with its own lease, result and error, on a real state database, change logs and memory sources."""
+"""A task that captures several connectors: each with its own lease, result and error, on a real state database, change logs and memory sources."""
 
 from __future__ import annotations
 
@@ -372,7 +372,7 @@ def no_connection(group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def spoil_state(group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a later release may have written it."""
+    """Write an offset such as a later release may have written."""
     with group.store.database.engine.begin() as c:
         c.execute(sa.update(OffsetRow).where(OffsetRow.connector == "c2").values(offset={"seq": "a later release"}))
 

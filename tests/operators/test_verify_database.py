@@ -71,7 +71,7 @@ def test_equal_tables_are_reported_with_their_rows_and_nothing_is_left(
 
 
 def comparisons(shop_connector: ShopConnector) -> list[tuple[str, bool, int, int, int]]:
-    """What the page of tables shows of the last comparison."""
+    """Return the last comparison as the page of tables shows it."""
     record = shop_connector.store.find_connector("shop")
     assert record is not None
     (table,) = tables_of(shop_connector.store, record)

@@ -97,7 +97,7 @@ def fleet(shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch) -> Sho
 
 
 def capture(shop_connector: ShopConnector, name: str = "shop", dag: str | None = "shop_dag") -> None:
-    """One run."""
+    """Run the capture of the connector once."""
     definition = ConnectorDefinition(name, "memory", shop_connector.definition.changelog, {"poll.interval.ms": 10})
     access = ConnectorAccess(definition, name)
     with access.prepare_capture(owner="test", lease_ttl_s=5, lease_wait_s=5, dag=dag) as run:

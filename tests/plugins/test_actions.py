@@ -1,4 +1,4 @@
-"""What people do from a page: what it would do, doing it, and the record of who, when and why."""
+"""Actions from a page: the plan of an action, the action itself, and the record of who, when and why."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_what_cannot_be_read_is_refused_before_anything_is_sent(
 def test_nothing_is_done_by_a_plan_that_is_about_something_else_by_now(
     shop_connector: ShopConnector, client_factory: ClientFactory
 ) -> None:
-    """Of all that a plan says, what it is about counts: a run that ends meanwhile, or more rows that were read, do not matter."""
+    """Only the subject of a plan counts: a run that ends meanwhile, or more rows that were read, do not matter."""
     snapshot = {"tables": ["inventory.*"]}
     plan = post_action(client_factory, "snapshot", snapshot)
     post_action(client_factory, "snapshot", snapshot, plan=False, confirm="shop", about=plan["about"])
@@ -215,7 +215,7 @@ def test_parameters_too_long_for_a_record_are_cut(shop_connector: ShopConnector,
 def test_the_outcome_of_a_signal_is_shown_for_its_action(
     shop_connector: ShopConnector, client_factory: ClientFactory
 ) -> None:
-    """That it was sent is not the end of it."""
+    """An action does not end when its signal is sent."""
     post_action(client_factory, "stop-snapshot", {}, plan=False, confirm="shop")
     number = post_action(client_factory, "snapshot", {"tables": ["inventory.orders"]}, plan=False, confirm="shop")[
         "signal"

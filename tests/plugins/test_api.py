@@ -1,4 +1,4 @@
-"""What the API answers, from real state and a real change log. Who may ask: test_rights.py."""
+"""Answers of the API, from real state and a real change log. Who may ask: test_authorization.py."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def measure(store: StateStore, connector: str, producer: str, *, ago_s: float, g
 
 
 def printed_by(capsys: pytest.CaptureFixture[str], *command: str) -> str:
-    """What a command prints as JSON."""
+    """Return the JSON that a command prints."""
     capsys.readouterr()
     run(*command, "-o", "json")
     return capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Who may do what: each route of the OpenAPI document × each role × logged out, and single DAGs."""
+"""Permissions: each route of the OpenAPI document × each role × logged out, and single DAGs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_the_table_of_routes_has_each_with_its_right() -> None:
 
 
 def test_no_route_is_outside_of_the_document() -> None:
-    """Of one that is not in it the table would need no line."""
+    """A route that is not in the document would need no line in the table."""
     api = [route for route in app.routes if isinstance(route, APIRoute) and route.path.startswith("/api/")]
     assert {f"{method} {route.path_format}" for route in api for method in route.methods} == DOCUMENT.keys()
 
@@ -236,7 +236,7 @@ def teams(fleet: ShopConnector, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 def test_dags_and_connections_of_a_team_are_for_its_members(
     teams: None, client_factory: ClientFactory, teams_of_ann: list[str], may: dict[str, str]
 ) -> None:
-    """As Airflow has it; a connection that only a secrets backend has is of the team of the DAG that finds it there."""
+    """Teams are as in Airflow; a connection from a secrets backend alone is of the team of the DAG that finds it."""
     client = client_factory("anna", "OP", teams_of_ann)
     assert {row["connector"] for row in client.get("/api/v1/connectors").json()["connectors"]} == may.keys()
     for connector in ("shop", "billing", "script"):

@@ -1,4 +1,4 @@
-"""Check, gap report and charts of the API, from a real source, real state and real runs. Who may ask: test_rights.py."""
+"""Check, gap report and charts of the API, from a real source, real state and real runs. Who may ask: test_authorization.py."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_charts_have_what_was_measured_and_what_has_happened(
 def test_where_nothing_was_measured_no_line_goes_on(
     shop_connector: ShopConnector, client_factory: ClientFactory
 ) -> None:
-    """Of an hour in which something has happened at its beginning alone."""
+    """Chart an hour in which something has happened at its beginning alone."""
     now = time.time()
     series = {"": MetricSeries({"streaming.MilliSecondsBehindSource": 4000}, {}, {}), "orders": MetricSeries({}, {"topic.TotalNumberOfEventsCaptured": 3000}, {})}  # fmt: skip
     for ago_s in (3000, 2700):

@@ -1,4 +1,4 @@
-"""What the page of a row asks of the API, beside the story itself: the columns of a key, and connections to target databases."""
+"""Requests from the page of a row, beside the story itself: the columns of a key, and connections to target databases."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ API = "/api/v1/connectors/shop/row"
 
 @pytest.fixture(autouse=True)
 def visible_row(shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that may be shown."""
+    """Capture a row, and allow the pages to show it."""
     monkeypatch.setenv("AIRFLOW__CDC__SHOW_ROWS_OF", "shop")
     shop_connector.order(1)
     capture(shop_connector)

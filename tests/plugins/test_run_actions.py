@@ -1,4 +1,4 @@
-"""What people do from a page and a run of Airflow does: its plan, the run that begins, with which parameters, and the record that names it."""
+"""Actions from a page that a run of Airflow does: the plan, the run that begins, its parameters, and the record that names it."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_an_offset_is_restored_by_the_run_that_was_begun(
 
 
 def run_lifecycle(conf: dict[str, Any]) -> dict[str, Any]:
-    """What the task of a run of ``lifecycle_dag`` does with its parameters."""
+    """Run the task of a run of ``lifecycle_dag`` with its parameters."""
     given = {name: value for name, value in conf.items() if name != "reason"} | {"reason": conf["reason"] or ""}
     return ConnectorLifecycleOperator(task_id="steer", **given).execute(context())
 

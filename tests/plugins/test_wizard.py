@@ -1,4 +1,4 @@
-"""The wizard of the API: what it offers, and the definitions that it writes, which run unchanged. Who may ask: test_rights.py."""
+"""The wizard of the API: what it offers, and the definitions that it writes, which run unchanged. Who may ask: test_authorization.py."""
 
 from __future__ import annotations
 

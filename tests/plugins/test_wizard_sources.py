@@ -44,7 +44,7 @@ def target(folder: Path, source: AnySource, name: str) -> Rows:
 
 
 def wizard_answer(client_factory: ClientFactory, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """What the wizard answers."""
+    """Post a request to the wizard, and return its answer."""
     answer = client_factory().post(f"{API}/{path}", json=body)
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
@@ -55,7 +55,7 @@ def test_each_source_is_tried() -> None:
 
 
 def in_lake(lake: Path, kind: str, source: AnySource) -> list[Rows]:
-    """What is in each table of a lake as ``(id, note)``, in no order, read without Spark."""
+    """Return the rows of each table of a lake as ``(id, note)``, in no order, read without Spark."""
     if kind == "delta":
         tables = [deltalake.DeltaTable(log.parent).to_pyarrow_table() for log in lake.rglob("_delta_log")]
     else:

@@ -1,4 +1,4 @@
-"""Which end of the waiting is a skip, which one an error: every sensor, in the triggerer and in a worker."""
+"""Ends of the waiting, each a skip or an error: every sensor, in the triggerer and in a worker."""
 
 from __future__ import annotations
 

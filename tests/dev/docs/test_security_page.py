@@ -1,4 +1,4 @@
-"""What docs/security.md claims is held by tests that are there."""
+"""Claims of docs/security.md: tests that exist hold each of them."""
 
 from __future__ import annotations
 

@@ -266,7 +266,7 @@ def test_long_statements_arrive_whole(server: Db2) -> None:
 
 
 def time_blocked(connection: Connection, sql: str) -> float:
-    """How many seconds a statement waited until its lock timeout."""
+    """Return the seconds that a statement waited until its lock timeout."""
     begin = time.monotonic()
     with pytest.raises(ibm_db_dbi.Error, match="SQL0911N"):
         connection.rows(sql)

@@ -165,7 +165,7 @@ def test_a_task_that_is_killed_when_another_one_has_taken_over_ends_well(tmp_pat
 
 
 def test_a_task_that_is_killed_while_a_table_fails_is_tried_again(tmp_path: Path, spark: Spark) -> None:
-    """That it was ended itself is not that another one continues."""
+    """The kill of a task does not mean that another one continues its work."""
     set_outcome(tmp_path, report(table("shop.a", c=2), **{"shop.b": "no space left"}), status=1)
     operator, remembered = apply(tmp_path, run_for=3600), TaskState()
     killer = ActionThread(tmp_path, operator.on_kill)

@@ -24,7 +24,7 @@ SUBMIT = Path(sys.executable).with_name("spark-submit")
 
 
 def _run(folder: Path, options: list[str]) -> tuple[str, float]:
-    """What a job that only begins says, and the CPU seconds that it took."""
+    """Run a job that only begins; return its output and the CPU seconds that it took."""
     from tests.targets.lake.lake import spark_environment
 
     (folder / "job.py").write_text(JOB)

@@ -1,4 +1,4 @@
-"""What tasks tell OpenLineage: names of datasets, columns, statistics; by the classes of its client. In a whole Airflow: ``tests/system``."""
+"""OpenLineage events of tasks: names of datasets, columns, statistics; by the classes of its client. In a whole Airflow: ``tests/system``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
 
 
 def document(told: Any) -> dict[str, Any]:
-    """What would be sent."""
+    """Return the datasets in the form in which they would be sent."""
     return {name: [json.loads(Serde.to_json(d)) for d in getattr(told, name)] for name in ("inputs", "outputs")}
 
 

@@ -1,4 +1,4 @@
-"""What someone should look at, by real runs and what they have measured; and the example DAG that sends it."""
+"""Alerts about connectors, by real runs and what they have measured; and the example DAG that sends them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def record_apply(shop_connector: ShopConnector, at: datetime | None = None, **ga
 
 
 def alert_ending(kind: str) -> str:
-    """How an alert of this kind ends."""
+    """Return the ending of an alert of this kind."""
     return f" [{kind}]. Check: airflow cdc status shop"
 
 

@@ -1,4 +1,4 @@
-"""What logs and pages say."""
+"""Texts in logs and on pages about pauses, progress and failed signals."""
 
 from __future__ import annotations
 

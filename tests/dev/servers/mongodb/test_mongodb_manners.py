@@ -19,7 +19,7 @@ from tests.support.sources.mongodb.mongodb_work import code_of
 
 @pytest.mark.slow
 def test_without_a_majority_streams_and_snapshots_stand_still_and_the_primary_says_so() -> None:
-    """Of a primary, a secondary that is down, and an arbiter, the commit point stays behind (MongoDB manual, "Mitigate Performance Issues with a PSA Replica Set")."""
+    """With a primary, a secondary that is down and an arbiter, the commit point stays behind (MongoDB manual, "Mitigate Performance Issues with a PSA Replica Set")."""
     with ReplicaSet(count=2, arbiters=1) as members, members.connect() as client:
         orders = client.shop.get_collection("orders", write_concern=pymongo.WriteConcern("majority"))
         orders.insert_one({"_id": 1})

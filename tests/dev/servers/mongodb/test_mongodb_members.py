@@ -58,7 +58,7 @@ def test_what_a_member_cannot_be_is_refused(member: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 def test_an_arbiter_votes_and_has_nothing() -> None:
-    """Of two members with data and an arbiter one may be killed, and then nothing more has a majority."""
+    """Beside an arbiter, one of two members with data may be killed; after that, nothing more has a majority."""
     with ReplicaSet(count=2, arbiters=1) as members, members.connect() as client:
         *data, arbiter = members.members
         address = f"{arbiter.host}:{arbiter.port}"

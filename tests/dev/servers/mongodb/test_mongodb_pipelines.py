@@ -146,7 +146,7 @@ def test_what_cannot_be_is_refused_with_the_servers_code_and_changes_nothing(
 
 
 def _events(stream: Any) -> Iterator[tuple[str, str, Any]]:
-    """What a stream shows: kind, collection, and the document's key or the new name."""
+    """Yield the events of a stream: kind, collection, and the document's key or the new name."""
     while (event := stream.try_next()) is not None:
         about = event.get("to", {}).get("coll") or event.get("documentKey", {}).get("_id")
         yield event["operationType"], event.get("ns", {}).get("coll", "").split(".")[0], about
@@ -217,7 +217,7 @@ ALLOWED = {*itertools.product(("replace", "merge", "pipeline"), ("insert", "fail
 
 
 def _merged_document(mode: str, there: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """What a document that is there becomes."""
+    """Return the document that a merge makes of the one that is there."""
     if mode == "replace":
         return {"_id": there["_id"], **{name: value for name, value in new.items() if name != "_id"}}
     if mode == "merge":
@@ -297,7 +297,7 @@ def test_a_user_needs_the_rights_on_all_that_a_pipeline_reads_and_writes() -> No
             root.shop.orders.insert_one({"_id": 1})
 
             def allowed_pipelines(*rights: tuple[str, list[str]]) -> set[str]:
-                """Which pipelines a user may run who may find in ``orders``, and this."""
+                """Return the pipelines that a user may run who may find in ``orders`` and has these rights."""
                 name = f"user{len(root.admin.command('usersInfo', 1)['users'])}"
                 on = [{"resource": {"db": "shop", "collection": collection}, "actions": actions} for collection, actions in (("orders", ["find"]), *rights)]  # fmt: skip
                 root.admin.command({"createRole": name, "privileges": on, "roles": []})

@@ -130,7 +130,7 @@ def _events(stream: Any, count: int) -> list[dict[str, Any]]:
 
 
 def test_a_collection_of_another_shard_key_has_another_uuid_and_no_events_of_its_documents(client: Any) -> None:
-    """As the recording ``sharded_structure`` has it."""
+    """Check the events against the recording ``sharded_structure``."""
     client.admin.command({"enableSharding": "re", "primaryShard": "s1"})
     client.admin.command({"shardCollection": "re.c", "key": {"k": 1}})
     client.re.c.insert_many([{"_id": number, "k": number % 3} for number in range(20)])
