@@ -144,7 +144,7 @@ class MongoAdapter(Adapter):
 
     @contextlib.contextmanager
     def spoil(self) -> Iterator[str]:  # type: ignore[override]
-        """One collection stops recording images, which the capture mode needs."""
+        """Let a collection stop recording images, which the capture mode needs; yield the command that mends it."""
         self.database.command("collMod", "a", changeStreamPreAndPostImages={"enabled": False})
         try:
             yield 'runCommand({collMod: "a", changeStreamPreAndPostImages: {enabled: true}})'

@@ -193,7 +193,7 @@ NAMES = [
 )  # fmt: skip
 @pytest.mark.parametrize("name", ["collection.include.list", "database.include.list"])
 def test_the_server_leaves_out_nothing_that_is_captured(pattern: str, name: str) -> None:
-    """What is pushed down is evaluated here as the server would."""
+    """Evaluate the pushed-down conditions here as the server would."""
     made = config(**{name: pattern})
     filters = Filters(made)
     pushed = build_stages(made, EIGHT, {})[1:]

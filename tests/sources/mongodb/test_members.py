@@ -219,7 +219,7 @@ def _ask_members(uri: str) -> tuple[str, int | None]:
 
 
 def test_streams_and_snapshots_are_read_where_the_read_preference_says(tmp_path: Path) -> None:
-    """As from an analytics node of Atlas, which has tags and may be hidden from others."""
+    """Read from a member such as an analytics node of Atlas, which has tags and may be hidden from others."""
     tags = {"nodeType": "ANALYTICS"}
     with ReplicaSet(count=1) as members, members.connect() as client:
         analytics = members.add_member(priority=0, votes=0, tags=tags)

@@ -1,4 +1,4 @@
-"""What the account and the server need for capture: the documented account, privileges, settings; each lack with its remedy."""
+"""Checks before a capture: the documented account, its privileges, and settings of the server; each lack with its remedy."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def test_defaults_are_the_documented_ones() -> None:
 
 
 def test_documented_defaults_of_snapshots_and_signals() -> None:
-    """Those of one's own beside them: a channel more, and no watermarks where there is no table for them."""
+    """Our own defaults are beside them: a channel more, and no watermarks where there is no table for them."""
     config = MySqlConfig.parse(BASE)
     assert (config.incremental_snapshot_chunk_size, config.incremental_snapshot_watermarking_strategy) == (
         1024, "insert_insert",

@@ -125,7 +125,7 @@ ADVICE = {
 
 
 def test_a_position_that_the_log_does_not_reach_is_lost(server: Any, tmp_path: Path) -> None:
-    """What a run finds out by itself before it asks for the log, and the server says if it did not."""
+    """A run finds this out by itself before it asks for the log; if it did not, the server would say so."""
     connector = _connector(server, tmp_path)
     with open_source(connector.definition(), connector.secrets) as source:
         config = source._config  # type: ignore[attr-defined]
@@ -236,7 +236,7 @@ TEXTS: dict[type[CdcError], tuple[str, ...]] = {
 @pytest.mark.parametrize("suffix", ["", NET])
 @pytest.mark.parametrize(("expected", "text"), [(kind, text) for kind, texts in TEXTS.items() for text in texts])
 def test_texts_of_the_servers_are_reported_for_what_they_are(expected: type[CdcError], text: str, suffix: str) -> None:
-    """Those that ``mysqld`` 8.0 and 9.7 and ``mariadbd`` 10.11 and 11.8 hold, which add places in the log to some of them."""
+    """The texts are those of ``mysqld`` 8.0 and 9.7 and ``mariadbd`` 10.11 and 11.8, some with places in the log."""
     from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 
     config = MySqlConfig.parse(

@@ -356,7 +356,7 @@ def test_locks_are_reported_as_long_as_they_are_held(db: Any, mode: str, held: b
 
 
 def test_the_files_of_the_log_give_its_extent(db: Any, connector_factory: Callable[..., Connector]) -> None:
-    """As the server says itself; the clock of what it removes is the moment at which the next file was begun."""
+    """Compare the extent with the server's list; the age of a file counts from the begin of the next one."""
     connector = connector_factory()
     kept = connector.capture().metrics["streaming"]
     before, now = db.server.sql("SELECT @@GLOBAL.binlog_expire_logs_seconds")[0][0], time.time()

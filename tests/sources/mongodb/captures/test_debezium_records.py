@@ -109,7 +109,7 @@ def is_read(record: Record) -> bool:
 
 
 def snapshot(records: list[Record]) -> dict[str, Any]:
-    """What was read, by topic and key: the order is undefined."""
+    """Return the records that were read, by topic and key: their order is undefined."""
     return {(r["topic"], json.dumps(r["key"]), r["value"]["source"]["snapshot"]): r for r in records if is_read(r)}
 
 

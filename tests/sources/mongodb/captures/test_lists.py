@@ -1,4 +1,4 @@
-"""Which databases and collections are captured, and which of them a snapshot reads."""
+"""Databases and collections that are captured, and those that a snapshot reads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALL = {f"{database}.{name}" for database in ("inventory", "inventory2", "sales")
 
 @pytest.fixture(scope="module")
 def database_prefix(client: Any) -> Iterator[str]:
-    """What the names of three databases begin with, which have the same two collections."""
+    """Fill three databases with the same two collections each; yield the prefix of their names."""
     prefix = f"x{time.time_ns() // 1000 % 10**10}_"
     for name in sorted(ALL):
         database, _, collection = name.partition(".")
@@ -62,7 +62,7 @@ def topics(found: list[dict[str, Any]], prefix: str) -> set[str]:
 def test_lists_of_databases_and_collections_are_anchored(
     uri: str, tmp_path: Path, database_prefix: str, client: Any, lists: dict[str, str], expected: set[str]
 ) -> None:
-    """Of the snapshot and of the stream; the sample of the guide, inventory[.]*, is a pattern of the database's name and dots."""
+    """Check snapshot and stream; the guide's sample, inventory[.]*, is a pattern of the database's name and dots."""
     given = {name: text.replace("{x}", database_prefix) for name, text in lists.items()}
     connector = mongodb_connector(uri, tmp_path, **given)
     assert topics(capture_records(connector), database_prefix) == expected

@@ -16,7 +16,7 @@ SUM = {"$group": {"_id": "$who", "n": {"$sum": "$t"}}}
 
 @pytest.mark.parametrize("listed", [True, False])
 def test_the_target_is_what_pipelines_have_made_of_it(uri: str, database: Any, tmp_path: Path, listed: bool) -> None:
-    """Where the collection is captured alone, and where all of its database is, the temporary ones among them."""
+    """Capture the collection alone, or its whole database with the temporary collections."""
     lists = {"collection_include_list": rf"{re.escape(database.name)}\.sums"} if listed else {}
     ours = mongodb_connector(uri, tmp_path, database_include_list=database.name, **lists)
     database.orders.insert_many([{"_id": n, "who": n % 3, "t": n} for n in range(9)])

@@ -65,7 +65,10 @@ def test_a_target_is_equal_where_events_say_only_what_has_changed(
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("seed", range(1, 21))
 def test_random_work_ends_equal_on_deployments_of_all_manners(tmp_path: Path, seed: int) -> None:
-    """Of all versions, with majorities that lag, replies that gather, and updates that are said whole; beside incremental snapshots, of a capped collection, too."""
+    """Run on all versions, with lagging majorities, gathered replies and whole updates.
+
+    Incremental snapshots run beside it, of a capped collection, too.
+    """
     random = Random(seed)
     options = draw_deployment_options(random)
     old = options["version"] < "6"

@@ -1,4 +1,4 @@
-"""What records of a collection look like, from the snapshot to the delete; and fields that are left out or called otherwise, wherever an event has them."""
+"""Records of a collection, from the snapshot to the delete; and fields that are left out or renamed, wherever an event has them."""
 
 from __future__ import annotations
 

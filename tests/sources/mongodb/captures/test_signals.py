@@ -152,7 +152,7 @@ VALUES = [
 def test_a_part_is_read_by_a_condition_with_values_of_every_type(
     shop_database: Any, connector_factory: ConnectorFactory
 ) -> None:
-    """Of a sub-document, a condition has the values that it was inserted with."""
+    """A condition that is a sub-document has the values that it was inserted with."""
     connector = connector_factory(signal_allowed_types=WITH_CONDITIONS)
     for number, value in enumerate(VALUES):
         shop_database.orders.update_one({"_id": 2 * number}, {"$set": {"v": value}})

@@ -54,7 +54,7 @@ def test_a_cluster_that_is_spread_again_is_captured_without_a_gap(tmp_path: Path
 
 
 def test_a_set_whose_members_are_others_in_the_end_is_captured_by_the_old_connection(tmp_path: Path) -> None:
-    """One of the members that the connection string names is left."""
+    """In the end, only one of the members that the connection string names is left."""
     with ReplicaSet({"noop_seconds": 1}) as members, members.connect() as client:
         url, work = members.url(), CollectionWork(client, DATABASE, 4)
         connector = mongodb_connector(url, tmp_path, database_include_list=DATABASE, batch_max_rows=20)

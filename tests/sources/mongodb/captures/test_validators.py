@@ -37,7 +37,7 @@ def names(ours: MongoConnector, database: Any) -> list[str]:
 
 
 def rows(ours: MongoConnector, database: Any) -> list[dict[str, Any]]:
-    """What is not null of each row, by its key."""
+    """Return the values of each row that are not null, ordered by the rows' keys."""
     found = ours.replay.advance().rows(f"test.{database.name}.orders")
     return [{name: value for name, value in row.items() if value is not None} for row in sorted(found, key=lambda row: row["_id"])]  # fmt: skip
 

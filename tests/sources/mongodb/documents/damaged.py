@@ -1,4 +1,4 @@
-"""What our readers make of whole and of damaged documents: ``python -m tests.sources.mongodb.documents.damaged FROM TO`` prints it, one line for each document.
+"""Reads of whole and of damaged documents: ``python -m tests.sources.mongodb.documents.damaged FROM TO`` prints a line for each document.
 
 A separate process, because kernels run uncompiled there (``NUMBA_DISABLE_JIT``): then numpy refuses to read behind the end of a buffer.
 """
@@ -46,7 +46,7 @@ def damage_bytes(random: Random, raw: bytes) -> bytes:
 
 
 def outcome(read: Callable[[], object]) -> str:
-    """What it gives, or the error that it ends in."""
+    """Return the result of a read, or the error that it ends in."""
     try:
         return repr(read())
     except DocumentError as e:
@@ -54,7 +54,7 @@ def outcome(read: Callable[[], object]) -> str:
 
 
 def outcomes(seed: int) -> list[str]:
-    """What becomes of one document, event, reply and update."""
+    """Read a document, an event, a reply and an update, whole or damaged, and return the outcomes."""
     random = Random(seed)
     document = damage_bytes(random, random_bson.document(random))
     event, reply = damage_bytes(random, write(EVENT)), damage_bytes(random, write(REPLY))

@@ -25,7 +25,7 @@ RECORDED = paths.ROOT / "tests" / "data" / "mongodb" / "java-json.jsonl.zst"
 
 @pytest.fixture(scope="module")
 def recorded_documents() -> list[dict[str, str]]:
-    """What Java has written, by ``dev/java_json/record.py``."""
+    """Return the documents that Java has written, recorded by ``dev/java_json/record.py``."""
     data = zstandard.ZstdDecompressor().stream_reader(RECORDED.read_bytes()).read()
     return [json.loads(line) for line in data.decode().split("\n")]
 

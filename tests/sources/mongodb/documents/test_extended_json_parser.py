@@ -82,7 +82,7 @@ def test_what_is_no_document_is_refused(wrong: str) -> None:
 
 
 def _element(name: str, value: object) -> bytes:
-    """One field, without reading its value as that of a type."""
+    """Encode a field, without reading its value as that of a type."""
     if isinstance(value, dict) and value.keys() <= {"$numberInt", "$numberDouble"}:
         return write({name: value})[4:-1]
     if isinstance(value, dict):

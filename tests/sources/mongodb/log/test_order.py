@@ -1,4 +1,4 @@
-"""What records say of the order of changes, and of what belongs together."""
+"""The order of changes in records, and the records that belong together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a stream begins, ends and begins again: drops, filters that are others, members that know less, and replies that are lost."""
+"""Places at which a stream begins, ends and begins again: drops, changed filters, members that know less, and lost replies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.sources.mongodb.mongodb_connectors import MongoConnector
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[MongoDb]:
-    """One whose commands fail when a test says so."""
+    """Start a server whose commands fail when a test says so."""
     with MongoDb() as running:
         yield running
 
@@ -133,7 +133,10 @@ class ScriptedMember:
 def test_a_member_that_does_not_know_the_event_of_the_position_says_nothing_of_what_comes_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One that has just become primary gets to know later what a majority has, and answers with the token that it was given: other events of that moment's transaction come yet."""
+    """A new primary learns late what a majority has, and answers with the given token.
+
+    Other events of that moment's transaction are still to come.
+    """
     nothing = CursorReply(None, {"_data": TOKEN})
     event = CursorReply(BsonDocuments.of_list([bson.encode(EVENT | {"_id": {"_data": OTHER}})]), {"_data": OTHER})
     replies = ScriptedMember(nothing, nothing, event, CursorReply(None, {"_data": OTHER}))

@@ -1,4 +1,4 @@
-"""What a change stream becomes: images by mode, transactions, structures, large events, and elections."""
+"""Captured change streams: images by mode, transactions, structures, large events, and elections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connector waits for and how long: events, members that are gone, and the storage of the change log."""
+"""Waits of a connector, and their limits: for events, for members that are gone, and for the storage of the change log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[MongoDb]:
-    """One whose commands fail when a test says so."""
+    """Start a server whose commands fail when a test says so."""
     with MongoDb() as started:
         yield started
 

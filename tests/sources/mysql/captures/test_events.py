@@ -1,4 +1,4 @@
-"""What a record of MySQL looks like: keys, the ``source`` block, schemas, transactions, schema changes."""
+"""Records of MySQL: keys, the ``source`` block, schemas, transactions, schema changes."""
 
 from __future__ import annotations
 

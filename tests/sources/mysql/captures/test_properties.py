@@ -1,4 +1,4 @@
-"""What properties of all sources do with MySQL and MariaDB: texts hidden or cut, types reported, names of fields and topics, the order of tables."""
+"""Properties of all sources on MySQL and MariaDB: texts hidden or cut, types reported, names of fields and topics, the order of tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What capture refuses: each a clear error that names the remedy, with the offset where it was."""
+"""Refusals of capture: each is a clear error that names the remedy, and leaves the offset where it was."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tests.support.sources.mysql.mysql_values import COMMON, MARIADB, MYSQL, VEC
 
 
 class Matrix:
-    """One table per type: half of the rows before the snapshot, the same again afterwards."""
+    """A table for each type: half of the rows before the snapshot, the same again afterwards."""
 
     def __init__(self, server: Any, folder: Path, kind: str, database: str, types: list[Any]) -> None:
         self.server, self.database, self.types = server, database, types
@@ -36,7 +36,7 @@ class Matrix:
         self.connector.capture()
 
     def all_together(self) -> None:
-        """One table with all types in random order: what is said of a column must not be taken for another's."""
+        """Create a table with all types in random order: facts of a column must not be taken for another's."""
         order = random.Random(7).sample(range(len(self.types)), len(self.types))
         columns = ", ".join(f"c{i} {self.types[i][0].replace('NOT NULL', 'NULL')}" for i in order if i != self.large)
         with self._sql.cursor() as cursor:

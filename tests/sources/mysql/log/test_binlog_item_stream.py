@@ -1,4 +1,4 @@
-"""Where a stream ends: at its ``until``, whichever server that position is of."""
+"""The end of a stream: at its ``until``, whichever server that position is of."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def db(request: pytest.FixtureRequest) -> Iterator[Any]:
     ],
 )
 def test_nothing_after_a_position_of_another_server_is_read(db: Any, later: list[str]) -> None:
-    """Of such a position only the GTIDs count; what is in the same buffer behind it belongs to the next reader."""
+    """Only the GTIDs of such a position count; what is in the same buffer behind it belongs to the next reader."""
     with source_of(db.server) as source:
         tables = {t: s for t, s in source.discover_tables().items() if t.namespace == db.name}
         start = source.current_position()

@@ -118,7 +118,7 @@ def test_a_mysql_that_lacks_captured_transactions_is_refused_by_their_names(
 
 
 def test_a_mysql_that_has_purged_what_is_not_captured_is_refused_by_names(mysql_factory: Any, tmp_path: Path) -> None:
-    """As a replica that was made from a backup younger than the connector's position."""
+    """A replica made from a backup younger than the connector's position has purged them."""
     with mysql_factory("9.7", server_id="53") as primary, mysql_factory("9.7", server_id="54") as replica:
         reset_log(primary, replica)
         primary.sql(*_MADE, "INSERT INTO f.t VALUES (1)")
@@ -187,7 +187,7 @@ def test_a_mariadb_that_lacks_a_captured_transaction_is_refused_by_its_name(
 
 
 def test_a_mariadb_whose_log_begins_behind_the_position_is_refused(mariadb_factory: Any, tmp_path: Path) -> None:
-    """As that of a replica that was made from a backup: it has what is missing in its tables, but not in its log."""
+    """A replica made from a backup has the missing transactions in its tables, but not in its log."""
     with mariadb_factory(server_id="63") as primary, mariadb_factory(server_id="64") as replica:
         reset_log(primary, replica)
         apply_transaction(primary, "0-11-1", *_MADE, "INSERT INTO f.t VALUES (1)")

@@ -31,7 +31,7 @@ RARELY = {"poll_interval_ms": 60_000}
 def _beats(
     db: Any, seconds: float, patience_s: float | None, least: int = 1, **properties: Any
 ) -> tuple[list[float], float]:
-    """When the heartbeats of an idle stream came, in seconds, and the CPU seconds that they took.
+    """Return the seconds after which heartbeats of an idle stream came, and the CPU seconds that they took.
 
     :param least: so many are waited for, however long that takes
     """

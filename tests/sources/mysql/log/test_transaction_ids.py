@@ -1,4 +1,4 @@
-"""Where a stream that ends by GTIDs ends: at the first transaction after which the set of GTIDs covers that of its end."""
+"""The end of a stream by GTIDs: at the first transaction after which the set of GTIDs covers that of its end."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ TYPES: list[tuple[str, str, dict[str, Any], Any]] = [
 
 @pytest.fixture(scope="module")
 def type_records(mysql97: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Any]]:
-    """One table with a column of each type: the record of its row in a snapshot, and of one more from the log."""
+    """Capture a table with a column of each type; yield the records of a row in a snapshot and one in the log."""
     with mysql97.database("forms") as db:
         columns = ", ".join(f"c{i} {declared}" for i, (declared, *_) in enumerate(TYPES))
         db.sql(f"CREATE TABLE t (id INT PRIMARY KEY, {columns})")

@@ -1,4 +1,4 @@
-"""What a change of a column's definition does to rows, and what the reader of the log takes it for: the server says which.
+"""Changes of a column's definition: the reader of the log must know their effect on rows, which the server shows.
 
 Both errors count: rows that have changed and are not read again are a silent loss, and a table that is read again for nothing may have a
 terabyte.

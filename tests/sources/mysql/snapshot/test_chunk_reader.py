@@ -132,7 +132,7 @@ def test_a_row_that_is_larger_than_a_chunk_may_be_is_a_chunk(db: Any, reader: Ch
 
 
 def test_another_connection_s_statement_is_not_ended(db: Any) -> None:
-    """As behind a proxy, where the number belongs to someone else."""
+    """Behind a proxy, for example, the number belongs to someone else."""
     with source_of(db.server) as source, connect(source._config) as one:
         assert StatementStopper(source._config, one).stop("SELECT 1") is False
 
@@ -156,7 +156,7 @@ def test_a_chunk_of_many_blocks_counts_its_rows_through(db: Any, reader: ChunkRe
 
 
 def test_a_chunk_costs_the_same_wherever_it_lies(db: Any, reader: ChunkReader) -> None:
-    """One value of the first column has nearly all rows: a condition that is no range of the index would read them all."""
+    """Give nearly all rows one value of the first column: a condition that is no range of the index reads them all."""
     db.sql(
         "CREATE TABLE n (a INT, b INT, c VARCHAR(10), pad VARCHAR(50), u INT NOT NULL, PRIMARY KEY (a, b, c), UNIQUE (u, b))",
         "INSERT INTO n SELECT IF(x.n < 100, x.n, 1000), x.n, x.n, REPEAT('x', 50), 7 FROM ("

@@ -1,4 +1,4 @@
-"""What takes long: a snapshot whose readers wait, and a connector that was not run for a while."""
+"""Long pauses: a snapshot whose readers wait, and a connector that was not run for a while."""
 
 from __future__ import annotations
 

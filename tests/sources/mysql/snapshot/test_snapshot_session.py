@@ -1,4 +1,4 @@
-"""How a snapshot of MySQL goes: locks, one position, what is streamed after it; structures on the way."""
+"""Snapshots of MySQL: locks, one position, changes that are streamed afterwards; structures on the way."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_rows_and_structures_come_in_one_order(db: Any, connector_factory: Calla
 def test_a_table_that_was_swapped_for_its_changed_copy_is_followed(
     db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
-    """As gh-ost and pt-online-schema-change do it, with their helper tables captured."""
+    """Do as gh-ost and pt-online-schema-change do, with their helper tables captured."""
     connector = connector_factory()
     capture_records(connector)
     db.sql("CREATE TABLE _t_gho LIKE t", "ALTER TABLE _t_gho ADD w INT NOT NULL DEFAULT 5")

@@ -1,4 +1,4 @@
-"""What the watermarks of a chunk promise, held against the log while writers are at work, on every server and in every form."""
+"""Promises of a chunk's watermarks, held against the log while writers are at work, on every server and in every form."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_what_the_log_leaves_open_is_left_out_and_reported(mariadb: Any, tmp_pat
 def test_rows_of_all_types_are_counted_without_their_values(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str, metadata: str
 ) -> None:
-    """What the log does not tell – signs, character sets, members – does not keep rows from being counted."""
+    """Rows are counted although the log lacks facts that their values need: signs, character sets, members."""
     server = request.getfixturevalue(kind)
     own = {"UUID": "UUID()", "INET6": "'::1'"} if kind == "mariadb" else {"VECTOR(3)": "TO_VECTOR('[1,2,3]')"}
     more = {"BIGINT UNSIGNED": str(2**64 - 1), "JSON": "'[1, null]'", "POINT": "POINT(1, 2)", "DATETIME": "0"} | own
@@ -137,7 +137,7 @@ def test_rows_of_all_types_are_counted_without_their_values(
 
 
 class _UnnamedStory(RewriteStory):
-    """Of tables that wait to be read again, some rows are written while the log does not have the names of columns.
+    """A story of tables that wait to be read again, with rows written while the log lacks the names of columns.
 
     :ivar waiting: tables that wait, at this place of the log
     """

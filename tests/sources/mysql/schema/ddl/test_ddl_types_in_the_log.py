@@ -32,7 +32,7 @@ STRICT = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
 
 @dataclass
 class Case:
-    """One table with some columns, made in one way."""
+    """A table with some columns, and the way in which they are made."""
 
     table: str
     shape: str
@@ -49,7 +49,7 @@ class Case:
         return any(" AS (" in word.text for word in self.columns.values())
 
     def statements(self) -> Iterator[str]:
-        """What makes the columns, and one change after that."""
+        """Yield the statements that make the columns."""
         made = [
             f"{name} {word.text.replace('{c}', name).replace('{t}', self.table)}" for name, word in self.columns.items()
         ]
@@ -130,7 +130,7 @@ def _write(server: Any, connector: Connector, database: str, all_cases: list[Cas
 
 
 def _differences(connector: Connector, database: str, all_cases: list[Case]) -> list[str]:
-    """Where the structures that the text of the statements gave are not those of the catalog."""
+    """Return the differences between the structures from the text of the statements and those of the catalog."""
     reported: dict[str, list[TableSchema]] = {}
     for manifest in connector.changelog.read_manifests(connector.name):
         for record in manifest.schema_changes:
@@ -159,7 +159,7 @@ def _columns_that_differ(case: Case, expected: TableSchema, schema: TableSchema)
 
 
 def _facts(column: Column) -> dict[str, Any]:
-    """What must be equal: not how the catalog shows a number's width, a function's name and the character set utf8."""
+    """Return the facts that must be equal: without a number's width, and with one name of the character set utf8."""
     declared = column.declared.model_dump()
     base = declared["type_name"].split()[0]
     if base.endswith("INT") or base == "YEAR":
