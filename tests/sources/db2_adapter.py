@@ -166,7 +166,7 @@ class Db2Adapter(Adapter):
                 self.sql(f'ALTER TABLE {each} ALTER COLUMN "{name}" SET DATA TYPE VARCHAR({length})')
 
     def change_column(self, table: str, name: str, kind: str) -> None:
-        """What ``ALTER COLUMN … SET DATA TYPE`` does; the engine of the test server has it for longer texts only, so the column is made again."""
+        """Replace the column: the test server has ``ALTER COLUMN … SET DATA TYPE`` for longer texts only."""
         value = f'TRIM(CHAR("{name}"))' if kind == TEXT else f'"{name}"'
         ((default,),) = self.sql(
             f"""SELECT c."DEFAULT" FROM SYSCAT.COLUMNS c WHERE c.TABSCHEMA = '{self.namespace}' AND c.TABNAME = '{table}' AND c.COLNAME = '{name}'"""

@@ -32,7 +32,7 @@ ODD: list[Any] = [
 
 
 def position(kind: str, data: dict[str, Any]) -> Any:
-    """As of a source that is not connected: reading a position needs no database."""
+    """Read a position without a connected source: that needs no database."""
     return Source.position_of(load_source(kind).__new__(load_source(kind)), data)
 
 

@@ -99,7 +99,7 @@ class TestHybridOnCluster(SourceSuite):
             yield OracleAdapter(cluster, stack, traceable=True, log_mining_strategy="hybrid")
 
     def test_a_column_of_another_kind_has_its_table_read_again(self, filled_adapter: Adapter, tmp_path: Path) -> None:
-        """Where the column is made again, nothing has to be read again."""
+        """Nothing has to be read again, as the column is made again."""
         connector = start_connector(filled_adapter, tmp_path)
         with filled_adapter.transaction() as t:
             t.insert("a", {"id": 20, "n": 1})
@@ -144,7 +144,7 @@ FORMS = [
 
 
 class TestOtherForms:
-    """What depends on the strategy, on containers and on threads."""
+    """The tests that depend on the strategy, on containers and on threads."""
 
     @pytest.fixture(params=FORMS, ids="-".join)
     def db(self, request: pytest.FixtureRequest) -> Iterator[OracleAdapter]:
@@ -170,7 +170,7 @@ class TestOtherForms:
 
 
 class TestInside(TestOtherForms):
-    """How logs are found, where LogMiner does that inside a pluggable database."""
+    """The search for logs, where LogMiner does it inside a pluggable database."""
 
     @pytest.fixture
     def db(self, autonomous: Oracle) -> Iterator[OracleAdapter]:

@@ -1,4 +1,4 @@
-"""What goes wrong with Db2, and the errors then."""
+"""Failures of Db2, and the errors that they become."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a record of Db2 looks like, field by field; keys of its events."""
+"""Records of Db2, field by field; keys of its events."""
 
 from __future__ import annotations
 

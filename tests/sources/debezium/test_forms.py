@@ -185,7 +185,7 @@ def test_a_key_that_is_a_bare_value_gets_a_name(tmp_path: Path, schema: bool) ->
     ],
 )  # fmt: skip
 def test_records_of_other_forms_are_refused_with_their_place(tmp_path: Path, record: Any, message: str) -> None:
-    """What comes before them is captured, and the run that follows is stopped at the same one."""
+    """Records before the refused one are captured, and the run that follows is stopped at it again."""
     topic = Topic(None)
     write(tmp_path / "in" / "a.jsonl", [topic.event("c", None, _row(1))])
     found = connector(tmp_path)
@@ -295,7 +295,7 @@ def test_a_value_that_the_event_does_not_have_stays_as_it_is(tmp_path: Path) -> 
 
 
 def test_only_selected_topics_are_read(tmp_path: Path) -> None:
-    """What is left out need not even be an event."""
+    """A record that is left out need not even be an event."""
     other = {"topic": "shop.inventory.logs", "key": None, "value": "no event"}
     found = _start_connector(
         tmp_path, other, Topic(FIELDS).event("c", None, _row(1)), table_include_list=r"inventory\.orders"

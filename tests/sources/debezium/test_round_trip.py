@@ -1,4 +1,4 @@
-"""What our own JSON form says is read as it was: rows of every type that a source declares, through any changes."""
+"""Round trips through our own JSON form: rows of every type that a source declares, through any changes."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_what_is_rendered_again_is_the_same_text(tmp_path: Path, schemas: bool) 
 
 
 def _example(strategy: st.SearchStrategy[Any]) -> Any:
-    """One value, always the same."""
+    """Return a value of the strategy, always the same."""
     found: list[Any] = []
 
     @settings(max_examples=1, database=None, derandomize=True)

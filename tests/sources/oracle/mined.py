@@ -1,4 +1,4 @@
-"""What the tests of mining share: a configuration for a test server, and windows mined one after the other."""
+"""Helpers of the tests of mining: a configuration for a test server, and windows mined one after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong with Oracle, and the errors then; how capture behaves at the edges that the documents' questions are about."""
+"""Failures of Oracle, and the errors that they become; capture at the edges that the documents' questions are about."""
 
 from __future__ import annotations
 

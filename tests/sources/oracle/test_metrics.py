@@ -207,7 +207,7 @@ def test_windows_queries_and_rows_are_counted_and_timed(
 
 
 def _of_three_windows() -> None:
-    """What the last one had, the least and the most, and all together: by a clock and counters of the test."""
+    """Check values of the last window, the least, the most and the sum, by a clock and counters of the test."""
     now = [1_000_000.0]
     measured = LogMinerMetrics(config(), clock=lambda: now[0])
     gauges = StreamGauges(

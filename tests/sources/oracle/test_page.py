@@ -21,7 +21,7 @@ TABLE = TableId(namespace="INVENTORY", name="CUSTOMERS", catalog="ORCLPDB1")
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Oracle]:
-    """As it comes, without supplemental logging."""
+    """Start a server as it comes, without supplemental logging."""
     with Oracle({"supplemental": []}) as server:
         server.admin(
             "CREATE USER inventory IDENTIFIED BY inventory QUOTA UNLIMITED ON users",

@@ -1,4 +1,4 @@
-"""Which tables DDL in the log may change."""
+"""Tables that DDL in the log may change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every source must do, once for all of them.
+"""Requirements of every source, tested once for all of them.
 
 A new source gets these tests by an adapter, which says how its database is written to, and a module of this form:
 

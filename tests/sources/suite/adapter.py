@@ -1,4 +1,4 @@
-"""What the shared suite needs to know of a database: how it is written to, and what it can do."""
+"""The adapter of a database to the shared suite: how it is written to, and what it can do."""
 
 from __future__ import annotations
 

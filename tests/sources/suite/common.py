@@ -1,4 +1,4 @@
-"""What the tests of the shared suite have in common: two tables and one without a key, connectors on them, the log of a source, and deaths."""
+"""Common parts of the shared suite: two tables and one without a key, connectors on them, the log of a source, and deaths."""
 
 from __future__ import annotations
 
@@ -115,12 +115,12 @@ def open_connector_source(db: Adapter, folder: Path, **properties: Any) -> Itera
 
 
 def open_blocks(connector: Connector, db: Adapter) -> list[bool]:
-    """Of the log from the connector's offset on: whether each block is open."""
+    """Return the mark ``open`` of each block of the log, from the connector's offset on."""
     return [item.open for item in items_of(connector, db) if isinstance(item, LogBlock)]
 
 
 def rows_until(connector: Connector, db: Adapter, until: Position) -> int:
-    """How many rows come from the connector's offset up to a position."""
+    """Count the rows from the connector's offset up to a position."""
     return sum(item.row_count for item in items_of(connector, db, until) if isinstance(item, LogBlock))
 
 

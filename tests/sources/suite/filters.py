@@ -1,4 +1,4 @@
-"""What every source must do with the lists that decide what is captured, above all when one lets in more than before."""
+"""Requirements of every source: lists that decide what is captured, above all when one lets in more than before."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def _write_everywhere(ready: Adapter, other: Adapter, id_: int) -> None:
 
 
 def _matching(connector: Connector, tables: list[tuple[Adapter, str]]) -> set[tuple[str, str]]:
-    """Of the tables, those that equal the source."""
+    """Return those of the tables that equal the source."""
     there = connector.replay.advance().tables
     return {
         (db.namespace, table)

@@ -1,4 +1,4 @@
-"""What snapshots on demand must do on every source, once for all of them; with the same adapters as the rest of the suite.
+"""Requirements of snapshots on demand, tested once for all sources, with the same adapters as the rest of the suite.
 
 The replay of the change log looks at every event: a row of a chunk that is out of date, or of a row that is gone, is an error there.
 """
@@ -92,7 +92,7 @@ class IncrementalSuite:
 
     @pytest.fixture(params=FORMS)
     def watermark_form(self, request: pytest.FixtureRequest, db: Adapter) -> dict[str, Any]:
-        """How watermarks come about."""
+        """Return the properties of a way in which watermarks come about."""
         if request.param == "read":
             return {"read_only": True}
         return {
@@ -189,7 +189,7 @@ class IncrementalSuite:
     def test_a_signal_table_emptied_in_the_middle_keeps_no_window_open(
         self, three_table_adapter: Adapter, tmp_path: Path, watermark_form: dict[str, Any], at_read: AtRead
     ) -> None:
-        """Of a row that is gone already, no deletion comes back."""
+        """No deletion comes back of a row that is gone already."""
         if "signal_data_collection" not in watermark_form:
             return
         connector = streaming(three_table_adapter, tmp_path, **watermark_form)

@@ -1,4 +1,4 @@
-"""What every source must do after a run has ended, wherever it did: nothing is lost and nothing captured twice."""
+"""Requirements of every source after a run has ended, wherever it did: nothing is lost and nothing captured twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every source must do: rows of the snapshot and of the log, in their order, in whole transactions."""
+"""Requirements of every source: rows of the snapshot and of the log, in their order, in whole transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every source must do as a :class:`~airflow_provider_cdc.core.spi.source.Source`: positions, discovery, snapshot, stream, checks, and
+"""Requirements of every :class:`~airflow_provider_cdc.core.spi.source.Source`: positions, discovery, snapshot, stream, checks, and
 questions beside a run."""
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.support.connectors import Connector
 
 
 class SourceContract(Suite):
-    """What a source promises, without a capture around it."""
+    """The promises of a source, without a capture around it."""
 
     def test_positions_grow_with_every_transaction(self, filled_adapter: Adapter, tmp_path: Path) -> None:
         with open_connector_source(filled_adapter, tmp_path) as source:
@@ -164,7 +164,7 @@ class SourceContract(Suite):
 
 
 def _look_at_places(source: Source, connector: Connector) -> None:
-    """What `airflow cdc gap`, and the plan of another offset, ask for the places that they know."""
+    """Look at known places, as `airflow cdc gap` and the plan of another offset do."""
     offset = connector.store.load_offset("test").offset
     assert offset is not None
     assert offset.position is not None

@@ -1,4 +1,4 @@
-"""What every source must do when tables change: each row is decoded as its table was, and read again where the log does not say how it is."""
+"""Requirements of every source when tables change: each row is decoded as its table was, and read again where the log does not say how it is."""
 
 from __future__ import annotations
 

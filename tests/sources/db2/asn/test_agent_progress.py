@@ -1,4 +1,4 @@
-"""What the capture agent has published, and how it is set up, on the Db2 test server."""
+"""The progress of the capture agent, and its settings, on the Db2 test server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows of a change table are one update, compared with a plain reading of the rows."""
+"""Pairs of rows in a change table that are one update, compared with a plain reading of the rows."""
 
 from __future__ import annotations
 

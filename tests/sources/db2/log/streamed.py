@@ -29,7 +29,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True)
 class Event:
-    """One change, as core would make an event of it."""
+    """A change, as core would make an event of it."""
 
     op: str
     table: str

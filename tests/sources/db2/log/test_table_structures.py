@@ -1,4 +1,4 @@
-"""What changed between two structures."""
+"""Changes between two structures of a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is selected of each type, and what becomes of the values that the driver gives."""
+"""Select lists by column type, and conversions of the values that the driver gives."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _insert(db: Db2Adapter, number: int) -> None:
 
 
 def _capture_mapped_rows(db: Db2Adapter, folder: Path, number: int, **properties: Any) -> tuple[MappedRows, MappedRows]:
-    """Of a row in a snapshot, and of one in the stream."""
+    """Capture a row in a snapshot and one in the stream, and return both as they are mapped."""
     connector = db.connector(folder, **properties)
     first = of_table(capture_records(connector, schemas=True), "T")
     _insert(db, number)

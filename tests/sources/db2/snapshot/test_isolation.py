@@ -1,4 +1,4 @@
-"""What the isolation modes of snapshots promise: who waits for whom and for how long, and what the rows are that were read."""
+"""Isolation modes of snapshots: who waits for whom and for how long, and the rows that are read."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_lock_that_is_not_granted_in_time_fails_the_snapshot(
     least_s: float,
     most_s: float,
 ) -> None:
-    """What counts is how long the statement waits: a capture has more to do, and the machine may be slow."""
+    """Only the wait of the statement counts: a capture has more to do, and the machine may be slow."""
     assert config().snapshot_lock_timeout_ms == 10_000
     waited = _times_of_locks(monkeypatch)
     connector = connector_factory(snapshot_lock_timeout_ms=timeout_ms)
@@ -155,7 +155,7 @@ def test_a_lock_may_be_waited_for_for_ever(db: Db2Adapter, connector_factory: Co
 def test_the_position_is_what_the_agent_has_published_of_the_time_before_the_locks(
     db: Db2Adapter, connector_factory: ConnectorFactory
 ) -> None:
-    """What was committed before is in the rows and behind the position, though the agent had not come to it yet."""
+    """Changes committed before are in the rows and behind the position, though the agent had not come to them yet."""
     connector = connector_factory()
     db.server.agent("pause")
     db.sql(f"INSERT INTO {db.name('t')} VALUES (7, 'before the snapshot')")

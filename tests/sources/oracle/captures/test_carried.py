@@ -60,7 +60,7 @@ def _files(connector: Connector) -> list[Path]:
 
 
 def _count_mined_rows(connector: Connector, **options: Any) -> int:
-    """One run; how many rows it has mined."""
+    """Run a capture, and return the number of rows that it has mined."""
     return int(connector.capture(options).metrics["streaming"]["TotalProcessedRows"])
 
 
@@ -75,7 +75,7 @@ def _ids(found: list[Any]) -> list[int]:
 def test_a_transaction_that_is_open_over_thirty_runs_is_mined_once(
     db: Oracle, connector_factory: Callable[..., Connector], tmp_path: Path
 ) -> None:
-    """As ``dev/bench oracle`` measures it with a million rows."""
+    """``dev/bench oracle`` measures the same with a million rows."""
     connector = connector_factory()
     (tmp_path / "whole").mkdir()
     whole = oracle_connector(db, tmp_path / "whole", schema_include_list="APP")

@@ -1,4 +1,4 @@
-"""What a record of Oracle looks like: the examples of the document from real changes, field by field."""
+"""Records of Oracle: the examples of the document from real changes, field by field."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def connector_factory(shop_server: Oracle, tmp_path: Path) -> Callable[..., Conn
 
 
 def _source(server: Oracle, **more: Any) -> Record:
-    """What the ``source`` block says whatever the change is."""
+    """Return the fields of the ``source`` block that are the same for every change."""
     return {
         "version": __version__, "connector": "oracle", "name": "plant7", "db": server.pdb, "sequence": None, "schema": "SHOP",
         "table": "PARTS", "lcr_position": None, "snapshot": "false", **more,

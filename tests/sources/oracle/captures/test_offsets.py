@@ -81,7 +81,7 @@ def test_the_place_has_the_documented_watermarks_as_texts(
 def test_a_place_in_each_documented_form_can_be_gone_back_to(
     db: Oracle, connector_factory: Callable[..., Connector], form: str
 ) -> None:
-    """What is after ``commit_scn`` comes once more, what is before it does not."""
+    """Changes after ``commit_scn`` come once more, those before it do not."""
     connector = connector_factory()
     capture_records(connector)
     sources = []

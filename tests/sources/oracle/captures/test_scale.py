@@ -108,7 +108,7 @@ def test_of_tables_that_are_not_captured_and_of_old_logs_a_run_reads_names_at_mo
 
 
 def _keys(connector: Connector) -> tuple[int, int, int, int]:
-    """How many keys, the lowest, the highest, how many different ones."""
+    """Return the number of keys, the lowest, the highest, and the number of different ones."""
     found = []
     for manifest in connector.changelog.read_manifests(connector.name):
         for file in manifest.files:

@@ -1,4 +1,4 @@
-"""How long the stream waits when there is nothing new."""
+"""Waits of the stream when there is nothing new."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which logs hold a range of SCNs: in every thread, without a gap, whatever happens to them while we look."""
+"""Logs that hold a range of SCNs: in every thread, without a gap, whatever happens to them while we look."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ def _unistr(text: str) -> str:
 
 
 def recorded_value(name: str, type_: str, value: tuple[Any, ...]) -> Any:
-    """What a value is, as the recorded cases show it."""
+    """Return a value in the form that the recorded cases have."""
     lob = type_ in ("CLOB", "BLOB")
     if value[0] == "bind":
         return ABSENT

@@ -41,7 +41,7 @@ def read(type_: str, data: bytes | str, formats: StoredFormats | None = None) ->
     ],
 )
 def test_dumps_of_numbers(dump: str, value: str) -> None:
-    """Of ``SELECT DUMP(n) FROM DUAL``, type 2."""
+    """Read dumps of ``SELECT DUMP(n) FROM DUAL``, type 2."""
     assert read("NUMBER", dump) == f"'{value}'"
 
 

@@ -35,7 +35,7 @@ SERVED = {
 
 
 def read_log(server: Oracle, start: int) -> tuple[RedoReader, Any]:
-    """What the log has of the table since an SCN."""
+    """Read the redo of the table since an SCN."""
     given = config(**{"lob.enabled": True})
     id_ = TableId(namespace="APP", name="PARTS")
     made = [make_column(id_, n, ColumnType.parse(t), given, nullable=True) for n, t in SERVED.items()]
@@ -75,7 +75,7 @@ def replay_log(server: Oracle, start: int) -> dict[int, dict[str, Any]]:
 
 
 def server_rows(server: Oracle) -> dict[int, dict[str, Any]]:
-    """What the server has."""
+    """Return the rows that the server has, by their ids."""
     rows_ = [dict(zip(SERVED, row, strict=True)) for row in server.table_at("PARTS")]
     for row in rows_:
         row["ID"] = int(row["ID"])

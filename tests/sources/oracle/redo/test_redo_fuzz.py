@@ -118,7 +118,7 @@ def draw_damaged_texts(seed: int, count: int) -> tuple[list[str], list[int]]:
 
 
 def find_wrong_image(rows: RedoRows, at: int, one: RedoReader, text: str, code: int) -> str | None:
-    """What is wrong with a row that was read."""
+    """Describe the fault of a row that was read; return None if it is right."""
     found = images(rows, at, one.schema)
     try:
         seen = Statement(text, code)
@@ -268,7 +268,7 @@ UNKNOWN = "?"
 
 
 class LobModel:
-    """What a sequence of lines leaves in the table, cell by cell and one operation after the other; slow, and written apart.
+    """A model of the table after a sequence of lines, by cell and by operation; slow, and written independently.
 
     ``rows`` has, for each row that is mentioned, what is known of it; ``"?"`` for a value that has changed and cannot be known.
     """

@@ -1,4 +1,4 @@
-"""What DDL statements in the log do to the captured tables."""
+"""Effects of DDL statements in the log on the captured tables."""
 
 from __future__ import annotations
 

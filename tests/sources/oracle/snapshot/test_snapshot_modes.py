@@ -1,4 +1,4 @@
-"""How a snapshot of Oracle goes, and what is streamed after it; its modes; statements of one's own."""
+"""Snapshots of Oracle, and the changes that are streamed after them; modes; statements of one's own."""
 
 from __future__ import annotations
 

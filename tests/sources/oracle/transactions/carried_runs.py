@@ -202,7 +202,7 @@ class ConnectorRuns:
         self.files = ChangeLog(str(self.folder)).open_carry_over("c")
 
     def run(self, until: int, *, die: int | None = None, seed: int = 0, commit: float = 0.3) -> None:
-        """One run, to an SCN.
+        """Run the stream once, to an SCN.
 
         :param die: kill it after so many items
         :param commit: how often an item is followed by a commit

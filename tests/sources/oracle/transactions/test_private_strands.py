@@ -1,4 +1,4 @@
-"""What LogMiner shows of a transaction that is not over, and of those of others: redo that comes late, users that only the START names,
+"""LogMiner's rows of a transaction that is not over, and of those of others: redo that comes late, users that only the START names,
 XIDs that are the same in two containers, STARTs without an end."""
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def _rows(server: Oracle, table: str) -> list[dict[str, Any]]:
 def test_what_the_dictionary_of_now_cannot_name_is_left_out_before_the_table_is_read_again(
     tables: Oracle, tmp_path: Path, strategy: str, later: str
 ) -> None:
-    """Where the table is not read again, it is an error."""
+    """If the table is not read again, it is an error."""
     connector = _connector(tables, tmp_path, strategy)
     tables.sql(REWRITE)
     tables.sql(*ROWS)

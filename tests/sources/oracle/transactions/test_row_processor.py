@@ -84,7 +84,7 @@ class TwoTables:
 
 
 class ScriptedDdl(DdlApplier):
-    """What DDL statements mean, as a test says; otherwise nothing."""
+    """A DDL applier to which statements mean what a test says, and otherwise nothing."""
 
     def __init__(
         self, settings: OracleConfig, tables: CapturedTableSchemas, lookups: NoLookups, ddl: Any = None

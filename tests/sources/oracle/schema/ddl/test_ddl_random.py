@@ -386,7 +386,7 @@ def format_statement(statement: Statement) -> str:
 @settings(max_examples=400, deadline=None)
 @given(table(), st.data())
 def test_damage_is_never_taken_for_another_change(case: tuple[str, Statement], data: st.DataObject) -> None:
-    """Where it is in a part that says nothing about the table, the statement is what it was; anywhere else it is not understood."""
+    """Damage leaves the statement as it was in a part that is not about the table, and else makes it unreadable."""
     sql, _ = case
     meant = parse_ddl_statement(sql)
     tokens = tokenize(sql)

@@ -1,4 +1,4 @@
-"""What each form of a statement says, and that the reader leaves nothing to luck."""
+"""Forms of DDL statements, and a reader that leaves nothing to luck."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def table_id(name: str, owner: str = "APP") -> TableId:
 
 
 class _Dictionary(NoLookups):
-    """What a world's dictionary says, and what it was asked for."""
+    """The dictionary of a world, which notes the tables that it is asked for."""
 
     def __init__(self, world: SchemaModel) -> None:
         self._world = world
@@ -81,7 +81,7 @@ class SchemaModel:
         return [*columns, f"({','.join(table.key)})"]
 
     def other(self, *statements: str) -> SchemaModel:
-        """What the dictionary says: the structures after these statements, in another world."""
+        """Put the structures after these statements, made in another world, into the dictionary; return that world."""
         there = SchemaModel(self.properties)
         there.run(*statements)
         self.dictionary |= {t: there.table(t.name, t.namespace) for t in there.history.current_tables}

@@ -106,7 +106,7 @@ def connector_factory(schema: Oracle, lob_shape: str, tmp_path: Path) -> Callabl
 
 
 def _run(server: Oracle, *steps: Step | str) -> None:
-    """One transaction; a statement that fails does not end it."""
+    """Run the steps in one transaction; a statement that fails does not end it."""
     with closing(server.connect()) as connection:
         for step in steps:
             sql, binds = (step, []) if isinstance(step, str) else step
