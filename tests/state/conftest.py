@@ -70,7 +70,7 @@ def renewed_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def expires_ms(store: StateStore, connector: str) -> int:
-    """When the lease of a connector ends by itself, by the database's clock."""
+    """Return the time at which a connector's lease ends by itself, in milliseconds of the database's clock."""
     with store.database.engine.connect() as c:
         found = c.scalar(sa.select(LeaseRow.expires_ms).where(LeaseRow.connector == connector))
     assert found is not None

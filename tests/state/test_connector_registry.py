@@ -1,4 +1,4 @@
-"""What the state remembers of connectors besides their offsets."""
+"""Records of connectors in the state, besides their offsets."""
 
 from __future__ import annotations
 

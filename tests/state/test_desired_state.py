@@ -1,4 +1,4 @@
-"""What people want of connectors, how runs end, offsets changed by hand, and forgetting a connector."""
+"""Desired states of connectors, ends of runs, offsets changed by hand, and forgetting a connector."""
 
 from __future__ import annotations
 

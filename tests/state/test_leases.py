@@ -1,4 +1,4 @@
-"""Who may write: one run at a time, by the database's clock."""
+"""Leases to write: one run at a time, by the database's clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What offsets say of single tables: a row for each, written when it changes, and every offset of the history whole again."""
+"""Parts of offsets about single tables: a row for each, written when it changes, and every offset of the history whole again."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class History:
         return TableChange(type="ALTER", id=id_, previous_id=known.id, table=known.model_copy(update={"id": id_}))
 
     def names(self) -> list[str]:
-        """Of the tables that there are."""
+        """Return the names of the current tables."""
         return [id_.name for id_ in self.history.current_tables]
 
     def any_change(self, chance: random.Random) -> None:
@@ -102,7 +102,7 @@ class History:
 
 
 def by_the_whole(records: Sequence[SchemaChangeRecord]) -> Iterator[dict[str, list[str]]]:
-    """What each change has changed, by a replay of all of them, oldest first."""
+    """Yield the differences that each change makes, by a replay of all of them, oldest first."""
     known: dict[TableId, TableSchema] = {}
     for record in records:
         ids = [(change.previous_id or change.id, change) for change in record.changes]

@@ -142,7 +142,7 @@ def test_people_see_one_signal_in_full_and_lists_short(store: StateStore) -> Non
 
 
 def test_whatever_is_sent_can_be_kept(store: StateStore) -> None:
-    """What a channel finds is not for us to choose; it is answered, not an error of the channel."""
+    """A channel may find any signal: it is answered, and is no error of the channel."""
     odd = SentSignal(
         "é😀\0\ud800" + "i" * 1000, "t" * 1000, "\0\ud800" + "😀" * LARGEST, "c" * 100, "o" * 999, "b" * 999
     )

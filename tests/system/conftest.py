@@ -1,4 +1,4 @@
-"""One Airflow and one inventory database for all tests of this folder."""
+"""An Airflow and an inventory database for all tests of this folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of the pages share: where they are shown, what axe-core finds in them, and how they are photographed."""
+"""Helpers of the tests of pages: to show them, to check them with axe-core, and to photograph them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def wait_until_settled(page: Any, within: str = PAGE) -> None:
 
 
 def findings(page: Any, axe: str, *, loading: bool = False, within: str = PAGE) -> list[str]:
-    """What axe-core finds in our part of the page that is serious.
+    """Return the serious findings of axe-core in our part of the page.
 
     :param loading: look while answers are awaited
     :param within: a selector; dialogs are beside the page
@@ -106,7 +106,7 @@ def _in_a_moment(page: Any, true: Callable[[], Any]) -> bool:
 
 
 def sticks_out(page: Any) -> list[str]:
-    """What is wider than our part of the page, or than the window, and does not scroll by itself, and stays so."""
+    """Return the elements that stay wider than our part of the page or the window, and do not scroll by themselves."""
     return [] if _in_a_moment(page, lambda: not _sticks_out(page)) else _sticks_out(page)
 
 
@@ -146,7 +146,7 @@ def too_long(page: Any, most: int = 2500) -> list[str]:
 
 
 def not_reached(page: Any) -> list[str]:
-    """What can be used with a mouse and is not reached by the tabulator."""
+    """Return the elements that can be used with a mouse and are not reached by the tabulator."""
     expected = page.evaluate(
         """() => {
             const root = document.querySelector('[data-testid=cdc]');

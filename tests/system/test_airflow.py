@@ -83,7 +83,7 @@ def test_check_reports_before_the_first_run_whether_the_database_is_ready(airflo
 
 @pytest.fixture(scope="module")
 def first_run(airflow: Airflow, services: Services, inventory: Any) -> ListeningWatch:
-    """One run of the example DAG by the services, Spark included; with who listened meanwhile."""
+    """Let the services run the example DAG, Spark included; return a watch on who listened meanwhile."""
     with ListeningWatch(services.groups) as listening:
         services.until(lambda: services.request("GET", f"/api/v2/dags/{DAG}")[0] == 200, 120, f"{DAG} is parsed")
         services.json("PATCH", f"/api/v2/dags/{DAG}", {"is_paused": False})  # it is continuous: a run begins by itself

@@ -43,7 +43,10 @@ TABS = (
 
 @pytest.fixture(scope="module", autouse=True)
 def connectors(airflow: Airflow, services: Services) -> StateStore:
-    """One that is well, one that is broken, one with a name and a reason of the worst kind; captured by nothing but this process."""
+    """Create connectors: a healthy one, a broken one, and one with a name and a reason of the worst kind.
+
+    Nothing but this process captures them.
+    """
     store = StateStore(f"sqlite:///{airflow.home}/airflow.db")
     body = {"connection_id": SHOWN, "conn_type": "cdc_memory", "host": SHOWN}
     services.json("POST", "/api/v2/connections", body)

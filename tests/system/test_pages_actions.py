@@ -1,4 +1,7 @@
-"""What pages let a person do, in a real Chromium: each dialog, and runs of Airflow that buttons have begun, followed to their ends, between a real MariaDB and a relational database."""
+"""Actions on pages in a real Chromium: each dialog, and runs of Airflow that buttons have begun, followed to their ends.
+
+The connector captures a real MariaDB, and a DAG applies its changes to a relational database.
+"""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def page_states(inventory: Any, airflow: Airflow, services: Services) -> Iterato
 
 
 def had_an_hour(store: StateStore) -> None:
-    """What was measured of ``looked`` in an hour of work."""
+    """Add the measurements of an hour of work of ``looked``."""
     for minutes in range(65, 5, -5):
         at, busy = datetime.now(UTC) - timedelta(minutes=minutes), 1 + minutes % 25
         whole = MetricSeries(

@@ -56,7 +56,7 @@ dag = cdc_dag(
 
 
 class CommandLines:
-    """What every process of this machine shows of itself, watched for as long as it is entered."""
+    """The command lines that every process of this machine shows, watched for as long as it is entered."""
 
     def __init__(self) -> None:
         self.seen: set[bytes] = set()

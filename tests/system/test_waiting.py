@@ -1,4 +1,4 @@
-"""How a waiting run ends in a real Airflow: nothing that needs a person is green."""
+"""Ends of a waiting run in a real Airflow: nothing that needs a person is green."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def change(database: MemoryDatabase) -> None:
 
 
 class BlockingCalls:
-    """What the event loop's own thread does, that may block it: as Python's audit hooks report."""
+    """Calls of the event loop's own thread that may block it, as Python's audit hooks report them."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []

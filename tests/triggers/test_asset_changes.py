@@ -88,7 +88,7 @@ class Triggerer:
         self.unkept.clear()
 
     async def leave(self, number: int) -> None:
-        """One trigger ends: its DAG is gone."""
+        """End a trigger: its DAG is gone."""
         task = self._tasks.pop(number)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

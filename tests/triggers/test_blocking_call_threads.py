@@ -132,7 +132,7 @@ def test_a_key_that_hangs_has_one_thread_however_often_it_is_asked() -> None:
 
 
 def test_who_was_late_once_needs_no_place_that_others_who_hang_have() -> None:
-    """On a busy machine anybody is late now and then."""
+    """On a busy machine, any call is late now and then."""
 
     async def run_story() -> None:
         threads = CallThreads(1, patience_s=IN_TIME_S)

@@ -1,4 +1,4 @@
-"""How far a target is, from real state and a real change log."""
+"""Waits for the changes that a target has applied, from real state and a real change log."""
 
 from __future__ import annotations
 

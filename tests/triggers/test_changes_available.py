@@ -28,7 +28,7 @@ def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
 
 
 def trigger(definition: ConnectorDefinition) -> ChangesAvailableTrigger:
-    """As the triggerer makes it: from what was serialized."""
+    """Return a trigger as the triggerer makes it: from its serialized form."""
     changes_available_trigger = ChangesAvailableTrigger(
         ConnectorAccess(definition, "shop").to_document(), poll_interval=0.05
     )

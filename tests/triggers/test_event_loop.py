@@ -1,4 +1,7 @@
-"""What triggers do in the event loop's own thread, as Python's audit hooks report: in a process that has imported nothing but them, as a triggerer that has just started."""
+"""Calls of triggers in the event loop's own thread, as Python's audit hooks report them.
+
+The process has imported nothing but them, as a triggerer that has just started.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the initial snapshot counts as complete."""
+"""Completion of the initial snapshot, and the waiting for it."""
 
 from __future__ import annotations
 

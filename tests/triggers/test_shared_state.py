@@ -120,7 +120,7 @@ def test_polls_of_one_interval_come_together() -> None:
 def test_an_unreadable_record_is_reported_and_other_triggers_get_their_answers(
     shop_connector: ShopConnector,
 ) -> None:
-    """As when a later release has written its offset."""
+    """Write an offset as a later release may have written it."""
     copy_connectors(shop_connector, 2)
     with shop_connector.store.database.engine.begin() as c:
         c.execute(sa.update(OffsetRow).where(OffsetRow.connector == "c1").values(offset={"seq": "of a later release"}))

@@ -1,4 +1,4 @@
-"""What becomes of a signal, as the trigger sees it in real state tables."""
+"""The fate of a signal, as the trigger sees it in real state tables."""
 
 from __future__ import annotations
 

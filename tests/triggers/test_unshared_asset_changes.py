@@ -129,7 +129,7 @@ def test_where_assets_have_no_state_store_the_cursor_is_a_variable(
 
 def test_a_trigger_without_a_state_store_of_assets_gets_variables() -> None:
     class OldTrigger:
-        """As in Airflow 3.1 and 3.2: it has no attribute for a state store."""
+        """A trigger as in Airflow 3.1 and 3.2: it has no attribute for a state store."""
 
     store = find_cursor_store(OldTrigger(), "a", "a")  # type: ignore[arg-type]
     assert isinstance(store, VariableStore)

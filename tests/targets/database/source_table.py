@@ -96,7 +96,7 @@ class Table:
             return {str(c["name"]): c for c in sa.inspect(connection).get_columns("p_s_t")}
 
     def types(self, *names: str) -> list[str]:
-        """Of columns of the target, without their collations."""
+        """Return the types of these columns of the target, without their collations."""
         found = [
             there["told"] if "told" in there else self._type(name, there["type"])
             for name, there in self.there.items()

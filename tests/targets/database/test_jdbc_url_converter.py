@@ -1,4 +1,4 @@
-"""What URLs of the Debezium JDBC sink connector mean here."""
+"""URLs of the Debezium JDBC sink connector, and their meaning here."""
 
 from __future__ import annotations
 

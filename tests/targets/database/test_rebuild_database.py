@@ -37,7 +37,7 @@ def source(tmp_path: Path) -> MemoryDatabase:
 
 @pytest.fixture
 def connector(source: MemoryDatabase, tmp_path: Path) -> Connector:
-    """One with three batches, of which the second adds a column."""
+    """Return a connector with three batches, of which the second adds a column."""
     connector = memory_connector(source, tmp_path, topic_prefix="p")
     for n in range(3):
         if n == 1:

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this folder."""
+"""Fixtures of lake tables, with a single Spark session for all tests of this folder."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -55,7 +55,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def secret(spark: SparkSession) -> str:
-    """What the environment of the driver hides."""
+    """Return the secret that the environment of the driver hides."""
     return os.environ[SECRET]
 
 

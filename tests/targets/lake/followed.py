@@ -96,5 +96,5 @@ class FollowedConnector:
 
 
 def of_table(verified: VerificationReport, name: str) -> TableVerification:
-    """What was found of a table."""
+    """Return the verification of a table."""
     return next(t for t in verified.tables if t.location.endswith(f"/{name}"))

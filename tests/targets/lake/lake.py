@@ -122,7 +122,7 @@ class Lake:
         return load_format(self.kind).open_target(self.spark, self.path(table))
 
     def owner(self, topic: str) -> Owner:
-        """Whose the table of a topic is."""
+        """Return the owner that the table of a topic has to have."""
         name = self.connector.name
         return Owner(name, topic, changelog=self.connector.changelog.read_identity(name))
 
@@ -183,7 +183,7 @@ class Database(MemoryDatabase):
     """A memory database with the DDL that its parent leaves out."""
 
     def rename_columns(self, table: str, **renamed: str) -> None:
-        """One statement: ``old="new"`` for each column."""
+        """Rename columns in one statement: ``old="new"`` for each column."""
         with self.lock:
             schema = next(s for t, s in self._schemas.items() if str(t) == table)
             columns = tuple(c.model_copy(update={"name": renamed.get(c.name, c.name)}) for c in schema.columns)
@@ -195,7 +195,7 @@ class Database(MemoryDatabase):
             self._alter(schema, _altered_change(schema, renamed=names), f"RENAME {renamed}")
 
     def comment(self, table: str, text: str, **columns: str) -> None:
-        """One statement about a table: its comment, and those of some columns."""
+        """Set the comment of a table, and those of some columns, in one statement."""
         with self.lock:
             schema = next(s for t, s in self._schemas.items() if str(t) == table)
             said = tuple(
@@ -289,7 +289,7 @@ class Child:
         return next(answers, "").strip()
 
     def wait(self) -> int:
-        """How it has ended."""
+        """Wait for the end of the process, and return its exit status."""
         return self._process.wait(LONGEST_S)
 
     def said(self) -> str:

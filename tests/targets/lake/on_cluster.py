@@ -78,7 +78,7 @@ class SinkJob:
             )  # fmt: skip
 
     def run(self, connector: Connector) -> dict[str, Any]:
-        """What it says that it has done."""
+        """Run the job to its end, and return the result that it reports."""
         ended = self.start(connector).wait(LONGEST_S)
         assert ended == 0, self.said()
         return dict(json.loads(self.result.read_text()))

@@ -1,4 +1,4 @@
-"""What must hold whatever a cluster's defaults say. ``test_cluster_defaults.py`` runs this with :data:`HOSTILE` in ``spark-defaults.conf``."""
+"""Behaviour that must hold whatever a cluster's defaults say. ``test_cluster_defaults.py`` runs this with :data:`HOSTILE` in ``spark-defaults.conf``."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_values_that_the_log_leaves_out_travel_with_the_rows(tmp_path: Path) -> 
 
 
 def test_other_values_than_texts_are_not_lost_without_a_word(tmp_path: Path) -> None:
-    """A1: that table stops, its neighbours go on."""
+    """A1: that table stops, its neighbours continue."""
     db = MemoryDatabase("left out")
     for table, sparse in (("s.t", ("big",)), ("s.other", ())):
         db.create_table(table, {"id": "int64!", "n": "int64", "big": "binary"}, key=("id",), sparse=sparse)

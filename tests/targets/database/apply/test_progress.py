@@ -1,4 +1,4 @@
-"""How far an apply to a database is, while it works."""
+"""The progress of an apply to a database, while it works."""
 
 from __future__ import annotations
 

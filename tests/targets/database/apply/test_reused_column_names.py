@@ -124,7 +124,7 @@ def test_a_column_renamed_by_hand_as_at_the_source_keeps_its_values(engine: sa.E
 
 
 def test_rows_of_another_topic_keep_their_values(engine: sa.Engine, tmp_path: Path) -> None:
-    """Of two shards, each of which gets a column that the other may have brought already."""
+    """Each of two shards gets a column that the other may have brought already."""
     if engine.dialect.name == "db2":
         pytest.skip("our Db2 server does not show a table that the run has just made for another topic")
     source = MemoryDatabase(str(tmp_path))
@@ -156,7 +156,7 @@ def test_rows_of_another_topic_keep_their_values(engine: sa.Engine, tmp_path: Pa
 def test_a_run_that_is_overtaken_between_a_new_column_and_its_values_leaves_newer_ones(
     engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where DDL ends transactions: another run does all of it meanwhile."""
+    """Let another run do all of it meanwhile, where DDL ends transactions."""
     if dialect_of(engine).DDL_IN_TRANSACTION:
         pytest.skip("nobody sees the column before its values")
     table = Table(tmp_path, engine, column("a", "int32"))

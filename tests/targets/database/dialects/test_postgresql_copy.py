@@ -146,7 +146,7 @@ def _values(column: Column, values: Any, r: Random) -> pa.Array:
 def _copy_rows(
     engine: sa.Engine, into: str, columns: list[Column], arrays: list[pa.Array]
 ) -> tuple[list[tuple[Any, ...]] | str, bool]:
-    """What a table has when rows were copied into it, or the error; and whether it was the binary form."""
+    """Copy rows into a table; return its rows or the error, and True if the copy was binary."""
     names = [f"c{number}" for number in range(len(columns))]
     table = DatabaseTargetTable(
         "t", TargetTableName("t"), tuple(DatabaseColumn(name, one) for name, one in zip(names, columns, strict=True))

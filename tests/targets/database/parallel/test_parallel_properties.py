@@ -130,7 +130,7 @@ def _write_and_capture(source: MemoryDatabase, connector: Connector, r: Random) 
 def _apply_changes(
     engine: sa.Engine, connector: Connector, properties: dict[str, Any], workers: WorkerCount | None
 ) -> str:
-    """What was said of what failed."""
+    """Apply the changes; return the text of the error, or an empty text after a success."""
     url = engine.url
     login = {"connection.username": url.username, "connection.password": url.password}
     plain = sa.URL.create(url.drivername, host=url.host, port=url.port, database=url.database, query=url.query)

@@ -1,4 +1,4 @@
-"""Which column each type of the change log gets, in each database: the tables of the reference ("Data type mappings"), one by one."""
+"""Columns for each type of the change log, in each database: the tables of the reference ("Data type mappings"), one by one."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def _plain(type_: str, text: str) -> tuple[str, str]:
 def test_modes_of_the_source_end_in_columns_that_have_room_for_their_values(
     type_: str, semantic: str | None, declared: ColumnDeclaration, message: str, kind: ValueKind
 ) -> None:
-    """Of decimal.handling.mode, binary.handling.mode, and of the values of the source."""
+    """The cases are of decimal.handling.mode, binary.handling.mode, and the values of the source."""
     parameters = {"__debezium.source.column.type": message} if message else {}
     assert kind_of(Column(name="c", type=type_, semantic=semantic, declared=declared, parameters=parameters)) == kind
 

@@ -1,4 +1,4 @@
-"""Comparing tables of a database with the source, in the database's own terms, while capture and apply go on; and what repairs them."""
+"""Comparisons of tables of a database with the source, in the database's own terms, while capture and apply continue; and their repairs."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_every_type_of_a_mariadb_source_is_equal_and_a_changed_value_is_not(
 
 
 def test_nothing_has_to_stand_still(engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows are written while the source is read and after it; capture and apply come late, and go on during the comparison."""
+    """Write rows while the source is read and after it; capture and apply come late, and continue meanwhile."""
     monkeypatch.setattr(verify_database, "_LOOK_S", 0.05)
     source, connector = shop(tmp_path, 50)
     sink(engine, connector).apply()

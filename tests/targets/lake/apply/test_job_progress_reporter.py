@@ -1,4 +1,4 @@
-"""How far a job is, while it works."""
+"""The progress of a job, while it works."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_quick_work_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
 
 
 class BoardRecorder(logging.Handler):
-    """What is on a board at each line of the log."""
+    """A log handler that records the entries on a board at each line of the log."""
 
     def __init__(self, board: JobProgressBoard) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class BoardRecorder(logging.Handler):
 def reported_progress(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> Iterator[list[JobProgress]]:
-    """What is on the board, over and over, while something is at work."""
+    """Yield the entries on the board, over and over, while something is at work."""
     monkeypatch.setattr(module, "EVERY_S", 0.02)
     caplog.set_level(logging.INFO)
     board = lake.connector.changelog.open_progress_board(lake.connector.name)

@@ -1,4 +1,4 @@
-"""One transaction of two million rows, captured in flat memory and applied."""
+"""A transaction of two million rows, captured in flat memory and applied."""
 
 from __future__ import annotations
 

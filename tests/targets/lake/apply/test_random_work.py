@@ -24,7 +24,7 @@ TABLES = ("one", "two", "bag")
 
 
 def _rules(database: str, seed: int) -> TableRules:
-    """What becomes of columns that are dropped, or get other types; another choice for each table."""
+    """Choose rules for columns that are dropped, or get other types; another choice for each table."""
     chance = random.Random(seed)
     rules = []
     for table in TABLES:

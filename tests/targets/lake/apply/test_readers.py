@@ -1,4 +1,4 @@
-"""Who else reads the tables: delta-rs, PyIceberg, DuckDB and Polars get the rows that Spark gets, as long as no change needed a feature that
+"""Other readers of the tables: delta-rs, PyIceberg, DuckDB and Polars get the rows that Spark gets, as long as no change needed a feature that
 they lack."""
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _comparable(row: Row) -> Row:
 
 
 def _features(lake: Lake, table: str) -> set[str]:
-    """What a reader or writer of the table has to know, beyond what all do."""
+    """Return the features that a reader or writer of the table has to know, beyond those that all know."""
     found = lake.spark.sql(f"DESCRIBE DETAIL delta.`{lake.path(table)}`").first()
     assert found is not None
     return set(found["tableFeatures"]) - {"appendOnly", "invariants"}

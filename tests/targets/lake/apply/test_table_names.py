@@ -101,7 +101,7 @@ def test_a_table_that_takes_a_dropped_name_has_its_own_rows_when_it_is_read(
 def test_a_table_whose_name_another_one_takes_while_it_is_there_keeps_its_rows_until_that_is_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """As tools for changes of large tables do it: a copy takes the name, and has the same rows."""
+    """Tools for changes of large tables do it so: a copy takes the name, and has the same rows."""
     lake = _lake(spark, tmp_path, snapshot_mode="no_data")
     db = lake.connector.database  # type: ignore[attr-defined]
     db.rename_tables(("s.b", "s.old"), ("s.a", "s.b"))

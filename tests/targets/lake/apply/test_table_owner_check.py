@@ -1,4 +1,4 @@
-"""Whose a table is: what is not the connector's own is left as it is, and a table that says too little is known by its marker."""
+"""Owners of tables: a table that is not the connector's own is left as it is, and one that says too little is known by its marker."""
 
 from __future__ import annotations
 

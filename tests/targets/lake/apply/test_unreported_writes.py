@@ -1,4 +1,4 @@
-"""What an apply has committed and could not report is reported by the next one: no asset event of a table gets lost."""
+"""Writes that an apply has committed and could not report: the next one reports them, and no asset event of a table gets lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a table is only the table knows: copies, backups, dropped tables and change logs that end too early."""
+"""The last applied batch, which only the table itself knows: copies, backups, dropped tables and change logs that end too early."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an apply says of each table: how it was written, rows, bytes, files, seconds, and how old its events are."""
+"""Metrics that an apply reports of each table: the way of writing, rows, bytes, files, seconds, and the age of its events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class WatchedTable:
         lake.connector.database.create_table("s.t", {"id": "int64!", "n": "int32"}, key=key)
 
     def apply(self, **options: Any) -> tuple[TableApplyResult, int, int]:
-        """What the report says; bytes and number of new files on the disk."""
+        """Capture and apply; return the result in the report, and the bytes and number of new files on the disk."""
         before = self._files()
         self.lake.connector.capture()
         (found,) = self.lake.apply(**options).tables

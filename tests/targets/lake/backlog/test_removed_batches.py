@@ -266,7 +266,7 @@ def test_a_table_that_several_share_gets_the_rows_of_each_or_names_it(memory: La
 
 
 def _remove_batches(lake: Lake, batches: int) -> None:
-    """As a rule of the store does it."""
+    """Remove the first batches as a rule of the store does."""
     changelog = lake.connector.changelog
     for number in range(1, batches + 1):
         changelog.storage.delete(changelog.path_of("test", number))

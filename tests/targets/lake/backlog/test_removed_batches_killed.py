@@ -24,7 +24,7 @@ READS = ("read", "exists", "list", "open_input", "replace", "names_after")
 
 
 class NthCall:
-    """Calls something once, at the n-th thing that anybody does with a storage."""
+    """A watch on all storages: it calls something once, at the n-th call of a method in ``READS``."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int, act: Callable[[], None]) -> None:
         self.count, self._at, self._act, self._busy = 0, at, act, False

@@ -67,7 +67,7 @@ BACKUPS: dict[str, Any] = {}
 
 
 def _applied_or_not(lake: Lake) -> dict[str, str]:
-    """What has failed, each with the error that says what to do."""
+    """Apply; return the tables that failed, each with its error, and check that the error says what to do."""
     try:
         lake.apply()
     except TargetError:

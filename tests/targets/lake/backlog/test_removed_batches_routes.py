@@ -66,7 +66,7 @@ def test_places_of_a_route_are_found_from_where_the_table_was_emptied(memory: La
 
 
 def test_places_stay_known_when_rules_of_others_change(memory: Lake) -> None:
-    """Which places there are cannot be found again: the rows that went there are in batches that are gone."""
+    """The places that there are cannot be found again: the rows that went there are in batches that are gone."""
     _prepare_routes(memory)
     memory.tables = _by_region(memory, {"tables": r"s\.b", "mode": "current", "columns": {"drop": ["region"]}})
     del STORED[memory.path("s.b")]

@@ -1,4 +1,4 @@
-"""Where a table begins on a change log whose first batches were removed; without Spark."""
+"""The first batch of a table on a change log whose first batches were removed; without Spark."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def _info_logs(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def _list_write_reports(caplog: pytest.LogCaptureFixture, table: str) -> list[str]:
-    """What was said about how a table was written."""
+    """Return the log's messages about the way in which a table was written, and clear them."""
     messages = [
         r.message
         for r in caplog.records
@@ -70,7 +70,7 @@ def make_tables_large(monkeypatch: pytest.MonkeyPatch, way: str = "vectors") -> 
 
 
 def _changed_files(lake: Lake, table: str) -> list[tuple[int, int]]:
-    """How many files each commit has removed and added."""
+    """Count the files that each commit has removed and added."""
     log = Path(lake.path(table)) / "_delta_log"
     commits = [[json.loads(line) for line in f.read_text().splitlines()] for f in sorted(log.glob("*.json"))]
     return [(sum("remove" in line for line in lines), sum("add" in line for line in lines)) for lines in commits]

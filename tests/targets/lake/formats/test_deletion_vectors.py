@@ -59,7 +59,7 @@ def _delete(lake: Lake, *ids: int) -> None:
 
 
 def _actions(lake: Lake) -> list[dict[str, Any]]:
-    """Those of the newest commit."""
+    """Return the actions of the newest commit."""
     newest = max((Path(lake.path("s.t")) / "_delta_log").glob("*.json"))
     return [json.loads(line) for line in newest.read_text().splitlines()]
 

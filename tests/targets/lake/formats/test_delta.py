@@ -1,4 +1,4 @@
-"""What only Delta tables can do, and what it means for the apply."""
+"""Abilities that only Delta tables have, and their meaning for the apply."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def _insert_rows(lake: Lake, *ids: int) -> None:
 
 
 def _rows(lake: Lake, name: str) -> list[tuple[Any, ...]]:
-    """As people read it, in a session of their own."""
+    """Return the rows as people read them, in a session separate from ours."""
     return sorted(tuple(row) for row in lake.spark.newSession().table(name).collect())
 
 

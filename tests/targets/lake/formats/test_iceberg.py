@@ -1,4 +1,4 @@
-"""What only Iceberg tables can do, and what it means for the apply: catalogs, snapshots, rollbacks and expiry."""
+"""Abilities that only Iceberg tables have, and their meaning for the apply: catalogs, snapshots, rollbacks and expiry."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _target(lake: Lake) -> IcebergTarget:
 
 
 def _table(lake: Lake) -> Any:
-    """The table as Iceberg's own interface gives it to everybody."""
+    """Return the table as Iceberg's own interface gives it."""
     return _target(lake)._loaded
 
 
@@ -136,7 +136,7 @@ def test_a_table_that_someone_has_made_again_is_built_again(lake: Lake) -> None:
 
 
 def _compact(lake: Lake) -> None:
-    """As ``rewrite_data_files`` does: other files with the same rows, in a snapshot that says nothing of ours."""
+    """Compact the table as ``rewrite_data_files`` does: the same rows in other files, in a snapshot without our marks."""
     table = _table(lake)
     util = lake.spark._jvm.org.apache.iceberg.spark.actions.SparkActions.get(lake.spark._jsparkSession)  # type: ignore[union-attr]
     done = util.rewriteDataFiles(table).option("rewrite-all", "true").execute()

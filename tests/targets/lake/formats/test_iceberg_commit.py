@@ -50,7 +50,7 @@ def _no_table_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _set_write_way(monkeypatch: pytest.MonkeyPatch, way: str) -> str:
-    """How old rows go: their files are written again (``files``), or there are deletes of ``keys`` or of ``positions``, which the driver finds or Spark.
+    """Set how old rows go: by new files (``files``), or by deletes of ``keys`` or ``positions``, which the driver or Spark finds.
 
     :return: the profile of a table for this
     """
@@ -81,7 +81,7 @@ def _change(lake: Lake, *ids: int) -> None:
 
 
 def _list_write_reports(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
-    """What was said about how a table was written."""
+    """Return the log's messages about the way in which a table was written, and clear them."""
     messages = [
         r.message
         for r in caplog.records
@@ -342,7 +342,7 @@ STEPS = [
 
 
 def _positions(lake: Lake) -> list[int]:
-    """How many positions each snapshot has deleted."""
+    """Return the number of positions that each snapshot has deleted."""
     return [int(snapshot.get("added-position-deletes", 0)) for snapshot in _snapshots(lake)]
 
 

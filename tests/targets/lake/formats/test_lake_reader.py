@@ -1,4 +1,4 @@
-"""What tables of Delta and Iceberg hold of a row, read without Spark, is what Spark finds in them: by all types of keys, modes, routes and rules."""
+"""Rows of Delta and Iceberg tables, read without Spark, as Spark finds them: by all types of keys, modes, routes and rules."""
 
 from __future__ import annotations
 

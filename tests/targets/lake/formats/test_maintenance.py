@@ -30,7 +30,7 @@ COMPACT = "compact"
 
 @pytest.fixture
 def table(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Lake:
-    """One in which each batch leaves files, and Iceberg's deletes, as in a large one."""
+    """Create a table in which each batch leaves files, and Iceberg's deletes, as in a large one."""
     monkeypatch.setattr(copy_on_write, "MOST_BYTES", -1)
     monkeypatch.setattr(delta_copy_on_write, "GATHERED", 1000)
     monkeypatch.setattr(delta_upkeep, "FEW", 1)

@@ -1,4 +1,4 @@
-"""One suite for every kind of target: owner, marker, and what each write promises."""
+"""A suite for every kind of target: owner, marker, and the promises of each write."""
 
 from __future__ import annotations
 

@@ -178,13 +178,13 @@ def test_what_kills_drivers_and_executors_at_any_moment_loses_and_doubles_nothin
 
 
 def _count_least_kills(remote: RemoteJobs) -> int:
-    """How often each of what is to be killed was killed at least."""
+    """Return the number of kills of drivers, or of executors, whichever is less."""
     said = remote.log.read_text(errors="replace")
     return min(said.count(text) for text in ("killed a driver", "killed an executor"))
 
 
 def _count_rounds(remote: RemoteJobs) -> int:
-    """How often a warm apply has brought tables further."""
+    """Count the rounds in which a warm apply has brought tables further."""
     return remote.log.read_text(errors="replace").count(
         " INFO airflow_provider_cdc.targets.lake.jobs.continuous_apply: Round "
     )

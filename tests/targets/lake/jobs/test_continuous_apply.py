@@ -451,7 +451,7 @@ class Process:
         raise AssertionError(self.said())
 
     def heap_mb(self) -> int:
-        """What the JVM's heap holds after a collection."""
+        """Return the megabytes that the JVM's heap holds after a collection."""
         subprocess.run(["jcmd", str(self.process.pid), "GC.run"], check=True, capture_output=True)
         info = subprocess.run(
             ["jcmd", str(self.process.pid), "GC.heap_info"], check=True, capture_output=True, text=True

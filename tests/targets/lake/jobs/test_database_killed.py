@@ -87,7 +87,7 @@ class Target:
             yield
 
     def waits(self) -> int:
-        """How many sessions wait for a lock of this database."""
+        """Count the sessions that wait for a lock of this database."""
         with self.engine.connect() as connection:
             found = connection.exec_driver_sql(
                 "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"

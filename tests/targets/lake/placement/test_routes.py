@@ -36,7 +36,7 @@ def _rules(lake: Lake, **more: Any) -> TableRules:
 
 
 def _expected_place(lake: Lake, row: Row, otherwise: str = "default") -> str | None:
-    """Where a row has to be."""
+    """Return the place where a row has to be."""
     if row["n"] is not None and row["n"] >= 90:
         return f"{lake.folder}/lake/large"
     if region := row["region"]:
@@ -364,7 +364,7 @@ def test_an_apply_that_goes_on_finds_new_places_and_tries_again_what_has_failed(
 
 
 def test_two_values_that_would_have_one_table_are_refused_and_nothing_is_lost_silently(memory: Lake) -> None:
-    """As in a catalog that knows no upper case: the memory target is made to know none."""
+    """Make the memory target know no upper case, as some catalogs know none."""
     RouteWork(memory, 1, regions=("eu",))
     memory.connector.capture()
     memory.apply(tables=_rules(memory))

@@ -1,4 +1,4 @@
-"""What changes of a bag of rows come to, on arrays; no Spark."""
+"""Net changes of a bag of rows, computed on arrays; no Spark."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _play_changes(there: list[tuple[Image, str | None]], work: Any) -> tuple[lis
 def _take_rows(
     found: MultisetDifference, there: list[tuple[Image, str | None]]
 ) -> tuple[LocatedRows, list[tuple[Image, str | None]]]:
-    """As many rows of each image as it says, and the others."""
+    """Take as many rows of each image as the difference says; return them, and the others."""
     left = list(there)
     image, others = [], []
     goes = zip(*(found.removed_images[name].to_pylist() for name in ("a", "x")), strict=True)

@@ -208,7 +208,7 @@ def _format_rows(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _list_write_ways(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """How the table was written."""
+    """Return the log's messages about the way in which the table was written, and clear them."""
     messages = [
         r.message for r in caplog.records if r.name == "airflow_provider_cdc.targets.lake.apply.table_batch_writer"
     ]
@@ -380,7 +380,7 @@ def test_what_cannot_be_taken_is_written_again_and_the_log_says_why(
 def test_a_round_that_does_not_look_again_knows_the_last_batch_of_a_table_that_is_written_batch_by_batch(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """What a report says of a table is that everything up to its own last batch is there, and nothing came since."""
+    """A report says of a table that everything up to its own last batch is there, and nothing came since."""
     STORED.clear()
     lake = new_lake(spark, tmp_path, "memory")
     db = lake.connector.database

@@ -1,4 +1,4 @@
-"""What becomes of a table when the source changes its columns, case by case, where test_apply.py has not shown it; and what rules say of it."""
+"""Changes of columns at the source and their effect on a table, case by case, beyond test_apply.py; and rules about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the columns of target tables come from: noted when it changes, and only then."""
+"""Origins of the columns of target tables: noted when they change, and only then."""
 
 from __future__ import annotations
 

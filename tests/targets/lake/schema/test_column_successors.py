@@ -39,7 +39,7 @@ def _rules(mode: str = "current", **more: Any) -> TableRules:
 
 
 class Model:
-    """What a table has to have by the document, statement by statement, however they come in batches.
+    """A model of the table that the document asks for, statement by statement, whatever batches they come in.
 
     :param mode: of the table
     """

@@ -1,4 +1,4 @@
-"""Comparing tables while capture and apply go on: each at its own batch; what is not sure is not called different."""
+"""Comparisons of tables while capture and apply continue: each at its own batch; what is not sure is not called different."""
 
 from __future__ import annotations
 

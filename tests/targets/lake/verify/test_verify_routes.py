@@ -1,4 +1,4 @@
-"""Comparing and repairing the tables that a route makes of one source table, while capture and apply go on."""
+"""Comparisons and repairs of the tables that a route makes of one source table, while capture and apply continue."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _places(verified: VerificationReport) -> dict[str, TableVerification]:
 
 
 def _count_differences(verified: VerificationReport) -> dict[str, tuple[int, int, int]]:
-    """Of the tables that differ, rows missing, surplus and different."""
+    """Return the numbers of rows missing, surplus and different, of the tables that differ."""
     return {at: (t.missing, t.surplus, t.different) for at, t in _places(verified).items() if t.rows_differ}
 
 

@@ -1,4 +1,4 @@
-"""Comparing and repairing tables that are kept by rules, while capture and apply go on."""
+"""Comparisons and repairs of tables that are kept by rules, while capture and apply continue."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ def test_several_changes_of_a_key_in_one_transaction_are_versions_of_their_own(m
 
 
 def test_a_key_that_a_row_has_within_a_transaction_alone_begins_no_version(memory: Lake) -> None:
-    """Where rows get other keys; otherwise it could hide another row, that has the key all the time."""
+    """Rows get other keys: a version with a passing key could hide another row, which has that key all the time."""
 
     def write_changes(t: Any) -> None:
         t.insert("s.t", {"id": 1, "n": 0})
