@@ -43,7 +43,7 @@ class PendingBatches:
 
     @property
     def connector(self) -> str:
-        """Whose batches they are: its folder has the files."""
+        """The owner of the batches: its folder has the files."""
         uri, file = self.files[0]
         return uri.removesuffix(file.path).rstrip("/").rpartition("/")[2]
 

@@ -1,4 +1,4 @@
-"""Whose rows a table of a database has. Two topics may come to one name: dots and underscores, letters of either case, names without their database.
+"""Ownership of the rows of a table in a database. Two topics may come to one name: dots and underscores, letters of either case, names without their database.
 
 A table in the target database says it, so that connectors know of each other, and runs of the runs before.
 """
