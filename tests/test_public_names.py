@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -40,9 +41,13 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 def _modules(*folders: Path) -> Iterator[tuple[Path, ast.Module]]:
     """Parse the modules of some folders; of the package if none is given."""
     for folder in folders or (PACKAGE,):
-        for path in sorted(folder.rglob("*.py")):
-            if "node_modules" not in path.parts:
-                yield path.relative_to(paths.ROOT), ast.parse(path.read_text())
+        yield from _parse_folder(folder)
+
+
+@cache
+def _parse_folder(folder: Path) -> list[tuple[Path, ast.Module]]:
+    files = [path for path in sorted(folder.rglob("*.py")) if "node_modules" not in path.parts]
+    return [(path.relative_to(paths.ROOT), ast.parse(path.read_text())) for path in files]
 
 
 def _public_definitions(body: list[ast.stmt]) -> Iterator[Definition]:

@@ -43,7 +43,7 @@ def test_runs_take_about_as_long_as_each_other() -> None:
 
 def test_what_tests_take_is_written_down_with_the_costliest_first(tmp_path: Path) -> None:
     file = tmp_path / "costs.txt"
-    costs.write(file, ["3.2 tests/a.py::b", "40 tests/a.py::c", "2.5 tests/a.py::b", "0.9 tests/a.py::cheap"])
+    costs.write(file, ["3.2 tests/a.py::b", "40 tests/a.py::c", "2.5 tests/a.py::b", "0.4 tests/a.py::cheap"])
     assert file.read_text() == "  40 tests/a.py::c\n   6 tests/a.py::b\n"
 
 

@@ -3,13 +3,14 @@
 A run of all tests tries the costly ones by turns: a 27th of them, another part in each run; a third with ``--third``, as the build
 server does, and all with ``--all``.
 
-``tests/costs.txt`` names them, with the seconds of a core that all their cases take together. ``dev/test --costs`` measures them again, and
+``tests/costs.txt`` names them, with the seconds of a core that all their cases take together; a fourth of the time that they take, if that is more. ``dev/test --costs`` measures them again, and
 ``dev/test --costs tests/targets/database`` those of a part.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Generator, Iterable
 from pathlib import Path
@@ -19,8 +20,10 @@ import pytest
 from tests.support.pytest_runs.sampled import CaseSample
 
 FILE = Path(__file__).parents[2] / "costs.txt"
-COSTLY = 1
+COSTLY = 0.5
 """Seconds of a core from which on a test is costly."""
+WAITED_PER_SECOND = 4
+"""Seconds of waiting that cost as much as a second of a core: other workers run meanwhile."""
 TURNS = 27
 """A run tries one costly test in so many, unless options say otherwise."""
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -60,11 +63,12 @@ class CostMeasurement:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
-        before = cpu_s()
+        before, began = cpu_s(), time.monotonic()
         try:
             return (yield)
         finally:
-            self._cost[name_of(item.nodeid)] += cpu_s() - before  # type: ignore[assignment]
+            cost = max(cpu_s() - before, (time.monotonic() - began) / WAITED_PER_SECOND)
+            self._cost[name_of(item.nodeid)] += cost  # type: ignore[assignment]
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         worker = os.environ.get("PYTEST_XDIST_WORKER")
@@ -91,7 +95,7 @@ def write(file: Path, lines: Iterable[str]) -> None:
     for line in file.read_text().splitlines() if file.exists() else []:
         seconds, name = line.split(None, 1)
         cost.setdefault(name, int(seconds))
-    some = sorted((-round(seconds), name) for name, seconds in cost.items() if seconds >= COSTLY)
+    some = sorted((-max(1, round(seconds)), name) for name, seconds in cost.items() if seconds >= COSTLY)
     file.write_text("".join(f"{-seconds:4d} {name}\n" for seconds, name in some))
 
 
