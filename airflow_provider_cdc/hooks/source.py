@@ -20,6 +20,7 @@ from airflow_provider_cdc.core.config.connector_config import NO_CONNECTOR
 from airflow_provider_cdc.core.config.secret_redaction import find_credentials
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.connection_extra import extra_of
+from airflow_provider_cdc.hooks.connection_lookup import find_connection
 from airflow_provider_cdc.sources import SOURCES, config_class
 
 if TYPE_CHECKING:
@@ -151,16 +152,11 @@ class CdcSourceHook(BaseHook):
         return not fatal, "\n".join(["Not ready for capture:" if fatal else "Ready for capture.", *lines])
 
     def _find_connection(self) -> Connection:
-        from airflow_provider_cdc.hooks.airflow_compat import AirflowNotFoundException
-
-        try:
-            return self.get_connection(self.conn_id)
-        except AirflowNotFoundException:
-            raise ConfigError(
-                f"Connection {self.conn_id}, with which the connector reads its source, does not exist.",
-                safe="Nothing was read; the offset is untouched.",
-                remedy="create it in Airflow under Admin, Connections, or with `airflow connections add`; or correct the connection name in the connector's definition",
-            ) from None
+        return find_connection(
+            self.conn_id,
+            "with which the connector reads its source",
+            "the connection name in the connector's definition",
+        )
 
     def _kind(self, connection: Connection) -> str:
         kind = self._source or str(connection.conn_type).removeprefix(PREFIX)

@@ -12,6 +12,7 @@ from airflow.sdk.log import mask_secret
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.cloud_credentials import aws_credentials, azure_credentials, google_credentials
+from airflow_provider_cdc.hooks.connection_lookup import find_connection
 from airflow_provider_cdc.hooks.driver_parameters import select_parameters
 from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 
@@ -47,11 +48,13 @@ class CdcDatabaseHook(BaseHook):
     def resolve_properties(self) -> dict[str, Any]:
         """Properties of a sink, secrets among them.
 
-        :raises ConfigError: the connection is of a type that no dialect belongs to, or has a parameter that is not allowed
+        :raises ConfigError: the connection does not exist, is of a type that no dialect belongs to, or has a parameter that is not allowed
         """
         import sqlalchemy as sa
 
-        connection = self.get_connection(self.conn_id)
+        connection = find_connection(
+            self.conn_id, "with which the connector writes to its target database", "the connection name of the target"
+        )
         driver = DRIVERS.get(str(connection.conn_type).lower())
         if driver is None:
             raise ConfigError(
@@ -100,7 +103,7 @@ def resolve_token(connection: Connection, database: str) -> dict[str, Any]:
     ``aws_conn_id``, ``gcp_conn_id`` or ``azure_conn_id`` in the extra names the connection with the credentials. Without one it is AWS, with the
     credentials of the worker.
 
-    :raises ConfigError: the database has no such logins, or two clouds are named
+    :raises ConfigError: the database has no such logins, two clouds are named, or the connection of the cloud does not exist
     """
     if database not in ("postgresql", "mysql", "mariadb"):
         raise ConfigError(
@@ -116,7 +119,10 @@ def resolve_token(connection: Connection, database: str) -> dict[str, Any]:
         )
     cloud = named[0] if named else "aws_conn_id"
     provider, translate = _CLOUDS[cloud]
-    credentials = translate(BaseHook.get_connection(extra[cloud])) if named else {}
+    credentials = {}
+    if named:
+        use = f"which {cloud} in the extra of the connection {connection.conn_id} names"
+        credentials = translate(find_connection(str(extra[cloud]), use, cloud))
     if provider == "aws_rds" and extra.get("region_name"):
         credentials["region_name"] = str(extra["region_name"])
     for secret in credentials.values():

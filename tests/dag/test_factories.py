@@ -182,13 +182,14 @@ def test_a_batch_time_of_ones_own_stays() -> None:
     ],
 )
 def test_a_continuous_dag_refuses_what_would_leave_a_gap(wrong: dict[str, Any], message: str) -> None:
+    """AF31"""
     with pytest.raises(ConfigError, match=message):
         cdc_dag(SHOP, conn_id="shop", location="/lake/{table}", continuous=True, **wrong)
 
 
 @pytest.mark.skipif(not build_run_type_argument(), reason="the task refuses it, see tests/operators/test_capture.py")
 def test_a_dag_that_continues_from_its_offset_takes_no_backfill() -> None:
-    """Airflow refuses it when it is requested; each of its runs would have failed after ten minutes."""
+    """AF16: Airflow refuses it when it is requested; each of its runs would have failed after ten minutes."""
     for dag in (
         cdc_dag(SHOP, conn_id="shop", continuous=True),
         cdc_group_dag([GroupedConnector(definition=SHOP, conn_id="shop")], schedule="@daily"),
@@ -199,7 +200,7 @@ def test_a_dag_that_continues_from_its_offset_takes_no_backfill() -> None:
 
 
 def test_a_dag_may_have_the_groups_of_several_connectors() -> None:
-    """Their tasks had the same ids."""
+    """AF06: their tasks had the same ids."""
     with DAG("both") as dag:
         for definition in (SHOP, replace(SHOP, name="eu.billing")):
             cdc_task_group(definition, conn_id="c", location="/l/{table}")
@@ -251,7 +252,7 @@ def test_spark_may_bring_changes_into_a_database() -> None:
     "target", [{"location": "/l"}, {"database": "warehouse"}, {"database": "warehouse", "on_spark": True}], ids=str
 )
 def test_the_apply_of_a_dag_uses_the_state_connection_of_its_group(target: dict[str, Any]) -> None:
-    """It used cdc_state_default: its metrics were lost, or went to the state of others."""
+    """AF14: it used cdc_state_default: its metrics were lost, or went to the state of others."""
     dag = cdc_dag(SHOP, conn_id="shop", group={"state_conn_id": "cdc_other"}, **target)
     assert {task.state_conn_id for task in dag.tasks if task.task_id != "captured"} == {"cdc_other"}  # type: ignore[attr-defined]
     assert "state_conn_id" in dag.get_task("apply").template_fields

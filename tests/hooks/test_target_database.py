@@ -93,6 +93,7 @@ def test_a_parameter_that_could_do_harm_never_reaches_a_driver(
 def test_parameters_of_hooks_of_airflow_itself_are_ignored(
     monkeypatch: pytest.MonkeyPatch, conn_type: str, extra: dict[str, Any]
 ) -> None:
+    """AF02, AF13"""
     connect(monkeypatch, "warehouse", conn_type=conn_type, host="db", extra=extra)
     assert "?" not in CdcDatabaseHook("warehouse").resolve_properties()["connection.url"]
 

@@ -136,11 +136,22 @@ def events(given: Any) -> dict[str, Any]:
     "argument", ["repositories", "packages", "jars", "files", "py_files", "archives", "driver_class_path", "properties_file"]
 )  # fmt: skip
 def test_a_login_in_an_address_for_spark_submit_is_rejected(tmp_path: Path, spark: Spark, argument: str) -> None:
+    """AF25"""
     spark.will(report())
     task = apply(tmp_path, **{argument: "https://a.example/x,https://bob:s3same@nexus.example/maven"})
     with pytest.raises(AirflowFailException, match=f"on the command line of spark-submit: {argument}") as caught:
         task.execute(context())
     assert "s3same" not in str(caught.value)
+    assert not (spark.folder / "call.json").exists()
+
+
+def test_a_spark_connection_that_does_not_exist_fails_the_task_by_name_without_another_try(
+    tmp_path: Path, spark: Spark
+) -> None:
+    """AF13. Airflow's hook would submit to YARN."""
+    spark.will(report())
+    with pytest.raises(AirflowFailException, match=r"Connection spark_elsewhere, .*, does not exist"):
+        apply(tmp_path, conn_id="spark_elsewhere").execute(context())
     assert not (spark.folder / "call.json").exists()
 
 

@@ -89,6 +89,19 @@ def test_tables_equal_the_source_and_assets_say_what_has_changed(shop_connector:
     assert apply(shop_connector)["events"] == 0
 
 
+@pytest.mark.parametrize("lost", ["connection", "driver parameter"])
+def test_a_target_connection_that_cannot_be_used_fails_the_task_by_name_without_another_try(
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    """AF02, AF13"""
+    if lost == "connection":
+        monkeypatch.delenv("AIRFLOW_CONN_WAREHOUSE")
+    else:
+        connect(monkeypatch, "warehouse", conn_type="postgres", host="db", extra={"cursor_factory": "x"})
+    with pytest.raises(AirflowFailException, match=r"(?i)connection warehouse.*(does not exist|: cursor_factory)"):
+        apply(shop_connector)
+
+
 def test_one_that_goes_on_applies_what_comes_and_ends_when_it_is_killed(
     shop_connector: ShopConnector, tmp_path: Path
 ) -> None:
@@ -273,7 +286,7 @@ def test_one_that_goes_on_reports_what_it_measures_while_it_does(
 def test_metrics_are_kept_by_the_state_connection_of_the_task(
     shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There need not be a cdc_state_default."""
+    """AF14: there need not be a cdc_state_default."""
     shop_connector.order(1, "first")
     capture(shop_connector)
     monkeypatch.setenv("AIRFLOW_CONN_CDC_OTHER", os.environ["AIRFLOW_CONN_CDC_STATE_DEFAULT"])

@@ -101,6 +101,17 @@ def test_it_submits_the_job_and_announces_what_that_has_changed(spark: Path) -> 
     assert "delta" not in " ".join(arguments)
 
 
+@pytest.mark.parametrize("lost", ["warehouse", "spark_default"])
+def test_a_connection_that_does_not_exist_fails_the_task_by_name_without_another_try(
+    spark: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    """AF13"""
+    monkeypatch.delenv(f"AIRFLOW_CONN_{lost.upper()}")
+    with pytest.raises(AirflowFailException, match=f"Connection {lost}, .*, does not exist"):
+        apply(spark)
+    assert not (spark / "call.json").exists()
+
+
 def test_the_login_of_the_database_reaches_the_job_by_its_environment_and_nothing_else(spark: Path) -> None:
     apply(spark, sink={"name": "second"}, options={"auto_mkdir": True})
     call = load_call(spark)

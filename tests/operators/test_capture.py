@@ -391,7 +391,7 @@ def test_the_next_run_waits_for_the_lease_and_goes_on(shop_connector: ShopConnec
 def test_a_run_that_a_user_triggers_takes_over_at_once_and_the_retry_of_the_earlier_one_leaves_it_the_capture(
     shop_connector: ShopConnector,
 ) -> None:
-    """It waited ten minutes for the lease, and failed."""
+    """AF15: it waited ten minutes for the lease, and failed."""
     earlier, later = began(100), began(50)
     first = capture(shop_connector, run_for=3600, hand_over=True)
     second = capture(shop_connector, run_for=3600, hand_over=True, lease_wait=60)
@@ -426,6 +426,7 @@ def test_a_run_does_not_take_over_from_another_dag(shop_connector: ShopConnector
 
 
 def test_a_run_of_a_backfill_captures_nothing(shop_connector: ShopConnector) -> None:
+    """AF16"""
     shop_connector.order(1)
     run = SimpleNamespace(start_date=datetime.now(UTC), run_type=DagRunType.BACKFILL)
     with pytest.raises(AirflowFailException, match="backfill cannot capture"):

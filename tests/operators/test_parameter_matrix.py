@@ -113,6 +113,7 @@ def build(made: Any, name: str, value: Any, *, native: bool = False) -> BaseOper
 @pytest.mark.sampled(300)
 @every_case
 def test_an_argument_is_used_or_refused_by_name_when_the_dag_is_parsed(made: Any, name: str, kind: str) -> None:
+    """AF26"""
     if kind == "object" and name in made.template_fields:
         pytest.skip("Airflow itself refuses objects among templates when it serializes the DAG, or shows their text")
     build(made, name, VALUES[kind])
@@ -224,6 +225,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     [(f, n, k) for f, (made, _) in FUNCTIONS.items() for n in parameters_of(made) if n not in FIXED for k in VALUES],
 )
 def test_an_argument_of_a_dag_is_used_or_refused_by_name(function: str, name: str, kind: str) -> None:
+    """AF26"""
     make, given = FUNCTIONS[function]
     around = DAG("around") if function == "cdc_task_group" else contextlib.nullcontext()
     with around:

@@ -102,7 +102,7 @@ def test_the_time_being_over_skips_the_task_where_that_is_wanted(shop_connector:
 
 @every_sensor
 def test_the_execution_timeout_holds_in_the_triggerer(shop_connector: ShopConnector, name: str) -> None:
-    """It had no effect there: the task waited for its timeout of a week."""
+    """AF08: it had no effect there: the task waited for its timeout of a week."""
     short = timedelta(seconds=25)
     sensor = SENSORS[name](shop_connector, soft_fail=True, execution_timeout=short)
     with pytest.raises(TaskDeferred) as deferred:

@@ -41,7 +41,7 @@ def start_job(task_process: str | None, *, wait: float = 300) -> subprocess.Pope
 
 
 def test_a_job_ends_when_its_task_is_killed_also_before_anyone_has_noticed(task: subprocess.Popen[bytes]) -> None:
-    """Nothing ended it: Spark worked on for up to run_for. The killed process stays a zombie here until it is waited for."""
+    """AF34: nothing ended it: Spark worked on for up to run_for. The killed process stays a zombie here until it is waited for."""
     job = start_job(identify_process(task.pid))
     os.kill(task.pid, signal.SIGKILL)
     assert job.communicate()[0] == "ended\n"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.hooks.connection_lookup import find_connection
 from airflow_provider_cdc.operators.base.jvm_class_archive import LEAN, ClassArchive
 from airflow_provider_cdc.targets.task_watch import TASK_PROCESS, identify_process
 
@@ -79,8 +80,12 @@ class SparkSubmitProgram:
         return getattr(self._operator, name, getattr(self._operator, f"_{name}", None))
 
     def prepare(self) -> None:
-        """Complete the settings of a local driver, and find the program beside this Python."""
+        """Complete the settings of a local driver, and find the program beside this Python.
+
+        :raises ConfigError: the Spark connection does not exist. Airflow's hook would submit to YARN
+        """
         operator = self._operator
+        find_connection(operator._conn_id, "with which Spark jobs are submitted", "the name of the Spark connection")
         if self._master.startswith("local"):
             operator.conf = {**_LOCAL_DRIVER, **(operator.conf or {})}
         beside = Path(sys.executable).with_name("spark-submit")

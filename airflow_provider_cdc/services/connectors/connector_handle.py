@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseHook
 from airflow.sdk.log import mask_secret
 
 from airflow_provider_cdc.connector import (
@@ -28,6 +27,7 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.airflow_stats import to_airflow
 from airflow_provider_cdc.hooks.cloud_credentials import translate_storage
 from airflow_provider_cdc.hooks.connection_extra import extra_of
+from airflow_provider_cdc.hooks.connection_lookup import find_connection
 from airflow_provider_cdc.hooks.source import CdcSourceHook
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 
@@ -193,12 +193,12 @@ def storage_options(conn_id: str | None) -> dict[str, Any]:
 
     They contain secrets.
 
-    :raises ConfigError: the extra is not a JSON object
+    :raises ConfigError: the connection does not exist, or its extra is not a JSON object
     :raises StorageUnavailable: AWS gives no credentials for the role of the connection
     """
     if not conn_id:
         return {}
-    connection = BaseHook.get_connection(conn_id)
+    connection = find_connection(conn_id, "with the options of the change log's filesystem", "storage_conn_id")
     remedy = 'give fsspec options of the change log\'s filesystem, for example {"key": "…", "secret": "…"}'
     translated = translate_storage(connection)
     extra = extra_of(connection, remedy) if translated is None else translated
