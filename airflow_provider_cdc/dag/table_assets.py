@@ -14,6 +14,7 @@ from airflow.sdk import Asset, AssetWatcher
 
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.config.topic_names import sanitize_name
+from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.services.connectors.parameter_checks import parse_seconds
 from airflow_provider_cdc.triggers.asset_changes import CdcChangeTrigger
@@ -37,6 +38,8 @@ def table_asset(connector: ConnectorDefinition, table: str | None = None) -> Ass
 
     >>> table_asset(ConnectorDefinition("shop", "mariadb", "/lake"), "inventory.orders").uri
     'cdc://shop/shop.inventory.orders/captured'
+
+    :raises ConfigError: the connector is no definition, or the table is no name
     """
     return Asset(_uri(connector, table))
 
@@ -59,6 +62,7 @@ def watched_table_asset(
 
     :param table: as ``database.table``; without one, all tables
     :param poll_interval: seconds between two polls, the same for all tables of a connector that are to share them
+    :raises ConfigError: an argument has another kind
     """
     uri = _uri(connector, table)
     trigger = CdcChangeTrigger(
@@ -72,5 +76,9 @@ def watched_table_asset(
 
 
 def _uri(connector: ConnectorDefinition, table: str | None) -> str:
+    if not isinstance(connector, ConnectorDefinition):
+        raise ConfigError(f"connector must be a ConnectorDefinition, but is {connector!r}.")
+    if not (table is None or isinstance(table, str)):
+        raise ConfigError(f"table must be a text such as 'inventory.orders', but is {table!r}.")
     parts: list[Any] = [connector.name, *([] if table is None else [build_topic(connector, table)]), "captured"]
     return "cdc://" + "/".join(quote(str(part), safe="$") for part in parts)
