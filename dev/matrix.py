@@ -120,11 +120,21 @@ def make_environment(row: Row, binary: Path, step: Step) -> None:
         return
     stamp.unlink(missing_ok=True)
 
-    def run(what: str, *command: str | Path) -> None:
-        step.run([binary, *command], what=what, env=env, cwd=paths.ROOT)
+    def run(title: str, *command: str | Path) -> None:
+        step.run([binary, *command], title=title, env=env, cwd=paths.ROOT)
 
     # versions that the output file has already are kept where they fit: so only what must differ from the lock differs
-    run("reading uv.lock", "export", "--frozen", "--no-hashes", "--no-emit-project", "--all-groups", "-o", pinned)
+    run(
+        "reading uv.lock",
+        "export",
+        "--frozen",
+        "--no-hashes",
+        "--no-emit-project",
+        "--all-groups",
+        "--all-extras",
+        "-o",
+        pinned,
+    )
     run("resolving", "pip", "compile", "--quiet", "--python-version", row.python, asked, "-o", pinned)
     run("making the environment", "venv", "--clear", "--python", row.python, row.interpreter.parents[1])
     run("installing packages", "pip", "sync", "--python", row.interpreter, pinned)
