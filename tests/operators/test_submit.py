@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
@@ -117,6 +118,23 @@ def test_a_run_without_a_report_fails_with_the_reason_of_the_service(tmp_path: P
     service.stages, service.report = [JobStatus("failed", "no such image", "https://spark/run-1")], None
     with pytest.raises(AirflowException, match="on Service has failed: no such image https://spark/run-1"):
         apply(tmp_path, service).execute(context())
+
+
+def test_the_report_of_a_driver_that_has_failed_in_a_cluster_is_read(
+    tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(operator: Any, given: Any) -> None:  # as SparkSubmitOperator does there, which raises no error of Airflow
+        service.reports.write(report(**{"shop.b": "the disk is full"}))  # type: ignore[arg-type]
+        raise RuntimeError("Driver driver-1 exited with status FAILED")
+
+    connect(
+        monkeypatch, "spark_default", conn_type="spark", host="spark://cluster:7077", extra={"deploy-mode": "cluster"}
+    )
+    monkeypatch.setattr(SparkSubmitOperator, "execute", fail)
+    task = apply(tmp_path, "spark-submit")
+    assert task.durable is False
+    with pytest.raises(AirflowException, match=r"shop\.b: the disk is full"):
+        task.execute(context())
 
 
 def test_an_answer_that_is_lost_starts_no_second_run(tmp_path: Path, service: Service) -> None:
