@@ -18,10 +18,9 @@ from airflow_provider_cdc.services.submit import build_platform
 from airflow_provider_cdc.services.submit.job_runner import cancel_job, run_job, submit_job, wait_for_end
 from airflow_provider_cdc.services.submit.platform import Platform
 from airflow_provider_cdc.services.submit.spark_job import SparkJob
-from tests.support.airflow.airflow_connector import connect
+from tests.support.servers.emr_services import ACCOUNT, REGION, ROLE, create_parameters, open_aws
 
 pytest.importorskip("airflow.providers.amazon")
-ACCOUNT, REGION, ROLE = "123456789012", "eu-central-1", "arn:aws:iam::123456789012:role/cdc"
 JOB = SparkJob(
     name="cdc-apply-shop", script="/x/apply_changes.py", arguments=("--changelog", "s3://lake/it's here", "--tables", '{"a": 1}'),
     packages=("io.delta:delta:1", "a:b:2"), conf={"spark.x": "1"}, environment={"LEVEL": "info"}, token="t" * 32,
@@ -34,24 +33,13 @@ DEFAULTS = {
 
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    url = f"http://{host}:{port}"
-    for name, value in {
-        "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": REGION, "AWS_ENDPOINT_URL": url,
-    }.items():  # fmt: skip
-        monkeypatch.setenv(name, value)
-    connect(monkeypatch, "aws_default", conn_type="aws", extra={"endpoint_url": url, "region_name": REGION})
-    yield url
-    server.stop()
+    with open_aws(monkeypatch) as url:
+        yield url
 
 
 def build(platform: str, **parameters: Any) -> Platform:
     built = build_platform(
-        {"platform": platform, "application_uri": "s3://lake/cdc/", "poll_interval": 0.05, "role": ROLE, **parameters}
+        {"platform": platform, "application_uri": "s3://lake/cdc/", "poll_interval": 0.05, **parameters}
     )
     assert built is not None
     return built
@@ -59,9 +47,7 @@ def build(platform: str, **parameters: Any) -> Platform:
 
 @pytest.fixture
 def serverless(aws: str) -> Platform:
-    client = boto3.client("emr-serverless", endpoint_url=aws)
-    application = client.create_application(name="cdc", releaseLabel="emr-7.9.0", type="SPARK")
-    return build("emr-serverless", application_id=application["applicationId"])
+    return build("emr-serverless", **create_parameters("emr-serverless", aws))
 
 
 def runs_of(platform: Any) -> list[Any]:
@@ -109,17 +95,8 @@ def test_a_serverless_run_is_waited_for_and_can_be_cancelled(serverless: Platfor
 def test_a_step_calls_spark_submit_in_the_cluster(aws: str) -> None:
     from moto.emr.models import emr_backends
 
-    client = boto3.client("emr", endpoint_url=aws)
-    instances = {
-        "MasterInstanceType": "m5.xlarge",
-        "SlaveInstanceType": "m5.xlarge",
-        "InstanceCount": 2,
-        "KeepJobFlowAliveWhenNoSteps": True,
-    }
-    cluster = client.run_job_flow(
-        Name="c", Instances=instances, JobFlowRole="r", ServiceRole="r", ReleaseLabel="emr-7.9.0"
-    )["JobFlowId"]
-    steps = build("emr-steps", cluster_id=cluster, role="")
+    parameters = create_parameters("emr-steps", aws)
+    cluster, steps = parameters["cluster_id"], build("emr-steps", **parameters)
     run = submit_job(steps, JOB)
     assert submit_job(steps, JOB) == run  # an answer was lost
     (step,) = (
@@ -144,7 +121,7 @@ def test_a_step_is_cancelled_with_its_process(aws: str, monkeypatch: pytest.Monk
     from botocore.stub import Stubber
 
     client = boto3.client("emr", endpoint_url=aws)
-    steps = build("emr-steps", cluster_id="j-1", role="")
+    steps = build("emr-steps", cluster_id="j-1")
     monkeypatch.setattr(type(steps), "_client", lambda _: client)
     with Stubber(client) as stub:
         expected = {"ClusterId": "j-1", "StepIds": ["s-1"], "StepCancellationOption": "TERMINATE_PROCESS"}
@@ -156,11 +133,7 @@ def test_a_step_is_cancelled_with_its_process(aws: str, monkeypatch: pytest.Monk
 def test_a_run_on_eks_gets_references_to_secrets_and_can_be_cancelled(aws: str) -> None:
     from moto.emrcontainers.models import emrcontainers_backends
 
-    boto3.client("eks", endpoint_url=aws).create_cluster(name="k8s", roleArn=ROLE, resourcesVpcConfig={})
-    client = boto3.client("emr-containers", endpoint_url=aws)
-    provider = {"id": "k8s", "type": "EKS", "info": {"eksInfo": {"namespace": "spark"}}}
-    cluster = client.create_virtual_cluster(name="cdc", containerProvider=provider)["id"]
-    parameters: dict[str, Any] = {"virtual_cluster_id": cluster, "release": "emr-7.9.0-latest"}
+    parameters = create_parameters("emr-eks", aws)
     job = SparkJob(**{**JOB.__dict__, "secret_environment": {"CDC_STORAGE_OPTIONS": '{"key": "sesame"}'}})
     with pytest.raises(ConfigError, match="storage options cannot be passed to emr-eks") as caught:
         submit_job(build("emr-eks", **parameters), job)
@@ -188,7 +161,7 @@ def test_a_run_on_eks_gets_references_to_secrets_and_can_be_cancelled(aws: str) 
 
 @pytest.mark.parametrize("platform", ["emr-serverless", "emr-steps"])
 def test_storage_options_are_left_to_the_role(platform: str) -> None:
-    parameters: dict[str, Any] = {"cluster_id": "j-1"} if platform == "emr-steps" else {"application_id": "a"}
+    parameters = {"cluster_id": "j-1"} if platform == "emr-steps" else {"application_id": "a", "role": ROLE}
     job = SparkJob(**{**JOB.__dict__, "secret_environment": {"CDC_STORAGE_OPTIONS": '{"key": "sesame"}'}})
     with pytest.raises(ConfigError) as caught:
         build(platform, **parameters).submit(job)

@@ -1,10 +1,10 @@
-"""Livy and Databricks, by the hooks of Airflow's own providers, against stand-ins of their REST interfaces."""
+"""Livy, Databricks and the Spark operator, by the hooks of Airflow's own providers, against stand-ins of their REST interfaces."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,35 +15,27 @@ from airflow_provider_cdc.services.submit import build_platform, job_runner
 from airflow_provider_cdc.services.submit.job_runner import cancel_job, run_job, submit_job, wait_for_end
 from airflow_provider_cdc.services.submit.platform import Platform
 from airflow_provider_cdc.services.submit.spark_job import SparkJob
-from tests.support.airflow.airflow_connector import connect
-from tests.support.servers.spark_services import LOSE_ANSWER, DatabricksService, LivyService, SparkService
+from tests.support.servers.spark_runs import Program
+from tests.support.servers.spark_services import LOSE_ANSWER, SERVICES, DatabricksService, LivyService, SparkService
 
 SCRIPT = "import sys, time; open(sys.argv[2], 'a').write(sys.argv[3]); time.sleep(float(sys.argv[4])); sys.exit(int(sys.argv[5]))"
-SERVICES: dict[str, type[SparkService]] = {"livy": LivyService, "databricks": DatabricksService}
-PARAMETERS: dict[str, dict[str, Any]] = {
-    "livy": {},
-    "databricks": {"new_cluster": {"spark_version": "17.3.x-scala2.13"}},
-}
 
 
-def command(script: str, arguments: Sequence[str]) -> list[str]:
-    return [sys.executable, "-c", SCRIPT, script, *arguments]
+def command(program: Program) -> list[str]:
+    return [sys.executable, "-c", SCRIPT, program.script, *program.arguments]
 
 
 @pytest.fixture(params=SERVICES)
 def service(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkService]:
-    names = {"livy": "airflow.providers.apache.livy", "databricks": "airflow.providers.databricks"}
-    pytest.importorskip(names[request.param])
+    pytest.importorskip(SERVICES[request.param].PROVIDER)
     monkeypatch.setattr(job_runner, "FIRST_DELAY_S", 0.01)
     with SERVICES[request.param](command) as service:
-        address = {"host": "127.0.0.1", "port": service.port, "schema": "http"}
-        connect(monkeypatch, "livy_default", conn_type="livy", **address)
-        connect(monkeypatch, "databricks_default", conn_type="databricks", password="token", **address)
+        service.connect(monkeypatch)
         yield service
 
 
 @pytest.fixture
-def platform(service: SparkService, request: pytest.FixtureRequest) -> Platform:
+def platform(service: SparkService) -> Platform:
     name = next(name for name, kind in SERVICES.items() if isinstance(service, kind))
     built = build_platform(
         {
@@ -51,7 +43,7 @@ def platform(service: SparkService, request: pytest.FixtureRequest) -> Platform:
             "application_uri": "s3://lake/cdc",
             "poll_interval": 0.05,
             "patience": 5.0,
-            **PARAMETERS[name],
+            **service.PARAMETERS,
         }
     )
     assert built is not None
@@ -66,9 +58,7 @@ def job(folder: Path, *, seconds: float = 0, code: int = 0, **more: Any) -> Spar
 def test_the_job_runs_once_with_its_arguments(platform: Platform, service: SparkService, tmp_path: Path) -> None:
     assert run_job(platform, job(tmp_path), lambda run: None).stage == "succeeded"
     assert (tmp_path / "ran").read_text() == "once"
-    script, arguments = service.program_of(service.runs[1].body)
-    assert script == "s3://lake/cdc/apply_changes.py"
-    assert arguments[1] == "once"
+    assert service.runs[1].program.script == "s3://lake/cdc/apply_changes.py"
 
 
 def test_a_job_that_fails_is_a_failed_run_with_the_reason(platform: Platform, tmp_path: Path) -> None:

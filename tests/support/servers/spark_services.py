@@ -1,57 +1,50 @@
-"""Stand-ins of services that run Spark jobs: the REST interfaces of Livy and Databricks, as far as submissions use them.
+"""Stand-ins of services that run Spark jobs: the REST interfaces of Livy, Databricks and the Spark operator of Kubernetes, as far as submissions use them.
 
-They are no Livy and no Databricks: nothing here schedules, checks a login or keeps a log. A run is a process on this machine, which the test chooses; so a
-job may really run. They answer as the real ones do if things go wrong: requests that are too many, faults of the server, answers that are lost after the
-request has done its work, runs that wait before they start, and runs that another user cancels.
+They are no Livy, no Databricks and no Kubernetes: nothing here schedules, checks a login or keeps a log. A run is a process on this machine, which the
+test chooses; so a job may really run. They answer as the real ones do if things go wrong: requests that are too many, faults of the server, answers that
+are lost after the request has done its work, runs that wait before they start, and runs that another user cancels.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-import subprocess
 import threading
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar, Self
+
+import pytest
+
+from tests.support.airflow.airflow_connector import connect
+from tests.support.servers.spark_runs import Command, Program, Run
 
 LOSE_ANSWER = "lose the answer"
 """A fault: the request does its work, and the connection ends without an answer."""
 
 
 @dataclass
-class Run:
-    """A run of a job."""
-
-    number: int
-    body: dict[str, Any]
-    process: subprocess.Popen[bytes] | None = None
-    cancelled: bool = False
-
-    def cancel(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            self.process.terminate()
-            self.process.wait()
-            self.cancelled = True
-        self.cancelled = self.cancelled or self.process is None
-
-
-@dataclass
 class SparkService:
     """A stand-in of a service.
 
-    :param command: of a run, by the URI of its script and its arguments
+    :param command: of its runs
     """
 
-    command: Callable[[str, Sequence[str]], list[str]]
+    command: Command
     faults: list[int | str] = field(default_factory=list)
     """What the next requests get instead of an answer: a status of HTTP, or :data:`LOSE_ANSWER`."""
     hold: bool = False
     """Whether runs wait."""
     runs: dict[int, Run] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
-    SCRIPT: ClassVar[str]
+    PROVIDER: ClassVar[str]
+    """The package of Airflow's provider."""
+    PARAMETERS: ClassVar[dict[str, Any]] = {}
+    """Parameters of the platform that a submission needs here."""
+
+    def __post_init__(self) -> None:
+        self._numbers = itertools.count(1)
 
     def __enter__(self) -> Self:
         service = self
@@ -100,39 +93,41 @@ class SparkService:
     def port(self) -> int:
         return int(self._server.server_address[1])
 
+    def connect(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Make the default connection of the platform."""
+        raise NotImplementedError
+
     def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:
         raise NotImplementedError
 
-    def program_of(self, body: dict[str, Any]) -> tuple[str, Sequence[str]]:
-        """The script and the arguments of a body."""
+    def program_of(self, body: dict[str, Any]) -> Program:
+        """Return the program of a body."""
         raise NotImplementedError
 
-    def add(self, body: dict[str, Any]) -> Run:
-        run = Run(len(self.runs) + 1, body)
-        self.runs[run.number] = run
-        return run
+    def add(self, body: dict[str, Any]) -> int:
+        """Add a run, and return its number."""
+        number = next(self._numbers)
+        self.runs[number] = Run(self.program_of(body), self.command, body)
+        return number
 
-    def look(self, run: Run) -> str:
-        """Start the run if it may, and return its stage."""
-        if run.cancelled:
-            return "cancelled"
-        if run.process is None:
-            if self.hold:
-                return "pending"
-            run.process = subprocess.Popen(self.command(*self.program_of(run.body)))
-        code = run.process.poll()
-        return "running" if code is None else "failed" if code else "succeeded"
+    def inspect(self, number: int) -> str:
+        """Return the stage of a run, which starts if it may."""
+        return self.runs[number].inspect(hold=self.hold)
 
 
 class LivyService(SparkService):
     """A stand-in of Livy 0.8: ``/batches``."""
 
+    PROVIDER = "airflow.providers.apache.livy"
     _STATES: ClassVar[dict[str, str]] = {
         "pending": "starting", "running": "running", "failed": "dead", "succeeded": "success", "cancelled": "killed",
     }  # fmt: skip
 
-    def program_of(self, body: dict[str, Any]) -> tuple[str, Sequence[str]]:
-        return body["file"], body["args"]
+    def connect(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        connect(monkeypatch, "livy_default", conn_type="livy", host="127.0.0.1", port=self.port, schema="http")
+
+    def program_of(self, body: dict[str, Any]) -> Program:
+        return Program(body["file"], body["args"], body.get("pyFiles", ()), conf=body.get("conf", {}))
 
     def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:
         if path == "/batches" and method == "POST":
@@ -141,27 +136,26 @@ class LivyService(SparkService):
             return 201, self._document(self.add(body))
         if listed := re.fullmatch(r"/batches\?from=(\d+)&size=(\d+)", path):
             first, size = map(int, listed.groups())
-            runs = list(self.runs.values())
+            numbers = list(self.runs)
             return 200, {
                 "from": first,
-                "total": len(runs),
-                "sessions": [self._document(run) for run in runs[first:][:size]],
+                "total": len(numbers),
+                "sessions": [self._document(number) for number in numbers[first:][:size]],
             }
         found = re.fullmatch(r"/batches/(\d+)", path)
-        run = self.runs.get(int(found[1])) if found else None
-        if run is None:
+        number = int(found[1]) if found else 0
+        if number not in self.runs:
             return 404, {"msg": "Session not found."}
         if method == "DELETE":
-            run.cancel()
-            del self.runs[run.number]
+            self.runs.pop(number).cancel()
             return 200, {"msg": "deleted"}
-        return 200, self._document(run)
+        return 200, self._document(number)
 
-    def _document(self, run: Run) -> dict[str, Any]:
-        stage = self.look(run)
+    def _document(self, number: int) -> dict[str, Any]:
+        stage = self.inspect(number)
         log = ["stderr: ", "py4j: an error of the driver"] if stage == "failed" else []
         return {
-            "id": run.number, "name": run.body.get("name"), "state": self._STATES[stage], "log": log,
+            "id": number, "name": self.runs[number].body.get("name"), "state": self._STATES[stage], "log": log,
             "appId": None, "appInfo": {"driverLogUrl": None, "sparkUiUrl": None},
         }  # fmt: skip
 
@@ -169,6 +163,8 @@ class LivyService(SparkService):
 class DatabricksService(SparkService):
     """A stand-in of Databricks: ``jobs/runs/submit``, ``get`` and ``cancel`` of the Jobs API 2.2."""
 
+    PROVIDER = "airflow.providers.databricks"
+    PARAMETERS = {"new_cluster": {"spark_version": "17.3.x-scala2.13"}}
     _STATES: ClassVar[dict[str, dict[str, str]]] = {
         "pending": {"life_cycle_state": "PENDING", "state_message": "Waiting for cluster"},
         "running": {"life_cycle_state": "RUNNING", "state_message": "In run"},
@@ -177,24 +173,93 @@ class DatabricksService(SparkService):
         "cancelled": {"life_cycle_state": "TERMINATED", "result_state": "CANCELED", "state_message": "Run cancelled."},
     }
 
-    def program_of(self, body: dict[str, Any]) -> tuple[str, Sequence[str]]:
-        task = body["tasks"][0]["spark_python_task"]
-        return task["python_file"], task["parameters"]
+    def connect(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        address = {"host": "127.0.0.1", "port": self.port, "schema": "http"}
+        connect(monkeypatch, "databricks_default", conn_type="databricks", password="token", **address)
+
+    def program_of(self, body: dict[str, Any]) -> Program:
+        (task,) = body["tasks"]
+        libraries = {
+            kind: [library[kind] for library in task["libraries"] if kind in library] for kind in ("whl", "jar")
+        }
+        program = task["spark_python_task"]
+        conf = task.get("new_cluster", {}).get("spark_conf", {})
+        return Program(program["python_file"], program["parameters"], libraries["whl"], libraries["jar"], conf)
 
     def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:
         action, _, query = path.removeprefix("/api/2.2/jobs/runs/").partition("?")
         if action == "submit":
             token = body.get("idempotency_token")
-            known = [run for run in self.runs.values() if token and run.body["idempotency_token"] == token]
-            return 200, {"run_id": (known[0] if known else self.add(body)).number}
-        number = re.search(r"run_id=(\d+)", query)
-        run = self.runs.get(int(number[1] if number else body.get("run_id", 0)))
-        if run is None:
+            known = [number for number, run in self.runs.items() if token and run.body["idempotency_token"] == token]
+            return 200, {"run_id": known[0] if known else self.add(body)}
+        found = re.search(r"run_id=(\d+)", query)
+        number = int(found[1] if found else body.get("run_id", 0))
+        if number not in self.runs:
             return 400, {"error_code": "INVALID_PARAMETER_VALUE", "message": "Run does not exist."}
         if action == "cancel":
-            run.cancel()
+            self.runs[number].cancel()
             return 200, {}
         return 200, {
-            "run_id": run.number, "state": self._STATES[self.look(run)],
-            "run_page_url": f"https://dbc.example/jobs/runs/{run.number}",
+            "run_id": number, "state": self._STATES[self.inspect(number)],
+            "run_page_url": f"https://dbc.example/jobs/runs/{number}",
         }  # fmt: skip
+
+
+class KubernetesService(SparkService):
+    """A stand-in of the API server of Kubernetes with the Spark operator: ``SparkApplication`` objects of a namespace."""
+
+    PROVIDER = "airflow.providers.cncf.kubernetes"
+    PARAMETERS = {"namespace": "spark", "image": "registry/spark:4.1"}
+    _STATES: ClassVar[dict[str, str]] = {
+        "pending": "", "running": "RUNNING", "failed": "FAILED", "succeeded": "COMPLETED", "cancelled": "FAILED",
+    }  # fmt: skip
+    _PATH = re.compile(r"/apis/sparkoperator\.k8s\.io/v1beta2/namespaces/[\w-]+/sparkapplications(?:/([\w.-]+))?")
+
+    def connect(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        config = {
+            "apiVersion": "v1", "kind": "Config", "current-context": "test",
+            "clusters": [{"name": "test", "cluster": {"server": f"http://127.0.0.1:{self.port}"}}],
+            "users": [{"name": "test", "user": {"token": "token"}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+        }  # fmt: skip
+        connect(monkeypatch, "kubernetes_default", conn_type="kubernetes", extra={"kube_config": json.dumps(config)})
+
+    def program_of(self, body: dict[str, Any]) -> Program:
+        spec = body["spec"]
+        files = spec["deps"]
+        return Program(
+            spec["mainApplicationFile"],
+            spec["arguments"],
+            files.get("pyFiles", ()),
+            files.get("jars", ()),
+            spec["sparkConf"],
+        )
+
+    def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        if not (found := self._PATH.fullmatch(path)):
+            return 404, self._error(404, "NotFound")
+        name = found[1] or body["metadata"]["name"]
+        number = next((number for number, run in self.runs.items() if run.body["metadata"]["name"] == name), None)
+        if method == "POST":
+            if number is not None:
+                return 409, self._error(409, "AlreadyExists")
+            self.add(body)
+            return 201, body
+        if number is None:
+            return 404, self._error(404, "NotFound")
+        if method == "DELETE":
+            self.runs.pop(number).cancel()
+            return 200, {"kind": "Status", "status": "Success"}
+        stage = self.inspect(number)
+        message = "driver container failed with ExitCode: 1" if stage == "failed" else ""
+        state = {"state": self._STATES[stage], "errorMessage": message}
+        return 200, {**self.runs[number].body, "status": {"applicationState": state}}
+
+    def _error(self, code: int, reason: str) -> dict[str, Any]:
+        return {"kind": "Status", "status": "Failure", "code": code, "reason": reason}
+
+
+SERVICES: dict[str, type[SparkService]] = {
+    "livy": LivyService, "databricks": DatabricksService, "spark-kubernetes": KubernetesService,
+}  # fmt: skip
+"""The stand-ins, by the names of their platforms."""
