@@ -102,7 +102,8 @@ def _modules(kind: str, *names: str) -> list[dict[str, Any]]:
 
 def _connection_type(kind: str) -> dict[str, Any]:
     """Build the connection type of a kind of source, from the form in its configuration."""
-    form = config_class(kind).FORM
+    config = config_class(kind)
+    form = config.FORM
     return {
         "connection-type": f"cdc_{kind}",
         "hook-class-name": f"airflow_provider_cdc.hooks.source.{kind}",
@@ -114,6 +115,6 @@ def _connection_type(kind: str) -> dict[str, Any]:
         },
         "conn-fields": {
             name: {"label": name, "description": description, "schema": {"type": ["string", "null"]}}
-            for name, description in form.extras.items()
+            for name, description in {**form.extras, **config.list_login_extras()}.items()
         },
     }

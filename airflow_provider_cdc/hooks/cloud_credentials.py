@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import ConfigError, StorageUnavailable
+from airflow_provider_cdc.core.login_tokens import assume_aws_role
 from airflow_provider_cdc.hooks.connection_extra import extra_of
 
 if TYPE_CHECKING:
@@ -42,6 +43,27 @@ def aws_credentials(connection: Connection) -> dict[str, str]:
 
     :raises StorageUnavailable: AWS gives no credentials for the role
     """
+    session = _aws_session(connection)
+    role = aws_role(connection)
+    return _assume_role(connection, session, role) if role else session
+
+
+def aws_login_credentials(connection: Connection) -> dict[str, Any]:
+    """Return the credentials for login tokens that a connection stands for: those of the session, and the role.
+
+    Each token assumes the role again, as credentials of a role end after an hour.
+    """
+    return {**_aws_session(connection), **aws_role(connection)}
+
+
+def aws_role(connection: Connection) -> dict[str, Any]:
+    """Return ``role_arn`` of a connection, ``assume_role_kwargs`` and ``sts_endpoint_url``; nothing if it has no role."""
+    extra = extra_of(connection, _REMEDY)
+    fields = {name: extra.get(name) for name in ("role_arn", "assume_role_kwargs", "sts_endpoint_url")}
+    return {name: value for name, value in fields.items() if value} if fields["role_arn"] else {}
+
+
+def _aws_session(connection: Connection) -> dict[str, str]:
     extra = extra_of(connection, _REMEDY)
     fields = {
         "aws_access_key_id": connection.login or extra.get("aws_access_key_id"),
@@ -50,41 +72,30 @@ def aws_credentials(connection: Connection) -> dict[str, str]:
         "region_name": extra.get("region_name"),
         "profile_name": extra.get("profile_name"),
     }
-    present = {name: str(value) for name, value in fields.items() if value}
-    role = extra.get("role_arn")
-    return _assume_role(connection, extra, present, str(role)) if role else present
+    return {name: str(value) for name, value in fields.items() if value}
 
 
-def _assume_role(
-    connection: Connection, extra: Mapping[str, Any], session: dict[str, str], role: str
-) -> dict[str, str]:
+def _assume_role(connection: Connection, session: dict[str, str], role: Mapping[str, Any]) -> dict[str, str]:
     try:
-        import boto3
         from botocore.exceptions import BotoCoreError, ClientError
     except ImportError as e:
         raise ConfigError(
             f"The role of the connection {connection.conn_id} cannot be assumed: {e}",
             remedy="pip install boto3",
         ) from e
-    more = extra.get("assume_role_kwargs") or {}
     try:
-        client = boto3.Session(**session).client("sts", endpoint_url=extra.get("sts_endpoint_url"))
-        answer = client.assume_role(**{"RoleArn": role, "RoleSessionName": "airflow_provider_cdc", **more})[
-            "Credentials"
-        ]
+        return assume_aws_role(
+            session,
+            str(role["role_arn"]),
+            endpoint_url=role.get("sts_endpoint_url"),
+            more=role.get("assume_role_kwargs"),
+        )
     except (BotoCoreError, ClientError) as e:
         raise StorageUnavailable(
-            f"The role {role} of the connection {connection.conn_id} cannot be assumed: {type(e).__name__}: {e}",
+            f"The role {role['role_arn']} of the connection {connection.conn_id} cannot be assumed: {type(e).__name__}: {e}",
             safe="Nothing was read or written.",
             remedy="check the credentials of the connection, and the trust policy of the role",
         ) from e
-    kept = {name: session[name] for name in ("region_name",) if name in session}
-    return {
-        "aws_access_key_id": answer["AccessKeyId"],
-        "aws_secret_access_key": answer["SecretAccessKey"],
-        "aws_session_token": answer["SessionToken"],
-        **kept,
-    }
 
 
 def google_credentials(connection: Connection) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from airflow_provider_cdc.core.config.secret_redaction import find_credentials
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.connection_extra import extra_of
 from airflow_provider_cdc.hooks.connection_lookup import find_connection
+from airflow_provider_cdc.hooks.login_extras import resolve_logins
 from airflow_provider_cdc.sources import SOURCES, config_class
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def properties_of(connection: Connection, source: str) -> dict[str, Any]:
     """Return the properties, by their documented names, that a connection sets. They contain secrets.
 
     :param source: kind of source, which gives the fields their meaning
-    :raises ConfigError: the connection's extra is not a JSON object, or has properties that do not belong to a connection
+    :raises ConfigError: the connection's extra is not a JSON object, has properties that do not belong to a connection, or asks for a login
+        that this source does not have
     """
     remedy = 'give an object with documented property names, for example {"database.ssl.mode": "required"}'
     properties = config_class(source).from_connection(
@@ -46,6 +48,9 @@ def properties_of(connection: Connection, source: str) -> dict[str, Any]:
         schema=connection.schema or None,
         extra=extra_of(connection, remedy),
     )
+    if logins := resolve_logins(connection, source):
+        properties.pop("database.password", None)
+        properties |= logins
     for name, value in properties.items():
         secrets = [str(value)] if config_class(source).is_secret(name) else find_credentials(name, value)
         for secret in secrets:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
-from airflow.sdk.log import mask_secret
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.hooks.cloud_credentials import aws_credentials, azure_credentials, google_credentials
 from airflow_provider_cdc.hooks.connection_lookup import find_connection
 from airflow_provider_cdc.hooks.driver_parameters import select_parameters
+from airflow_provider_cdc.hooks.login_extras import resolve_token, wants_token
 from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
-    from airflow.sdk import Connection
 
 TARGET = "database"
 """Kind of target in reports, beside those of lakehouse tables."""
@@ -71,8 +68,8 @@ class CdcDatabaseHook(BaseHook):
         if driver == "sqlite":
             url = sa.URL.create(driver, database=connection.host or connection.schema)
         properties: dict[str, Any] = {"connection.username": connection.login}
-        if _is_true((connection.extra_dejson or {}).get("iam")):
-            properties |= resolve_token(connection, database)
+        if wants_token(connection):
+            properties |= {f"connection.{name}": value for name, value in resolve_token(connection, database).items()}
             url = require_tls(self.conn_id, url)
         else:
             properties["connection.password"] = connection.password
@@ -97,39 +94,6 @@ def open_database(conn_id: str, sink: Mapping[str, Any]) -> Iterator[tuple[sa.En
         engine.dispose()
 
 
-def resolve_token(connection: Connection, database: str) -> dict[str, Any]:
-    """Return the properties of a sink for logins by token (``iam`` in the extra of a connection).
-
-    ``aws_conn_id``, ``gcp_conn_id`` or ``azure_conn_id`` in the extra names the connection with the credentials. Without one it is AWS, with the
-    credentials of the worker.
-
-    :raises ConfigError: the database has no such logins, two clouds are named, or the connection of the cloud does not exist
-    """
-    if database not in ("postgresql", "mysql", "mariadb"):
-        raise ConfigError(
-            f"The connection {connection.conn_id} has iam in its extra, which {database} does not support.",
-            remedy="remove iam from the extra, and give a password; PostgreSQL, MySQL and MariaDB support it",
-        )
-    extra = connection.extra_dejson or {}
-    named = [cloud for cloud in _CLOUDS if extra.get(cloud)]
-    if len(named) > 1:
-        raise ConfigError(
-            f"The extra of the connection {connection.conn_id} names several clouds: {', '.join(named)}.",
-            remedy="keep the one whose database it is",
-        )
-    cloud = named[0] if named else "aws_conn_id"
-    provider, translate = _CLOUDS[cloud]
-    credentials = {}
-    if named:
-        use = f"which {cloud} in the extra of the connection {connection.conn_id} names"
-        credentials = translate(find_connection(str(extra[cloud]), use, cloud))
-    if provider == "aws_rds" and extra.get("region_name"):
-        credentials["region_name"] = str(extra["region_name"])
-    for secret in credentials.values():
-        mask_secret(secret)
-    return {"connection.token.provider": provider, "connection.token.credentials": json.dumps(credentials)}
-
-
 def require_tls(conn_id: str, url: sa.URL) -> sa.URL:
     """Return the URL with TLS: a token is a password that everyone on the way could use.
 
@@ -149,18 +113,6 @@ def require_tls(conn_id: str, url: sa.URL) -> sa.URL:
         safe="No token was made.",
         remedy=remedy,
     )
-
-
-def _is_true(value: object) -> bool:
-    return str(value).lower() in ("true", "1")
-
-
-_CLOUDS = {
-    "aws_conn_id": ("aws_rds", aws_credentials),
-    "gcp_conn_id": ("google_cloud_sql", google_credentials),
-    "azure_conn_id": ("azure_entra", azure_credentials),
-}
-"""Name in the extra → provider of tokens, and the translation of the connection that it names."""
 
 
 def describe_database(conn_id: str, sink: Mapping[str, Any]) -> dict[str, Any]:

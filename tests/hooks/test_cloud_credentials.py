@@ -9,6 +9,8 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import ConfigError, StorageUnavailable
+from airflow_provider_cdc.get_provider_info import get_provider_info
+from airflow_provider_cdc.hooks.source import CdcSourceHook
 from airflow_provider_cdc.hooks.target_database import CdcDatabaseHook
 from airflow_provider_cdc.services.connectors.connector_handle import storage_options
 from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
@@ -79,7 +81,7 @@ def test_a_role_that_cannot_be_assumed_is_an_error_with_its_name(monkeypatch: py
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+CLOUDS = pytest.mark.parametrize(
     ("cloud", "fields", "provider", "credentials"),
     [
         ({}, {}, "aws_rds", {}),
@@ -88,9 +90,14 @@ def test_a_role_that_cannot_be_assumed_is_an_error_with_its_name(monkeypatch: py
         ({"gcp_conn_id": "lake"}, {"conn_type": "google_cloud_platform", "extra": {"keyfile_dict": KEY}}, "google_cloud_sql", {"keyfile_dict": KEY}),
         ({"azure_conn_id": "lake"}, {"conn_type": "azure", "login": "c", "password": "s", "extra": {"tenantId": "t"}}, "azure_entra",
          {"client_id": "c", "client_secret": "s", "tenant_id": "t"}),
+        ({"aws_conn_id": "lake"}, {"conn_type": "aws", "extra": {"role_arn": "arn:etl", "region_name": "eu-west-1"}}, "aws_rds",
+         {"region_name": "eu-west-1", "role_arn": "arn:etl"}),
     ],
     ids=lambda value: str(value)[:30],
 )  # fmt: skip
+
+
+@CLOUDS
 def test_iam_in_the_extra_of_a_target_is_a_login_by_token(
     monkeypatch: pytest.MonkeyPatch,
     cloud: dict[str, str],
@@ -109,6 +116,43 @@ def test_iam_in_the_extra_of_a_target_is_a_login_by_token(
     engine = open_engine(DatabaseTargetConfig.parse(properties))
     assert engine.url.query["sslmode"] == "require"
     engine.dispose()
+
+
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"])
+@CLOUDS
+def test_iam_in_the_extra_of_a_source_is_a_login_by_token(
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    cloud: dict[str, str],
+    fields: dict[str, Any],
+    provider: str,
+    credentials: dict[str, Any],
+) -> None:
+    if fields:
+        connect(monkeypatch, "lake", **fields)
+    extra = {"iam": True, "database.ssl.mode": "verify_identity", **cloud}
+    connect(monkeypatch, "shop", conn_type=f"cdc_{kind}", host="db", login="cdc", password="unused", extra=extra)
+    properties = CdcSourceHook("shop").resolve_properties()
+    assert json.loads(properties.pop("database.token.credentials")) == credentials
+    assert properties == {
+        "database.hostname": "db",
+        "database.user": "cdc",
+        "database.ssl.mode": "verify_identity",
+        "database.token.provider": provider,
+    }
+
+
+def test_a_source_without_logins_by_token_refuses_iam(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, "shop", conn_type="cdc_oracle", host="db", login="cdc", extra={"iam": True})
+    with pytest.raises(ConfigError, match="cannot contain iam"):
+        CdcSourceHook("shop").resolve_properties()
+
+
+def test_the_form_of_a_source_shows_the_fields_of_logins_by_token() -> None:
+    types = {each["connection-type"]: each["conn-fields"] for each in get_provider_info()["connection-types"]}
+    shown = {"iam", "aws_conn_id", "gcp_conn_id", "azure_conn_id", "region_name"}
+    assert shown <= types["cdc_mysql"].keys() & types["cdc_mariadb"].keys()
+    assert not shown & types["cdc_oracle"].keys()
 
 
 @pytest.mark.parametrize(

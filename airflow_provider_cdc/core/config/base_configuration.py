@@ -102,6 +102,8 @@ class Configuration(BaseModel):
     """The meaning of the fields of a connection: ``host``, ``port``, ``login``, ``password``, ``schema`` → documented property."""
     CONNECTION_ONLY: ClassVar[tuple[str, ...]] = ()
     """Further properties of the connection, which its ``extra`` may hold, besides those of :attr:`FORM` and :attr:`CONNECTION`."""
+    LOGIN_EXTRAS: ClassVar[Mapping[str, str]] = {}
+    """Names in ``extra`` that are no properties, with their description: the hook makes properties of a login of them."""
     IGNORED: ClassVar[Mapping[str, str]] = {}
     """Documented properties that have no effect here: accepted with a warning. A trailing ``*`` matches a prefix."""
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {}
@@ -234,14 +236,17 @@ class Configuration(BaseModel):
             {'database.hostname': 'db', 'database.user': 'cdc', 'database.ssl.mode': 'required'}
         """
         fields = {"host": host, "port": port, "login": login, "password": password, "schema": schema}
+        logins = cls.list_login_extras()
         named = [(name, fields[field]) for field, name in cls.CONNECTION.items()]
-        named += [(name, value) for name, value in (extra or {}).items() if value not in (None, "")]
+        named += [
+            (name, value) for name, value in (extra or {}).items() if value not in (None, "") and name not in logins
+        ]
         valid = cls.connection_properties()
         if wrong := sorted({name for name, _ in named} - set(valid)):
             raise ConfigError(
                 f"The extra field of a connection cannot contain {', '.join(wrong)}.",
                 safe="The extra field may contain only properties of the connection itself.",
-                remedy=f"move it to the properties of the connector definition; the extra field may contain {', '.join(valid)}",
+                remedy=f"move it to the properties of the connector definition; the extra field may contain {', '.join([*valid, *logins])}",
             )
         return {name: value for name, value in named if value not in (None, "")}
 
@@ -250,6 +255,11 @@ class Configuration(BaseModel):
         """Documented names of the properties that may come from a connection."""
         own = (name for base in cls.__mro__ for name in base.__dict__.get("CONNECTION_ONLY", ()))
         return sorted({*cls.CONNECTION.values(), *cls.FORM.extras, *own})
+
+    @classmethod
+    def list_login_extras(cls) -> dict[str, str]:
+        """List the names in the extra of a connection that the hook makes a login of, with their description."""
+        return cls._table("LOGIN_EXTRAS")
 
     @classmethod
     def list_secret_names(cls) -> list[str]:
@@ -267,7 +277,7 @@ class Configuration(BaseModel):
 
     @classmethod
     def _table(cls, name: str) -> dict[str, Any]:
-        """``IGNORED``, ``NOT_SUPPORTED`` or ``LISTS`` of the class and of all its bases."""
+        """``IGNORED``, ``NOT_SUPPORTED``, ``LISTS`` or ``LOGIN_EXTRAS`` of the class and of all its bases."""
         merged: dict[str, Any] = {}
         for base in reversed(cls.__mro__):
             merged.update(base.__dict__.get(name, {}))

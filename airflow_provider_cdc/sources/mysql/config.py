@@ -6,11 +6,12 @@ import enum
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from airflow_provider_cdc.core.config.base_configuration import ConnectionForm, PropertyEffect
 from airflow_provider_cdc.core.config.property_enums import Patterns
 from airflow_provider_cdc.core.config.select_overrides import name_parts, with_statements
+from airflow_provider_cdc.core.login_tokens import TOKEN_MAKERS
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.spi.converter_properties import check_converters
 from airflow_provider_cdc.sources.mysql.converters import CONVERTERS
@@ -76,6 +77,18 @@ class MySqlConfig(RelationalConfig):
     )
     database_ssl_key: str | None = Field(
         None, alias="database.ssl.key", description="Not in Debezium. PEM file of the client's key."
+    )
+    database_token_provider: str | None = Field(
+        None,
+        alias="database.token.provider",
+        description="Not in Debezium. Log in with a new token for each connection instead of a password: aws_rds, google_cloud_sql or "
+        "azure_entra; comes from the Airflow connection. database.ssl.mode must be verify_identity or verify_ca.",
+    )
+    database_token_credentials: SecretStr | None = Field(
+        None,
+        alias="database.token.credentials",
+        description="Not in Debezium. JSON object with the credentials for tokens; comes from the Airflow connection. By default, those of the "
+        "worker.",
     )
     connect_timeout_ms: int = Field(
         30_000, alias="connect.timeout.ms", description="How long connecting may take.", ge=1
@@ -150,7 +163,16 @@ class MySqlConfig(RelationalConfig):
         },
         stand_ins={"database.server.id": 4_294_967_295},
     )
-    CONNECTION_ONLY: ClassVar[tuple[str, ...]] = ("connect.timeout.ms",)
+    CONNECTION_ONLY: ClassVar[tuple[str, ...]] = (
+        "connect.timeout.ms", "database.token.provider", "database.token.credentials",
+    )  # fmt: skip
+    LOGIN_EXTRAS: ClassVar[Mapping[str, str]] = {
+        "iam": "true: log in with a token of a cloud instead of a password",
+        "aws_conn_id": "connection with the credentials for tokens of RDS and Aurora, by default those of the worker",
+        "region_name": "region of RDS or Aurora",
+        "gcp_conn_id": "connection with the credentials for tokens of Cloud SQL",
+        "azure_conn_id": "connection with the credentials for tokens of Azure Database",
+    }
     LISTS: ClassVar[Mapping[str, PropertyEffect]] = {
         "database.include.list": PropertyEffect.TABLES,
         "database.exclude.list": PropertyEffect.TABLES,
@@ -198,6 +220,23 @@ class MySqlConfig(RelationalConfig):
                     f"{name!r} does not have the format <database>.<table>, with double quotes around special names"
                 )
         return statements
+
+    @field_validator("database_token_provider")
+    @classmethod
+    def _known_provider(cls, provider: str | None) -> str | None:
+        if provider is not None and provider not in TOKEN_MAKERS:
+            raise ValueError(f"{provider!r} is unknown; use one of {', '.join(sorted(TOKEN_MAKERS))}")
+        return provider
+
+    @model_validator(mode="after")
+    def _sends_tokens_to_its_server_only(self) -> Self:
+        verified = self.database_ssl_mode in (SslMode.VERIFY_CA, SslMode.VERIFY_IDENTITY)
+        if self.database_token_provider is not None and not verified:
+            raise ValueError(
+                f"database.ssl.mode={self.database_ssl_mode.value}: a login token could be read on its way, or by another server; set "
+                "verify_identity, and database.ssl.ca to the file with the certificates of the cloud"
+            )
+        return self
 
     @model_validator(mode="after")
     def _hides_everywhere(self) -> Self:

@@ -22,6 +22,7 @@ from airflow_provider_cdc.core.errors import (
 )
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig, SslMode
 from airflow_provider_cdc.sources.mysql.dump_errors import dump_error
+from airflow_provider_cdc.sources.mysql.server_login import log_in
 
 ENCRYPTED: Final = frozenset({SslMode.REQUIRED, SslMode.VERIFY_CA, SslMode.VERIFY_IDENTITY})
 """Modes of ``database.ssl.mode`` in which every connection must be encrypted."""
@@ -110,24 +111,20 @@ def connect(config: MySqlConfig, *, initial: bool = True, **options: Any) -> Con
     :param options: further arguments of ``pymysql.connect``
     :raises AccessDenied: user or password is wrong
     :raises PrerequisiteError: the connection is not encrypted, or the server not verified, as ``database.ssl.mode`` demands
-    :raises SourceUnavailable: no server answers
+    :raises SourceUnavailable: no server answers, or the cloud gives no login token
     """
     seconds = config.connect_timeout_ms / 1000
     settings: dict[str, Any] = {
         "host": config.database_hostname,
         "port": config.database_port,
-        "user": config.database_user,
-        "password": config.database_password.get_secret_value().encode(),  # pymysql makes ISO 8859-1 of a text
         "charset": "utf8mb4",
         "autocommit": True,
         "connect_timeout": seconds,
         "read_timeout": seconds,  # of the greeting and the login; queries have their own
         "program_name": "airflow_provider_cdc",
     }
-    if config.database_ssl_mode not in (SslMode.VERIFY_CA, SslMode.VERIFY_IDENTITY):
-        settings["auth_plugin_map"] = {"mysql_clear_password": _PlainPassword}
     with raise_cdc_errors(config):
-        connection = _open(config, settings | options)
+        connection = log_in(config, settings | options)
         connection._read_timeout = config.database_query_timeout_ms / 1000 or None
         if config.database_ssl_mode in ENCRYPTED and not inspect_encryption(connection):
             connection._force_close()
@@ -137,35 +134,6 @@ def connect(config: MySqlConfig, *, initial: bool = True, **options: Any) -> Con
             for statement in _statements(config.database_initial_statements) if initial else ():
                 cursor.execute(statement)
     return connection
-
-
-class _PlainPassword:
-    """Refuses a server that asks for the password itself: it may be any server, as its certificate is not verified.
-
-    PyMySQL would send the password, also without encryption.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        pass
-
-    def authenticate(self, packet: Any) -> Any:
-        raise PrerequisiteError(
-            "The server asks for the password in plain text, and the connection does not verify which server it is.",
-            safe="The password was not sent.",
-            remedy="if the account logs in by LDAP or PAM, set database.ssl.mode=verify_identity with database.ssl.ca; otherwise check database.hostname",
-        )
-
-
-def _open(config: MySqlConfig, settings: dict[str, Any]) -> Connection:
-    """Connect with or without TLS as ``database.ssl.mode`` says; ``preferred`` falls back to plain text."""
-    if config.database_ssl_mode is SslMode.DISABLED:
-        return pymysql.connect(**settings, ssl_disabled=True)
-    try:
-        return pymysql.connect(**settings, ssl=_tls(config))
-    except pymysql.err.OperationalError as e:
-        if config.database_ssl_mode is not SslMode.PREFERRED or e.args[0] != 2026:
-            raise
-        return pymysql.connect(**settings, ssl_disabled=True)
 
 
 def inspect_encryption(connection: Connection) -> str:
@@ -181,20 +149,6 @@ def inspect_encryption(connection: Connection) -> str:
     return (
         f"{status.get('ssl_version', '')} {status['ssl_cipher']}".strip() if ours and status.get("ssl_cipher") else ""
     )
-
-
-def _tls(config: MySqlConfig) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = config.database_ssl_mode is SslMode.VERIFY_IDENTITY
-    if config.database_ssl_mode in (SslMode.PREFERRED, SslMode.REQUIRED):
-        context.verify_mode = ssl.CERT_NONE
-    else:
-        context.load_default_certs() if config.database_ssl_ca is None else context.load_verify_locations(
-            config.database_ssl_ca
-        )
-    if config.database_ssl_cert:
-        context.load_cert_chain(config.database_ssl_cert, config.database_ssl_key)
-    return context
 
 
 def _statements(text: str) -> list[str]:
@@ -225,7 +179,7 @@ def translate_error(e: pymysql.err.Error, config: MySqlConfig, where: str | None
             f"The database rejected user {config.database_user!r}: {message}",
             where=where or f"{config.database_hostname}:{config.database_port}",
             safe="Nothing was read; the offset is untouched.",
-            remedy="correct the login of the Airflow connection, or grant the missing privileges: GRANT SELECT, RELOAD, "
+            remedy=f"{_login_remedy(config)}, or grant the missing privileges: GRANT SELECT, RELOAD, "
             "LOCK TABLES, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO "
             f"'{config.database_user}'@'%'",
         )
@@ -253,6 +207,12 @@ def translate_error(e: pymysql.err.Error, config: MySqlConfig, where: str | None
             "where this run stopped",
         )
     return _unavailable(config, message, where)
+
+
+def _login_remedy(config: MySqlConfig) -> str:
+    if config.database_token_provider is None:
+        return "correct the login of the Airflow connection"
+    return f"let the account log in by {config.database_token_provider}, and give the cloud identity the right to connect as it"
 
 
 @contextlib.contextmanager

@@ -48,7 +48,7 @@ def test_initial_statements_run_on_every_connection_but_that_of_the_log(
 
         return call
 
-    monkeypatch.setattr(connecting, "_open", watch_connection(connecting._open, made))
+    monkeypatch.setattr(connecting, "log_in", watch_connection(connecting.log_in, made))
     monkeypatch.setattr(binlog_connection, "connect", watch_connection(connect, logs))
     grant = f"INSERT ON {database.name}.opened"
     database.sql(f"GRANT {grant} TO 'cdc'@'%'")

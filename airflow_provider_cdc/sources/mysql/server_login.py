@@ -1,0 +1,85 @@
+"""Log-in to a server by PyMySQL: the account with its password or token, and TLS."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+import pymysql
+from pymysql.connections import Connection
+
+from airflow_provider_cdc.core.errors import PrerequisiteError, SourceUnavailable
+from airflow_provider_cdc.core.login_tokens import LoginAddress, make_login_token
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig, SslMode
+
+
+def log_in(config: MySqlConfig, settings: Mapping[str, Any]) -> Connection:
+    """Open a connection with the account of the configuration, with or without TLS as ``database.ssl.mode`` says.
+
+    ``preferred`` falls back to plain text. A login token is made for each call, as tokens are valid for minutes.
+
+    :param settings: arguments of ``pymysql.connect``, without account and TLS
+    :raises ConfigError: the library for login tokens is not installed
+    :raises SourceUnavailable: the cloud gives no login token
+    """
+    arguments: dict[str, Any] = {
+        **settings,
+        "user": config.database_user,
+        "password": _password(config).encode(),  # pymysql makes ISO 8859-1 of a text
+    }
+    if config.database_ssl_mode not in (SslMode.VERIFY_CA, SslMode.VERIFY_IDENTITY):
+        arguments["auth_plugin_map"] = {"mysql_clear_password": _PlainPassword}
+    if config.database_ssl_mode is SslMode.DISABLED:
+        return pymysql.connect(**arguments, ssl_disabled=True)
+    try:
+        return pymysql.connect(**arguments, ssl=_tls(config))
+    except pymysql.err.OperationalError as e:
+        if config.database_ssl_mode is not SslMode.PREFERRED or e.args[0] != 2026:
+            raise
+        return pymysql.connect(**arguments, ssl_disabled=True)
+
+
+def _password(config: MySqlConfig) -> str:
+    """Return the password, or a new token."""
+    if config.database_token_provider is None:
+        return config.database_password.get_secret_value()
+    secret = config.database_token_credentials
+    return make_login_token(
+        config.database_token_provider,
+        LoginAddress(config.database_hostname, config.database_port, config.database_user),
+        secret.get_secret_value() if secret else "",
+        unavailable=SourceUnavailable,
+        safe="Nothing was read; the offset is untouched.",
+    )
+
+
+class _PlainPassword:
+    """Refuses a server that asks for the password itself: it may be any server, as its certificate is not verified.
+
+    PyMySQL would send the password, also without encryption.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        pass
+
+    def authenticate(self, packet: Any) -> Any:
+        raise PrerequisiteError(
+            "The server asks for the password in plain text, and the connection does not verify which server it is.",
+            safe="The password was not sent.",
+            remedy="if the account logs in by LDAP or PAM, set database.ssl.mode=verify_identity with database.ssl.ca; otherwise check database.hostname",
+        )
+
+
+def _tls(config: MySqlConfig) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = config.database_ssl_mode is SslMode.VERIFY_IDENTITY
+    if config.database_ssl_mode in (SslMode.PREFERRED, SslMode.REQUIRED):
+        context.verify_mode = ssl.CERT_NONE
+    else:
+        context.load_default_certs() if config.database_ssl_ca is None else context.load_verify_locations(
+            config.database_ssl_ca
+        )
+    if config.database_ssl_cert:
+        context.load_cert_chain(config.database_ssl_cert, config.database_ssl_key)
+    return context
