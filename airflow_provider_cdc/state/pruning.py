@@ -44,7 +44,10 @@ class RowPruner:
             "notifications": (retention.notifications, self._notifications),
             "signals": (retention.signals, self._signals),
         }
-        return {kind: 0 if keep is None else step(connector, now - keep) for kind, (keep, step) in steps.items()}
+        removed = {kind: 0 if keep is None else step(connector, now - keep) for kind, (keep, step) in steps.items()}
+        if retention.signal_bytes is not None:
+            removed["signals"] += self._large_signals(connector, retention.signal_bytes)
+        return removed
 
     def _offsets(self, connector: str, before: datetime) -> int:
         h, t = OffsetHistoryRow, OffsetTableRow
@@ -73,9 +76,26 @@ class RowPruner:
         )
 
     def _signals(self, connector: str, before: datetime) -> int:
+        return self._remove_signals(_ended_signals(connector) & (SignalRow.ended_at < before))
+
+    def _large_signals(self, connector: str, most: int) -> int:
+        """Remove the oldest ended signals, until the texts of the others are no larger.
+
+        :param most: bytes
+        """
         s = SignalRow
-        final = s.state.in_([state.value for state in SignalState if state.is_final])
-        ended = (s.connector == connector) & final & (s.ended_at < before)
+        size = sa.func.length(sa.func.coalesce(s.data, "")) + sa.func.length(s.message)
+        ended = _ended_signals(connector)
+        sizes = sa.select(s.id, sa.func.sum(size).over(order_by=s.id.desc()).label("total")).where(ended).subquery()
+        last = self._ask(sa.select(sa.func.max(sizes.c.id)).where(sizes.c.total > most))
+        return 0 if last is None else self._remove_signals(ended & (s.id <= last))
+
+    def _remove_signals(self, ended: sa.ColumnElement[bool]) -> int:
+        """Remove signals; those that may be read once more keep their row, without its texts.
+
+        :param ended: condition that selects signals with a final state
+        """
+        s = SignalRow
         once = s.origin.is_(None) | s.origin.startswith(SENT_ONCE, autoescape=True)
         removed = self._remove(s.id, ended & once)
         full = s.data.is_not(None) | (s.message != "") | s.progress.is_not(None)
@@ -106,3 +126,8 @@ class RowPruner:
                 with attempt, self._database.open_transaction() as c:
                     gone = c.execute(sa.delete(number.class_).where(old & (number <= last))).rowcount
             removed += gone
+
+
+def _ended_signals(connector: str) -> sa.ColumnElement[bool]:
+    final = SignalRow.state.in_([state.value for state in SignalState if state.is_final])
+    return (SignalRow.connector == connector) & final

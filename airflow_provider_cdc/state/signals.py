@@ -13,8 +13,9 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from airflow_provider_cdc.core.model.connector_signal import SentSignal, Signal, SignalState
+from airflow_provider_cdc.core.signals.signal_intake import KEPT, shorten_data
 from airflow_provider_cdc.core.signals.signal_request_parser import LARGEST
-from airflow_provider_cdc.core.spi.state_records import SignalProgress, SignalRecord
+from airflow_provider_cdc.core.spi.state_records import SignalCounts, SignalProgress, SignalRecord
 from airflow_provider_cdc.state.desired_state import lock_control_row
 from airflow_provider_cdc.state.models import OffsetRow, SignalRow
 from airflow_provider_cdc.state.state_database import StateDatabase, to_storable_text
@@ -22,8 +23,6 @@ from airflow_provider_cdc.state.state_database import StateDatabase, to_storable
 _PLAIN = re.compile(r"[a-z0-9:/._=-]{1,200}")
 SENT_ONCE = "once:"
 """Beginning of the origin of a signal that was sent directly, and so cannot be found again."""
-_SHOWN = 2000
-"""Characters of a signal's data that lists show."""
 
 
 class Signals:
@@ -32,7 +31,9 @@ class Signals:
     def __init__(self, database: StateDatabase) -> None:
         self._database = database
 
-    def send(self, connector: str, signal: SentSignal) -> int:
+    def send(self, connector: str, signal: SentSignal, refusal: str | None = None) -> int:
+        """See :meth:`airflow_provider_cdc.core.spi.store_interfaces.StateStore.send`."""
+        now = datetime.now(UTC)
         origin = origin_key(
             signal.origin or f"{SENT_ONCE}{uuid.uuid4()}"
         )  # an attempt whose reply was lost is found again
@@ -45,9 +46,10 @@ class Signals:
             "channel": to_storable_text(signal.channel, 50),
             "origin": origin,
             "sent_by": None if signal.by is None else to_storable_text(signal.by, 250),
-            "state": SignalState.RECEIVED.value,
-            "message": "",
-            "received_at": datetime.now(UTC),
+            "state": (SignalState.RECEIVED if refusal is None else SignalState.REFUSED).value,
+            "message": "" if refusal is None else to_storable_text(refusal, 1_000_000),
+            "received_at": now,
+            "ended_at": None if refusal is None else now,
         }
         same_origin = sa.select(SignalRow.id).where(SignalRow.connector == connector, SignalRow.origin == origin)
         for attempt in self._database.iterate_attempts():
@@ -62,11 +64,29 @@ class Signals:
     def list_later_signals(self, connector: str, after: int) -> list[Signal]:
         r = SignalRow
         statement = sa.select(r.id, r.signal_id, r.type, r.data, r.channel)
-        statement = statement.where(r.connector == connector, r.id > after).order_by(r.id)
+        refused = SignalState.REFUSED.value  # beyond a limit: it was never received
+        statement = statement.where(r.connector == connector, r.id > after, r.state != refused).order_by(r.id)
         for attempt in self._database.iterate_attempts():
             with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement).all()
         return [Signal(*row) for row in rows]
+
+    def count_signals(self, connector: str, channel: str, since: datetime) -> SignalCounts:
+        """See :meth:`airflow_provider_cdc.core.spi.store_interfaces.StateStore.count_signals`."""
+        r = SignalRow
+        is_recent = r.received_at > since
+        is_open = r.state.in_([state.value for state in SignalState if not state.is_final])
+        columns = [
+            sa.case((is_recent, 1), else_=0),
+            sa.case((is_recent, sa.func.char_length(r.data)), else_=0),
+            sa.case((is_open, 1), else_=0),
+        ]
+        statement = sa.select(*(sa.func.coalesce(sa.func.sum(column), 0) for column in columns))
+        statement = statement.where(r.connector == connector, r.channel == to_storable_text(channel, 50), is_recent | is_open)
+        for attempt in self._database.iterate_attempts():
+            with attempt, self._database.engine.connect() as c:
+                recent, characters, waiting = c.execute(statement).one()
+        return SignalCounts(int(recent), int(characters), int(waiting))
 
     def set_signal_state(
         self, connector: str, number: int, state: SignalState, message: str = "", progress: dict[str, Any] | None = None
@@ -110,7 +130,7 @@ class Signals:
         :param under_way: only those whose state is not final
         """
         r = SignalRow
-        data = r.data if number is not None else sa.func.substr(r.data, 1, _SHOWN)
+        data = r.data if number is not None else sa.func.substr(r.data, 1, KEPT)
         statement = sa.select(
             r.id, r.signal_id, r.type, data, r.channel, r.sent_by, r.state, r.message, r.progress, r.received_at,
             r.running_at, r.ended_at,
@@ -186,11 +206,18 @@ def record_signal_state(
 ) -> None:
     """Record the state of a signal within an open transaction. A final state stays; a message replaces the one before."""
     mine = (SignalRow.connector == connector) & (SignalRow.id == number)
-    row = c.execute(sa.select(SignalRow.state, SignalRow.running_at).where(mine).with_for_update()).one_or_none()
+    columns = sa.select(
+        SignalRow.state, SignalRow.running_at, SignalRow.data if state is SignalState.REFUSED else sa.null()
+    )
+    row = c.execute(columns.where(mine).with_for_update()).one_or_none()
     if row is None or SignalState(row.state).is_final or (state is SignalState.RECEIVED and row.state != state.value):
         return
     now = datetime.now(UTC)
-    values: dict[str, Any] = {"state": state.value, "message": to_storable_text(message, 1_000_000)}
+    values: dict[str, Any] = {"state": state.value}
+    if state is SignalState.REFUSED:
+        values["data"], note = shorten_data(row[2])
+        message = f"{message} {note}".strip()
+    values["message"] = to_storable_text(message, 1_000_000)
     if progress is not None:
         values["progress"] = progress
     if state is SignalState.RUNNING and row.running_at is None:

@@ -23,6 +23,7 @@ from airflow_provider_cdc.core.spi.state_records import (
     ConnectorRegistration,
     NotificationRecord,
     OffsetRecord,
+    SignalCounts,
     SignalRecord,
 )
 from airflow_provider_cdc.core.spi.state_row_retention import StateRetention
@@ -149,8 +150,11 @@ class StateStore:
 
     # -- signals and notifications ------------------------------------------------------------------------------------
 
-    def send(self, connector: str, signal: SentSignal) -> int:
-        return self._signals.send(connector, signal)
+    def send(self, connector: str, signal: SentSignal, *, refusal: str | None = None) -> int:
+        return self._signals.send(connector, signal, refusal)
+
+    def count_signals(self, connector: str, channel: str, since: datetime) -> SignalCounts:
+        return self._signals.count_signals(connector, channel, since)
 
     def list_signals(self, connector: str, after: int) -> list[Signal]:
         return self._signals.list_later_signals(connector, after)

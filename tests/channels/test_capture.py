@@ -31,11 +31,16 @@ LINES = (
 
 
 @pytest.fixture
-def connector(request: pytest.FixtureRequest, tmp_path: Path) -> Connector:
+def db(request: pytest.FixtureRequest) -> MemoryDatabase:
     db = MemoryDatabase(request.node.nodeid)
     db.create_table("shop.orders", {"id": "int64!"}, key=("id",))
     with db.transaction() as t:
         t.insert("shop.orders", {"id": 1})
+    return db
+
+
+@pytest.fixture
+def connector(db: MemoryDatabase, tmp_path: Path) -> Connector:
     connector = memory_connector(db, tmp_path)
     connector.capture()
     return connector
@@ -88,6 +93,46 @@ def test_messages_of_a_topic_are_carried_out_once_and_answered(connector: Connec
         "3": ("execute-snapshot", "kafka", "done"),
     }
     assert _count_reads(connector) == 2
+
+
+FLOOD = tuple(f'{{"id": "{i}", "type": "log", "data": {{"message": "{"x" * 3000}"}}}}' for i in range(9))
+LIMITED = {str(i): ("log", "done" if i < 2 else "refused") for i in range(4)}
+"""Of the flood, with a limit of two signals an hour: as many are recorded as refused, and the others are not recorded."""
+
+
+def _check_flood(connector: Connector, db: MemoryDatabase, properties: dict[str, Any]) -> None:
+    """Capture twice with a limit of two signals, then a row."""
+    properties = properties | {"signal.limit.per.hour": 2}
+    for _ in range(2):
+        connector.capture(properties)
+    found = connector.store.signals_of("test")
+    assert {row.id: (row.type, row.state) for row in found} == LIMITED
+    assert all(len(row.data or "") <= 2000 for row in found if row.state == "refused")
+    with db.transaction() as t:
+        t.insert("shop.orders", {"id": 2})
+    connector.capture(properties)
+    assert [row["id"] for row in connector.rows("shop.orders")] == [1, 2]
+
+
+def test_a_flood_of_lines_is_refused_and_capture_continues(
+    connector: Connector, db: MemoryDatabase, tmp_path: Path
+) -> None:
+    path = tmp_path / "signals.txt"
+    path.write_text("".join(line + "\n" for line in FLOOD))
+    _check_flood(connector, db, {"signal.enabled.channels": "file", "signal.file": str(path)})
+    assert not path.exists()
+
+
+def test_a_flood_of_messages_is_refused_and_capture_continues(
+    connector: Connector, db: MemoryDatabase, kafka: Kafka
+) -> None:
+    with kafka.topic() as topic:
+        kafka.send(topic, *FLOOD, key="test")
+        properties = {
+            "signal.enabled.channels": "kafka", "signal.kafka.bootstrap.servers": kafka.address, "signal.kafka.topic": topic,
+            "signal.kafka.groupId": topic, "signal.kafka.poll.timeout.ms": 5000,
+        }  # fmt: skip
+        _check_flood(connector, db, properties)
 
 
 # the documentation

@@ -110,6 +110,20 @@ def test_signals_go_after_their_end_and_open_ones_stay(store: StateStore, lease:
     assert after > max(number.values())  # numbers are never given out again
 
 
+def test_the_oldest_ended_signals_go_if_all_are_too_large(store: StateStore, lease: Lease) -> None:
+    """Those that may be read once more lose their texts and keep their row."""
+    for i in range(6):
+        origin = f"kafka:signals:0:{i}@5" if i % 2 else None
+        number = store.send("c", SentSignal(str(i), "log", "x" * 1000, "kafka", origin))
+        if i != 1:
+            store.set_signal_state("c", number, SignalState.DONE, "said")
+    retention = StateRetention(None, None, None, None, 2500)
+    assert store.prune_rows("c", retention, NOW) == NOTHING | {"signals": 3}
+    found = {s.id: len(s.data or "") for s in store.signals_of("c")}
+    assert found == {"1": 1000, "3": 0, "4": 1000, "5": 1000}
+    assert store.prune_rows("c", retention, NOW) == NOTHING
+
+
 @pytest.mark.parametrize("origin", ["kafka:signals:0:17@5", 'source:{"file": "x"}', "file:f:1"])
 def test_a_signal_that_is_read_once_more_is_not_carried_out_twice(store: StateStore, lease: Lease, origin: str) -> None:
     """A rewind reads the signal table's rows in the log again, Kafka messages come again when the group's offset is lost."""
@@ -147,8 +161,14 @@ def test_more_rows_than_one_transaction_removes_all_go(
 
 def test_the_properties_say_how_long(store: StateStore, lease: Lease) -> None:
     month = timedelta(days=30)
-    assert retention_of("c", {"table.include.list": "x", "no.such": 1}) == StateRetention(month, month, month, month)
-    named = {"state.retention.batches.ms": "86400000", "state.retention.signals.ms": -1}
+    assert retention_of("c", {"table.include.list": "x", "no.such": 1}) == StateRetention(
+        month, month, month, month, 100_000_000
+    )
+    named = {
+        "state.retention.batches.ms": "86400000",
+        "state.retention.signals.ms": -1,
+        "state.retention.signals.bytes": -1,
+    }
     assert retention_of("c", named) == StateRetention(month, DAY, month, None)
     for wrong in (0, 3_599_999, -2):
         with pytest.raises(ConfigError, match=r"state\.retention\.offset\.history\.ms: .* at least 3600000"):

@@ -16,8 +16,9 @@ import sqlalchemy as sa
 from airflow_provider_cdc.core.model.batch_manifest import SignalOutcome
 from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.connector_signal import SentSignal, Signal, SignalState
+from airflow_provider_cdc.core.signals.signal_intake import KEPT
 from airflow_provider_cdc.core.signals.signal_request_parser import LARGEST
-from airflow_provider_cdc.core.spi.state_records import SignalRecord
+from airflow_provider_cdc.core.spi.state_records import SignalCounts, SignalRecord
 from airflow_provider_cdc.state.state_store import StateStore
 from tests.state.conftest import Stores
 from tests.support.change_log.manifests import manifest
@@ -153,7 +154,7 @@ def test_whatever_is_sent_can_be_kept(store: StateStore) -> None:
     assert signal.data is not None
     assert len(signal.data) == LARGEST + 1  # so that it is seen to be too large
     store.set_signal_state("c", number, SignalState.REFUSED, "it is \0 \ud800 odd")
-    assert store.signals_of("c")[0].message == "it is \x01 ? odd"
+    assert store.signals_of("c")[0].message.startswith("it is \x01 ? odd Its data has 1,048,577 characters")
 
 
 def test_numbers_go_on_behind_the_last_signal_that_the_offset_knows(store: StateStore) -> None:
@@ -227,3 +228,35 @@ def test_the_same_origin_from_many_senders_at_once_is_one_signal(stores: Stores)
         thread.join(120)
     assert len(numbers) == 40
     assert len(set(numbers)) == 10
+
+
+LONG = '{"message": "' + "x" * 3000 + '"}'
+
+
+def test_the_data_of_a_refused_signal_is_cut(store: StateStore) -> None:
+    number = store.send("c", SentSignal("a", "log", LONG, "source", "o"))
+    store.set_signal_state("c", number, SignalState.REFUSED, "no such type")
+    (found,) = store.signals_of("c", number=number)
+    assert found.data == LONG[:KEPT]
+    assert found.message.startswith("no such type Its data has 3,015 characters")
+    done = store.send("c", SentSignal("b", "log", LONG, "source", "p"))
+    store.set_signal_state("c", done, SignalState.DONE)
+    assert store.signals_of("c", number=done)[0].data == LONG
+
+
+def test_a_refused_signal_is_never_taken_by_a_run(store: StateStore) -> None:
+    number = store.send("c", SentSignal("a", "log", "{}", "source", "o"), refusal="too many")
+    assert store.send("c", SentSignal("a", "log", "{}", "source", "o")) == number
+    assert list(store.list_signals("c", 0)) == []
+
+
+def test_signals_of_a_channel_are_counted(store: StateStore) -> None:
+    began = datetime.now(UTC) - timedelta(minutes=1)
+    for i in range(3):
+        store.send("c", SentSignal(str(i), "log", "äöü", "source", str(i)))
+    store.send("c", SentSignal("other", "log", "{}", "file", "x"))
+    store.send("d", SentSignal("other", "log", "{}", "source", "x"))
+    store.set_signal_state("c", store.send("c", SentSignal("0", "log", "äöü", "source", "0")), SignalState.DONE)
+    assert store.count_signals("c", "source", began) == SignalCounts(3, 9, 2)
+    assert store.count_signals("c", "source", began + timedelta(hours=1)) == SignalCounts(0, 0, 2)
+    assert store.count_signals("c", "kafka", began) == SignalCounts()

@@ -150,7 +150,7 @@ class RunPrecheck:
     def _left_behind(self) -> str | None:
         """Find work that may have been left for the run: signals in channels, a batch without its offset."""
         inputs = self._inputs
-        receive_signals(inputs.name, inputs.signal_channels, inputs.store)
+        receive_signals(inputs.name, inputs.signal_channels, inputs.config, inputs.store)
         if inputs.store.list_signals(inputs.name, self.offset.signal):
             return "a signal has arrived"
         batcher = BatchBuilder(

@@ -169,6 +169,19 @@ class ConnectorConfig(DefaultSourceConfig):
         "everything. Of the channels not listed, airflow may send everything, and all others everything except position changes, "
         "schema-changes, SQL and replace.",
     )
+    signal_limit_per_hour: int = Field(
+        1000,
+        alias="signal.limit.per.hour",
+        ge=1,
+        description="Not in Debezium. Signals that the connector takes from each of the channels source, file, kafka and custom ones in an hour. Further ones are "
+        "refused; of their data only the first 2,000 characters are stored.",
+    )
+    signal_limit_waiting: int = Field(
+        1000,
+        alias="signal.limit.waiting",
+        ge=1,
+        description="Not in Debezium. Signals of each of these channels that may wait for their end. Further ones are refused.",
+    )
     signal_poll_interval_ms: int = Field(
         1000, alias="signal.poll.interval.ms", description="How often to check the channels for signals.", ge=50
     )
@@ -306,6 +319,13 @@ class ConnectorConfig(DefaultSourceConfig):
         RETENTION_MS,
         alias="state.retention.signals.ms",
         description="Not in Debezium. How long to list signals after they have ended; -1 = forever. `airflow cdc maintain` deletes older ones.",
+    )
+    state_retention_signals_bytes: int = Field(
+        100_000_000,
+        alias="state.retention.signals.bytes",
+        ge=-1,
+        description="Not in Debezium. Maximum size of the data and messages of ended signals: beyond it, `airflow cdc maintain` deletes the oldest ones before "
+        "state.retention.signals.ms; -1 = any size.",
     )
     heartbeat_interval_ms: int = Field(
         0,

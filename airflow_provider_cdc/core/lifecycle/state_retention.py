@@ -32,6 +32,7 @@ def retention_of(connector: str, properties: Mapping[str, Any]) -> StateRetentio
         batches=_time(config.state_retention_batches_ms),
         notifications=_time(config.state_retention_notifications_ms),
         signals=_time(config.state_retention_signals_ms),
+        signal_bytes=None if config.state_retention_signals_bytes < 0 else config.state_retention_signals_bytes,
     )
 
 

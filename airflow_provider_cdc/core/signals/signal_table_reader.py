@@ -15,6 +15,7 @@ from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.core.model.log_items import CREATE, DELETE, LogBlock, RowBlock
 from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.core.signals.signal_intake import SignalIntake
 from airflow_provider_cdc.core.signals.signal_request_parser import WINDOW_CLOSE, WINDOW_OPEN
 from airflow_provider_cdc.core.spi.store_interfaces import StateStore
 
@@ -46,14 +47,14 @@ class SignalTableReader:
         table: TableId | None,
         signal_of: Callable[[Mapping[str, Any]], tuple[Any, Any, Any]],
     ) -> None:
-        self._connector, self._store, self._table, self._signal_of = connector, store, table, signal_of
+        self._table, self._signal_of = table, signal_of
         self._enabled = "source" in config.signal_enabled_channels
-        self._unrecorded: list[SentSignal] = []
+        self._intake = SignalIntake(connector, "source", config, store)
 
     @property
     def has_unrecorded_signals(self) -> bool:
         """True if signals were found that are not recorded yet."""
-        return bool(self._unrecorded)
+        return self._intake.has_unrecorded_signals
 
     def read_block(self, block: LogBlock) -> Iterator[WatermarkRow]:
         """Find the signals in the rows of a block. Returns the block's watermarks."""
@@ -65,17 +66,15 @@ class SignalTableReader:
                     if type_ in (WINDOW_OPEN, WINDOW_CLOSE):
                         yield WatermarkRow(id_, inserted=op == CREATE)
                     elif op == CREATE and self._enabled:
-                        self._unrecorded.append(SentSignal(id_, type_, data, "source", origin))
+                        self._intake.add([SentSignal(id_, type_, data, "source", origin)])
 
     def rollback(self) -> None:
         """Discard the signals of the open transaction, which was rolled back."""
-        self._unrecorded.clear()
+        self._intake.discard()
 
     def record_signals(self) -> None:
         """Record the signals whose rows were found; between transactions, before the offset moves behind the rows."""
-        for sent in self._unrecorded:
-            self._store.send(self._connector, sent)
-        self._unrecorded.clear()
+        self._intake.record()
 
     def _signals(self, rows: RowBlock) -> list[tuple[str, str, str | None, int, str]]:
         """Id, type, data, operation and origin of the rows of a signal table."""

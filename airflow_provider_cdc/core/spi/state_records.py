@@ -207,6 +207,24 @@ def _of_table(progress: SignalProgress) -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class SignalCounts:
+    """Numbers of the signals of one channel.
+
+    :param recent: signals that were recorded since a moment
+    :param characters: of their data
+    :param waiting: signals that have not ended, of any age
+    """
+
+    recent: int = 0
+    characters: int = 0
+    waiting: int = 0
+
+    def add(self, characters: int, *, waiting: int = 1) -> SignalCounts:
+        """Count one more signal."""
+        return SignalCounts(self.recent + 1, self.characters + characters, self.waiting + waiting)
+
+
+@dataclass(frozen=True, slots=True)
 class SignalRecord:
     """A signal and its state.
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_cdc.core.model.event_batch import EventBatch
     from airflow_provider_cdc.core.reporting.progress_reporter import ProgressBoard
-    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, SignalCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +123,16 @@ class StateStore(Protocol):
         :raises LeaseLost: another run took over
         """
 
-    def send(self, connector: str, signal: SentSignal) -> int:
-        """Record a signal as received.
+    def send(self, connector: str, signal: SentSignal, *, refusal: str | None = None) -> int:
+        """Record a signal as received, or as refused.
 
         Returns its number; of one that was found before, by its ``origin``, the number that it has.
+
+        :param refusal: why it is refused; no run takes it then
         """
+
+    def count_signals(self, connector: str, channel: str, since: datetime) -> SignalCounts:
+        """Count the signals of a channel."""
 
     def list_signals(self, connector: str, after: int) -> list[Signal]:
         """Signals with a number above ``after``, in their order; cheap, it is asked every second."""

@@ -38,7 +38,7 @@ class SignalProcessor:
         incremental: IncrementalCoordinator,
         watch: ControlPoller,
     ) -> None:
-        config = inputs.config
+        self._config = config = inputs.config
         self._connector, self._store, self._channels = inputs.name, inputs.store, inputs.signal_channels
         self._state, self._batcher, self._committer = output.state, output.batcher, output.committer
         self._table, self._actions, self._incremental, self._watch = table, actions, incremental, watch
@@ -57,7 +57,7 @@ class SignalProcessor:
         self._looked = time.monotonic()
         self._watch.poll_control()
         self._table.record_signals()
-        receive_signals(self._connector, self._channels, self._store)
+        receive_signals(self._connector, self._channels, self._config, self._store)
         waiting = list(self._store.list_signals(self._connector, self._state.offset.signal))
         if not waiting:
             return
