@@ -85,6 +85,22 @@ def get_provider_info() -> dict[str, Any]:
                         "example": "shop",
                         "default": "",
                     },
+                    "query_sources": {
+                        "description": "Sources that pages may query, from the API server. ``connectors``: those of connectors that have captured (check, gap, "
+                        "offset, comparison of a row); the wizard also queries others if ``[core] test_connection`` is ``Enabled``. ``all``: the wizard queries "
+                        "each source whose connection the user may edit. ``none``: no source. ``airflow cdc check`` works in any case.",
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "all",
+                        "default": "connectors",
+                    },
+                    "state_conn_id": {
+                        "description": "Connection to the state tables that the pages and ``/cdc/metrics`` show.",
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "cdc_state_default",
+                        "default": "cdc_state_default",
+                    },
                 },
             },
         },

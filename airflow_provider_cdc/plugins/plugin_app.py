@@ -26,6 +26,7 @@ from airflow_provider_cdc.plugins.api import (
 )
 from airflow_provider_cdc.plugins.api.dependencies import Store, right_of
 from airflow_provider_cdc.plugins.authorization import filter_readable, known_of
+from airflow_provider_cdc.services.connectors.bounded_calls import set_caller
 from airflow_provider_cdc.services.dashboards.openmetrics_text import CONTENT_TYPE, format_openmetrics
 from airflow_provider_cdc.services.dashboards.overview_models import LastError
 
@@ -60,7 +61,12 @@ def _json_only(request: Request) -> None:
         raise HTTPException(415, "The body must be JSON, with the header “Content-Type: application/json”.")
 
 
-_signed_in = [Depends(requires_access_asset("GET"))]
+async def _name_caller(user: GetUserDep) -> None:
+    """Count the calls of the request to other systems for its user. An endpoint runs in the context that an asynchronous dependency leaves."""
+    set_caller(user.get_name())
+
+
+_signed_in = [Depends(requires_access_asset("GET")), Depends(_name_caller)]
 _api = APIRouter(prefix="/api/v1", dependencies=[*_signed_in, Depends(_json_only)], responses=_PROBLEMS)
 for router in (
     connector_read_routes.router,

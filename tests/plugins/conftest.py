@@ -74,6 +74,7 @@ def known_to_airflow(*dags: DAG, paused: bool = False) -> None:
 def shop_connector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, metadata: None) -> Iterator[ShopConnector]:
     """A connector ``shop``, which a DAG has captured once."""
     set_auth_manager(monkeypatch, PerDag())
+    monkeypatch.setenv("AIRFLOW__CORE__TEST_CONNECTION", "Enabled")
     # DAGs that have captured are not parsed here
     monkeypatch.setattr(authorization, "known_dags", lambda ids: {id_: KnownDag(id_) for id_ in ids})
     monkeypatch.setattr(authorization, "known_connections", lambda prefix, kinds: [KnownConnection("shop", "memory")])

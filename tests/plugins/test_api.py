@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,7 +26,8 @@ from airflow_provider_cdc.plugins import authorization
 from airflow_provider_cdc.plugins.api import connector_read_routes
 from airflow_provider_cdc.plugins.authorization import KnownDag
 from airflow_provider_cdc.plugins.cdc_plugin import CdcPlugin
-from airflow_provider_cdc.services.connectors import source_readiness
+from airflow_provider_cdc.services.connectors import bounded_calls
+from airflow_provider_cdc.services.connectors.bounded_calls import CallPlaces
 from airflow_provider_cdc.services.connectors.connector_handle import access_of
 from airflow_provider_cdc.state.state_store import StateStore
 from tests.cli.conftest import run
@@ -272,7 +272,7 @@ def test_a_change_log_that_does_not_answer_is_waited_for_a_short_time(
 ) -> None:
     """The report of a target is a pipe into which no one writes: who reads it waits."""
     monkeypatch.setattr(connector_read_routes, "_LOG_S", 0.2)
-    monkeypatch.setattr(source_readiness, "_log_places", threading.BoundedSemaphore(2))
+    monkeypatch.setattr(bounded_calls, "_logs", CallPlaces("change log", 8, 2, 8))
     folder = Path(shop_connector.definition.changelog) / "shop" / "applied"
     folder.mkdir(parents=True, exist_ok=True)
     pipe = folder / "delta-0.json"

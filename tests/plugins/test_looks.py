@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.core.errors import AccessDenied, SourceUnavailable
 from airflow_provider_cdc.core.model.metric_samples import MetricSamples, MetricSeries
 from airflow_provider_cdc.core.spi.source import Finding
-from airflow_provider_cdc.services.connectors import source_readiness
+from airflow_provider_cdc.plugins.api import row_history_routes
+from airflow_provider_cdc.services.actions import action_execution, connector_run_actions
+from airflow_provider_cdc.services.connectors import bounded_calls
+from airflow_provider_cdc.services.connectors.bounded_calls import CallPlaces
 from airflow_provider_cdc.services.connectors.source_readiness import WAYS_OUT
 from airflow_provider_cdc.services.dashboards.connector_charts import MOST
+from airflow_provider_cdc.services.row_history import row_history_lookup, target_row_reader
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from tests.cli.conftest import run
 from tests.plugins.conftest import ClientFactory, capture
 from tests.plugins.test_api import NASTY, printed_by
-from tests.support.airflow.airflow_connector import ShopConnector
-from tests.support.patience import LONGEST_S
+from tests.plugins.test_authorization import BODIES
+from tests.support.airflow.airflow_connector import ShopConnector, connect
+from tests.support.patience import LONGEST_S, wait_until
 
 API = "/api/v1/connectors/shop"
 
@@ -86,7 +96,8 @@ def test_a_source_that_does_not_answer_is_reported_in_time_and_takes_no_more_tha
     shop_connector: ShopConnector, client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     answers = threading.Event()
-    monkeypatch.setattr(source_readiness, "_places", threading.BoundedSemaphore(2))
+    places = CallPlaces("source", most=8, most_of_system=2, most_of_caller=8)
+    monkeypatch.setattr(bounded_calls, "_sources", places)
     for method in ("check_prerequisites", "verify_position"):
         monkeypatch.setattr(MemorySource, method, lambda *_: answers.wait(30))
     began = time.monotonic()
@@ -107,16 +118,104 @@ def test_a_look_takes_no_more_than_a_time(
     assert client_factory().post(f"{API}/check", json=body).status_code == 422
 
 
-def test_a_look_that_gets_no_thread_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none_left(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
+@pytest.fixture
+def hanging_storage(shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A change log whose manifests and reports are pipes into which no one writes: who reads one waits."""
+    monkeypatch.setattr(connector_run_actions, "LOG_ANSWER_S", 0.2)
+    monkeypatch.setattr(action_execution, "LOG_ANSWER_S", 0.2)
+    monkeypatch.setattr(row_history_routes, "_ANSWER_S", 0.2)
+    monkeypatch.setenv("AIRFLOW__CDC__SHOW_ROWS_OF", "shop")
+    folder = Path(shop_connector.definition.changelog) / "shop"
+    (folder / "applied").mkdir(parents=True, exist_ok=True)
+    pipes = [folder / "applied" / "delta-0.json", *(file for file in folder.rglob("*") if file.is_file())]
+    assert len(pipes) > 2
+    for pipe in pipes:
+        pipe.unlink(missing_ok=True)
+        os.mkfifo(pipe)
+    yield
+    moved = [pipe.rename(folder / f"pipe {i}") for i, pipe in enumerate(pipes)]  # no one else begins to read one
+    for pipe in moved:
+        os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))  # those that wait have read it to its end
+    wait_until(lambda: not bounded_calls._logs._calls, "no call waits")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", none_left)
-        for _ in range(source_readiness.MOST_AT_ONCE + 1):
-            with pytest.raises(RuntimeError, match="thread"):
-                source_readiness.call_source_in_time(1, "The source", lambda: 1)
-    assert source_readiness.call_source_in_time(5, "The source", lambda: 1) == 1
+
+@pytest.mark.parametrize(
+    "route",
+    ["actions/verify", "actions/repair", "actions/rebuild", "actions/forget-target", "row", "row/key"],
+)
+def test_a_storage_that_does_not_answer_takes_no_thread_of_a_request_and_no_other_connector(
+    fleet: ShopConnector, client_factory: ClientFactory, hanging_storage: None, route: str
+) -> None:
+    body = BODIES.get(route.rpartition("/")[2], {})
+    began = time.monotonic()
+    assert "has not answered within 0.2 s" in post(client_factory, route, 503, **body)["detail"]
+    assert time.monotonic() - began < 10
+    for _ in range(3):
+        post(client_factory, route, 503, **body)
+    assert "already waiting for answers" in post(client_factory, route, 503, **body)["detail"]
+    billing = client_factory().get("/api/v1/connectors/billing").json()
+    assert billing["trouble"] is None
+
+
+def test_a_target_that_does_not_answer_hides_no_history(
+    shop_connector: ShopConnector, client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target is a stand-in that waits for the end of the test."""
+    ends, report = threading.Event(), {"target": "delta", "location": "/lake", "last_batch": 0, "table_states": {}}
+    monkeypatch.setattr(row_history_routes, "_ANSWER_S", 5)
+    monkeypatch.setenv("AIRFLOW__CDC__SHOW_ROWS_OF", "shop")
+    monkeypatch.setattr(ApplyReports, "list_reports", lambda self: [report])
+    monkeypatch.setattr(row_history_lookup, "applied_at", lambda *_: None)
+    monkeypatch.setattr(target_row_reader, "_TargetReader", lambda *_: ends.wait(60))
+    shop_connector.order(1)
+    capture(shop_connector)
+    found = post(client_factory, "row", table="inventory.orders", key=["1"])
+    ends.set()
+    assert len(found["changes"]) == 1
+    (target,) = found["targets"]
+    assert (target["target"], target["state"]) == ("delta", "not looked at")
+    assert "has not answered within 5 s" in target["why"]
+
+
+def test_a_comparison_with_a_source_that_does_not_answer_ends_in_time(
+    shop_connector: ShopConnector, client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = threading.Event()
+    monkeypatch.setattr(row_history_routes, "_ANSWER_S", 5)
+    monkeypatch.setenv("AIRFLOW__CDC__SHOW_ROWS_OF", "shop")
+    monkeypatch.setattr(MemorySource, "open_chunk_reader", lambda *_, **__: ends.wait(60))
+    shop_connector.order(1)
+    capture(shop_connector)
+    found = post(client_factory, "row", 503, table="inventory.orders", key=["1"], compare=True)
+    ends.set()
+    assert "The source of shop has not answered" in found["detail"]
+
+
+def test_a_user_whose_sources_do_not_answer_takes_no_place_from_others(
+    shop_connector: ShopConnector, client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real port that accepts connections and never answers, behind several connections of one user."""
+    with socket.create_server(("127.0.0.1", 0), backlog=50) as tarpit:
+        for i in range(5):
+            connect(
+                monkeypatch,
+                f"tarpit{i}",
+                conn_type="cdc_mariadb",
+                host="127.0.0.1",
+                port=tarpit.getsockname()[1],
+                login="u",
+                password="p",
+            )
+        details = [
+            client_factory("ann", "OP")
+            .post(f"/api/v1/wizard/connections/tarpit{i}", json={"seconds": 0.3})
+            .json()["detail"]
+            for i in range(5)
+        ]
+        assert all("has not answered within 0.3 s" in detail for detail in details[:4])
+        assert "of your checks of sources are already waiting" in details[4]
+        assert client_factory("dora", "OP").post(f"{API}/check", json={}).status_code == 200
+    wait_until(lambda: not bounded_calls._sources._calls, "no call waits")
 
 
 # -- the gap ------------------------------------------------------------------------------------------------------------

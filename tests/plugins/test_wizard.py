@@ -125,6 +125,38 @@ def test_connections_are_those_that_someone_may_see(
         assert f"source={one['kind']!r}" in one["example"]["python"]
 
 
+@pytest.mark.parametrize(
+    ("query_sources", "test_connection", "wizard", "check"),
+    [
+        ("", "", 403, 200), ("connectors", "Disabled", 403, 200), ("connectors", "Hidden", 403, 200), ("connectors", "Enabled", 200, 200),
+        ("all", "Disabled", 200, 200), ("none", "Enabled", 403, 403), ("of course", "Enabled", 200, 403),
+    ],
+)  # fmt: skip
+def test_a_page_queries_only_sources_that_airflows_configuration_allows(
+    shop_connector: ShopConnector,
+    client_factory: ClientFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    query_sources: str,
+    test_connection: str,
+    wizard: int,
+    check: int,
+) -> None:
+    for name, value in (("CDC__QUERY_SOURCES", query_sources), ("CORE__TEST_CONNECTION", test_connection)):
+        monkeypatch.delenv(f"AIRFLOW__{name}", raising=False)
+        if value:
+            monkeypatch.setenv(f"AIRFLOW__{name}", value)
+    client, connector = client_factory(), "/api/v1/connectors/shop"
+    asked = client.post("/api/v1/wizard/connections/shop", json={})
+    assert asked.status_code == wizard, asked.text
+    if wizard == 403:
+        assert "AIRFLOW__CDC__QUERY_SOURCES=all" in asked.json()["error"]["repair"]
+    for route, body in (("check", {}), ("gap", {}), ("actions/reset-offset", {})):
+        answer = client.post(f"{connector}/{route}", json=body)
+        assert (answer.status_code == 403) == (check == 403), answer.text
+        if check == 403:
+            assert "AIRFLOW__CDC__QUERY_SOURCES=connectors" in answer.json()["error"]["repair"]
+
+
 def test_the_source_of_a_connection_says_what_it_has(
     shop_connector: ShopConnector, client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.plugins.api.dependencies import Operable, Readable, Store
+from airflow_provider_cdc.services.connectors.bounded_calls import call_source_in_time
 from airflow_provider_cdc.services.connectors.source_readiness import (
     WAYS_OUT,
     Readiness,
-    call_source_in_time,
     check_readiness,
     gap_of,
     resolve_access,
@@ -83,7 +83,10 @@ def check_source(reached_one: Operable, request: SourceRequest) -> CheckAnswer:
     """Check the prerequisites of the capture at the source; each one that is not met comes with its fix."""
     access = resolve_access(reached_one.record)
     readiness: Readiness = call_source_in_time(
-        request.seconds, f"The source of {reached_one.connector_name}", lambda: check_readiness(access)
+        request.seconds,
+        access.conn_id,
+        lambda: check_readiness(access),
+        name=f"The source of {reached_one.connector_name}",
     )
     return CheckAnswer(
         ready=readiness.is_ready,
@@ -97,7 +100,7 @@ def check_source(reached_one: Operable, request: SourceRequest) -> CheckAnswer:
 def check_gap(reached_one: Operable, request: SourceRequest) -> GapAnswer:
     """Check whether the source's log still contains the position; if not, return the lost changes and the repairs."""
     name, access = reached_one.connector_name, resolve_access(reached_one.record)
-    gap = call_source_in_time(request.seconds, f"The source of {name}", lambda: gap_of(access))
+    gap = call_source_in_time(request.seconds, access.conn_id, lambda: gap_of(access), name=f"The source of {name}")
     ways = [
         RepairOption(
             repair=way.repair,

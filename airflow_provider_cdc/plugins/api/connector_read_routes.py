@@ -20,8 +20,8 @@ from airflow_provider_cdc.plugins.authorization import (
     known_of,
     rights_on,
 )
+from airflow_provider_cdc.services.connectors.bounded_calls import call_log_in_time
 from airflow_provider_cdc.services.connectors.connector_handle import access_of
-from airflow_provider_cdc.services.connectors.source_readiness import within_log
 from airflow_provider_cdc.services.dashboards.connector_overview import line_of, load_overview, wholes_of
 from airflow_provider_cdc.services.dashboards.connector_page import properties_of, tables_of
 from airflow_provider_cdc.services.dashboards.hidden_keys import hide_keys, hide_keys_in_text
@@ -119,7 +119,7 @@ def _beside(record: ConnectorRecord) -> tuple[list[status_texts.AppliedTarget], 
     A storage that does not answer is waited for a short time only.
     """
     try:
-        return within_log(_LOG_S, record.connector, lambda: status_texts.beside_changelog(record))
+        return call_log_in_time(_LOG_S, record.connector, lambda: status_texts.beside_changelog(record))
     except (SourceBusy, SourceUnavailable) as e:
         return [], [], str(e)
 
@@ -185,10 +185,8 @@ def get_batch(store: Store, reached: Readable, batch: int) -> response_models.Ba
     try:
         access = access_of(reached.record)
         if access is not None:
-            changelog = access.open_change_log()
-            manifest = within_log(
-                _LOG_S, reached.connector_name, lambda: changelog.find_manifest(reached.connector_name, batch)
-            )
+            name, found = reached.connector_name, access
+            manifest = call_log_in_time(_LOG_S, name, lambda: found.open_change_log().find_manifest(name, batch))
     except (CdcError, OSError) as e:
         trouble = str(e)
     files = [] if manifest is None else manifest.files

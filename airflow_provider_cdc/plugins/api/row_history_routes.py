@@ -14,6 +14,8 @@ from airflow_provider_cdc.services.row_history.row_history_lookup import RowQuer
 router = APIRouter(tags=["rows"])
 _SECONDS = 10.0
 """Seconds that a request spends on batches that the index of keys does not know yet; the next one continues."""
+_ANSWER_S = 20.0
+"""Seconds that a request waits for the change log, for the targets, and for the source."""
 
 
 class TableRequest(BaseModel):
@@ -51,7 +53,8 @@ def get_row_history(store: Store, reached: WithRows, request: RowRequest) -> Row
                 403, f"Reading the row by connection {conn_id} requires the right to edit this connection."
             )
     query = RowQuery(
-        request.table, request.key, reached.user.get_name(), reached.connector_name, request.as_of, request.compare, request.connections, _SECONDS
+        request.table, request.key, reached.user.get_name(), reached.connector_name, request.as_of, request.compare, request.connections,
+        _SECONDS, _ANSWER_S,
     )  # fmt: skip
     return load_row_history(store, query)
 
@@ -59,6 +62,5 @@ def get_row_history(store: Store, reached: WithRows, request: RowRequest) -> Row
 @router.post("/connectors/{connector}/row/key")
 def list_key_columns(store: Store, reached: WithRows, request: TableRequest) -> list[KeyColumn]:
     """List the key columns of a table, and the form of their values. The request returns no data and is not recorded."""
-    return row_keys(
-        store, RowQuery(request.table, (), reached.user.get_name(), reached.connector_name, seconds=_SECONDS)
-    )
+    by, connector = reached.user.get_name(), reached.connector_name
+    return row_keys(store, RowQuery(request.table, (), by, connector, seconds=_SECONDS, answer_s=_ANSWER_S))

@@ -18,7 +18,7 @@ from airflow_provider_cdc.hooks.source import PREFIX, CdcSourceHook
 from airflow_provider_cdc.plugins import authorization
 from airflow_provider_cdc.plugins.api.check_and_chart_routes import Prerequisite, SourceRequest, build_prerequisites
 from airflow_provider_cdc.plugins.authorization import ConnectorRight
-from airflow_provider_cdc.services.connectors.source_readiness import call_source_in_time
+from airflow_provider_cdc.services.connectors.bounded_calls import call_source_in_time
 from airflow_provider_cdc.services.definition_writer import (
     TARGETS,
     DefinitionRequest,
@@ -169,8 +169,10 @@ def inspect_source(reached: Editable, request: ConnectionRequest) -> SourceAnswe
     hook, patterns = CdcSourceHook(reached.conn_id), [format_exact_pattern(table) for table in request.tables]
     inspection = call_source_in_time(
         request.seconds,
-        f"The source of connection {reached.conn_id}",
+        reached.conn_id,
         lambda: hook.inspect_source(request.places, patterns),
+        name=f"The source of connection {reached.conn_id}",
+        captured=False,
     )
     named = sorted(str(table) for table in inspection.tables)
     keyless = sorted(str(table) for table, schema in inspection.tables.items() if not schema.key)

@@ -29,7 +29,15 @@ from airflow_provider_cdc.services.actions.action_models import (
     StartSnapshot,
     StopIncrementalSnapshot,
 )
-from airflow_provider_cdc.services.actions.connector_run_actions import NOTHING, DagRunAction, DagRuns, by_run, work_of
+from airflow_provider_cdc.services.actions.connector_run_actions import (
+    LOG_ANSWER_S,
+    NOTHING,
+    DagRunAction,
+    DagRuns,
+    by_run,
+    work_of,
+)
+from airflow_provider_cdc.services.connectors.bounded_calls import call_log_in_time
 from airflow_provider_cdc.services.connectors.captured_tables import (
     captured_tables,
     format_names,
@@ -150,8 +158,15 @@ def _do(store: StateStore, record: ConnectorRecord, action: ConnectorAction, by:
         case ForgetTarget():
             from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 
-            storage = _access(record).open_change_log().storage
-            ApplyReports(storage, record.connector).delete_report(action.target, action.location)
+            access = _access(record)
+            call_log_in_time(
+                LOG_ANSWER_S,
+                record.connector,
+                lambda: ApplyReports(access.open_change_log().storage, record.connector).delete_report(
+                    action.target, action.location
+                ),
+                safe="The target may be forgotten or not; no batch was removed.",
+            )
         case _:
             store.set_control(record.connector, _DESIRED_STATES[_name(action)], by, action.reason)
     return None
@@ -272,7 +287,12 @@ def _access(record: ConnectorRecord) -> ConnectorAccess:
 
 
 def _forget(record: ConnectorRecord, action: ForgetTarget) -> list[str]:
-    need = find_forgettable_target(_access(record), record.connector, action.target, action.location)
+    access = _access(record)
+    need = call_log_in_time(
+        LOG_ANSWER_S,
+        record.connector,
+        lambda: find_forgettable_target(access, record.connector, action.target, action.location),
+    )
     return [
         f"{need.display_name} has applied batches up to {need.after}. The next maintenance may remove later batches from the change log.",
         "Its tables are not changed. The next apply to it registers it again; tables that need batches removed by then cannot continue.",

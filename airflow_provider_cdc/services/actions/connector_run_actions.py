@@ -24,9 +24,10 @@ from airflow_provider_cdc.services.actions.action_models import (
     SetOffset,
     VerifyTargetTables,
 )
+from airflow_provider_cdc.services.connectors.bounded_calls import call_log_in_time, call_source_in_time
 from airflow_provider_cdc.services.connectors.captured_tables import captured_tables, format_names, select_tables
 from airflow_provider_cdc.services.connectors.connector_targets import access_to, one_target
-from airflow_provider_cdc.services.connectors.source_readiness import WAYS_OUT, call_source_in_time
+from airflow_provider_cdc.services.connectors.source_readiness import WAYS_OUT
 from airflow_provider_cdc.services.text.pause_gap_signal_texts import format_halt
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 NOTHING = "Nothing was changed."
 _SOURCE_ANSWER_S = 30.0
 """How long a source may take to answer for a plan; where it reads its log for that, functions may have to be compiled first."""
+LOG_ANSWER_S = 15.0
+"""How long the storage of a change log may take to answer for a plan."""
 _STEERS = ("connector", "action", "at_version", "plan_only", "confirm", "reason")
 _P = TypeVar("_P")
 _WORKS = ("connector", "work", "tables", "target", "location", "confirm")
@@ -141,8 +144,21 @@ def _tables(store: StateStore, record: ConnectorRecord, patterns: Sequence[str])
     return select_tables(patterns, captured_tables(store, record)) if patterns else []
 
 
+def _target(record: ConnectorRecord, action: VerifyTargetTables | RebuildTargetTables) -> tuple[str, str]:
+    """Return kind and location of the target that is meant.
+
+    :raises CdcError: there is none, or several; or the change log has not answered in time
+    """
+    access = access_to(record)
+    return call_log_in_time(
+        LOG_ANSWER_S,
+        record.connector,
+        lambda: one_target(access, action.target or None, action.location or None),
+    )
+
+
 def _compare(store: StateStore, record: ConnectorRecord, action: VerifyTargetTables, runs: DagRuns) -> DagRunAction:
-    target, location = one_target(access_to(record), action.target or None, action.location or None)
+    target, location = _target(record, action)
     tables = _tables(store, record, action.tables)
     repairs = isinstance(action, RepairTargetTables)
     lines = [
@@ -167,7 +183,7 @@ def _compare(store: StateStore, record: ConnectorRecord, action: VerifyTargetTab
 
 
 def _rebuild(store: StateStore, record: ConnectorRecord, action: RebuildTargetTables, runs: DagRuns) -> DagRunAction:
-    target, location = one_target(access_to(record), action.target or None, action.location or None)
+    target, location = _target(record, action)
     tables = _tables(store, record, action.tables)
     lines = [
         f"{len(tables):,} table{'' if len(tables) == 1 else 's'} of {target} at {location} {'is' if len(tables) == 1 else 'are'} rebuilt from the change log: {format_names(tables)}.",
@@ -240,7 +256,7 @@ def _planned(record: ConnectorRecord, plan: Callable[[ConnectorLifecycle], _P]) 
         with access.prepare_lifecycle() as lifecycle:
             return plan(lifecycle)
 
-    return call_source_in_time(_SOURCE_ANSWER_S, f"The source of {record.connector}", look)
+    return call_source_in_time(_SOURCE_ANSWER_S, access.conn_id, look, name=f"The source of {record.connector}")
 
 
 def _steered(
@@ -276,4 +292,4 @@ def _choices(conf: Mapping[str, Any], action: str) -> dict[str, str]:
     return {"connector": conf["connector"], action: conf[action]}
 
 
-__all__ = ["NOTHING", "DagRunAction", "DagRuns", "by_run", "work_of"]
+__all__ = ["LOG_ANSWER_S", "NOTHING", "DagRunAction", "DagRuns", "by_run", "work_of"]

@@ -4,19 +4,15 @@ They are whether capture can begin, and whether the source's log still holds a c
 
 >>> check_readiness(access).ready
 True
->>> call_source_in_time(15, "The source of shop", lambda: gap_of(access)) is None
-True
 """
 
 from __future__ import annotations
 
-import contextvars
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
-from airflow_provider_cdc.core.errors import CdcError, SourceBusy, SourceUnavailable
+from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.services.connectors.connector_handle import access_of
 
 if TYPE_CHECKING:
@@ -24,13 +20,6 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.spi.source import Finding
     from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
     from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
-
-MOST_AT_ONCE = 8
-"""Looks of one process: a source or a storage that does not answer must not take every thread of the API server."""
-_places = threading.BoundedSemaphore(MOST_AT_ONCE)
-_log_places = threading.BoundedSemaphore(MOST_AT_ONCE)
-"""Threads for change logs are separate: a page reads one whenever it refreshes."""
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,76 +114,11 @@ def gap_of(access: ConnectorAccess) -> LogGap | None:
         return lifecycle.find_gap()
 
 
-def call_source_in_time(seconds: float, whom: str, query: Callable[[], _T]) -> _T:
-    """Return the answer of a source, or raise an error when there is none in time.
-
-    The look itself ends by the timeouts of its connection.
-
-    :param whom: name of the queried system, for errors
-    :raises SourceUnavailable: there was no answer in time
-    :raises SourceBusy: too many looks wait for answers already
-    """
-    down = "check that the database is up and can be reached from Airflow's API server; the command airflow cdc check waits longer"
-    return _waited(_places, "source", seconds, whom, query, down)
-
-
-def within_log(seconds: float, connector: str, query: Callable[[], _T]) -> _T:
-    """Return the answer of the change log of a connector, as :func:`call_source_in_time` for sources.
-
-    :raises SourceUnavailable: there was no answer in time
-    :raises SourceBusy: too many looks wait for answers already
-    """
-    down = "check that its storage is up and can be reached from Airflow's API server"
-    return _waited(_log_places, "change log", seconds, f"The change log of {connector}", query, down)
-
-
-def _waited(
-    places: threading.BoundedSemaphore, kind: str, seconds: float, whom: str, look: Callable[[], _T], down: str
-) -> _T:
-    if not places.acquire(blocking=False):
-        raise SourceBusy(
-            f"{MOST_AT_ONCE} checks of {kind}s are already waiting for answers.",
-            safe="Nothing was queried or changed.",
-            remedy=f"try again in a minute; if the error persists, a {kind} does not answer",
-        )
-    answer: list[Any] = []
-    failed: list[BaseException] = []
-
-    def ask() -> None:
-        try:
-            answer.append(look())
-        except BaseException as e:
-            failed.append(e)
-        finally:
-            places.release()
-
-    context = contextvars.copy_context()
-    thread = threading.Thread(target=context.run, args=(ask,), name="cdc-look", daemon=True)
-    try:
-        thread.start()
-    except RuntimeError:  # the process may have no more threads; its place is free again
-        places.release()
-        raise
-    thread.join(seconds)
-    if failed:
-        raise failed[0]
-    if not answer:
-        raise SourceUnavailable(
-            f"{whom} has not answered within {seconds:g} s.",
-            safe="Nothing was changed.",
-            remedy=down,
-        )
-    return answer[0]  # type: ignore[no-any-return]
-
-
 __all__ = [
-    "MOST_AT_ONCE",
     "WAYS_OUT",
     "GapRepairOption",
     "Readiness",
-    "call_source_in_time",
     "check_readiness",
     "gap_of",
     "resolve_access",
-    "within_log",
 ]

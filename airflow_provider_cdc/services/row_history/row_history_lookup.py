@@ -7,26 +7,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_provider_cdc.changelog.row_history.row_history_models import KeyColumn
 from airflow_provider_cdc.core.errors import ConfigError, NotGranted
 from airflow_provider_cdc.core.model.notifications import ROW, Notification, NotificationType
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.hooks.airflow_compat import conf
+from airflow_provider_cdc.services.connectors.bounded_calls import call_log_in_time, call_source_in_time
 from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess, access_of, find_connector
 from airflow_provider_cdc.services.row_history.row_apply_times import applied_at
 from airflow_provider_cdc.services.row_history.source_row_reader import at_source
 from airflow_provider_cdc.services.row_history.target_row_reader import at_targets
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.changelog.reports.apply_report import ApplyReport
     from airflow_provider_cdc.changelog.row_history.key_event_reader import KeyEventReader
     from airflow_provider_cdc.changelog.row_history.key_index_segment import KeyColumns
-    from airflow_provider_cdc.changelog.row_history.row_history_models import RowHistory
+    from airflow_provider_cdc.changelog.row_history.row_history_models import CurrentSourceRow, RowHistory
+    from airflow_provider_cdc.changelog.row_history.row_key import RowKey
     from airflow_provider_cdc.core.model.table_schema import TableId
     from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
     from airflow_provider_cdc.state.state_store import StateStore
 
+_T = TypeVar("_T")
 OPTION = "show_rows_of"
 _NOTHING = "Nothing was shown."
 
@@ -43,6 +47,7 @@ class RowQuery:
     :param compare: read the row at the source, too
     :param conn_ids: of target databases that may be queried
     :param seconds: seconds to spend on batches that the index of keys does not know yet
+    :param answer_s: seconds to wait for the change log, for the targets, and for the source; ``None``: as long as they take
     """
 
     table: str
@@ -53,6 +58,7 @@ class RowQuery:
     compare: bool = False
     conn_ids: Sequence[str] = ()
     seconds: float = 60.0
+    answer_s: float | None = None
 
     @property
     def requested_time(self) -> datetime | None:
@@ -68,7 +74,9 @@ def load_row_history(
     :param report_progress: is called with the number of indexed batches, and of all batches to index
     :raises NotGranted: no user may see rows of the connector
     :raises ConfigError: there is no such table, or it has no such key
+    :raises SourceUnavailable: the change log or the source has not answered in time
     """
+    from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
     from airflow_provider_cdc.changelog.row_history.key_event_reader import KeyEventReader
     from airflow_provider_cdc.changelog.row_history.row_history_reader import RowHistoryReader
     from airflow_provider_cdc.changelog.row_history.row_key import key_of_texts
@@ -77,28 +85,48 @@ def load_row_history(
     connector, table = _table_of(store, query)
     may_show(connector)
     record, access = _access(store, connector)
-    events = KeyEventReader(
-        access.open_change_log(), connector, time.monotonic() + query.seconds, report_progress, after=record.last_batch
-    )
-    key = key_of_texts(query.key, _key_columns(events, table), str(table))
-    _record(store, connector, table, query)
-    history = cache(lambda name: store.schema_changes_of(connector, name))
     masks = RowMasks(_properties(access))
-    story = RowHistoryReader(events, connector, history, masks).read_history(table, key, as_of=query.requested_time)
-    applied_at(story, access, store)
+
+    def read_log() -> tuple[RowKey, RowHistory, list[ApplyReport]]:
+        changelog = access.open_change_log()
+        deadline = time.monotonic() + query.seconds
+        events = KeyEventReader(changelog, connector, deadline, report_progress, after=record.last_batch)
+        key = key_of_texts(query.key, _key_columns(events, table), str(table))
+        _record(store, connector, table, query)
+        history = cache(lambda name: store.schema_changes_of(connector, name))
+        story = RowHistoryReader(events, connector, history, masks).read_history(table, key, as_of=query.requested_time)
+        applied_at(story, access, store)
+        return key, story, ApplyReports(changelog.storage, connector).list_reports() if query.as_of is None else []
+
+    key, story, reports = _read_log(query, connector, read_log)
     if query.as_of is None:
-        story.targets = at_targets(story, access, table, masks, query.conn_ids)
+        story.targets = at_targets(story, reports, access, table, masks, query.conn_ids, query.answer_s)
     if query.compare:
-        story.source = at_source(
-            story, access, table, key, SchemaHistory.from_stored(store.load_schemas(connector)).find_schema(table)
-        )
+        schema = SchemaHistory.from_stored(store.load_schemas(connector)).find_schema(table)
+
+        def read_source() -> CurrentSourceRow:
+            return at_source(story, access, table, key, schema)
+
+        if query.answer_s is None:
+            story.source = read_source()
+        else:
+            name = f"The source of {connector}"
+            story.source = call_source_in_time(query.answer_s, access.conn_id, read_source, name=name)
     return story
+
+
+def _read_log(query: RowQuery, connector: str, read: Callable[[], _T]) -> _T:
+    """Read the change log of a connector within the time of a query.
+
+    :raises SourceUnavailable: it has not answered in time
+    """
+    return read() if query.answer_s is None else call_log_in_time(query.answer_s, connector, read, safe=_NOTHING)
 
 
 def row_keys(store: StateStore, query: RowQuery) -> list[KeyColumn]:
     """Return the columns of a table's key, and how a value of each is given. It shows no data.
 
-    :param query: only its table and connector are used
+    :param query: only its table, connector and times are used
     :raises ConfigError: there is no such table, or it has no key
     """
     from airflow_provider_cdc.changelog.row_history.key_event_reader import KeyEventReader
@@ -107,10 +135,14 @@ def row_keys(store: StateStore, query: RowQuery) -> list[KeyColumn]:
 
     connector, table = _table_of(store, query)
     record, access = _access(store, connector)
-    events = KeyEventReader(
-        access.open_change_log(), connector, time.monotonic() + query.seconds, after=record.last_batch
-    )
-    columns = (Column(name=name, type=type_) for name, type_ in _key_columns(events, table))
+
+    def read_columns() -> KeyColumns:
+        deadline = time.monotonic() + query.seconds
+        return _key_columns(
+            KeyEventReader(access.open_change_log(), connector, deadline, after=record.last_batch), table
+        )
+
+    columns = (Column(name=name, type=type_) for name, type_ in _read_log(query, connector, read_columns))
     return [KeyColumn(name=column.name, type=column.type, form=describe_value_form(column)) for column in columns]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import re
+import time
 import zoneinfo
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.changelog.row_history.row_history_models import CurrentTargetRow, RowHistory
-from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.errors import CdcError, SourceBusy, SourceUnavailable
 from airflow_provider_cdc.hooks.target_database import CdcDatabaseHook
+from airflow_provider_cdc.services.connectors.bounded_calls import call_targets_in_time
 from airflow_provider_cdc.services.row_history.lake_row_reader import TargetNotInspected, rows_of
 from airflow_provider_cdc.services.row_history.row_apply_times import batch_of
 
@@ -48,23 +50,39 @@ class StoredRow:
 
 
 def at_targets(
-    story: RowHistory, access: ConnectorAccess, table: TableId, masks: RowMasks, conn_ids: Sequence[str]
+    story: RowHistory,
+    reports: Sequence[ApplyReport],
+    access: ConnectorAccess,
+    table: TableId,
+    masks: RowMasks,
+    conn_ids: Sequence[str],
+    answer_s: float | None = None,
 ) -> list[CurrentTargetRow]:
     """Read the requested row at each target, as far as that can be seen without Spark.
 
+    :param reports: one of each target
     :param table: of the source
     :param conn_ids: connections to target databases
+    :param answer_s: seconds to wait for all of them; ``None``: as long as they take
     """
-    from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
-
     topic = next((change.topic for change in story.changes if change.topic is not None), None)
-    rows = []
-    for report in ApplyReports(access.open_change_log().storage, story.connector).list_reports():
+    rows, began = [], time.monotonic()
+    for report in reports:
         target, location = str(report["target"]), str(report["location"])
+
+        def read(report: ApplyReport = report) -> list[CurrentTargetRow]:
+            return _TargetReader(report, topic, access, table, masks, conn_ids).read_rows(story)
+
         try:
-            rows += _TargetReader(report, topic, access, table, masks, conn_ids).read_rows(story)
+            if answer_s is None:
+                rows += read()
+            else:
+                remaining = max(0.1, began + answer_s - time.monotonic())
+                rows += call_targets_in_time(remaining, story.connector, read)
         except TargetNotInspected as e:
             rows.append(CurrentTargetRow(target=target, location=location, state="not looked at", why=str(e)))
+        except (SourceBusy, SourceUnavailable) as e:
+            rows.append(CurrentTargetRow(target=target, location=location, state="not looked at", why=e.message))
     return rows
 
 
