@@ -294,6 +294,18 @@ def load_connection_teams(conn_ids: Collection[str]) -> dict[str, str | None]:
         return {row[0]: row[1] for row in rows}
 
 
+def load_team_connection(conn_id: str, team: str) -> Any:
+    """Return a connection of a team, or of no team, in a process that is no task.
+
+    :raises AirflowNotFoundException: there is none, or it belongs to another team
+    """
+    from airflow.models.connection import Connection
+
+    if not conf.getboolean("core", "multi_team", fallback=False):
+        return Connection.get_connection_from_secrets(conn_id)
+    return Connection.get_connection_from_secrets(conn_id, team_name=team)
+
+
 def team_column(model: type[Connection]) -> InstrumentedAttribute[str | None] | Any:
     """Return the column of the team of a connection; ``NULL`` where Airflow has no teams."""
     from sqlalchemy import null

@@ -1,15 +1,26 @@
-"""Looks up the connections of Airflow that a connector uses."""
+"""Looks up the connections of Airflow that a connector uses.
+
+A task gets those of its team from Airflow. The API server has no team: there, the team of the connector that a request is about is set first.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextvars
 
-from airflow.sdk import BaseHook
+from airflow.sdk import BaseHook, Connection
 
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.hooks.airflow_compat import load_team_connection
 
-if TYPE_CHECKING:
-    from airflow.sdk import Connection
+_team: contextvars.ContextVar[str | None] = contextvars.ContextVar("cdc_team", default=None)
+
+
+def set_team(team: str | None) -> None:
+    """Set the team whose connections the present context may use, besides those of no team.
+
+    :param team: ``None``: no team
+    """
+    _team.set(team)
 
 
 def find_connection(conn_id: str, use: str, setting: str) -> Connection:
@@ -20,15 +31,28 @@ def find_connection(conn_id: str, use: str, setting: str) -> Connection:
 
     :param use: of the connection, for the error
     :param setting: that names the connection, for the error
-    :raises ConfigError: it does not exist
+    :raises ConfigError: it does not exist, or belongs to another team
     """
     from airflow_provider_cdc.hooks.airflow_compat import AirflowNotFoundException
 
     try:
-        return BaseHook.get_connection(conn_id)
+        return load_connection(conn_id)
     except AirflowNotFoundException:
         raise ConfigError(
             f"Connection {conn_id}, {use}, does not exist.",
             safe="Nothing was read or written; the offset is untouched.",
             remedy=f"create it in Airflow under Admin, Connections, or with `airflow connections add`; or correct {setting}",
         ) from None
+
+
+def load_connection(conn_id: str) -> Connection:
+    """Return a connection.
+
+    :raises AirflowNotFoundException: there is none, or it belongs to another team
+    """
+    team = _team.get()
+    found: Connection = BaseHook.get_connection(conn_id) if team is None else load_team_connection(conn_id, team)
+    return found
+
+
+__all__ = ["find_connection", "load_connection", "set_team"]

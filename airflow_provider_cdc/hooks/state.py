@@ -15,6 +15,7 @@ from airflow.sdk.log import mask_secret
 
 from airflow_provider_cdc.core.errors import CdcError, StateError, StateUnavailable
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.hooks.connection_lookup import load_connection
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
@@ -76,7 +77,7 @@ class CdcStateHook(BaseHook):
         from airflow_provider_cdc.hooks.airflow_compat import AirflowNotFoundException
 
         try:
-            connection = self.get_connection(self.conn_id)
+            connection = load_connection(self.conn_id)
         except AirflowNotFoundException:
             raise build_connection_error(self.conn_id) from None
         return address_of(connection)

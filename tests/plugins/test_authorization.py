@@ -24,7 +24,7 @@ from airflow_provider_cdc.plugins.authorization import KnownDag, known_of
 from airflow_provider_cdc.plugins.plugin_app import app
 from dev import paths
 from tests.plugins.conftest import ClientFactory
-from tests.support.airflow.airflow_connector import ShopConnector
+from tests.support.airflow.airflow_connector import ShopConnector, connect
 from tests.support.airflow.airflow_versions import has_teams, set_auth_manager, simple_user
 
 BODIES: dict[str, Any] = {
@@ -249,6 +249,28 @@ def test_dags_and_connections_of_a_team_are_for_its_members(
         assert forgets in ((200, 409) if "administer" in may.get(connector, "") else (403, 404))
 
 
+def test_pages_use_the_connections_of_the_team_of_the_dag(
+    teams: None, client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Connections of Airflow's tables: Airflow itself finds those of a team only for that team."""
+    monkeypatch.setenv("AIRFLOW__CORE__MULTI_TEAM", "True")
+    for name in ("shop", "script"):
+        monkeypatch.delenv(f"AIRFLOW_CONN_{name.upper()}")
+        with create_session() as session:
+            session.execute(sa.update(Connection).where(Connection.conn_id == name).values(host="pages"))
+    for dag_team, status in (("red", 200), ("blue", 409), (None, 409)):
+        monkeypatch.setitem(DAG_TEAMS, "shop_dag", dag_team)
+        client = client_factory("anna", "OP", ["red", "blue"])
+        answer = client.post("/api/v1/connectors/shop/check", json={})
+        assert answer.status_code == status, answer.text
+        if status == 409:
+            assert "Connection shop, with which the connector reads its source, does not exist" in answer.text
+        for route in ("gap", "actions/reset-offset"):
+            found = client.post(f"/api/v1/connectors/shop/{route}", json={}).text
+            assert ("does not exist" in found) == (status == 409), found
+    assert client_factory("anna", "OP", ["red"]).post("/api/v1/wizard/connections/shop", json={}).status_code == 200
+
+
 def test_a_connector_whose_dag_is_deleted_is_decided_by_its_connection(
     shop_connector: ShopConnector, client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,6 +339,16 @@ def test_a_hidden_connector_answers_as_a_missing_one(fleet: ShopConnector, clien
                 for name in ("billing", "nothing")
             )
             assert hidden.replace("billing", "nothing") == missing
+
+
+def test_pages_show_the_state_of_the_configured_connection(
+    shop_connector: ShopConnector, client_factory: ClientFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CDC__STATE_CONN_ID", "cdc_state_red")
+    answer = client_factory().get("/api/v1/connectors")
+    assert (answer.status_code, "cdc_state_red" in answer.text) == (503, True)
+    connect(monkeypatch, "cdc_state_red", conn_type="cdc_state", password=str(shop_connector.store.database.engine.url))
+    assert client_factory().get("/api/v1/connectors").json()["total"] == 1
 
 
 def test_metrics_need_a_login(shop_connector: ShopConnector, client_factory: ClientFactory) -> None:

@@ -3,7 +3,7 @@
 FastAPI evaluates annotations: everything they name is imported at module level.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -13,7 +13,9 @@ from fastapi import Depends, HTTPException, Path
 from fastapi.routing import APIRoute
 
 from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
-from airflow_provider_cdc.hooks.state import CdcStateHook, translate_database_errors
+from airflow_provider_cdc.hooks.airflow_compat import conf
+from airflow_provider_cdc.hooks.connection_lookup import set_team
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook, translate_database_errors
 from airflow_provider_cdc.plugins.authorization import AuthorizationContext, ConnectorRight, has_right, known_of
 from airflow_provider_cdc.state.state_store import StateStore
 
@@ -22,7 +24,8 @@ MOST = 1000
 
 
 def _opened() -> Iterator[StateStore]:
-    with translate_database_errors(), CdcStateHook().open_store(patience_s=2) as store:
+    conn_id = conf.get("cdc", "state_conn_id", fallback=DEFAULT_CONN_ID)
+    with translate_database_errors(), CdcStateHook(conn_id).open_store(patience_s=2) as store:
         yield store
 
 
@@ -31,11 +34,15 @@ Store = Annotated[StateStore, Depends(_opened)]
 
 @dataclass(frozen=True)
 class AuthorizedConnector:
-    """A connector that the user may see."""
+    """A connector that the user may see.
+
+    :param team: whose connections it uses: that of its DAG
+    """
 
     record: ConnectorRecord
     user: BaseUser
     known: AuthorizationContext
+    team: str | None
 
     @property
     def connector_name(self) -> str:
@@ -58,17 +65,15 @@ def require_right(right: ConnectorRight) -> Any:
             raise HTTPException(404, f"No connector {connector!r} has run yet.")
         if not has_right(user, record, right, context):
             raise HTTPException(403, f"You may see {connector}, but have no right to {_WORDS[right]}.")
-        return AuthorizedConnector(record, user, context)
+        dag = context.find_dag(record)
+        return AuthorizedConnector(record, user, context, context.find_team(record) if dag is None else dag.team)
 
-    return Depends(_marked(reached, right))
+    async def located(connector: Annotated[AuthorizedConnector, Depends(reached)]) -> AuthorizedConnector:
+        set_team(connector.team)  # an endpoint runs in the context that an asynchronous dependency leaves
+        return connector
 
-
-def _marked(
-    dependency: Callable[..., AuthorizedConnector], right: ConnectorRight
-) -> Callable[..., AuthorizedConnector]:
-    """With the right on it, so that the OpenAPI document can say which one a route needs."""
-    dependency.right = right  # type: ignore[attr-defined]
-    return dependency
+    located.right = right  # type: ignore[attr-defined]  # so that the OpenAPI document can say which one a route needs
+    return Depends(located)
 
 
 _WORDS = {

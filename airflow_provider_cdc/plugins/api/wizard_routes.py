@@ -14,6 +14,7 @@ from fastapi import APIRouter, Depends, HTTPException, Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_provider_cdc.core.name_patterns import format_exact_pattern
+from airflow_provider_cdc.hooks.connection_lookup import set_team
 from airflow_provider_cdc.hooks.source import PREFIX, CdcSourceHook
 from airflow_provider_cdc.plugins import authorization
 from airflow_provider_cdc.plugins.api.check_and_chart_routes import Prerequisite, SourceRequest, build_prerequisites
@@ -111,15 +112,22 @@ class EditableConnection:
     """A connection that the user may edit: its editors may also see the database behind it."""
 
     conn_id: str
+    team: str | None
 
 
-def _connected(
+def _authorized(
     user: GetUserDep, connection: Annotated[str, Path(max_length=250, description="Id of the connection")]
 ) -> EditableConnection:
     team = authorization.team_of(connection)
     if not authorization.may_connect(user, connection, team, edit=True):
         raise HTTPException(403, f"Querying the source of {connection} requires the right to edit this connection.")
-    return EditableConnection(connection)
+    return EditableConnection(connection, team)
+
+
+async def _connected(connection: Annotated[EditableConnection, Depends(_authorized)]) -> EditableConnection:
+    """Let the request use connections of the team. An endpoint runs in the context that an asynchronous dependency leaves."""
+    set_team(connection.team)
+    return connection
 
 
 _connected.right = ConnectorRight.ADMINISTER  # type: ignore[attr-defined]
