@@ -10,7 +10,17 @@ import shlex
 
 from airflow_provider_cdc.core.name_patterns import format_exact_pattern
 
-__all__ = ["format_cdc_command", "read_whole"]
+__all__ = ["format_cdc_command", "read_whole", "set_command_prefix"]
+
+_prefix = ["airflow", "cdc"]
+
+
+def set_command_prefix(*words: str) -> None:
+    """Set the words that commands begin with in this process, where Airflow does not take commands from providers.
+
+    >>> set_command_prefix("airflow-cdc")  # doctest: +SKIP
+    """
+    _prefix[:] = words
 
 
 def format_cdc_command(command: str, *names: object, **options: object) -> str:
@@ -30,7 +40,7 @@ def format_cdc_command(command: str, *names: object, **options: object) -> str:
     words = [str(name) for name in names]
     flags = [word for name, value in options.items() for word in _option(name.replace("_", "-"), value)]
     arguments = [*flags, "--", *words] if any(word.startswith("-") for word in words) else [*words, *flags]
-    return shlex.join(["airflow", "cdc", *command.split(), *arguments])
+    return shlex.join([*_prefix, *command.split(), *arguments])
 
 
 def _option(name: str, value: object) -> list[str]:

@@ -18,6 +18,8 @@ from urllib.parse import urlsplit
 from airflow import __version__ as _VERSION
 from asgiref.sync import SyncToAsync, sync_to_async
 
+from airflow_provider_cdc.core.remedy_commands import set_command_prefix
+
 OLDEST = (3, 1)
 """The first version that the provider supports."""
 
@@ -265,9 +267,11 @@ def find_bundle_url(path: str) -> str | None:
 
 def has_provider_commands() -> bool:
     """Check whether ``airflow cdc`` works; otherwise the script ``airflow-cdc`` has the commands."""
-    from airflow.providers_manager import ProvidersManager
+    return _NUMBERS >= (3, 2)
 
-    return hasattr(ProvidersManager, "initialize_providers_cli_command")
+
+if not has_provider_commands():
+    set_command_prefix("airflow-cdc")
 
 
 # the metadata DB, and teams, which Airflow has since 3.2

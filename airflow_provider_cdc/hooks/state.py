@@ -15,6 +15,7 @@ from airflow.sdk.log import mask_secret
 
 from airflow_provider_cdc.core.errors import CdcError, StateError, StateUnavailable
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.hooks.airflow_compat import AirflowNotFoundException
 from airflow_provider_cdc.hooks.connection_lookup import load_connection
 
 if TYPE_CHECKING:
@@ -74,8 +75,6 @@ class CdcStateHook(BaseHook):
 
         :raises StateError: there is no such connection, or it holds no URL
         """
-        from airflow_provider_cdc.hooks.airflow_compat import AirflowNotFoundException
-
         try:
             connection = load_connection(self.conn_id)
         except AirflowNotFoundException:

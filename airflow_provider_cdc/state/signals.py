@@ -82,7 +82,9 @@ class Signals:
             sa.case((is_open, 1), else_=0),
         ]
         statement = sa.select(*(sa.func.coalesce(sa.func.sum(column), 0) for column in columns))
-        statement = statement.where(r.connector == connector, r.channel == to_storable_text(channel, 50), is_recent | is_open)
+        statement = statement.where(
+            r.connector == connector, r.channel == to_storable_text(channel, 50), is_recent | is_open
+        )
         for attempt in self._database.iterate_attempts():
             with attempt, self._database.engine.connect() as c:
                 recent, characters, waiting = c.execute(statement).one()

@@ -157,7 +157,8 @@ class StateDatabase:
             return "airflow db migrate"
         command = f"`{format_cdc_command('state migrate')}`, with --conn-id if the connection is not cdc_state_default"
         if self.engine.dialect.name in ("mysql", "mariadb"):
-            command += ". If the database is Airflow's metadata DB: `airflow db migrate`, then the GRANTs that `airflow cdc setup` prints"
+            setup = format_cdc_command("setup")
+            command += f". If the database is Airflow's metadata DB: `airflow db migrate`, then the GRANTs that `{setup}` prints"
         return command
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.conftest import capture, clean, run
 from tests.support.airflow.airflow_connector import ShopConnector
+from tests.support.airflow.airflow_versions import cdc_command
 
 
 def test_check_says_whether_everything_is_captured(
@@ -54,6 +55,6 @@ def test_a_command_without_the_state_says_how_to_set_it_up(
     monkeypatch.delenv("AIRFLOW_CONN_CDC_STATE_DEFAULT")
     monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "sqlite:////nowhere/airflow.db")
     began = time.monotonic()
-    with pytest.raises(SystemExit, match="airflow cdc setup"):
+    with pytest.raises(SystemExit, match=cdc_command("setup")):
         run("connectors", "--state-conn-id", "nowhere")
     assert time.monotonic() - began < 20

@@ -16,6 +16,7 @@ from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.changelog.reports.table_maintenance_report import MaintenanceReports
 from tests.cli.conftest import capture, clean, run
 from tests.support.airflow.airflow_connector import ShopConnector, connect
+from tests.support.airflow.airflow_versions import cdc_command
 
 HERE, THERE = ("delta", "/here/{table}"), ("iceberg", "lake.{database}.{table}")
 SUBMIT = """#!/bin/sh
@@ -166,7 +167,7 @@ def test_a_target_is_forgotten_when_its_name_is_confirmed(
     with pytest.raises(SystemExit, match="--confirm is 'shoes', and the connector is shop"):
         run(*line, "--confirm", "shoes")
     with pytest.raises(
-        SystemExit, match=r"to delta at /nowhere\.\n(.|\n)*iceberg at lake(.|\n)*airflow cdc targets shop"
+        SystemExit, match=r"to delta at /nowhere\.\n(.|\n)*iceberg at lake(.|\n)*" + cdc_command("targets shop")
     ):
         run("forget-target", "shop", "--target", "delta", "--location", "/nowhere", "--confirm", "shop")
     with (

@@ -10,6 +10,7 @@ from asgiref.sync import async_to_sync
 
 from airflow_provider_cdc.hooks import airflow_compat
 from airflow_provider_cdc.hooks.page_links import build_page_url
+from airflow_provider_cdc.hooks.state import build_connection_error
 from airflow_provider_cdc.triggers.blocking_call_threads import CallThreads
 
 
@@ -76,3 +77,12 @@ def test_a_link_to_pages_that_are_not_there_is_empty(monkeypatch: pytest.MonkeyP
     assert build_page_url("connectors", "shop").endswith("/plugin/cdc/connectors/shop")
     monkeypatch.setattr(airflow_compat, "_NUMBERS", (3, 1))
     assert build_page_url("connectors", "shop") == ""
+
+
+def test_errors_name_commands_that_this_airflow_takes() -> None:
+    """The script ``airflow-cdc`` has the commands where Airflow takes none from providers."""
+    from airflow.providers_manager import ProvidersManager
+
+    takes_commands = hasattr(ProvidersManager, "initialize_providers_cli_command")
+    text = str(build_connection_error("cdc_state_default"))
+    assert ("airflow cdc setup" in text, "airflow-cdc setup" in text) == (takes_commands, not takes_commands)

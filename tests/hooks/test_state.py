@@ -11,6 +11,7 @@ from airflow_provider_cdc.core.errors import StateError
 from airflow_provider_cdc.hooks.state import CdcStateHook
 from airflow_provider_cdc.state.state_store import StateStore
 from tests.support.airflow.airflow_connector import connect
+from tests.support.airflow.airflow_versions import cdc_command
 
 
 def test_the_password_is_the_url(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -29,7 +30,7 @@ def test_tables_are_looked_for_in_the_schema_that_extra_names(postgres: Any, mon
         connect(monkeypatch, "state", conn_type="cdc_state", password=postgres.url(name), extra={"schema": "af"})
         ok, text = CdcStateHook("state").test_connection()
         assert not ok
-        assert "airflow cdc state migrate" in text
+        assert cdc_command("state migrate") in text
         StateStore(postgres.url(name), schema="af").create_tables()
         assert CdcStateHook("state").test_connection()[0]
         connect(monkeypatch, "state", conn_type="cdc_state", password=postgres.url(name))
@@ -37,7 +38,7 @@ def test_tables_are_looked_for_in_the_schema_that_extra_names(postgres: Any, mon
 
 
 def test_a_missing_connection_is_reported_with_the_command_that_makes_it() -> None:
-    with pytest.raises(StateError, match="airflow cdc setup"):
+    with pytest.raises(StateError, match=cdc_command("setup")):
         CdcStateHook("nowhere").resolve_address()
 
 

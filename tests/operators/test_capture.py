@@ -31,6 +31,7 @@ from tests.support.airflow.airflow_versions import (
     AirflowException,
     AirflowFailException,
     AirflowSkipException,
+    cdc_command,
     page_link,
 )
 from tests.support.patience import LONGEST_S, wait_until
@@ -228,7 +229,7 @@ def test_what_a_person_must_mend_is_not_tried_again(
     with pytest.raises(AirflowFailException, match=r"snapshot\.mode=when_needed"):
         capture(shop_connector).execute(context())
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password="")
-    with pytest.raises(AirflowFailException, match="airflow cdc setup"):
+    with pytest.raises(AirflowFailException, match=cdc_command("setup")):
         capture(shop_connector).execute(context())
 
 

@@ -30,7 +30,13 @@ from airflow_provider_cdc.state.models import OffsetRow
 from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers import any_changes
 from tests.support.airflow.airflow_connector import SHOP, connect, context
-from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException, TaskDeferred, page_link
+from tests.support.airflow.airflow_versions import (
+    AirflowException,
+    AirflowFailException,
+    TaskDeferred,
+    cdc_command,
+    page_link,
+)
 from tests.support.airflow.trigger_runs import await_first_event, deserialize_trigger
 from tests.support.counted import CallCounter
 from tests.support.patience import LONGEST_S, wait_until
@@ -242,7 +248,7 @@ def test_state_tables_that_cannot_be_asked_fail_the_task(
     connector_group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password="")
-    with pytest.raises(AirflowFailException, match="airflow cdc setup"):
+    with pytest.raises(AirflowFailException, match=cdc_command("setup")):
         run(connector_group.of())
 
 

@@ -26,7 +26,7 @@ from airflow_provider_cdc.operators.retention import RetentionOperator
 from airflow_provider_cdc.state.models import OffsetHistoryRow
 from airflow_provider_cdc.state.state_store import StateStore
 from tests.support.airflow.airflow_connector import connect, context
-from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException
+from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException, cdc_command
 from tests.support.change_log.manifests import manifest
 
 LOCATION = "/lake/{database}/{table}"
@@ -150,7 +150,8 @@ def test_what_holds_batches_back_is_reported(folder: Path, capsys: pytest.Captur
     done = _task(folder, properties=AT_ONCE).execute(context())
     assert [(hold["target"], hold["after"]) for hold in done["changelog"]["holds"]] == [("iceberg", 0)]
     output = capsys.readouterr().out
-    assert f"airflow cdc forget-target shop --target iceberg --location '{LOCATION}' --confirm shop" in output
+    command = f"forget-target shop --target iceberg --location '{LOCATION}' --confirm shop"
+    assert cdc_command(command) in output
 
 
 @pytest.mark.parametrize("failing", [False, True])

@@ -21,7 +21,12 @@ from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.verify_tables import VerifyTablesOperator
 from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
 from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
-from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException, AirflowSkipException
+from tests.support.airflow.airflow_versions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    cdc_command,
+)
 
 LOCATION = "/lake/{database}/{table}"
 SUBMIT = """#!{python}
@@ -96,7 +101,7 @@ def test_tables_that_differ_fail_the_task_for_good_and_those_not_compared_have_i
         AirflowFailException, match=r"1 tables of shop are not equal.*\n  shop.a: 2 rows missing, 0"
     ) as e:
         _task(shop_connector).execute(context())
-    assert "airflow cdc rebuild shop" in str(e.value)
+    assert cdc_command("rebuild shop") in str(e.value)
     assert "shop.b: not verified" in capsys.readouterr().out
     _will_again(tmp_path, 2, unsure, TableVerification("shop.c", "/lake/c"))
     with pytest.raises(AirflowException, match="1 tables of shop could not be verified; the others are equal") as e:

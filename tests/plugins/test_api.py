@@ -33,6 +33,7 @@ from airflow_provider_cdc.state.state_store import StateStore
 from tests.cli.conftest import run
 from tests.plugins.conftest import ClientFactory, capture, known_to_airflow
 from tests.support.airflow.airflow_connector import ShopConnector, connect
+from tests.support.airflow.airflow_versions import cdc_command
 
 KNOWN_DAGS = authorization.known_dags
 """Asks Airflow's database, which the fixtures do without."""
@@ -398,7 +399,7 @@ def test_a_database_that_is_away_is_a_sentence(
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=f"sqlite:///{tmp_path}/empty.db")
     answer = client_factory().get(path)
     assert answer.status_code == 503
-    assert "airflow cdc state migrate" in answer.json()["error"]["repair"]
+    assert cdc_command("state migrate") in answer.json()["error"]["repair"]
 
 
 def test_the_plugin_loads_its_api_only_when_it_is_asked_for() -> None:

@@ -15,7 +15,7 @@ from airflow_provider_cdc.sensors.snapshot_completed import SnapshotCompletedSen
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
-from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException, TaskDeferred
+from tests.support.airflow.airflow_versions import AirflowException, AirflowFailException, TaskDeferred, cdc_command
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_state_tables_that_are_missing_fail_the_task(
 ) -> None:
     number = send_snapshot(shop_connector)
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=f"sqlite:///{tmp_path}/empty.db")
-    with pytest.raises(AirflowFailException, match="airflow cdc state migrate"):
+    with pytest.raises(AirflowFailException, match=cdc_command("state migrate")):
         sensor(number=number).execute(context())
 
 

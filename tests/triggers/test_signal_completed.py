@@ -14,6 +14,7 @@ from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 from tests.support.airflow.airflow_connector import ShopConnector, connect, context, make_shop
+from tests.support.airflow.airflow_versions import cdc_command
 from tests.support.airflow.trigger_runs import await_first_event, deserialize_trigger
 from tests.support.patience import LONGEST_S
 
@@ -145,7 +146,7 @@ def test_a_connection_that_is_missing_ends_the_waiting(
     shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password="")
-    assert "airflow cdc setup" in asyncio.run(await_first_event(trigger(1)))["error"]
+    assert cdc_command("setup") in asyncio.run(await_first_event(trigger(1)))["error"]
 
 
 def test_arguments_hold_ids_of_connections_only(shop_connector: ShopConnector) -> None:

@@ -130,8 +130,8 @@ def no_gap(connector: str) -> ConfigError:
     return ConfigError(
         f"No gap: the log contains the position of {connector}.",
         safe="Nothing was changed.",
-        remedy=f"to continue from another position, inspect the offset with `{format_cdc_command('offset show', connector)}`, and move it with `airflow cdc offset set` or "
-        "`airflow cdc offset reset`",
+        remedy=f"to continue from another position, inspect the offset with `{format_cdc_command('offset show', connector)}`, and move it with "
+        f"`{format_cdc_command('offset set')}` or `{format_cdc_command('offset reset')}`",
     )
 
 

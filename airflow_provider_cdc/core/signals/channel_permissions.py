@@ -69,7 +69,7 @@ def check_permission(config: ConnectorConfig, signal: Signal, request: Request, 
     raise SignalRejected(
         f"the channel {channel} may not send {denied}{_MEANINGS.get(denied, '')}. Inspect the signal with "
         f"`{format_cdc_command('signals', config.connector_name, number=signal.number, output='json')}` and send it through the channel airflow "
-        f"(`airflow cdc signal`), which may send it, or allow it with signal.allowed.types={channel}:{','.join([type_, *contents])},…"
+        f"(`{format_cdc_command('signal')}`), which may send it, or allow it with signal.allowed.types={channel}:{','.join([type_, *contents])},…"
     )
 
 

@@ -40,6 +40,7 @@ __all__ = [
     "TaskDeferralError",
     "TaskDeferred",
     "begin_metrics",
+    "cdc_command",
     "dag_bag_class",
     "end_metrics",
     "has_teams",
@@ -131,6 +132,11 @@ def simple_user(name: str, role: str | None, teams: Sequence[str] = ()) -> Any:
 
     more: dict[str, Any] = {"teams": list(teams)} if has_teams() else {}
     return SimpleAuthManagerUser(username=name, role=role, **more)
+
+
+def cdc_command(words: str) -> str:
+    """A command as errors name it: since Airflow 3.2 it is one of Airflow's."""
+    return f"airflow cdc {words}" if has_teams() else f"airflow-cdc {words}"
 
 
 def takes_bundle_name() -> bool:

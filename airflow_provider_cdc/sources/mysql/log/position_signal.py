@@ -17,6 +17,7 @@ import pymysql
 from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import MySqlServer
@@ -31,7 +32,7 @@ from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 
 _FORMS: Final = (
     'valid forms are {"binlog_filename": "binlog.000003", "binlog_position": 1234}, {"file": …, "pos": …}, '
-    '{"gtid_set": "<GTIDs>"}, and the output of `airflow cdc offsets`'
+    '{"gtid_set": "<GTIDs>"}, and the output of'
 )
 _FILE = re.compile(r"[A-Za-z0-9_.-]+\.\d{6,}")
 _MARIADB_SET = re.compile(r"\d+-\d+-\d+(,\d+-\d+-\d+)*")
@@ -73,7 +74,7 @@ def _named(file: Any, pos: Any, config: MySqlConfig, server: MySqlServer, connec
 
 
 def _wrong(problem: str) -> ConfigError:
-    return ConfigError(f"The position does not exist: {problem}.", remedy=_FORMS)
+    return ConfigError(f"The position does not exist: {problem}.", remedy=f"{_FORMS} `{format_cdc_command('offsets')}`")
 
 
 # -- by GTIDs ---------------------------------------------------------------------------------------------------------

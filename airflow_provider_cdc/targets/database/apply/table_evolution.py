@@ -401,9 +401,8 @@ def _refuse_required(
             f"run {dialect.build_rename_column(table, str(origin.column), field.name)}, as the source did; or {remedy}"
         )
         if origin.column in {other.name for other in table.fields}:  # which is another column now
-            remedy = (
-                "the source has reused the names of columns: drop the table, and rebuild it with `airflow cdc rebuild`"
-            )
+            rebuild = format_cdc_command("rebuild")
+            remedy = f"the source has reused the names of columns: drop the table, and rebuild it with `{rebuild}`"
     raise TargetError(
         f"The new column {field.name} of {table.name} is not nullable and has no default for existing rows.",
         where=f"topic {table.topic}",

@@ -97,7 +97,7 @@ class FullChangeLog:
             raise ConfigError(
                 f"The change log {self.changelog.storage.url} has no batch of connector {self.connector}.",
                 safe="No table was changed.",
-                remedy="check --changelog and --connector; `airflow cdc connectors` lists them",
+                remedy=f"check --changelog and --connector; `{format_cdc_command('connectors')}` lists them",
             )
         if batch is not None and batch >= first and not self.changelog.has_batch(self.connector, batch):
             last = self.changelog.list_batches(self.connector)[-1]
