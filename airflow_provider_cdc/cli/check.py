@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_cdc.cli.command_support import cli_command, open_store, print_json
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.core.remedy_commands import name_cdc_command
 from airflow_provider_cdc.hooks.source import CdcSourceHook
 from airflow_provider_cdc.services.connectors.connector_handle import (
     ConnectorAccess,
@@ -31,7 +31,7 @@ def check_source(args: argparse.Namespace) -> None:
     if access is None and args.conn_id is None:
         raise ConfigError(
             "Name a connector or a connection to check.",
-            remedy=f"give the name of a connector that `{format_cdc_command('connectors')}` lists, or --conn-id with a connection to a database",
+            remedy=f"give the name of a connector that `{name_cdc_command('connectors')}` lists, or --conn-id with a connection to a database",
         )
     readiness = (
         Readiness(CdcSourceHook(args.conn_id, source=args.source).check_prerequisites())

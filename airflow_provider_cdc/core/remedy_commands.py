@@ -10,7 +10,7 @@ import shlex
 
 from airflow_provider_cdc.core.name_patterns import format_exact_pattern
 
-__all__ = ["format_cdc_command", "read_whole", "set_command_prefix"]
+__all__ = ["format_cdc_command", "name_cdc_command", "read_whole", "set_command_prefix"]
 
 _prefix = ["airflow", "cdc"]
 
@@ -41,6 +41,15 @@ def format_cdc_command(command: str, *names: object, **options: object) -> str:
     flags = [word for name, value in options.items() for word in _option(name.replace("_", "-"), value)]
     arguments = [*flags, "--", *words] if any(word.startswith("-") for word in words) else [*words, *flags]
     return shlex.join([*_prefix, *command.split(), *arguments])
+
+
+def name_cdc_command(command: str) -> str:
+    """Name a command of ``airflow cdc`` in a sentence, without arguments.
+
+    >>> name_cdc_command("offset set")
+    'airflow cdc offset set'
+    """
+    return " ".join([*_prefix, command])
 
 
 def _option(name: str, value: object) -> list[str]:

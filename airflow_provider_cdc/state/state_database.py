@@ -19,7 +19,7 @@ from tenacity import (
 )
 
 from airflow_provider_cdc.core.errors import StateError, StateUnavailable
-from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command, name_cdc_command
 from airflow_provider_cdc.state.models import FENCE, REVISION, VERSION_TABLE, Base, LeaseRow
 
 log = logging.getLogger(__name__)
@@ -157,7 +157,7 @@ class StateDatabase:
             return "airflow db migrate"
         command = f"`{format_cdc_command('state migrate')}`, with --conn-id if the connection is not cdc_state_default"
         if self.engine.dialect.name in ("mysql", "mariadb"):
-            setup = format_cdc_command("setup")
+            setup = name_cdc_command("setup")
             command += f". If the database is Airflow's metadata DB: `airflow db migrate`, then the GRANTs that `{setup}` prints"
         return command
 

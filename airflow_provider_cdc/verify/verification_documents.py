@@ -10,7 +10,7 @@ import orjson
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.core.config.target_table_rules import TableRule
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
-from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.core.remedy_commands import name_cdc_command
 
 _PLAN, _REPORT = "plan.json", "report.json"
 
@@ -82,7 +82,7 @@ class VerificationPlan:
                 "The plan of the verification does not exist.",
                 where=path,
                 safe="Nothing was read or changed.",
-                remedy=f"run `{format_cdc_command('verify')}`, which makes a plan automatically; or leave --plan out to verify the tables against the change log as it is",
+                remedy=f"run `{name_cdc_command('verify')}`, which makes a plan automatically; or leave --plan out to verify the tables against the change log as it is",
             )
         document = orjson.loads(data)
         document["references"] = tuple(

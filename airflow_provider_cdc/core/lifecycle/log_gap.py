@@ -29,7 +29,7 @@ from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
-from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command, name_cdc_command
 from airflow_provider_cdc.core.snapshot.snapshot_policy import reads_rows, snapshot_policy
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def no_gap(connector: str) -> ConfigError:
         f"No gap: the log contains the position of {connector}.",
         safe="Nothing was changed.",
         remedy=f"to continue from another position, inspect the offset with `{format_cdc_command('offset show', connector)}`, and move it with "
-        f"`{format_cdc_command('offset set')}` or `{format_cdc_command('offset reset')}`",
+        f"`{name_cdc_command('offset set')}` or `{name_cdc_command('offset reset')}`",
     )
 
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider_cdc.core.model.connector_signal import Signal
-from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command, name_cdc_command
 from airflow_provider_cdc.core.signals.signal_request_parser import (
     REPLACE,
     SCHEMA_CHANGES,
@@ -69,7 +69,7 @@ def check_permission(config: ConnectorConfig, signal: Signal, request: Request, 
     raise SignalRejected(
         f"the channel {channel} may not send {denied}{_MEANINGS.get(denied, '')}. Inspect the signal with "
         f"`{format_cdc_command('signals', config.connector_name, number=signal.number, output='json')}` and send it through the channel airflow "
-        f"(`{format_cdc_command('signal')}`), which may send it, or allow it with signal.allowed.types={channel}:{','.join([type_, *contents])},…"
+        f"(`{name_cdc_command('signal')}`), which may send it, or allow it with signal.allowed.types={channel}:{','.join([type_, *contents])},…"
     )
 
 

@@ -21,7 +21,7 @@ from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.run_metrics import Value
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.model.transient_key_duplicates import KeysOverlap
-from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.core.remedy_commands import name_cdc_command
 from airflow_provider_cdc.core.spi.carry_over import CarryOver
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
 from airflow_provider_cdc.core.spi.source_block_formats import EventForm
@@ -222,7 +222,7 @@ class Source(abc.ABC):
             why = f"{type(e).__name__}: {e}"
         raise ConfigError(
             f"{dict(data)} is not a position: {why}.",
-            remedy=f"use a position in the form that `{format_cdc_command('offsets')}` prints",
+            remedy=f"use a position in the form that `{name_cdc_command('offsets')}` prints",
         )
 
     @abc.abstractmethod

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from airflow_provider_cdc.core.errors import NotGranted, SourceBusy, SourceUnavailable
+from airflow_provider_cdc.core.remedy_commands import name_cdc_command
 from airflow_provider_cdc.hooks.airflow_compat import conf
 
 _T = TypeVar("_T")
@@ -137,7 +138,7 @@ def call_source_in_time(
     :raises SourceBusy: too many calls wait for answers already
     """
     _check_allowed(name, captured=captured)
-    remedy = "check that the database is up and can be reached from Airflow's API server; the command airflow cdc check waits longer"
+    remedy = f"check that the database is up and can be reached from Airflow's API server; `{name_cdc_command('check')}` waits longer"
     return _call(_sources, conn_id, seconds, query, name, NOTHING_CHANGED, remedy)
 
 

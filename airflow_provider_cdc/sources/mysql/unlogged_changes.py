@@ -12,7 +12,7 @@ from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.model.table_schema import TableId
-from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.core.remedy_commands import name_cdc_command
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import MySqlServer, query_scalar
@@ -102,7 +102,7 @@ def _cascades(connection: Connection, server: MySqlServer, captured: Callable[[T
             "Foreign keys change rows of captured tables, and the server does not log these changes, so target "
             f"tables keep the old rows: {_listed(shown)}.",
             f"{cure}; until then snapshot these tables again regularly, or verify and repair their targets "
-            f"with `{format_cdc_command('verify', repair=True)}`",
+            f"with `{name_cdc_command('verify')} --repair`",
             fatal=False,
         )
     ]

@@ -29,7 +29,7 @@ PLACEHOLDER = re.compile(r"\b(CONNECTOR|NAME|TABLE)\b|<[a-z ]+>")
 
 
 class Call(NamedTuple):
-    """A call of ``format_cdc_command`` in the code."""
+    """A call of ``format_cdc_command`` or ``name_cdc_command`` in the code."""
 
     module: str
     line: int
@@ -44,17 +44,17 @@ def sources(*, everything: bool = False) -> list[tuple[Path, ast.Module]]:
     return [
         (file, ast.parse(text))
         for file, text in texts
-        if "airflow " in text or "format_cdc_command(" in text or (everything and "core.errors" in text)
+        if "airflow " in text or "_cdc_command(" in text or (everything and "core.errors" in text)
     ]
 
 
 @functools.cache
-def calls() -> list[Call]:
+def calls(function: str = "format_cdc_command") -> list[Call]:
     found = []
     for file, tree in sources():
         module = ".".join(file.relative_to(paths.ROOT).with_suffix("").parts)
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "format_cdc_command":
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function:
                 found.append(Call(module, node.lineno, node))
     return found
 
@@ -142,6 +142,12 @@ def test_a_command_that_the_code_makes_is_one_that_the_command_line_takes(one: C
     assert [v for v in taken if v is not None] == names
     if "connector" in positional and command not in ("offsets", "metrics", "check"):
         assert read["connector"] == names[positional.index("connector")]
+
+
+def test_a_command_that_the_code_names_is_there() -> None:
+    named = {command_of(one) for one in calls("name_cdc_command") if not one.module.endswith("remedy_commands")}
+    assert {"verify", "offset set"} <= named
+    assert [command for command in named if find_parser(command.split())[1]] == []
 
 
 def test_the_code_writes_no_command_with_names_or_options_by_hand() -> None:

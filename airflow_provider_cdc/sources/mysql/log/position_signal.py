@@ -17,7 +17,7 @@ import pymysql
 from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost
-from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.core.remedy_commands import name_cdc_command
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import MySqlServer
@@ -74,7 +74,7 @@ def _named(file: Any, pos: Any, config: MySqlConfig, server: MySqlServer, connec
 
 
 def _wrong(problem: str) -> ConfigError:
-    return ConfigError(f"The position does not exist: {problem}.", remedy=f"{_FORMS} `{format_cdc_command('offsets')}`")
+    return ConfigError(f"The position does not exist: {problem}.", remedy=f"{_FORMS} `{name_cdc_command('offsets')}`")
 
 
 # -- by GTIDs ---------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from airflow_provider_cdc.changelog.reading.pending_batches import (
     trace_columns,
 )
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command, name_cdc_command
 from airflow_provider_cdc.targets.database.apply.reused_column_names import constant_sql, fills_later
 from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig, SchemaEvolution
 from airflow_provider_cdc.targets.database.dialects.target_dialect import (
@@ -401,7 +401,7 @@ def _refuse_required(
             f"run {dialect.build_rename_column(table, str(origin.column), field.name)}, as the source did; or {remedy}"
         )
         if origin.column in {other.name for other in table.fields}:  # which is another column now
-            rebuild = format_cdc_command("rebuild")
+            rebuild = name_cdc_command("rebuild")
             remedy = f"the source has reused the names of columns: drop the table, and rebuild it with `{rebuild}`"
     raise TargetError(
         f"The new column {field.name} of {table.name} is not nullable and has no default for existing rows.",

@@ -10,7 +10,7 @@ from typing import Protocol
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.table_schema import HEADER, Column, TableSchema
 from airflow_provider_cdc.core.name_patterns import escape_name
-from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.core.remedy_commands import name_cdc_command
 from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig, PrimaryKeyMode
 
 COORDINATES = (
@@ -210,7 +210,7 @@ def _keys(topic: str, schema: TableSchema, columns: list[Column], config: Databa
             f"The events of {topic} have no key, but primary.key.mode={mode} needs a key.",
             safe="The table was not changed; other tables continue.",
             remedy="add a primary key to the source table, or name key columns with message.key.columns of the connector, and snapshot the table again with "
-            f"`{format_cdc_command('snapshot')} … --replace`, because earlier events have no key; or leave the topic out with topics.regex",
+            f"`{name_cdc_command('snapshot')} … --replace`, because earlier events have no key; or leave the topic out with topics.regex",
         )
     return [schema.get_column(name) for name in key_names]
 

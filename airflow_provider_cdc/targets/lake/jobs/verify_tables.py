@@ -39,7 +39,7 @@ from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reports.apply_report_store import rules_of
 from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, MatchedRule, TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
-from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.core.remedy_commands import name_cdc_command
 from airflow_provider_cdc.targets.lake.apply.job_progress_reporter import JobTableProgress
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Owner
@@ -236,7 +236,7 @@ class VerifyTables:
         if self._rules is None or self._standing.read_report() is None:
             raise NotComparable(
                 "its rows are in several tables, and only the report of the last apply lists them: set --applied to the change log with this report, "
-                f"or run `{format_cdc_command('verify')}`"
+                f"or run `{name_cdc_command('verify')}`"
             )
         if not rule.is_routed:
             raise NotComparable(

@@ -10,7 +10,7 @@ from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopi
 from airflow_provider_cdc.changelog.reading.table_start_batch import find_emptying_batch, unbuildable_error
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.model.batch_manifest import BatchContents, Manifest
-from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command, name_cdc_command
 from airflow_provider_cdc.targets.lake.rules.topic_target import TargetTable
 
 
@@ -97,7 +97,7 @@ class FullChangeLog:
             raise ConfigError(
                 f"The change log {self.changelog.storage.url} has no batch of connector {self.connector}.",
                 safe="No table was changed.",
-                remedy=f"check --changelog and --connector; `{format_cdc_command('connectors')}` lists them",
+                remedy=f"check --changelog and --connector; `{name_cdc_command('connectors')}` lists them",
             )
         if batch is not None and batch >= first and not self.changelog.has_batch(self.connector, batch):
             last = self.changelog.list_batches(self.connector)[-1]
