@@ -126,6 +126,10 @@ def collector(monkeypatch: pytest.MonkeyPatch, nothing_left: None) -> Iterator[l
         monkeypatch.setenv(f"AIRFLOW__METRICS__OTEL_{name}", value)
     begin_metrics()
     yield received
+    from opentelemetry import metrics
+
+    provider: Any = metrics.get_meter_provider()
+    provider.shutdown()  # otherwise the end of the process waits for a collector that is gone
     server.shutdown()
     server.server_close()
 

@@ -84,7 +84,9 @@ def begin_metrics() -> None:
         Stats.instance = None
         kind.__init__(Stats)
     else:
-        _initialize_stats(stats, stats_utils.get_stats_factory())
+        # Airflow 3.2 has its functions in a class, which the factory takes
+        classes = () if hasattr(stats, "initialize") else (stats.Stats,)
+        _initialize_stats(stats, stats_utils.get_stats_factory(*classes))
 
 
 def end_metrics() -> None:
