@@ -1,6 +1,7 @@
 """Runs tests with other versions of Airflow and Spark than those of ``uv.lock``: ``dev/test --matrix airflow``.
 
 python -m dev.matrix KIND [--only NAME…]   make the environments of dev/matrix.toml, run the tests, write results and the table
+python -m dev.matrix airflow --quick       a few tests with the oldest Airflow or the newest that is not in uv.lock, by turns: in the build
 python -m dev.matrix --table               write the table of docs/versions.md from the results
 """
 
@@ -16,8 +17,8 @@ import sys
 import time
 import tomllib
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,10 +43,12 @@ class Row:
     """A combination of versions.
 
     :param kind: ``airflow`` or ``spark``: the table of the plan that says which tests run
+    :param python: version, or path of the interpreter
     :param packages: requirements that replace those of the same names
     :param show: packages whose versions the table shows
     :param tests: paths of tests
     :param deselect: expression of marks, for ``pytest -m``
+    :param requirements: names of those requirements of extras and of ``dev`` that are installed; empty = all
     """
 
     kind: str
@@ -55,6 +58,7 @@ class Row:
     show: tuple[str, ...]
     tests: tuple[str, ...]
     deselect: str = ""
+    requirements: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -71,26 +75,64 @@ def read_plan(file: Path = PLAN) -> list[Row]:
     plan = tomllib.loads(file.read_text())
     rows = []
     for own in plan["row"]:
-        said: dict[str, Any] = {**plan[own["kind"]], **own}
-        rows.append(Row(**{k: tuple(v) if isinstance(v, list) else v for k, v in said.items()}))
+        rows.append(Row(**_freeze_lists({**plan[own["kind"]], **own})))
     return rows
+
+
+def _freeze_lists(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+
+
+def choose_quick_row(seed: int, locked: str, file: Path = PLAN) -> Row:
+    """Return the row of Airflow that a build tries, with the tests and the requirements of ``[quick]``.
+
+    By turns it is the oldest row or the newest one whose Airflow is not that of ``uv.lock``. It has the Python that runs this, which the build
+    machine has.
+
+    :param seed: of the build; even = the oldest
+    :param locked: version of Airflow in ``uv.lock``
+    """
+    others = [row for row in read_plan(file) if row.kind == "airflow" and _airflow_of(row) != _numbers(locked)]
+    chosen = (min if seed % 2 == 0 else max)(others, key=_airflow_of)
+    quick = _freeze_lists(tomllib.loads(file.read_text())["quick"])
+    return replace(
+        chosen, name=f"{chosen.name}-quick", python=getattr(sys, "_base_executable", sys.executable), **quick
+    )
+
+
+def _airflow_of(row: Row) -> tuple[int, ...]:
+    (pin,) = (package for package in row.packages if name_of(package) == "apache-airflow")
+    return _numbers(pin.rpartition("==")[2])
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def read_locked_version(package: str) -> str:
+    """Return the version of a package in ``uv.lock``."""
+    lock = tomllib.loads((paths.ROOT / "uv.lock").read_text())
+    (found,) = (entry["version"] for entry in lock["package"] if entry["name"] == package)
+    return str(found)
 
 
 # environments
 
 
-def build_requirements(packages: Iterable[str], project: Mapping[str, Any]) -> list[str]:
+def build_requirements(packages: Iterable[str], project: Mapping[str, Any], only: Collection[str] = ()) -> list[str]:
     """Everything that the project and its tests need, with ``packages`` instead of the requirements of the same names.
+
+    :param only: names of those requirements of extras and of ``dev`` that are needed; empty = all
 
     >>> build_requirements(["a==1"], {"project": {"dependencies": ["a>=2", "b"], "optional-dependencies": {}}, "dependency-groups": {"dev": []}})
     ['b', 'a==1']
     """
     own = project["project"]
-    stated = [
-        *own["dependencies"],
+    more = [
         *(requirement for extra in own["optional-dependencies"].values() for requirement in extra),
         *project["dependency-groups"]["dev"],
     ]
+    stated = [*own["dependencies"], *(r for r in more if not only or name_of(r) in only)]
     replaced = {name_of(requirement) for requirement in packages} | {OWN}
     return [*dict.fromkeys(r for r in stated if name_of(r) not in replaced), *packages]
 
@@ -113,7 +155,7 @@ def make_environment(row: Row, binary: Path, step: Step) -> None:
     env = {**uv_environment(), "UV_DEFAULT_INDEX": uv.index_url()}
     asked, pinned, stamp = (row.folder / name for name in ("requirements.in", "requirements.txt", "stamp"))
     project = tomllib.loads((paths.ROOT / "pyproject.toml").read_text())
-    asked.write_text("\n".join(build_requirements(row.packages, project)) + "\n")
+    asked.write_text("\n".join(build_requirements(row.packages, project, row.requirements)) + "\n")
     digest = hashlib.sha256((paths.ROOT / "uv.lock").read_bytes() + asked.read_bytes() + row.python.encode())
     if stamp.exists() and stamp.read_text() == digest.hexdigest() and row.interpreter.exists():
         step.done("unchanged")
@@ -124,18 +166,9 @@ def make_environment(row: Row, binary: Path, step: Step) -> None:
         step.run([binary, *command], title=title, env=env, cwd=paths.ROOT)
 
     # versions that the output file has already are kept where they fit: so only what must differ from the lock differs
-    run(
-        "reading uv.lock",
-        "export",
-        "--frozen",
-        "--no-hashes",
-        "--no-emit-project",
-        "--all-groups",
-        "--all-extras",
-        "-o",
-        pinned,
-    )
-    run("resolving", "pip", "compile", "--quiet", "--python-version", row.python, asked, "-o", pinned)
+    exported = ("--frozen", "--no-hashes", "--no-emit-project", "--all-groups", "--all-extras")
+    run("reading uv.lock", "export", *exported, "-o", pinned)
+    run("resolving", "pip", "compile", "--quiet", "--python", row.python, asked, "-o", pinned)
     run("making the environment", "venv", "--clear", "--python", row.python, row.interpreter.parents[1])
     run("installing packages", "pip", "sync", "--python", row.interpreter, pinned)
     # Airflow finds the plugin and the provider by the metadata of an installed project; the version that it needs is what is tried
@@ -162,7 +195,9 @@ def run_tests(row: Row) -> dict[str, Any]:
     report = row.folder / "report.xml"
     report.unlink(missing_ok=True)
     started = time.monotonic()
-    command = [row.interpreter, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *row.tests]
+    workers = os.environ.get("CDC_TEST_WORKERS", "3")  # as dev/test
+    command = [row.interpreter, "-m", "pytest", "-q", "-n", workers, "--dist", "loadfile", "-rfE", "--durations=15"]
+    command += ["-p", "no:cacheprovider", f"--junitxml={report}", *row.tests]
     if row.deselect:
         command += ["-m", row.deselect]
     status = subprocess.run(command, cwd=paths.ROOT, env=_test_environment(row), check=False).returncode
@@ -177,11 +212,12 @@ def run_tests(row: Row) -> dict[str, Any]:
 
 
 def _test_environment(row: Row) -> dict[str, str]:
-    left_out = ("VIRTUAL_ENV", "PYTHONHOME", "PYTEST_ADDOPTS", "AIRFLOW_HOME")
+    left_out = ("VIRTUAL_ENV", "PYTHONHOME", "PYTEST_ADDOPTS", "AIRFLOW_HOME", "PYTHONDONTWRITEBYTECODE")
     env = {name: value for name, value in os.environ.items() if name not in left_out}
     return env | {
         "PATH": f"{row.interpreter.parent}:{env['PATH']}",
         "PYTHONPATH": str(paths.ROOT),
+        "PYTHONPYCACHEPREFIX": str(row.folder / "pycache"),  # tests start many Pythons: compile once
         "CDC_TEST_AIRFLOW_HOMES": str(row.folder / "airflow"),  # versions cannot share a metadata DB
         "PYSPARK_PYTHON": str(row.interpreter),
         "PYSPARK_DRIVER_PYTHON": str(row.interpreter),
@@ -249,12 +285,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="dev/test --matrix", description=__doc__)
     parser.add_argument("kind", nargs="?", choices=sorted({row.kind for row in plan}))
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=[row.name for row in plan], help="only these rows")
+    parser.add_argument("--quick", action="store_true", help="only a few tests, with one Airflow, by turns")
     parser.add_argument("--make", action="store_true", help="make the environments and run no test")
     parser.add_argument("--table", action="store_true", help="only write the table of docs/versions.md")
     given = parser.parse_args()
     if not given.table and given.kind is None:
         parser.error("name a kind, or --table")
-    rows = [] if given.table else [r for r in plan if r.kind == given.kind and r.name in (given.only or [r.name])]
+    if given.quick:
+        seed = int(os.environ.get("PYTHONHASHSEED", "0"))
+        rows = [choose_quick_row(seed, read_locked_version("apache-airflow"))]
+    else:
+        rows = [] if given.table else [r for r in plan if r.kind == given.kind and r.name in (given.only or [r.name])]
     report, failed = Report(2 * len(rows)), False
     try:
         for row in rows:
@@ -264,13 +305,14 @@ def main() -> int:
                 continue
             with report.step(f"tests with {row.name}") as step:
                 result = run_tests(row)
-                store_result(row, result)
+                if not given.quick:
+                    store_result(row, result)
                 failed |= bool(result["status"])
                 step.done(f"{result['passed']} passed, {len(result['failed'])} failed, {result['skipped']} skipped")
     except Problem as problem:
         print(f"\n{problem}", file=sys.stderr)
         return 1
-    if not given.make:
+    if not (given.make or given.quick):
         write_table()
     return int(failed)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dev import matrix, paths
+from dev.bootstrap.report import Step
 
 PAGE = f"# Versions\n\n{matrix.BEGIN}\n| combination |\n| --- |\n| `old` | 1 |\n| `gone` | 1 |\n{matrix.END}\n\nmore\n"
 
@@ -42,6 +43,89 @@ def test_packages_of_a_row_replace_the_requirements_of_the_project() -> None:
     ]
     assert {"pytest", "alembic", "pymysql"} <= {matrix.name_of(r) for r in asked}
     assert not any(matrix.name_of(r) == matrix.OWN for r in asked)
+
+
+def test_only_requirements_with_the_given_names_are_added_to_those_of_the_project() -> None:
+    project = tomllib.loads((paths.ROOT / "pyproject.toml").read_text())
+    asked = matrix.build_requirements(["apache-airflow==3.1.8"], project, only=["pytest"])
+    own = {matrix.name_of(r) for r in project["project"]["dependencies"]}
+    assert {matrix.name_of(r) for r in asked} == own | {"pytest"}
+
+
+PLAN = """
+[airflow]
+show = []
+tests = ["tests/dag"]
+[quick]
+tests = ["tests/hooks"]
+requirements = ["pytest"]
+[spark]
+show = []
+tests = []
+"""
+ROW = '[[row]]\nkind = "{0}"\nname = "{1}"\npython = "3.11"\npackages = ["apache-airflow=={1}"]\n'
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    """Write a plan with Airflow 3.9.8, 3.10.1 and 3.11.0, in no order, and a row of Spark."""
+    file = tmp_path / "matrix.toml"
+    rows = [ROW.format("airflow", version) for version in ("3.10.1", "3.11.0", "3.9.8")]
+    file.write_text(PLAN + "".join([ROW.format("spark", "1.0.0"), *rows]))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("locked", "names"), [("3.11.0", ["3.9.8-quick", "3.10.1-quick"]), ("3.9.8", ["3.10.1-quick", "3.11.0-quick"])]
+)
+def test_builds_try_the_oldest_airflow_and_the_newest_that_is_not_locked_by_turns(
+    plan: Path, locked: str, names: list[str]
+) -> None:
+    chosen = [matrix.choose_quick_row(seed, locked, plan) for seed in range(4)]
+    assert [row.name for row in chosen] == names * 2
+    assert {(row.kind, row.tests, row.requirements) for row in chosen} == {("airflow", ("tests/hooks",), ("pytest",))}
+
+
+def test_a_build_tries_an_airflow_that_the_other_tests_do_not_run_with() -> None:
+    project = tomllib.loads((paths.ROOT / "pyproject.toml").read_text())
+    locked = matrix.read_locked_version("apache-airflow")
+    for seed in (0, 1):
+        row = matrix.choose_quick_row(seed, locked)
+        assert f"apache-airflow=={locked}" not in row.packages
+        assert [path for path in row.tests if not (paths.ROOT / path).exists()] == []
+        asked = matrix.build_requirements([], project, row.requirements)
+        assert set(row.requirements) <= {matrix.name_of(r) for r in asked}
+
+
+def test_an_environment_is_made_once(row: matrix.Row, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(matrix, "FOLDER", tmp_path)
+    binary, calls = tmp_path / "uv", tmp_path / "calls"
+    binary.write_text(STAND_IN.format(calls=calls, python=row.interpreter))
+    binary.chmod(0o755)
+    results = []
+    for _ in range(2):
+        step = Step(quiet=True)
+        matrix.make_environment(row, binary, step)
+        results.append(step.result)
+    assert results == ["made", "unchanged"]
+    assert calls.read_text().split() == ["export", "pip", "venv", "pip", "pip"]
+
+
+def test_packages_that_cannot_be_fetched_are_a_failure_of_the_build(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(matrix, "FOLDER", tmp_path)
+    monkeypatch.setattr("dev.bootstrap.uv.ensure", lambda _: Path("/bin/false"))
+    monkeypatch.setattr("sys.argv", ["matrix", "airflow", "--quick"])
+    assert matrix.main() == 1
+    assert "reading uv.lock failed with exit code 1" in capsys.readouterr().err
+
+
+STAND_IN = """#!/bin/sh
+# a stand-in for uv: it fetches and resolves nothing
+echo $1 >> {calls}
+[ "$1" != venv ] || {{ mkdir -p $(dirname {python}); touch {python}; }}
+"""
 
 
 def test_counts_are_those_of_the_report(tmp_path: Path) -> None:
