@@ -226,7 +226,7 @@ def _checked(options: ConnectorApplyOptions, common: dict[str, Any]) -> Connecto
             remedy='give a location for all connectors, such as location="s3a://lake/{connector}/{database}/{table}", or one for this connector in ConnectorApplyOptions',
         )
     refuse_secrets(whole.definition)
-    known_profile(str(whole.profile))
-    known_writes(str(whole.writes))
+    known_profile(whole.profile)
+    known_writes(whole.writes)
     known_threads(whole.threads)
     return replace(whole, tables=TableRules.parse(whole.tables))

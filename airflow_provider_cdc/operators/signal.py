@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperator
 
 from airflow_provider_cdc.connector import ConnectorDefinition
-from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.model.connector_signal import SentSignal, Signal
 from airflow_provider_cdc.core.signals.signal_request_parser import SignalRejected, parse_request
 from airflow_provider_cdc.hooks.airflow_compat import AirflowException, AirflowFailException
@@ -123,7 +123,14 @@ class SendSignalOperator(StateFields, BaseOperator):
 
     def _send(self, context: Context) -> dict[str, Any]:
         signal_data = self.build_signal_data()
-        data = signal_data if signal_data is None or isinstance(signal_data, str) else json.dumps(signal_data)
+        try:
+            data = signal_data if signal_data is None or isinstance(signal_data, str) else json.dumps(signal_data)
+        except (TypeError, ValueError) as e:
+            raise ConfigError(
+                f"data must be JSON, but is {signal_data!r}: {e}.",
+                safe="No signal was sent.",
+                remedy="use texts, numbers, lists and mappings",
+            ) from e
         ti = context["ti"]
         called = self.id or f"{ti.dag_id}.{ti.task_id} {ti.run_id}"
         try:

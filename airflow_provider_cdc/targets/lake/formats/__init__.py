@@ -27,7 +27,7 @@ def load_format(kind: Any) -> TableFormat:
     return table_format
 
 
-def known_profile(profile: str) -> str:
+def known_profile(profile: str | None) -> str:
     """Check a profile and return it.
 
     :raises ConfigError: there is no such profile
@@ -37,7 +37,7 @@ def known_profile(profile: str) -> str:
     return profile
 
 
-def known_writes(writes: str) -> str:
+def known_writes(writes: str | None) -> str:
     """Check a value of ``writes`` and return it.
 
     :raises ConfigError: there is no such one
