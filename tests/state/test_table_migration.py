@@ -88,3 +88,8 @@ def test_a_login_that_may_not_create_tables_is_an_error_with_the_servers_words(p
         finally:
             database.close()
             postgres.sql("DROP ROLE reader")
+
+
+def test_errors_name_the_database_without_its_secrets() -> None:
+    database = StateDatabase("postgresql+psycopg://me:s3same@127.0.0.1:1/d?sslpassword=p3pper")
+    assert database.place == "postgresql+psycopg://me:***@127.0.0.1:1/d"
