@@ -91,7 +91,7 @@ class RowPruner:
         return 0 if last is None else self._remove_signals(ended & (s.id <= last))
 
     def _remove_signals(self, ended: sa.ColumnElement[bool]) -> int:
-        """Remove signals; those that may be read once more keep their row, without its texts.
+        """Remove signals. The row of one that may be read once more stays, without its texts.
 
         :param ended: condition that selects signals with a final state
         """

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from airflow_provider_cdc.core.model.connector_signal import SentSignal, Signal, SignalState
-from airflow_provider_cdc.core.signals.signal_intake import KEPT, shorten_data
+from airflow_provider_cdc.core.signals.signal_intake import STORED_CHARACTERS, shorten_data
 from airflow_provider_cdc.core.signals.signal_request_parser import LARGEST
 from airflow_provider_cdc.core.spi.state_records import SignalCounts, SignalProgress, SignalRecord
 from airflow_provider_cdc.state.desired_state import lock_control_row
@@ -132,7 +132,7 @@ class Signals:
         :param under_way: only those whose state is not final
         """
         r = SignalRow
-        data = r.data if number is not None else sa.func.substr(r.data, 1, KEPT)
+        data = r.data if number is not None else sa.func.substr(r.data, 1, STORED_CHARACTERS)
         statement = sa.select(
             r.id, r.signal_id, r.type, data, r.channel, r.sent_by, r.state, r.message, r.progress, r.received_at,
             r.running_at, r.ended_at,

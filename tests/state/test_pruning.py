@@ -111,7 +111,7 @@ def test_signals_go_after_their_end_and_open_ones_stay(store: StateStore, lease:
 
 
 def test_the_oldest_ended_signals_go_if_all_are_too_large(store: StateStore, lease: Lease) -> None:
-    """Those that may be read once more lose their texts and keep their row."""
+    """Signals that may be read once more lose their texts and keep their row."""
     for i in range(6):
         origin = f"kafka:signals:0:{i}@5" if i % 2 else None
         number = store.send("c", SentSignal(str(i), "log", "x" * 1000, "kafka", origin))

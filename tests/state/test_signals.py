@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from airflow_provider_cdc.core.model.batch_manifest import SignalOutcome
 from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.connector_signal import SentSignal, Signal, SignalState
-from airflow_provider_cdc.core.signals.signal_intake import KEPT
+from airflow_provider_cdc.core.signals.signal_intake import STORED_CHARACTERS
 from airflow_provider_cdc.core.signals.signal_request_parser import LARGEST
 from airflow_provider_cdc.core.spi.state_records import SignalCounts, SignalRecord
 from airflow_provider_cdc.state.state_store import StateStore
@@ -237,7 +237,7 @@ def test_the_data_of_a_refused_signal_is_cut(store: StateStore) -> None:
     number = store.send("c", SentSignal("a", "log", LONG, "source", "o"))
     store.set_signal_state("c", number, SignalState.REFUSED, "no such type")
     (found,) = store.signals_of("c", number=number)
-    assert found.data == LONG[:KEPT]
+    assert found.data == LONG[:STORED_CHARACTERS]
     assert found.message.startswith("no such type Its data has 3,015 characters")
     done = store.send("c", SentSignal("b", "log", LONG, "source", "p"))
     store.set_signal_state("c", done, SignalState.DONE)

@@ -1,6 +1,6 @@
 """Records the signals that come from outside of Airflow, up to a limit.
 
-Whoever writes to a signal table, a signal file or a topic must not be able to fill the state database. Beyond the limits of a channel, a signal is recorded as
+Writers of a signal table, a signal file or a topic must not be able to fill the state database. Beyond the limits of a channel, a signal is recorded as
 refused, with the beginning of its data; beyond twice the limits it is only counted in the log.
 """
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 MOST_CHARACTERS: Final = 16 << 20
 """Characters of data that the signals of one channel may have in an hour."""
-KEPT: Final = 2000
+STORED_CHARACTERS: Final = 2000
 """Characters of the data of a refused signal that are stored."""
 _HOUR: Final = timedelta(hours=1)
 
@@ -33,12 +33,12 @@ def shorten_data(data: str | None) -> tuple[str | None, str]:
     >>> shorten_data("x" * 2001)[1][:68]
     'Its data has 2,001 characters, of which the first 2,000 are stored; '
     """
-    if data is None or len(data) <= KEPT:
+    if data is None or len(data) <= STORED_CHARACTERS:
         return data, ""
     digest = hashlib.sha256(data.encode("utf-8", "surrogatepass")).hexdigest()
     return data[
-        :KEPT
-    ], f"Its data has {len(data):,} characters, of which the first {KEPT:,} are stored; SHA-256 {digest}."
+        :STORED_CHARACTERS
+    ], f"Its data has {len(data):,} characters, of which the first {STORED_CHARACTERS:,} are stored; SHA-256 {digest}."
 
 
 @dataclass(slots=True)
@@ -127,4 +127,4 @@ class SignalIntake:
         return None
 
 
-__all__ = ["KEPT", "MOST_CHARACTERS", "SignalIntake", "shorten_data"]
+__all__ = ["MOST_CHARACTERS", "STORED_CHARACTERS", "SignalIntake", "shorten_data"]

@@ -1,7 +1,7 @@
 """Calls of the API server to sources, change logs and targets, with a limit on their number and on the time to wait for an answer.
 
-A thread of its own makes each call, so that a system without an answer takes none of the threads that serve Airflow's requests for longer than that time. No
-system, and no user, takes all places.
+A separate thread makes each call, so that a system without an answer holds a thread that serves Airflow's requests no longer than that time. No system, and no
+user, gets all places.
 
 >>> call_source_in_time(15, "shop_mariadb", lambda: gap_of(access), name="The source of shop") is None
 True
@@ -58,8 +58,8 @@ class CallPlaces:
     _calls: list[_Call] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def take(self, system: str) -> _Call:
-        """Take a place; :meth:`release` returns it.
+    def acquire(self, system: str) -> _Call:
+        """Acquire a place; :meth:`release` returns it.
 
         :raises SourceBusy: too many calls wait for answers already
         """
@@ -166,7 +166,7 @@ def call_targets_in_time(seconds: float, connector: str, query: Callable[[], _T]
 def _call(
     places: CallPlaces, system: str, seconds: float, query: Callable[[], _T], name: str, safe: str, remedy: str
 ) -> _T:
-    call = places.take(system)
+    call = places.acquire(system)
     answer: list[Any] = []
     failed: list[BaseException] = []
 

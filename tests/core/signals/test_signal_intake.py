@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.model.connector_signal import SentSignal
 from airflow_provider_cdc.core.signals import signal_intake
-from airflow_provider_cdc.core.signals.signal_intake import KEPT
+from airflow_provider_cdc.core.signals.signal_intake import STORED_CHARACTERS
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.models import SignalRow
 from tests.support.connectors import Connector, memory_connector
@@ -57,7 +57,7 @@ def test_beyond_the_limit_of_an_hour_rows_of_the_signal_table_are_refused_and_ca
     assert "17 signals of the channel source were refused" in caplog.text
     assert "14 of them are not recorded" in caplog.text
     (refused,) = connector.store.signals_of("test", number=connector.store.signals_of("test", limit=1)[0].number)
-    assert refused.data == LONG[:KEPT]
+    assert refused.data == LONG[:STORED_CHARACTERS]
     assert "signal.limit.per.hour" in refused.message
     assert f"SHA-256 {hashlib.sha256(LONG.encode()).hexdigest()}" in refused.message
     flood(db, 20, 5)
