@@ -24,6 +24,7 @@ from airflow_provider_cdc.plugins.api import (
     row_history_routes,
     wizard_routes,
 )
+from airflow_provider_cdc.plugins.api.body_limit import BodyLimit
 from airflow_provider_cdc.plugins.api.dependencies import Store, right_of
 from airflow_provider_cdc.plugins.authorization import filter_readable, known_of
 from airflow_provider_cdc.services.connectors.bounded_calls import set_caller
@@ -39,6 +40,7 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
         403: "The user may not do this",
         404: "The connector does not exist, or the user may not see it",
         409: "The action is not possible",
+        413: "The body is too large",
         415: "The body is not declared as JSON",
         503: "The state tables, the change log or the source cannot be reached",
     }.items()
@@ -52,6 +54,7 @@ app = FastAPI(
     redoc_url=None,
     openapi_url="/api/v1/openapi.json",
 )
+app.add_middleware(BodyLimit)
 
 
 def _json_only(request: Request) -> None:

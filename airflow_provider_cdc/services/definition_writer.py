@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from airflow_provider_cdc.connector import ConnectorDefinition, refuse_secrets
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
@@ -41,6 +41,10 @@ Name = Annotated[str, Field(min_length=1, max_length=250)]
 TableName = Annotated[str, Field(min_length=1, max_length=2000)]
 Place = Annotated[str, Field(min_length=1, max_length=2000)]
 PropertyText = Annotated[str, Field(max_length=20_000)]
+MOST_NAME_CHARACTERS = 100_000
+"""Characters of the names of tables in a request."""
+MOST_PROPERTY_CHARACTERS = 40_000
+"""Characters of the properties in a request."""
 
 
 class DefinitionRequest(BaseModel):
@@ -72,6 +76,19 @@ class DefinitionRequest(BaseModel):
         default_factory=dict, max_length=100, description="Further properties, by their documented names"
     )
 
+    @model_validator(mode="after")
+    def _check_size(self) -> DefinitionRequest:
+        """Limit what a request has to read: each user may send one, and others wait meanwhile."""
+        names = sum(map(len, (*self.tables, *self.left_out)))
+        if names > MOST_NAME_CHARACTERS:
+            raise ValueError(
+                f"the names of tables have {names:,} characters, more than {MOST_NAME_CHARACTERS:,}: choose fewer tables, and add a pattern to the definition"
+            )
+        texts = sum(len(value) for value in self.properties.values() if isinstance(value, str))
+        if texts > MOST_PROPERTY_CHARACTERS:
+            raise ValueError(f"the properties have {texts:,} characters, more than {MOST_PROPERTY_CHARACTERS:,}")
+        return self
+
 
 class WrittenDefinition(BaseModel):
     """A definition as Python and as YAML, to put under version control."""
@@ -101,7 +118,11 @@ def properties_of(request: DefinitionRequest) -> dict[str, Any]:
     if request.mode != "initial":
         properties["snapshot.mode"] = request.mode
     properties |= request.properties
-    config.parse(_least(config, request.name, properties))
+    checked = properties
+    if request.tables and config.TABLES[0] not in request.properties:
+        # the patterns of names are valid; a request is not to compile thousands of them
+        checked = properties | {config.TABLES[0]: properties[config.TABLES[0]][:1]}
+    config.parse(_least(config, request.name, checked))
     return properties
 
 
@@ -238,7 +259,7 @@ def _yaml(request: DefinitionRequest, properties: Mapping[str, Any]) -> str:
 def _json(value: Any) -> str:
     """Plain letters stay; characters with a meaning in the text, or that cannot be seen, are escaped."""
     text = json.dumps(value, ensure_ascii=False)
-    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
+    return text if text.isprintable() else "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
 
 
 def modes_of(kind: str) -> dict[str, str]:
