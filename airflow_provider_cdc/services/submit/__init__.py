@@ -1,4 +1,4 @@
-"""Platforms that run Spark jobs: one thin module for each, over the hook of Airflow's provider of that platform.
+"""Platforms that run Spark jobs: one thin module for each service, over the hook of its Airflow provider.
 
 ``spark-submit``, the default, is not among them: :mod:`airflow_provider_cdc.operators.base.spark_submit_program` starts it.
 """
@@ -18,11 +18,11 @@ SPARK_SUBMIT = "spark-submit"
 
 PLATFORMS = {
     "databricks": "databricks.Databricks",
-    "emr-serverless": "emr_serverless.EmrServerless",
-    "emr-steps": "emr_steps.EmrSteps",
-    "emr-eks": "emr_eks.EmrEks",
-    "dataproc-batch": "dataproc_batch.DataprocBatch",
-    "dataproc-job": "dataproc_job.DataprocJob",
+    "emr-serverless": "emr.EmrServerless",
+    "emr-steps": "emr.EmrSteps",
+    "emr-eks": "emr.EmrEks",
+    "dataproc-batch": "dataproc.DataprocBatch",
+    "dataproc-job": "dataproc.DataprocJob",
     "livy": "livy.Livy",
     "spark-kubernetes": "spark_kubernetes.SparkKubernetes",
 }

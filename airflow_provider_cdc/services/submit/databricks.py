@@ -32,9 +32,11 @@ class Databricks(Platform):
 
     NAME = "databricks"
     PROVIDER, EXTRA = "apache-airflow-providers-databricks", "databricks"
+    HOOK = "airflow.providers.databricks.hooks.databricks.DatabricksHook"
+    TAKES_REFERENCES = True
     SECRETS = (
         "store the JSON object in a secret scope, and name it: "
-        'submit={{"platform": "databricks", "secret_environment": {{"{name}": "secrets/<scope>/<key>"}}, …}}; '
+        'submit={{"platform": "{platform}", "secret_environment": {{"{name}": "secrets/<scope>/<key>"}}, …}}; '
         "or let the cluster's instance profile or Unity Catalog access the storage"
     )
     PACKAGE = "airflow_provider_cdc-*.whl"
@@ -130,9 +132,5 @@ class Databricks(Platform):
         self._hook().cancel_run(int(run))
 
     def _hook(self) -> Any:
-        try:
-            from airflow.providers.databricks.hooks.databricks import DatabricksHook
-        except ImportError as e:
-            raise self.missing_provider(e) from e
         # its own attempts would hide a service that is out of reach from the patience of this package
-        return DatabricksHook(databricks_conn_id=self.conn_id, retry_limit=1, caller="AirflowProviderCdc")
+        return self.load_hook()(databricks_conn_id=self.conn_id, retry_limit=1, caller="AirflowProviderCdc")

@@ -28,6 +28,7 @@ class Livy(Platform):
 
     NAME = "livy"
     PROVIDER, EXTRA = "apache-airflow-providers-apache-livy", "livy"
+    HOOK = "airflow.providers.apache.livy.hooks.livy.LivyHook"
     SECRETS = "omit the options, and let the cluster's role or a Hadoop credential provider access the storage; Livy shows each batch with its settings"
 
     conn_id: str = "livy_default"
@@ -37,7 +38,6 @@ class Livy(Platform):
 
     def submit(self, job: SparkJob) -> str:
         """Start the batch. A batch with the job's token in its name is this one."""
-        self.secret_references(job)
         body = self.build_batch(job)
         hook = self._hook()
         # Livy has no token: an answer may have been lost
@@ -50,14 +50,9 @@ class Livy(Platform):
 
     def build_batch(self, job: SparkJob) -> dict[str, Any]:
         """Return the body of ``POST /batches``."""
-        environment = {
-            f"{prefix}.{name}": value
-            for name, value in job.environment.items()
-            for prefix in ("spark.yarn.appMasterEnv", "spark.executorEnv")
-        }
         body = {
             "file": self.script_uri(job), "args": list(job.arguments), "name": f"{job.name}-{job.token}",
-            "pyFiles": self.python_files(job), "files": list(job.files), "conf": {**environment, **self.settings(job)},
+            "pyFiles": self.python_files(job), "files": list(job.files), "conf": self.settings(job),
             "proxyUser": self.proxy_user, "queue": self.queue, **self.options,
         }  # fmt: skip
         return {name: value for name, value in body.items() if value}
@@ -91,11 +86,7 @@ class Livy(Platform):
         return hook.run_method(method=method, endpoint=endpoint, data=body, headers=hook.extra_headers)
 
     def _hook(self) -> Any:
-        try:
-            from airflow.providers.apache.livy.hooks.livy import LivyHook
-        except ImportError as e:
-            raise self.missing_provider(e) from e
-        return LivyHook(livy_conn_id=self.conn_id)
+        return self.load_hook()(livy_conn_id=self.conn_id)
 
 
 def _format_json(body: Mapping[str, Any]) -> str:

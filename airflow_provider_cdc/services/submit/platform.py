@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from pathlib import PurePosixPath
 from typing import Any, ClassVar
 
@@ -39,8 +40,14 @@ class Platform:
     """The package of Airflow's provider."""
     EXTRA: ClassVar[str]
     """The extra of this package that installs it."""
+    HOOK: ClassVar[str]
+    """Path of the provider's hook."""
     SECRETS: ClassVar[str]
     """The right way of a secret on this platform, for errors."""
+    TAKES_REFERENCES: ClassVar[bool] = False
+    """Whether a job gets secrets by references."""
+    DRIVER_ENVIRONMENT: ClassVar[str] = "spark.yarn.appMasterEnv"
+    """Prefix of the settings that are variables of the driver."""
     PACKAGE: ClassVar[str] = PACKAGE_FILE
 
     application_uri: str = ""
@@ -84,29 +91,66 @@ class Platform:
         return [*([] if self.wheel_uri == INSTALLED else [self.package_uri()]), *job.py_files]
 
     def settings(self, job: SparkJob) -> dict[str, str]:
-        """Return the settings of Spark, with jars and Maven packages among them."""
+        """Return the settings of Spark, with variables, jars and Maven packages among them.
+
+        :raises ConfigError: a secret has no reference
+        """
         added = {"spark.jars.packages": ",".join(job.packages), "spark.jars": ",".join(job.jars)}
-        return {**{name: value for name, value in added.items() if value}, **job.conf}
+        environment = {
+            f"{prefix}.{name}": value
+            for name, value in job.environment.items()
+            for prefix in (self.DRIVER_ENVIRONMENT, "spark.executorEnv")
+        }
+        references = self.secret_settings(self.secret_references(job))
+        return {**{name: value for name, value in added.items() if value}, **environment, **references, **job.conf}
+
+    def secret_settings(self, references: Mapping[str, Any]) -> dict[str, str]:
+        """Return the settings by which the driver gets secrets."""
+        return {}
 
     def secret_references(self, job: SparkJob) -> dict[str, Any]:
         """Return the references to the secrets that the job needs.
 
         :raises ConfigError: one is missing: its value is never sent
         """
-        missing = [name for name in job.secret_environment if name not in self.secret_environment]
+        known = self.secret_environment if self.TAKES_REFERENCES else {}
+        missing = [name for name in job.secret_environment if name not in known]
         if missing:
             subject = _TEXTS.get(missing[0], missing[0])
             raise ConfigError(
                 f"{subject} cannot be passed to {self.NAME} in the job's specification without exposing them.",
                 safe="Nothing was submitted.",
-                remedy=self.SECRETS.format(name=missing[0]),
+                remedy=self.SECRETS.format(name=missing[0], platform=self.NAME),
             )
         return {name: self.secret_environment[name] for name in job.secret_environment}
 
-    def missing_provider(self, error: ImportError) -> ConfigError:
-        """Return the error for a provider that is not installed."""
-        return ConfigError(
-            f"submit={self.NAME} needs {self.PROVIDER}: {error}",
-            safe="Nothing was submitted.",
-            remedy=f"run pip install 'airflow-provider-cdc[{self.EXTRA}]' on this machine",
-        )
+    def load_hook(self) -> Any:
+        """Return the class of the provider's hook.
+
+        :raises ConfigError: the provider is not installed
+        """
+        module, _, name = self.HOOK.rpartition(".")
+        try:
+            return getattr(import_module(module), name)
+        except ImportError as e:
+            raise ConfigError(
+                f"submit={self.NAME} needs {self.PROVIDER}: {e}",
+                safe="Nothing was submitted.",
+                remedy=f"run pip install 'airflow-provider-cdc[{self.EXTRA}]' on this machine",
+            ) from e
+
+
+class KubernetesSecrets(Platform):
+    """A platform that runs jobs on Kubernetes: drivers get secrets from those of the namespace."""
+
+    TAKES_REFERENCES = True
+    DRIVER_ENVIRONMENT = "spark.kubernetes.driverEnv"
+    SECRETS = (
+        "store the JSON object in a secret of the job's namespace, and name it: "
+        'submit={{"platform": "{platform}", "secret_environment": {{"{name}": "<secret>:<key>"}}, …}}; '
+        "or omit the options, and let the role or the service account of the job access the storage"
+    )
+
+    def secret_settings(self, references: Mapping[str, Any]) -> dict[str, str]:
+        """Return the settings by which Spark reads the secrets of the namespace."""
+        return {f"spark.kubernetes.driver.secretKeyRef.{name}": str(key) for name, key in references.items()}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_provider_cdc.services.submit.platform import Platform
+from airflow_provider_cdc.services.submit.platform import KubernetesSecrets
 from airflow_provider_cdc.services.submit.spark_job import JobStatus, SparkJob, Stage
 
 _KIND = {"group": "sparkoperator.k8s.io", "version": "v1beta2", "plural": "sparkapplications"}
@@ -20,7 +20,7 @@ _KEPT_S = 24 * 3600
 
 
 @dataclass(kw_only=True)
-class SparkKubernetes(Platform):
+class SparkKubernetes(KubernetesSecrets):
     """Creates a ``SparkApplication``, which the Spark operator runs.
 
     :param namespace: of the application
@@ -34,11 +34,7 @@ class SparkKubernetes(Platform):
     NAME = "spark-kubernetes"
     REQUIRED = ("application_uri", "namespace", "image")
     PROVIDER, EXTRA = "apache-airflow-providers-cncf-kubernetes", "kubernetes"
-    SECRETS = (
-        "store the JSON object in a secret of the namespace, and name it: "
-        'submit={{"platform": "spark-kubernetes", "secret_environment": {{"{name}": "<secret>:<key>"}}, …}}; '
-        "or omit the options, and let the service account access the storage"
-    )
+    HOOK = "airflow.providers.cncf.kubernetes.hooks.kubernetes.KubernetesHook"
 
     namespace: str = ""
     image: str = ""
@@ -60,15 +56,6 @@ class SparkKubernetes(Platform):
 
     def build_application(self, job: SparkJob) -> dict[str, Any]:
         """Return the ``SparkApplication``."""
-        references = {
-            f"spark.kubernetes.driver.secretKeyRef.{name}": str(reference)
-            for name, reference in self.secret_references(job).items()
-        }
-        environment = {
-            f"{prefix}.{name}": value
-            for name, value in job.environment.items()
-            for prefix in ("spark.kubernetes.driverEnv", "spark.executorEnv")
-        }
         dependencies = {
             "pyFiles": self.python_files(job),
             "files": list(job.files),
@@ -79,7 +66,7 @@ class SparkKubernetes(Platform):
             "type": "Python", "pythonVersion": "3", "mode": "cluster", "image": self.image,
             "mainApplicationFile": self.script_uri(job), "arguments": list(job.arguments),
             "deps": {name: uris for name, uris in dependencies.items() if uris},
-            "sparkConf": {**environment, **references, **job.conf}, "restartPolicy": {"type": "Never"},
+            "sparkConf": self.settings(replace(job, jars=(), packages=())), "restartPolicy": {"type": "Never"},
             "timeToLiveSeconds": _KEPT_S, "driver": {"serviceAccount": self.service_account}, "executor": {},
         }  # fmt: skip
         if self.spark_version:
@@ -106,11 +93,7 @@ class SparkKubernetes(Platform):
                 raise
 
     def _hook(self) -> Any:
-        try:
-            from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook
-        except ImportError as e:
-            raise self.missing_provider(e) from e
-        return KubernetesHook(conn_id=self.conn_id)
+        return self.load_hook()(conn_id=self.conn_id)
 
 
 def _object_name(job: SparkJob) -> str:

@@ -212,6 +212,26 @@ def test_a_platform_names_its_missing_parameters_and_rejects_unknown_ones(name: 
     assert build_platform(built.to_document()) == built
 
 
+@pytest.mark.parametrize("name", PLATFORMS)
+def test_a_provider_that_is_not_installed_is_named_with_its_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_platform(name), "HOOK", "absent_package.hooks.Hook")
+    platform = build_platform({"platform": name, **dict.fromkeys(load_platform(name).REQUIRED, "x")})
+    assert platform is not None
+    with pytest.raises(ConfigError, match=f"{name} needs apache-airflow-providers-.*absent_package") as caught:
+        platform.cancel("7")
+    assert f"airflow-provider-cdc[{platform.EXTRA}]" in str(caught.value.remedy)
+
+
+@pytest.mark.parametrize("name", [name for name in PLATFORMS if not load_platform(name).TAKES_REFERENCES])
+def test_a_reference_to_a_secret_is_rejected_where_jobs_cannot_read_it(name: str) -> None:
+    references = {"secret_environment": {"CDC_STORAGE_OPTIONS": "cdc:storage"}}
+    platform = build_platform({"platform": name, **dict.fromkeys(load_platform(name).REQUIRED, "x"), **references})
+    assert platform is not None
+    with pytest.raises(ConfigError, match=f"cannot be passed to {name}") as caught:
+        platform.settings(SECRET_JOB)
+    assert str(caught.value.remedy).startswith("omit the options")
+
+
 @pytest.mark.parametrize(
     ("error", "transient"),
     [
