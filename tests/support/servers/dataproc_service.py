@@ -16,6 +16,7 @@ from google.cloud.dataproc_v1.services.job_controller.transports import JobContr
 from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 
+from tests.support.airflow.airflow_connector import connect
 from tests.support.servers.spark_runs import Command, Program, Run
 
 _JOB_STATES = {"running": "RUNNING", "failed": "ERROR", "succeeded": "DONE", "cancelled": "CANCELLED"}
@@ -33,8 +34,10 @@ class DataprocService:
         self.runs: dict[str, Run] = {}
 
     def connect(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Let Airflow's hook talk to this service; its clients are the real ones."""
+        """Make the default connection, and connect the clients of Airflow's hook to this service; they are the real ones."""
         from airflow.providers.google.cloud.hooks.dataproc import DataprocHook
+
+        connect(monkeypatch, "google_cloud_default", conn_type="google_cloud_platform")
 
         def job_client(*_: Any, **__: Any) -> Any:
             return dataproc.JobControllerClient(transport=JobControllerGrpcTransport(channel=self._channel))

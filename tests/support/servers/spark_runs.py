@@ -36,12 +36,8 @@ Command = Callable[[Program], list[str]]
 
 def spark_submit(program: Program) -> list[str]:
     """Return the command line that runs the program on this machine."""
-    conf = {
-        "spark.ui.enabled": "false", "spark.driver.memory": "1g", "spark.driver.host": "127.0.0.1",
-        "spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN", **program.conf,
-    }  # fmt: skip
-    command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[1]"]
-    command += [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+    command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[1]", "--driver-memory", "1g"]
+    command += [word for name, value in program.conf.items() for word in ("--conf", f"{name}={value}")]
     for option, files in {"--py-files": program.py_files, "--jars": program.jars}.items():
         command += [option, ",".join(files)] if files else []
     return [*command, *program.options, program.script, *program.arguments]
