@@ -88,8 +88,9 @@ class SparkScriptOperator(SparkSubmitOperator):
         for argument in ("application", "application_args"):
             if argument in kwargs:
                 raise ConfigError(f"{argument} cannot be set: the operator submits its own job.")
-        # the next try submits its own job: one that continues is no harm, and the report of an old one is not that of this try
-        kwargs.setdefault("durable", False)
+        if "durable" in _SUBMIT_ARGUMENTS:  # the Spark provider for Spark 3.5 does not have it
+            # the next try submits its own job: one that continues is no harm, and the report of an old one is not that of this try
+            kwargs.setdefault("durable", False)
         super().__init__(conn_id=conn_id, **kwargs)
         self.target = target
         self._table_format = load_format(target) if target else None
