@@ -186,12 +186,9 @@ def test_a_table_that_a_statement_makes_of_others_is_read(db: Any, connector: Co
     _equal(connector, db, "n", "rows_of_n")
 
 
-@pytest.mark.parametrize("kind", ["mysql97", "mysql80"])
-@pytest.mark.parametrize("compression", [False, True])
+@pytest.mark.parametrize(("kind", "compression"), [("mysql97", False), ("mysql97", True), ("mysql80", False)])
 def test_parts_of_documents_of_other_tables_stop_nothing(db: Any, connector: Connector, compression: bool) -> None:
     """A sibling of M2: ``binlog_row_value_options`` of a session."""
-    if compression and not db.server.edition.startswith("9"):
-        return
     connector.properties = {**connector.properties, "table.exclude.list": f"{db.name}.j"}
     document = """'{"a": 1, "b": "long enough to be logged in part"}'"""
     db.sql(
@@ -356,10 +353,10 @@ def test_statements_about_a_temporary_table_do_not_change_the_one_that_it_hides(
     db: Any, connector: Connector, statements: tuple[str, ...]
 ) -> None:
     """A sibling of M2: sessions that do not log rows log them under the same name."""
+    if db.server.kind == "mysql" and "RENAME" in statements[0]:
+        pytest.skip("MySQL renames the table that is hidden")
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
     connector.capture()
-    if db.server.kind == "mysql" and "RENAME" in statements[0]:
-        return  # it renames the other one there
     _session(
         db, "SET binlog_format = 'STATEMENT'", "CREATE TEMPORARY TABLE t (v INT NOT NULL, z INT NOT NULL)", *statements
     )
