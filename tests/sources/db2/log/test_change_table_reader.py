@@ -185,6 +185,15 @@ def test_indicators_mark_changed_lobs() -> None:
     assert changed == [[True, True, True], [True, False, False]]
 
 
+@pytest.mark.parametrize("type_", ["CLOB(1M)", "DBCLOB(1M)", "BLOB(1M)", "XML"])
+def test_large_values_are_read_from_the_table_though_the_change_table_has_their_type(type_: str) -> None:
+    """ADDTABLE gives a change table the columns of its table, and the agent may write an indicator into them."""
+    schema = schema_of(*SCHEMA.columns, column(type_, "A"), key=("ID",))
+    how = layout(schema)
+    assert ([schema.column_names[i] for i in how.lobs], dict(how.indicators), how.sql.count('t."A"')) == (["A"], {}, 0)
+    assert how.changed_lobs([], 2).tolist() == [[True, True]]
+
+
 def test_names_are_in_quotes_and_braces_in_them_are_no_places_for_anything() -> None:
     table = TableId(catalog="TESTDB", namespace="odd", name='t{where}"x')
     registration = TableRegistration(table, "ASNCDC", 'CDC{where}"x', b"", b"\xff", "A", "", True, None)

@@ -97,6 +97,19 @@ def test_events_of_all_sizes_come_once_and_in_order(
         assert [one.tobytes() for one in reader.raw_events()] == events
 
 
+def test_a_split_event_comes_behind_the_events_that_were_kept() -> None:
+    """H1a: of a transaction that is not complete, as far as it is read, the first events are kept."""
+    format_ = event(code.FORMAT_DESCRIPTION, bytes(57) + b"\0", 4)[:-4] + bytes(4)
+    events = [format_, *(event(code.QUERY, bytes(size), 4, checksums=False) for size in (500, 10, 500))]
+
+    class KeepAll(random.Random):
+        def randrange(self, *_: Any) -> int:
+            return 0
+
+    with _reader(_encode_packets(events, 100), checksums=False) as reader:
+        assert _read(reader, KeepAll()) == events
+
+
 @pytest.mark.parametrize("packets_", [1, 2])
 @pytest.mark.parametrize("off", [-1, 0, 1])
 def test_events_around_the_real_border(packets_: int, off: int) -> None:
