@@ -5,23 +5,30 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from airflow_provider_cdc.targets.lake.apply.batch_applier import BatchApplier
+from airflow_provider_cdc.targets.lake.apply.table_owner_check import applied_batch
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.creation_owner_file import CreationMarker, format_marker_name
 from airflow_provider_cdc.targets.lake.formats.delta.jvm_access import DeltaTableFolder
+from airflow_provider_cdc.targets.lake.formats.memory_table import STORED, MemoryTableState, MemoryTarget
 from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Marker, Owner
 from airflow_provider_cdc.targets.lake.formats.table_location import split_table_name, table_location
 from airflow_provider_cdc.targets.lake.formats.table_values import WriteConflict
 from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 from airflow_provider_cdc.targets.lake.session.spark_session import own_session
+from tests.support.connectors import memory_connector
 from tests.targets.lake.lake import Lake
 from tests.targets.lake.with_catalog import apply
 
@@ -125,6 +132,43 @@ def test_a_table_of_another_connector_or_of_another_topic_is_refused(lake: Lake,
         t.insert("s.orders", {"id": 2})
     lake.connector.capture()
     _refused(lake, f"belongs to {owner}")
+
+
+def _stored(monkeypatch: pytest.MonkeyPatch, owner: Owner, writer: str = "") -> Target:
+    """A table in memory with batch 1, for which no session of Spark is needed; all formats are checked by the same code."""
+    app, location = owner.application_name, "memory/orders"
+    rows = MemoryTableState(pa.table({"id": [1]}), {"id": "bigint"}, owner.recorded_owner, {app: 1}, {app: writer})
+    monkeypatch.setitem(STORED, location, rows)
+    return MemoryTarget(None, location)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_table_of_another_change_log_is_refused(monkeypatch: pytest.MonkeyPatch, shared: bool) -> None:
+    """A4: the batches of both logs have the same numbers, which say nothing of the rows that the table lacks."""
+    mine, other = (Owner("shop", TOPIC, shared, changelog=changelog) for changelog in ("mine", "other"))
+    target = _stored(monkeypatch, other)
+    assert applied_batch(target, other) == 1
+    with pytest.raises(TargetError, match="built from another change log of shop"):
+        applied_batch(target, mine)
+    assert target.read_owner() == other.recorded_owner
+
+
+def test_a_table_of_a_change_log_that_was_put_back_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A4 (3): another run has written a batch of the same number since then."""
+    database = MemoryDatabase(str(tmp_path))
+    database.create_table("s.orders", ORDERS, key=("id",))
+    with database.transaction() as transaction:
+        transaction.insert("s.orders", {"id": 1, "n": 1})
+    connector = memory_connector(database, tmp_path, topic_prefix="p")
+    connector.capture()
+    manifest = connector.changelog.find_manifest(connector.name, 1)
+    assert manifest is not None
+    owner = Owner(connector.name, TOPIC, changelog=manifest.changelog_id)
+    for writer, refused in ((manifest.writer, False), ("a run that was undone", True)):
+        target = _stored(monkeypatch, owner, writer)
+        applier = BatchApplier(connector.changelog, connector.name, lambda location: MemoryTarget(None, location))  # type: ignore[arg-type]
+        with pytest.raises(TargetError, match="another batch with this number") if refused else nullcontext():
+            assert applier.inspect_target(owner, target.location)[1] == 1
 
 
 def test_a_second_database_with_a_table_of_the_same_name_does_not_get_the_same_place(lake: Lake) -> None:

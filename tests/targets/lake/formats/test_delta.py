@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.formats import load_format
-from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Marker
+from airflow_provider_cdc.targets.lake.formats.delta import table as delta_table
+from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Marker, ObservedProgress, Owner
 from airflow_provider_cdc.targets.lake.formats.table_values import ColumnEvolution, KeyedMerge, WriteConflict
 from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OP
@@ -182,3 +184,27 @@ def test_a_table_with_markers_of_two_has_no_owner(lake: Lake) -> None:
     for adopt in ((), (TOPIC,)):
         with pytest.raises(TargetError, match="of this connector and of others"):
             lake.apply(adopt=adopt)
+
+
+@pytest.mark.parametrize(("there", "begins"), [(3, True), (4, False), (5, None)])
+def test_a_commit_of_arrays_begins_only_at_the_batch_at_which_its_rows_were_chosen(
+    monkeypatch: pytest.MonkeyPatch, there: int, begins: bool | None
+) -> None:
+    """C1: batches 4 and 5 were joined for a table at batch 3. Rows of a table without a key would be there twice.
+
+    The folder is a stand-in with nothing but a marker, which makes the test cheap; ``test_targets.py`` has two runs on real tables.
+    """
+    owner = Owner("shop", TOPIC)
+    target = delta_table.DeltaTarget(None, "/lake/orders")  # type: ignore[arg-type]
+    transaction = SimpleNamespace(snapshot=lambda: None)
+    target._folder = SimpleNamespace(  # type: ignore[assignment]
+        load_class=lambda name: SimpleNamespace(empty=lambda: None),
+        open_log=lambda fresh: SimpleNamespace(startTransaction=lambda *_: transaction),
+    )
+    monkeypatch.setattr(delta_table, "read_snapshot_markers", lambda *_: {owner.application_name: there})
+    target.stand = ObservedProgress(owner.application_name, 3, 0)
+    if begins is False:
+        with pytest.raises(WriteConflict, match="from batch 3 to 4"):
+            target._begin(Marker(owner, 5))
+    else:
+        assert target._begin(Marker(owner, 5)) is (transaction if begins else None)
