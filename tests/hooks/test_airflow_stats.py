@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
-from tests.support.airflow.airflow_versions import AirflowException, begin_metrics, end_metrics
+from tests.support.airflow.airflow_versions import AirflowException, begin_metrics, end_metrics, forget_metrics_at_exit
 
 TOPIC = "shop.inventory.orders"
 
@@ -130,6 +130,7 @@ def collector(monkeypatch: pytest.MonkeyPatch, nothing_left: None) -> Iterator[l
 
     provider: Any = metrics.get_meter_provider()
     provider.shutdown()  # otherwise the end of the process waits for a collector that is gone
+    forget_metrics_at_exit()
     server.shutdown()
     server.server_close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Sequence
 from typing import Any
 
@@ -101,6 +102,15 @@ def end_metrics() -> None:
         type(Stats).factory, Stats.instance = NoStatsLogger, None
     else:
         _initialize_stats(stats, NoStatsLogger)
+
+
+def forget_metrics_at_exit() -> None:
+    """Keep the end of this process from sending metrics of OpenTelemetry once more."""
+    try:
+        from airflow.sdk._shared.observability.metrics import otel_logger
+    except ModuleNotFoundError:  # Airflow 3.1
+        from airflow.metrics import otel_logger
+    atexit.unregister(otel_logger.flush_otel_metrics)
 
 
 def _initialize_stats(module: Any, factory: Any) -> None:
