@@ -277,18 +277,21 @@ def test_a_connector_whose_dag_is_deleted_is_decided_by_its_connection(
     """A DAG that Airflow no longer has belongs to no team, and so to all teams."""
     monkeypatch.setattr(authorization, "known_dags", lambda ids: {})
     monkeypatch.setattr(authorization, "teams_of", lambda conn_ids: {"shop": "red"})
-    asked: list[str] = []
+    asked: list[str | None] = []
     manager = type(get_auth_manager())
     monkeypatch.setattr(manager, "is_authorized_dag", lambda *_, **__: asked.append("dag") or True)
     monkeypatch.setattr(
-        manager, "is_authorized_connection", lambda _, *, details, **__: asked.append(details.team_name) or False
+        manager,
+        "is_authorized_connection",
+        lambda _, *, details, **__: asked.append(getattr(details, "team_name", None)) or False,
     )
-    monkeypatch.setattr(manager, "filter_authorized_connections", lambda _, **__: set())
+    if has_teams():  # Airflow 3.1 asks about each connection
+        monkeypatch.setattr(manager, "filter_authorized_connections", lambda _, **__: set())
     client = client_factory("eve", "OP")
     assert client.get("/api/v1/connectors").json()["connectors"] == []
     assert client.get("/api/v1/connectors/shop").status_code == 404
     assert client.post("/api/v1/connectors/shop/actions/pause", json={}).status_code == 404
-    assert set(asked) == {"red"}
+    assert set(asked) == {"red" if has_teams() else None}
 
 
 def test_an_auth_manager_that_is_far_away_is_asked_once_for_all_connectors(
