@@ -5,6 +5,7 @@ A table is an Arrow table with its owner and its markers; a commit replaces it.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -50,7 +51,10 @@ FORMAT = TableFormat("memory", "airflow_provider_cdc.targets.lake.formats.memory
 
 @dataclass(frozen=True, slots=True)
 class MemoryTableState:
-    """A table after some commit."""
+    """A table after some commit.
+
+    :ivar number: of the commit; no other state has it
+    """
 
     rows: pa.Table
     types: Mapping[str, str]
@@ -61,6 +65,7 @@ class MemoryTableState:
     layout: TableLayout = PLAIN_LAYOUT
     comments: TableComments = NO_COMMENTS
     variants: str = ""
+    number: int = field(init=False, default_factory=itertools.count().__next__)
 
 
 _PLACE = f"{OURS}place"
@@ -118,7 +123,7 @@ class MemoryTarget(Target):
     def pin_table_state(self) -> PinnedTableState:
         there = self._there()
         rows = create_frame(self.spark, there.rows, build_struct_type(there.types))
-        return PinnedTableState(str(id(there)), dict(there.markers), rows)
+        return PinnedTableState(str(there.number), dict(there.markers), rows)
 
     def read_column_types(self) -> dict[str, str]:
         return dict(self._there().types)
@@ -218,7 +223,7 @@ class MemoryTarget(Target):
         there = self._there()
         if there.markers.get(marker.application_name, NEVER) >= marker.batch:
             return ""
-        if changes.source_version not in ("", str(id(there))):
+        if changes.source_version not in ("", str(there.number)):
             raise WriteConflict("another writer committed after the rows were computed from the table")
         if set(changes.column_names) != set(there.types):
             return "its columns differ from the source columns"
