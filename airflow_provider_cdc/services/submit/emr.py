@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_cdc.services.submit.platform import KubernetesSecrets, Platform
+from airflow_provider_cdc.services.submit.platform import KubernetesPlatform, Platform
 from airflow_provider_cdc.services.submit.spark_job import JobStatus, SparkJob, Stage
 
 _STAGES: Mapping[str, Stage] = {
@@ -143,7 +143,7 @@ class EmrSteps(EmrPlatform):
 
 
 @dataclass(kw_only=True)
-class EmrEks(KubernetesSecrets, EmrPlatform):
+class EmrEks(KubernetesPlatform, EmrPlatform):
     """Submits a job run to a virtual cluster of EMR on EKS.
 
     :param virtual_cluster_id: the virtual cluster

@@ -140,8 +140,8 @@ class Platform:
             ) from e
 
 
-class KubernetesSecrets(Platform):
-    """A platform that runs jobs on Kubernetes: drivers get secrets from those of the namespace."""
+class KubernetesPlatform(Platform):
+    """A platform that runs jobs on Kubernetes: a driver reads secrets of its namespace."""
 
     TAKES_REFERENCES = True
     DRIVER_ENVIRONMENT = "spark.kubernetes.driverEnv"

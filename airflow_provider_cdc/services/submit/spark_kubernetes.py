@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_provider_cdc.services.submit.platform import KubernetesSecrets
+from airflow_provider_cdc.services.submit.platform import KubernetesPlatform
 from airflow_provider_cdc.services.submit.spark_job import JobStatus, SparkJob, Stage
 
 _KIND = {"group": "sparkoperator.k8s.io", "version": "v1beta2", "plural": "sparkapplications"}
@@ -20,7 +20,7 @@ _KEPT_S = 24 * 3600
 
 
 @dataclass(kw_only=True)
-class SparkKubernetes(KubernetesSecrets):
+class SparkKubernetes(KubernetesPlatform):
     """Creates a ``SparkApplication``, which the Spark operator runs.
 
     :param namespace: of the application
