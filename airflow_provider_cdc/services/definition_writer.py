@@ -43,7 +43,7 @@ Place = Annotated[str, Field(min_length=1, max_length=2000)]
 PropertyText = Annotated[str, Field(max_length=20_000)]
 MOST_NAME_CHARACTERS = 100_000
 """Characters of the names of tables in a request."""
-MOST_PROPERTY_CHARACTERS = 40_000
+MOST_PROPERTY_CHARACTERS = 30_000
 """Characters of the properties in a request."""
 
 

@@ -160,7 +160,7 @@ def test_a_request_costs_little_whatever_a_field_says(
 
 
 @pytest.mark.sampled(12)
-@pytest.mark.parametrize(("kind", "name"), PROPERTIES, ids="-".join)
+@pytest.mark.parametrize(("kind", "name"), PROPERTIES, ids=[" ".join(pair) for pair in PROPERTIES])
 def test_a_definition_costs_little_whatever_a_property_says(
     shop_connector: ShopConnector, client_factory: ClientFactory, kind: str, name: str
 ) -> None:
