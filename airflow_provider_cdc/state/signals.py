@@ -78,7 +78,7 @@ class Signals:
         is_open = r.state.in_([state.value for state in SignalState if not state.is_final])
         columns = [
             sa.case((is_recent, 1), else_=0),
-            sa.case((is_recent, sa.func.char_length(r.data)), else_=0),
+            sa.case((is_recent, sa.func.char_length(sa.func.coalesce(r.data, ""))), else_=0),
             sa.case((is_open, 1), else_=0),
         ]
         statement = sa.select(*(sa.func.coalesce(sa.func.sum(column), 0) for column in columns))
