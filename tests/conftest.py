@@ -21,7 +21,7 @@ if str(ROOT) not in sys.path:
 from dev import paths  # noqa: E402
 from dev.bootstrap.report import Problem  # noqa: E402
 from dev.compatibility import collect_test_names  # noqa: E402
-from dev.servers import S3, Database, Db2, Kafka, MariaDb, MySql, Postgres, Server  # noqa: E402
+from dev.servers import S3, Database, Db2, Kafka, MariaDb, MySql, Postgres, Server, Sshd  # noqa: E402
 from tests.support.processes.fork import Forks  # noqa: E402
 from tests.support.pytest_runs import costs  # noqa: E402
 from tests.support.pytest_runs.costs import CostMeasurement  # noqa: E402
@@ -75,6 +75,7 @@ SERVER_FIXTURES = {
     "schema",
     "db2",
     "db2_factory",
+    "sshd_factory",
 }
 MYSQL_FIXTURES = {"mysql97", "mysql80", "mysql_factory"}
 SLOWNESS = ("server", "mysql", "crash", "slow", "airflow", "spark")
@@ -276,6 +277,13 @@ def postgres() -> Iterator[Postgres]:
     """The PostgreSQL that all tests share."""
     with _start_server(Postgres()) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def sshd_factory() -> Iterator[Callable[..., Sshd]]:
+    """Starts an SSH server of one's own: ``sshd_factory(AllowTcpForwarding=False)``."""
+    with _Started() as started:
+        yield lambda **options: started.add(Sshd(options))
 
 
 @pytest.fixture(scope="session")

@@ -38,6 +38,7 @@ IGNORED: Final = frozenset(
         "gcp_conn_id",
         "azure_conn_id",
         "region_name",
+        "ssh_conn_id",
         "redshift",
         "redshift-serverless",
         "cluster-identifier",
@@ -64,7 +65,7 @@ IGNORED: Final = frozenset(
         "placeholder",
     ]
 )
-"""Parameters that only hooks read: those of Airflow's own providers, and of ``iam`` and the clouds :mod:`.target_database`."""
+"""Parameters that only hooks read: those of Airflow's own providers, and those of :mod:`.login_extras`."""
 _MYSQL_PROPERTIES: Final = {"database.ssl.ca": "ssl_ca", "database.ssl.cert": "ssl_cert", "database.ssl.key": "ssl_key"}
 _MYSQL_MODES: Final[Mapping[str, Mapping[str, str]]] = {
     "disabled": {"ssl_disabled": "true"}, "preferred": {}, "required": {"ssl_check_hostname": "false"},

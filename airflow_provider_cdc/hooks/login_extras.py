@@ -1,4 +1,4 @@
-"""Logins that the extra of a connection to a database asks for, the same for sources and targets: tokens of a cloud."""
+"""Logins that the extra of a connection to a database asks for, the same for sources and targets: tokens of a cloud, SSH tunnels."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.log import mask_secret
 
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.ssh_tunnels import register_tunnel_opener
 from airflow_provider_cdc.hooks.cloud_credentials import (
     aws_login_credentials,
     azure_credentials,
     google_credentials,
 )
 from airflow_provider_cdc.hooks.connection_lookup import find_connection
+from airflow_provider_cdc.hooks.ssh_tunnel import open_tunnel_address
+from airflow_provider_cdc.sources import config_class
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
+
+register_tunnel_opener(open_tunnel_address)
 
 
 def wants_token(connection: Connection) -> bool:
@@ -68,9 +73,17 @@ def resolve_logins(connection: Connection, source: str) -> dict[str, Any]:
     :param source: kind of source
     :raises ConfigError: the source has no such login, or two clouds are named
     """
-    if not wants_token(connection):
-        return {}
-    return {f"database.{name}": value for name, value in resolve_token(connection, source).items()}
+    properties: dict[str, Any] = {}
+    if wants_token(connection):
+        properties = {f"database.{name}": value for name, value in resolve_token(connection, source).items()}
+    if "ssh_conn_id" in config_class(source).list_login_extras() and (bastion := find_bastion(connection)):
+        properties["database.ssh.conn_id"] = bastion
+    return properties
+
+
+def find_bastion(connection: Connection) -> str | None:
+    """Find the SSH connection through which a database is reached: ``ssh_conn_id`` in the extra of its connection."""
+    return str((connection.extra_dejson or {}).get("ssh_conn_id") or "") or None
 
 
 def _texts(credentials: Mapping[str, Any]) -> Iterator[Any]:

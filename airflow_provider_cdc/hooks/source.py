@@ -48,9 +48,9 @@ def properties_of(connection: Connection, source: str) -> dict[str, Any]:
         schema=connection.schema or None,
         extra=extra_of(connection, remedy),
     )
-    if logins := resolve_logins(connection, source):
+    properties |= resolve_logins(connection, source)
+    if "database.token.provider" in properties:
         properties.pop("database.password", None)
-        properties |= logins
     for name, value in properties.items():
         secrets = [str(value)] if config_class(source).is_secret(name) else find_credentials(name, value)
         for secret in secrets:

@@ -11,7 +11,7 @@ from airflow.sdk import BaseHook
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.connection_lookup import find_connection
 from airflow_provider_cdc.hooks.driver_parameters import select_parameters
-from airflow_provider_cdc.hooks.login_extras import resolve_token, wants_token
+from airflow_provider_cdc.hooks.login_extras import find_bastion, resolve_token, wants_token
 from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 
 if TYPE_CHECKING:
@@ -73,6 +73,13 @@ class CdcDatabaseHook(BaseHook):
             url = require_tls(self.conn_id, url)
         else:
             properties["connection.password"] = connection.password
+        if bastion := find_bastion(connection):
+            if driver == "sqlite":
+                raise ConfigError(
+                    f"The connection {self.conn_id} has ssh_conn_id in its extra, but SQLite is a file.",
+                    remedy="remove ssh_conn_id from the extra",
+                )
+            properties["connection.ssh.conn_id"] = bastion
         properties["connection.url"] = url.render_as_string()
         return {name: value for name, value in properties.items() if value}
 

@@ -137,7 +137,14 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SparkScriptOperator):
             raise (AirflowFailException if report["terminal"] else AirflowException)(report["error"]) from error
 
     def _properties(self) -> dict[str, Any]:
-        return {**self.sink, **CdcDatabaseHook(self.database_conn_id).resolve_properties()}
+        properties = {**self.sink, **CdcDatabaseHook(self.database_conn_id).resolve_properties()}
+        if "connection.ssh.conn_id" in properties:
+            raise ConfigError(
+                f"The connection {self.database_conn_id} has ssh_conn_id in its extra: executors of Spark cannot use the tunnel of this worker.",
+                safe="Nothing was read or written.",
+                remedy="apply without Spark (ApplyToDatabaseOperator), or let the executors reach the database, and remove ssh_conn_id",
+            )
+        return properties
 
     def _with_secrets(self) -> list[str]:
         return super()._with_secrets() + (["changelog"] if find_credentials("url", self.changelog) else [])

@@ -234,6 +234,32 @@ def _fetch_kafka(step: Step) -> None:
     jars.ensure("kafka", step=step, folder=paths.OPT / "kafka")
 
 
+# OpenSSH's server: unpacked, as the package of the system would start a service and make a user
+
+
+def _sshd_root() -> Path:
+    return paths.OPT / "sshd"
+
+
+def _find_sshd() -> Installation | None:
+    binary = _sshd_root() / "usr" / "sbin" / "sshd"
+    if not binary.exists():
+        return None
+    _, environment = _runnable(_sshd_root(), binary)
+    # since 9.8, the server starts programs for sessions, which are not at the path that it knows
+    helpers = {"SshdSessionPath": "sshd-session", "SshdAuthPath": "sshd-auth"}
+    folder = _sshd_root() / "usr" / "lib" / "openssh"
+    arguments = [f"-o{option}={folder / name}" for option, name in helpers.items() if (folder / name).exists()]
+    command = [str(binary), "-V"]
+    result = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+    version = re.search(r"OpenSSH_(\d+\.\d+)", result.stderr + result.stdout)
+    return Installation((str(binary),), version[1] if version else "", folder, tuple(arguments), environment)
+
+
+def _fetch_sshd(step: Step) -> None:
+    apt.unpack(["openssh-server"], _sshd_root(), step)
+
+
 SERVERS = {
     "mariadb": Server("MariaDB", _find_mariadb, _fetch_mariadb),
     "mariadb118": Server("MariaDB 11.8", _find_mariadb118, _fetch_mariadb118),
@@ -241,6 +267,7 @@ SERVERS = {
     "mysql80": Server("MySQL 8.0", _find_mysql80, _fetch_mysql80),
     "postgres": Server("PostgreSQL", _find_postgres, _fetch_postgres),
     "kafka": Server("Kafka", _find_kafka, _fetch_kafka),
+    "sshd": Server("OpenSSH server", _find_sshd, _fetch_sshd),
 }
 
 

@@ -23,6 +23,7 @@ from dev.servers.postgres import Postgres
 from dev.servers.process import ServerError
 from dev.servers.s3 import S3
 from dev.servers.spark import SparkCluster
+from dev.servers.sshd import Sshd
 
 __all__ = [
     "CAPTURE_PRIVILEGES",
@@ -42,4 +43,5 @@ __all__ = [
     "ServerError",
     "ShardedCluster",
     "SparkCluster",
+    "Sshd",
 ]

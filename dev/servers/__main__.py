@@ -27,6 +27,7 @@ from dev.servers import (
     Server,
     ServerError,
     ShardedCluster,
+    Sshd,
 )
 from dev.servers.process import GUARD, command_line
 
@@ -56,6 +57,7 @@ KINDS: dict[str, Callable[[dict[str, Any], int | None], Started]] = {
     "mongodb": _mongodb,
     "kafka": lambda options, port: Kafka(options, port=port),
     "s3": lambda options, port: S3(options, port=port),
+    "sshd": lambda options, port: Sshd(options, port=port),
 }
 
 
@@ -121,6 +123,12 @@ def _how_to_connect(server: Started) -> list[str]:
     if isinstance(server, S3):
         lines = [f"S3 runs at {server.endpoint}"]
         lines += [f"  export {name}={value}" for name, value in server.environment.items()]
+    elif isinstance(server, Sshd):
+        lines = [
+            f"OpenSSH {server.version} runs on {server.host}:{server.port} and forwards to any address",
+            f"  ssh -N -i {server.data / 'user'} -p {server.port} -L LOCAL_PORT:HOST:PORT {server.user}@{server.host}",
+            f"  host key {server.host_key}",
+        ]
     elif isinstance(server, Kafka):
         lines = [f"Kafka {server.version} runs at {server.address}, and asks for no password"]
     elif isinstance(server, Db2):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from airflow_provider_cdc.core.config.base_configuration import ConnectionForm, PropertyEffect
 from airflow_provider_cdc.core.config.property_enums import Patterns, TimePrecision
@@ -166,6 +166,16 @@ class Db2Config(RelationalConfig):
                 "contains one of the characters ; { } and \", which end a keyword of Db2's connection string"
             )
         return value
+
+    @model_validator(mode="after")
+    def _names_the_tunnel_or_the_host(self) -> Self:
+        tls = self.database_ssl_mode is Db2SslMode.REQUIRED
+        if self.database_ssh_conn_id and tls and self.database_ssl_hostname_validation:
+            raise ValueError(
+                "database.ssh.conn_id: the driver would compare the certificate with the local end of the tunnel; set "
+                "database.ssl.hostname.validation=false, with the certificate's own authority in database.ssl.ca"
+            )
+        return self
 
     @classmethod
     def exclusive_pairs(cls) -> list[tuple[str, str]]:

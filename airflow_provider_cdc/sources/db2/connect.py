@@ -231,12 +231,14 @@ def _connection_string(config: Db2Config) -> str:
     """Build the connection string of the driver.
 
     :raises ConfigError: it cannot hold the password
+    :raises CdcError: the SSH tunnel cannot be opened
     """
+    host, port = config.find_address()
     seconds = min(math.ceil(config.database_query_timeout_ms / 1000), _MOST_SECONDS)
     keywords = {
         "DATABASE": config.database_dbname,
-        "HOSTNAME": config.database_hostname,
-        "PORT": str(config.database_port),
+        "HOSTNAME": host,
+        "PORT": str(port),
         "PROTOCOL": "TCPIP",
         "UID": config.database_user,
         "PWD": _password(config.database_password.get_secret_value()),

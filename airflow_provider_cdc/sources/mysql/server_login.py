@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +22,7 @@ def log_in(config: MySqlConfig, settings: Mapping[str, Any]) -> Connection:
 
     :param settings: arguments of ``pymysql.connect``, without account and TLS
     :raises ConfigError: the library for login tokens is not installed
-    :raises SourceUnavailable: the cloud gives no login token
+    :raises SourceUnavailable: the cloud gives no login token, or the SSH tunnel cannot be opened
     """
     arguments: dict[str, Any] = {
         **settings,
@@ -31,13 +32,24 @@ def log_in(config: MySqlConfig, settings: Mapping[str, Any]) -> Connection:
     if config.database_ssl_mode not in (SslMode.VERIFY_CA, SslMode.VERIFY_IDENTITY):
         arguments["auth_plugin_map"] = {"mysql_clear_password": _PlainPassword}
     if config.database_ssl_mode is SslMode.DISABLED:
-        return pymysql.connect(**arguments, ssl_disabled=True)
+        return _connect(config, **arguments, ssl_disabled=True)
     try:
-        return pymysql.connect(**arguments, ssl=_tls(config))
+        return _connect(config, **arguments, ssl=_tls(config))
     except pymysql.err.OperationalError as e:
         if config.database_ssl_mode is not SslMode.PREFERRED or e.args[0] != 2026:
             raise
-        return pymysql.connect(**arguments, ssl_disabled=True)
+        return _connect(config, **arguments, ssl_disabled=True)
+
+
+def _connect(config: MySqlConfig, **arguments: Any) -> Connection:
+    """Connect, through the SSH tunnel if there is one. The host is the server's own also then, as its certificate has it."""
+    if config.database_ssh_conn_id is None:
+        return pymysql.connect(**arguments)
+    connection = Connection(**arguments, defer_connect=True)
+    local_end = socket.create_connection(config.find_address(), arguments["connect_timeout"])
+    local_end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.connect(local_end)
+    return connection
 
 
 def _password(config: MySqlConfig) -> str:

@@ -380,6 +380,21 @@ class OracleConfig(RelationalConfig):
             raise ValueError("database.hostname: required, because database.url is not set either")
         if self.database_url and (bare := [n for n in self.rac_nodes if ":" not in n]):
             raise ValueError(f"rac.nodes: {bare[0]!r} needs a port (host:port), because database.url is set")
+        if self.database_ssh_conn_id and self.database_url:
+            raise ValueError(
+                "database.ssh.conn_id: a tunnel leads to one host and port; set them in the connection instead of database.url"
+            )
+        tcps = self.database_protocol is NetworkProtocol.TCPS
+        if (
+            self.database_ssh_conn_id
+            and tcps
+            and self.database_ssl_server_dn_match
+            and not self.database_ssl_server_cert_dn
+        ):
+            raise ValueError(
+                "database.ssh.conn_id: the driver would compare the certificate with the local end of the tunnel; set "
+                "database.ssl.server.cert.dn to the distinguished name of the certificate"
+            )
         sizes = (self.log_mining_batch_size_min, self.log_mining_batch_size_default, self.log_mining_batch_size_max)
         sleeps = (
             self.log_mining_sleep_time_min_ms,

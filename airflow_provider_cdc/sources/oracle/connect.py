@@ -186,11 +186,11 @@ def _target(config: OracleConfig, host: str | None) -> dict[str, Any]:
             safe="Nothing was read; the offset is untouched.",
             remedy="write it as host or host:port",
         )
-    port = int(match["port"] or config.database_port)
+    address, port = config.find_address(match["v6"] or match["host"], int(match["port"] or config.database_port))
     # connect to a node of a cluster by the protocol of the common address
     protocol = "tcps" if "tcps" in protocols else "tcp"
     return {
-        "host": match["v6"] or match["host"], "port": port, "service_name": service, "protocol": protocol, **tls,
+        "host": address, "port": port, "service_name": service, "protocol": protocol, **tls,
     }  # fmt: skip
 
 

@@ -12,7 +12,9 @@ from pydantic import Field, SecretStr
 
 from airflow_provider_cdc.core.config.base_configuration import PropertyEffect
 from airflow_provider_cdc.core.config.table_source_config import TableConfig
+from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.core.spi.converter_properties import with_converters
+from airflow_provider_cdc.core.ssh_tunnels import find_address
 
 
 class RelationalConfig(TableConfig):
@@ -35,6 +37,13 @@ class RelationalConfig(TableConfig):
         alias="database.password",
         description="Password; comes from the Airflow connection, never from a definition.",
     )
+    database_ssh_conn_id: str | None = Field(
+        None,
+        alias="database.ssh.conn_id",
+        min_length=1,
+        description="Not in Debezium. Airflow's connection to an SSH server that forwards to the database; comes from ssh_conn_id in the extra of "
+        "the Airflow connection.",
+    )
     database_query_timeout_ms: int = Field(
         600_000,
         alias="database.query.timeout.ms",
@@ -54,7 +63,10 @@ class RelationalConfig(TableConfig):
         "login": "database.user",
         "password": "database.password",
     }
-    CONNECTION_ONLY: ClassVar[tuple[str, ...]] = ("database.query.timeout.ms",)
+    CONNECTION_ONLY: ClassVar[tuple[str, ...]] = ("database.query.timeout.ms", "database.ssh.conn_id")
+    LOGIN_EXTRAS: ClassVar[Mapping[str, str]] = {
+        "ssh_conn_id": "connection of the type SSH: reach host and port through this server",
+    }
     LISTS: ClassVar[Mapping[str, PropertyEffect]] = {
         "converters": PropertyEffect.FORM,
     }
@@ -78,6 +90,20 @@ class RelationalConfig(TableConfig):
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:
         return super().parse(with_converters(properties))
+
+    def find_address(self, host: str | None = None, port: int | None = None) -> tuple[str, int]:
+        """Return the host and port to connect to: the server's own, or the local end of an SSH tunnel. Call it for each connection.
+
+        :param host: another host than that of the configuration
+        :raises SourceUnavailable: the SSH server, or the database behind it, does not answer
+        :raises CdcError: the tunnel cannot be opened
+        """
+        return find_address(
+            self.database_ssh_conn_id,
+            host or self.database_hostname,
+            port or self.database_port,
+            unavailable=SourceUnavailable,
+        )
 
     @property
     def server_address(self) -> str:

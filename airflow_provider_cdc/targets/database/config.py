@@ -127,6 +127,8 @@ class DatabaseTargetConfig(Configuration):
     """Log in with a new token for each connection instead of a password: ``aws_rds``, ``google_cloud_sql`` or ``azure_entra``."""
     connection_token_credentials: SecretStr | None = Field(None, alias="connection.token.credentials")
     """A JSON object with the credentials for tokens; by default, those of the process's environment."""
+    connection_ssh_conn_id: str | None = Field(None, alias="connection.ssh.conn_id", min_length=1)
+    """Airflow's connection to an SSH server that forwards to the database."""
     pool_timeout_s: int = Field(1800, alias="connection.pool.timeout", ge=1)
 
     @model_validator(mode="after")

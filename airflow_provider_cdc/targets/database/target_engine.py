@@ -11,6 +11,7 @@ from airflow_provider_cdc.core.errors import ConfigError, TargetUnavailable
 from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
 from airflow_provider_cdc.targets.database.jdbc_url_converter import sqlalchemy_url
 from airflow_provider_cdc.targets.database.login_tokens import use_login_tokens
+from airflow_provider_cdc.targets.database.ssh_tunnel import use_ssh_tunnel
 
 
 def open_engine(config: DatabaseTargetConfig) -> sa.Engine:
@@ -52,6 +53,8 @@ def open_engine(config: DatabaseTargetConfig) -> sa.Engine:
         use_login_tokens(engine, config.connection_token_provider, secret.get_secret_value() if secret else "")
     if engine.driver == "pymysql":
         _have_any_password(engine)
+    if config.connection_ssh_conn_id is not None:  # after the passwords: it may open the connection itself
+        use_ssh_tunnel(engine, config.connection_ssh_conn_id)
     return engine
 
 

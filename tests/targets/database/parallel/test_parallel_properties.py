@@ -57,9 +57,10 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "connection.password": [{}],
     "connection.token.provider": [{}],
     "connection.token.credentials": [{}],
+    "connection.ssh.conn_id": [{}],
     "connection.pool.timeout": [{"connection.pool.timeout": 1}],
 }  # fmt: skip
-"""Property → values of it, with what they need. Those of the connection are given in each case, and tests/targets/database/test_login_tokens.py has tokens."""
+"""Property → values of it, with what they need. Those of the connection are given in each case, tests/targets/database/test_login_tokens.py has tokens, and tests/hooks/test_ssh_tunnel.py tunnels."""
 BY_DRIVER = {"insert.mode": 2, "primary.key.mode": 3}
 """Property → how many of its cases workers have nothing to do with."""
 REFUSING = ("errors.tolerance", "errors.table")
