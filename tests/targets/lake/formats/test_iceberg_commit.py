@@ -11,14 +11,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.config.target_table_rules import TableRules
 from airflow_provider_cdc.targets.lake.formats import parquet_key_lookup
 from airflow_provider_cdc.targets.lake.formats.iceberg import compaction, copy_on_write, row_positions
-from airflow_provider_cdc.targets.lake.formats.iceberg.array_commit import IcebergArrayCommit, _literal
+from airflow_provider_cdc.targets.lake.formats.iceberg.array_commit import IcebergArrayCommit
 from airflow_provider_cdc.targets.lake.formats.iceberg.data_file_writer import IcebergFileWriter
 from airflow_provider_cdc.targets.lake.formats.iceberg.table import IcebergTarget
 from airflow_provider_cdc.targets.lake.formats.table_values import WriteConflict
@@ -653,19 +652,3 @@ def test_a_column_that_has_come_behind_those_of_the_mode_is_committed_where_it_i
     assert rows == {(name, i, 0, None, False) for name, i in (("one", 1), ("one", 2), ("two", 2))} | {
         ("two", 1, 9, "x", False)
     }
-
-
-@pytest.mark.parametrize(
-    ("value", "literal"),
-    [
-        (pa.scalar(0, pa.timestamp("us")), "1970-01-01T00:00:00.000000"),
-        (pa.scalar(2**31, pa.timestamp("us", "UTC")), "1970-01-01T00:35:47.483648+00:00"),
-        (pa.scalar(-1, pa.timestamp("us")), "1969-12-31T23:59:59.999999"),
-        (pa.scalar(-1, pa.date32()), -1),
-        (pa.scalar(Decimal("1.50")), "1.50"),
-        (pa.scalar(7), 7),
-    ],
-)
-def test_times_in_conditions_are_texts(value: pa.Scalar, literal: int | str) -> None:
-    """B1: Java gets a small number as an int, which Iceberg takes for no time. With Iceberg: ``tests/cases/test_lake.py``."""
-    assert _literal(value) == literal
