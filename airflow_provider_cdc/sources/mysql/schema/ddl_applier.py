@@ -98,6 +98,7 @@ class DdlApplier:
                 for name in statement.tables:
                     self._captured.drop_table(self._id(name, query), effect)
             case ddl.RenameTable():
+                self.routes_changed()  # it may be a view
                 self._rename(statement.pairs, query, effect)
             case ddl.TruncateTable():
                 table = self._id(statement.table, query)

@@ -58,7 +58,7 @@ class LiveCatalog:
 
     def forget_routes(self) -> None:
         """Ask again for :attr:`stored_objects`: views, triggers or functions have changed."""
-        self.__dict__.pop("routes", None)
+        self.__dict__.pop("stored_objects", None)
 
     @cached_property
     def collation_charsets(self) -> dict[int, str]:
