@@ -25,6 +25,7 @@ from typing import Any
 
 from dev import paths
 from dev.bootstrap import uv
+from dev.bootstrap.jars import list_jars
 from dev.bootstrap.report import Problem, Report, Step
 from dev.bootstrap.venv import uv_environment
 
@@ -47,6 +48,7 @@ class Row:
     :param packages: requirements that replace those of the same names
     :param show: packages whose versions the table shows
     :param tests: paths of tests
+    :param jars: groups of ``dev/jars.toml`` whose versions the table shows
     :param deselect: expression of marks, for ``pytest -m``
     :param requirements: names of those requirements of extras and of ``dev`` that are installed; empty = all
     """
@@ -57,6 +59,7 @@ class Row:
     packages: tuple[str, ...]
     show: tuple[str, ...]
     tests: tuple[str, ...]
+    jars: tuple[str, ...] = ()
     deselect: str = ""
     requirements: tuple[str, ...] = ()
 
@@ -178,13 +181,17 @@ def make_environment(row: Row, binary: Path, step: Step) -> None:
 
 
 def read_versions(row: Row) -> dict[str, str]:
-    """Return the version of Python and of each shown package in the row's environment."""
+    """Return the version of Python, and of each shown package and jar in the row's environment."""
     program = (
         "import json, platform, sys\nfrom importlib.metadata import version\n"
         "print(json.dumps({'python': platform.python_version()} | {name: version(name) for name in sys.argv[1:]}))"
     )
     done = subprocess.run([row.interpreter, "-c", program, *row.show], capture_output=True, text=True, check=True)
-    return dict(json.loads(done.stdout))
+    versions = dict(json.loads(done.stdout))
+    if row.jars:
+        release = ".".join(versions["pyspark"].split(".")[:2])
+        versions |= {jar.group: jar.version for jar in reversed(list_jars(*row.jars, spark=release))}
+    return versions
 
 
 # tests
@@ -264,7 +271,9 @@ def render_table(rows: Sequence[Row], results: Mapping[str, Any], page: str) -> 
 
 def format_result(row: Row, result: Mapping[str, Any]) -> str:
     """The line of a row in the table."""
-    versions = ", ".join(f"{name} {result['versions'][name]}" for name in row.show if name in result["versions"])
+    versions = ", ".join(
+        f"{name} {result['versions'][name]}" for name in (*row.show, *row.jars) if name in result["versions"]
+    )
     failed = str(len(result["failed"])) if result["status"] in (0, 1) else f"{len(result['failed'])}, ended early"
     counts = (str(result["passed"]), failed, str(result["skipped"]))
     return _line(f"`{row.name}`", result["versions"]["python"], versions, *counts, result["date"])

@@ -37,6 +37,11 @@ class Jar:
         return "-".join([artifact, version, *more[1:]]) + ".jar"
 
     @property
+    def version(self) -> str:
+        """The version of the artifact."""
+        return self.coordinates.split(":")[2]
+
+    @property
     def url(self) -> str:
         """The address that the jar is fetched from."""
         organisation, artifact, version, *_ = self.coordinates.split(":")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from dev import matrix, paths
+from dev.bootstrap import jars
 from dev.bootstrap.report import Step
 
 PAGE = f"# Versions\n\n{matrix.BEGIN}\n| combination |\n| --- |\n| `old` | 1 |\n| `gone` | 1 |\n{matrix.END}\n\nmore\n"
@@ -160,3 +162,21 @@ def test_a_run_that_has_ended_early_is_no_success(row: matrix.Row) -> None:
         "date": "2026-01-02",
     }
     assert "| 0, ended early |" in matrix.format_result(row, result)
+
+
+def test_a_row_of_spark_has_the_versions_of_its_jars(
+    row: matrix.Row, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(matrix, "FOLDER", tmp_path)
+    spark = dataclasses.replace(row, show=("pyspark",), jars=("delta", "iceberg"))
+    spark.interpreter.parent.mkdir(parents=True)
+    spark.interpreter.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    spark.interpreter.chmod(0o755)
+    versions = matrix.read_versions(spark)
+    files = {jar.file_name for jar in jars.list_jars("delta", "iceberg")}
+    assert f"delta-storage-{versions['delta']}.jar" in files
+    assert any(name.endswith(f"-{versions['iceberg']}.jar") for name in files)
+    result = {"versions": versions, "passed": 1, "failed": [], "skipped": 0, "status": 0, "date": "2026-01-02"}
+    assert f"| pyspark {versions['pyspark']}, delta {versions['delta']}, iceberg " in matrix.format_result(
+        spark, result
+    )
