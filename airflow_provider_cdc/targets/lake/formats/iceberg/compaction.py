@@ -6,6 +6,7 @@ has to apply, and its rows are in small files. Iceberg's own action takes them t
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -14,6 +15,8 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import ICEBERG, to_python_dict
 from airflow_provider_cdc.targets.lake.spark_releases.jvm_features import activate_session, load_jvm_class
+
+log = logging.getLogger("airflow_provider_cdc.targets.lake.formats.iceberg")
 
 DELETES = 20
 """Commits with deletes since the last compaction after which a small table is compacted."""
@@ -82,4 +85,52 @@ def compact_files(spark: SparkSession, table: Any) -> Any:
     )
     if table.sortOrder().isSorted():
         action = action.sort()
-    return action.option("delete-file-threshold", "1").option("remove-dangling-deletes", "true").execute()
+    done = action.option("delete-file-threshold", "1").option("remove-dangling-deletes", "true").execute()
+    table.refresh()
+    remove_unused_deletes(spark, table)
+    return done
+
+
+def remove_unused_deletes(spark: SparkSession, table: Any) -> None:
+    """Remove delete files that apply to no data file.
+
+    Iceberg 1.11 leaves one behind at each compaction of a table without partitions, and never removes it. Rows that are written later are
+    newer than these deletes.
+    """
+    snapshot = table.currentSnapshot()
+    if snapshot is None or int(to_python_dict(snapshot.summary()).get("total-delete-files", 0)) == 0:
+        return
+    used = _list_used_deletes(table)
+    unused = [file for file in _list_delete_files(spark, table, snapshot) if str(file.location()) not in used]
+    if not unused:
+        return
+    change = table.newRewrite().validateFromSnapshot(snapshot.snapshotId())
+    for file in unused:
+        change.deleteFile(file)
+    change.commit()
+    log.info("%d delete files of %s applied to no data file, and were removed.", len(unused), table.location())
+
+
+def _list_used_deletes(table: Any) -> set[str]:
+    """Return the locations of delete files that readers apply."""
+    planned, used = table.newScan().planFiles(), set[str]()
+    try:
+        tasks = planned.iterator()
+        while tasks.hasNext():
+            used.update(str(file.location()) for file in tasks.next().deletes())
+    finally:
+        planned.close()
+    return used
+
+
+def _list_delete_files(spark: SparkSession, table: Any, snapshot: Any) -> Iterator[Any]:
+    """Read the delete files of a snapshot (``org.apache.iceberg.DeleteFile``)."""
+    read_manifest = load_jvm_class(spark, f"{ICEBERG}.ManifestFiles").readDeleteManifest
+    for manifest in snapshot.deleteManifests(table.io()):
+        reader = read_manifest(manifest, table.io(), table.specs())
+        try:
+            files = reader.iterator()
+            while files.hasNext():
+                yield files.next()
+        finally:
+            reader.close()
