@@ -83,6 +83,8 @@ class SshTunnel:
                 return transport.open_channel("direct-tcpip", (self._host, self._port), (_LOCAL, 0), timeout=OPEN_S)
             except (paramiko.SSHException, OSError, EOFError) as e:
                 if is_last or transport.is_active():
+                    if not self._users:  # the next attempt looks at the connection again: it may have been corrected
+                        self._disconnect()
                     raise ssh_errors.build_channel_error(
                         e, self._conn_id, f"{self._host}:{self._port}", unavailable
                     ) from e

@@ -73,17 +73,19 @@ class Sshd(Server):
 
     def end_sessions(self) -> int:
         """Kill the processes that serve connections, as a reboot of a gateway does; returns their number."""
-        pids = self.sessions()
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):  # killed with the one before
-                os.kill(pid, signal.SIGKILL)
-        return len(pids)
+        return _kill(self.sessions())
 
     def renew_host_key(self) -> None:
         """Give the server another host key, as another machine at its address has; it must be restarted."""
         self._make_key("host")
 
-    # starting
+    # starting and ending
+
+    def _end(self, number: signal.Signals) -> None:
+        """End the server and its sessions, which would outlive it."""
+        sessions = self.sessions()
+        super()._end(number)
+        _kill(sessions)
 
     def _prepare(self) -> None:
         if not self.data.exists():
@@ -136,6 +138,13 @@ class Sshd(Server):
                 return connection.recv(4) == b"SSH-"
         except OSError:
             return False
+
+
+def _kill(pids: list[int]) -> int:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):  # ended with the one before
+            os.kill(pid, signal.SIGKILL)
+    return len(pids)
 
 
 def _setting(value: Any) -> str:

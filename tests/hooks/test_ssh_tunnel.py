@@ -102,8 +102,7 @@ def test_a_capture_goes_through_the_tunnel_and_goes_on_after_a_break(
         connector.capture()
     assert sorted(row["a"] for row in connector.rows(f"{database.name}.t")) == [*range(1, 20003)]
     bastion.stop()
-    bastion.end_sessions()
-    with pytest.raises(SourceUnavailable, match=r"The SSH server of bastion cannot be reached.*refused"):
+    with pytest.raises(SourceUnavailable, match="The SSH server of bastion cannot be reached"):
         connector.capture()
 
 
@@ -127,15 +126,15 @@ def test_a_certificate_is_compared_with_the_host_behind_the_tunnel(
         connect_source(make_config())
 
 
-@pytest.mark.parametrize("database", [Oracle, Db2])
+@pytest.mark.parametrize(("database", "more"), [(Oracle, {}), (Db2, {"database.authentication": "server"})])
 def test_the_other_relational_sources_use_the_tunnel(
-    bastion: Sshd, monkeypatch: pytest.MonkeyPatch, database: type[Oracle | Db2]
+    bastion: Sshd, monkeypatch: pytest.MonkeyPatch, database: type[Oracle | Db2], more: dict[str, str]
 ) -> None:
     """The databases are the test servers, which are stand-ins; their drivers are real."""
     with database() as server:
         connect(
             monkeypatch, "shop", conn_type=f"cdc_{server.kind}", host=server.host, port=server.port, login=server.user,
-            password=server.password, schema=server.database, extra={"ssh_conn_id": "bastion"},
+            password=server.password, schema=server.database, extra={"ssh_conn_id": "bastion", **more},
         )  # fmt: skip
         CdcSourceHook("shop").check_prerequisites()
         assert bastion.sessions()
