@@ -26,6 +26,7 @@ VIEWS: Final = (
 LOG_VIEWS: Final = ("V$LOG", "V$LOG_HISTORY", "V$LOGFILE", "V$ARCHIVED_LOG", "V$ARCHIVE_DEST_STATUS")
 """The views that list redo logs. Inside a pluggable database LogMiner finds them without."""
 CLUSTER_VIEWS: Final = ("GV$TRANSACTION",)
+_EXTENT_VIEWS: Final = ("DBA_EXTENTS", "DBA_OBJECTS")
 _FORBIDDEN: Final = {942, 1031}
 
 
@@ -150,8 +151,13 @@ def server_findings(
     if database.version_numbers >= (12, 1) and not rights.has_any_privilege("LOGMINING"):
         yield missing("LOGMINING", "which LogMiner requires")
     if not rights.has_any_privilege("SELECT_CATALOG_ROLE", "SELECT ANY DICTIONARY"):
-        yield missing("SELECT_CATALOG_ROLE", "which LogMiner requires to read the dictionary")
-    builds = config.log_mining_strategy is not MiningStrategy.ONLINE_CATALOG and not config.log_mining_readonly_hostname
+        if not rights.has_any_privilege("LOGMINING"):
+            yield missing("SELECT_CATALOG_ROLE", "which LogMiner requires to read the dictionary")
+        elif not never_reads(config):
+            yield from _extents(connection, grant)
+    # no other strategy writes a dictionary, and none is written to be read from a file or on a standby
+    builds = config.log_mining_strategy is MiningStrategy.REDO_LOG_CATALOG and not config.log_mining_path_dictionary
+    builds = builds and not config.log_mining_readonly_hostname
     packages = rights.has_any_privilege("EXECUTE_CATALOG_ROLE")
     if not packages and not inside:
         yield missing("EXECUTE_CATALOG_ROLE", "which is required to write a dictionary to the log", fatal=builds)
@@ -167,6 +173,18 @@ def server_findings(
         )
 
 
+def _extents(connection: Connection, grant: GrantBuilder) -> Iterator[Finding]:
+    """Yield a finding if a snapshot cannot divide tables: the only use of the catalog role that no other finding names."""
+    hidden = [v for v in _EXTENT_VIEWS if fetch_view_rows(connection, f"SELECT 1 FROM {v} WHERE 1 = 0") is None]
+    if hidden:
+        yield Finding(
+            f"The account may not read {' and '.join(hidden)}: a snapshot reads each table with one reader. SELECT on "
+            f"{' and '.join(_EXTENT_VIEWS)} is enough in place of the role.",
+            grant("SELECT_CATALOG_ROLE"),
+            fatal=False,
+        )
+
+
 def _flush_table(
     connection: Connection,
     database: DatabaseStatus,
@@ -174,8 +192,11 @@ def _flush_table(
     rights: AccountPrivileges,
     grant: GrantBuilder,
 ) -> Iterator[Finding]:
-    """Yield a finding if the flush table does not exist and cannot be created."""
-    if not database.is_writable or config.log_mining_readonly_hostname or rights.has_any_privilege("CREATE TABLE"):
+    """Yield findings if the log buffer cannot be flushed: the instance is unknown, or the flush table cannot be created."""
+    if not database.is_writable or config.log_mining_readonly_hostname:
+        return
+    yield from view_findings(connection, grant, ("V$INSTANCE",))
+    if rights.has_any_privilege("CREATE TABLE"):
         return
     name = config.log_mining_flush_table_name
     sql = "SELECT COUNT(*) FROM ALL_TABLES WHERE OWNER = :owner AND TABLE_NAME = :name"
@@ -194,8 +215,8 @@ def table_findings(
     reads = not never_reads(config)
     locks = reads and config.snapshot_locking_mode is LockingMode.SHARED
     needed = [
-        ("SELECT ANY TABLE", ("SELECT", "READ"), "which a snapshot needs to read rows", reads),
-        ("FLASHBACK ANY TABLE", ("FLASHBACK",), "which a snapshot needs to read rows as of one SCN", reads),
+        ("SELECT ANY TABLE", ("SELECT", "READ"), "or SELECT on each table, which a snapshot needs to read rows", reads),
+        ("FLASHBACK ANY TABLE", ("FLASHBACK",), "or FLASHBACK on each table, which a snapshot needs to read rows as of one SCN", reads),
         ("LOCK ANY TABLE", ("SELECT", "INSERT", "UPDATE", "DELETE"), "which a snapshot needs to block DDL while it starts", locks),
     ]  # fmt: skip
     for privilege, actions, why, used in needed:

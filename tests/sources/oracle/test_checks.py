@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,11 @@ from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.oracle import checks
 from airflow_provider_cdc.sources.oracle.checks import check_prerequisites
 from dev.servers.oracle import Oracle
+from dev.servers.oracle.engine.privileges import CAPTURE_GRANTS
 from tests.sources.oracle.mined import settings
+from tests.sources.oracle_adapter import oracle_connector
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -74,6 +80,7 @@ DOCUMENTED = (
     "SELECT ON V_$MYSTAT", "SELECT ON V_$STATNAME",
 )  # fmt: skip
 MERE_ADVICE = {
+    "SELECT_CATALOG_ROLE",
     "EXECUTE_CATALOG_ROLE",
     "SELECT ANY TRANSACTION",
     "CREATE SEQUENCE",
@@ -87,7 +94,7 @@ def granted_server() -> Iterator[Oracle]:
     """A server whose grants each test gives back."""
     with Oracle() as started:
         prepare_server(started)
-        started.admin(f"GRANT SELECT ON V_$THREAD TO {started.user}")
+        started.admin(*(f"GRANT SELECT ON V_${view} TO {started.user}" for view in ("THREAD", "INSTANCE")))
         yield started
 
 
@@ -126,8 +133,9 @@ def test_writing_a_dictionary_needs_the_role_that_allows_it(granted_server: Orac
     try:
         (finding,) = list_findings(granted_server, log__mining__strategy="redo_log_catalog")
         assert finding.fatal
-        (finding,) = list_findings(granted_server, log__mining__strategy="online_catalog")
-        assert not finding.fatal
+        for strategy in ("online_catalog", "hybrid"):
+            (finding,) = list_findings(granted_server, log__mining__strategy=strategy)
+            assert not finding.fatal
     finally:
         granted_server.admin(f"GRANT EXECUTE_CATALOG_ROLE TO {granted_server.user}")
 
@@ -161,6 +169,54 @@ def test_grants_on_each_table_do_as_well(granted_server: Oracle) -> None:
     finally:
         granted_server.sql(*(f"REVOKE {one} FROM {granted_server.user}" for one in objects))
         granted_server.admin(*(f"GRANT {one} TO {granted_server.user}" for one in system))
+
+
+def list_narrow_grants(user: str) -> tuple[list[str], list[str]]:
+    """Read the required and the optional grants of the page, for the table of the test server."""
+    page = (ROOT / "docs" / "sources" / "oracle.md").read_text()
+    block = page.partition("### Narrower grants")[2].partition("```sql")[2].partition("```")[0]
+    required, _, optional = (
+        block.replace("inventory.customers", "APP.T1").replace("c##cdc", user).partition("-- optional")
+    )
+    found = [re.findall(r"^(GRANT .+);", part, re.MULTILINE) for part in (required, optional)]
+    return found[0], found[1]
+
+
+def revoke(statement: str) -> str:
+    return statement.replace("GRANT", "REVOKE", 1).replace(" TO ", " FROM ").replace(" CONTAINER=ALL", "")
+
+
+def test_the_narrow_grants_of_the_page_are_enough_to_capture(tmp_path: Path) -> None:
+    """The server is the test server; no Oracle was asked."""
+    with Oracle() as server:
+        prepare_server(server)
+        server.sql("INSERT INTO T1 VALUES (1)", "COMMIT")
+        required, optional = list_narrow_grants(server.user)
+        assert not [g for g in required if re.search("ANY (TABLE|DICTIONARY)|_ROLE", g)]
+        server.admin(*(f"REVOKE {grant} FROM {server.user}" for grant in CAPTURE_GRANTS))
+        run_grants(server, required)
+        findings = list_findings(server, log__mining__strategy="hybrid")
+        assert not [f for f in findings if f.fatal]
+        connector = oracle_connector(server, tmp_path, table_include_list="APP.T1")
+        connector.capture()
+        server.sql("INSERT INTO T1 VALUES (2)", "COMMIT")
+        connector.capture()
+        assert [row["ID"] for row in connector.rows("APP.T1")] == [1, 2]
+        for grant in (
+            g for g in required if "V_$INSTANCE" in g or "APP.T1" in g
+        ):  # of the others, another test makes sure
+            run_grants(server, [revoke(grant)])
+            assert [f for f in list_findings(server) if f.fatal], grant
+            run_grants(server, [grant])
+        run_grants(server, optional)
+        advice = {f.fix.partition(" TO ")[0] for f in list_findings(server, log__mining__strategy="hybrid")}
+        assert advice <= {"GRANT CREATE SEQUENCE"}  # Debezium's documentation requires it, nothing uses it
+
+
+def run_grants(server: Oracle, statements: list[str]) -> None:
+    """Run grants on tables as their owner, and all others as the administrator."""
+    for statement in statements:
+        (server.sql if " APP." in statement else server.admin)(statement)
 
 
 def test_flush_table_that_is_there_needs_no_right_to_make_it(granted_server: Oracle) -> None:

@@ -55,7 +55,9 @@ class Privileges:
         """Check whether the user may do this to the table."""
         if table.owner == self.user.name:
             return True
-        grants = {f"{action} ON {table.owner}.{table.name}", f"ALL ON {table.owner}.{table.name}"}
+        # any object privilege but READ allows LOCK TABLE (Oracle, SQL Language Reference, "LOCK TABLE")
+        actions = ("SELECT", "INSERT", "UPDATE", "DELETE", "ALTER", "FLASHBACK") if action == "LOCK" else (action,)
+        grants = {f"{one} ON {table.owner}.{table.name}" for one in (*actions, "ALL")}
         system = {"SELECT": "SELECT ANY TABLE", "READ": "SELECT ANY TABLE"}.get(action, f"{action} ANY TABLE")
         return self.has(*grants, system)
 
@@ -75,7 +77,7 @@ class Privileges:
             free = name in ("V$VERSION", "V$NLS_PARAMETERS", "V$SESSION_CONNECT_INFO", "V$TIMEZONE_NAMES")
             return free or self.has(f"SELECT ON {underlying}", "SELECT_CATALOG_ROLE", "SELECT ANY DICTIONARY")
         if name.startswith(("DBA_", "CDB_")):
-            return self.has("SELECT_CATALOG_ROLE", "SELECT ANY DICTIONARY")
+            return self.has(f"SELECT ON {name}", "SELECT_CATALOG_ROLE", "SELECT ANY DICTIONARY")
         return True
 
     def need_package(self, name: str) -> None:

@@ -303,7 +303,7 @@ def _grant(session: Session, reader: Tokens) -> None:
 
 
 def _grant_target(session: Session, path: list[str]) -> str:
-    if path[-1].startswith(("V_$", "DBMS_", "V$")) or path[0] == "SYS":
+    if path[-1].startswith(("V_$", "DBMS_", "DBA_", "V$")) or path[0] == "SYS":
         session.privileges.need("CREATE USER")
         return path[-1].replace("V$", "V_$") if path[-1].startswith("V$") else path[-1]
     owner = path[0] if len(path) > 1 else session.schema

@@ -272,7 +272,7 @@ def test_a_release_before_19_is_mined_in_the_root(server_with_tables: Oracle, mo
      "SELECT ON V_$THREAD", "SELECT ON V_$LOGMNR_LOGS", "SELECT ON V_$DATABASE"],
 )  # fmt: skip
 def test_each_missing_grant_is_found_with_its_statement(server_with_tables: Oracle, grant: str) -> None:
-    server_with_tables.admin(f"GRANT SELECT ON V_$THREAD TO {server_with_tables.user}")
+    server_with_tables.admin(*(f"GRANT SELECT ON V_${v} TO {server_with_tables.user}" for v in ("THREAD", "INSTANCE")))
     revoked = [grant, "SELECT_CATALOG_ROLE"] if grant.startswith("SELECT ON") else [grant]
     server_with_tables.admin(*(f"REVOKE {one} FROM {server_with_tables.user}" for one in revoked))
     fatal = {f.fix for f in check_prerequisites(settings(server_with_tables)) if f.fatal}
@@ -304,7 +304,7 @@ def test_views_of_logs_that_are_hidden_elsewhere_are_named_with_their_grant() ->
     with Oracle({"local": True}) as server:
         server.sql("CREATE TABLE T1 (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("T1"))
         revoke = f"REVOKE {{}} FROM {server.user}"
-        server.admin(f"GRANT SELECT ON V_$THREAD TO {server.user}", revoke.format("SELECT_CATALOG_ROLE"),
+        server.admin(*(f"GRANT SELECT ON V_${v} TO {server.user}" for v in ("THREAD", "INSTANCE")), revoke.format("SELECT_CATALOG_ROLE"),
                      revoke.format("SELECT ON V_$LOG"))  # fmt: skip
         hidden, role = [f for f in check_prerequisites(settings(server)) if "SELECT_CATALOG_ROLE" in f.fix]
         assert hidden.problem.startswith("The account may not read V$LOG: ")
