@@ -188,7 +188,7 @@ _all = threading.Lock()
 
 
 def _forget_tunnels() -> None:
-    """Let a forked process open tunnels of its own: threads stay in its parent."""
+    """Let a forked process open separate tunnels: threads stay in its parent."""
     global _all
     _all = threading.Lock()
     _tunnels.clear()

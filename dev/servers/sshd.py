@@ -17,7 +17,7 @@ class Sshd(Server):
     """An SSH server that forwards to any address, for one user with one key.
 
     ``user_key`` is the private key of the user, ``host_key`` the public one of the server: ``ssh-ed25519 AAAA…``. The server does not run as
-    root, so that it needs no account of its own, and nobody else can log in.
+    root: it needs no separate account then, and no other user can log in.
     """
 
     kind = "sshd"

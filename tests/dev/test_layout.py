@@ -74,6 +74,7 @@ def test_the_package_promises_only_databases_and_targets_that_are_there() -> Non
         "kafka",
         "openlineage",
         "s3",
+        "ssh",
         "databricks",
         "amazon",
         "google",
