@@ -41,9 +41,9 @@ Name = Annotated[str, Field(min_length=1, max_length=250)]
 TableName = Annotated[str, Field(min_length=1, max_length=2000)]
 Place = Annotated[str, Field(min_length=1, max_length=2000)]
 PropertyText = Annotated[str, Field(max_length=20_000)]
-MOST_NAME_CHARACTERS = 100_000
+MOST_NAME_CHARACTERS = 60_000
 """Characters of the names of tables in a request."""
-MOST_PROPERTY_CHARACTERS = 30_000
+MOST_PROPERTY_CHARACTERS = 20_000
 """Characters of the properties in a request."""
 
 
