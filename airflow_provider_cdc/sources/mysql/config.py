@@ -225,7 +225,7 @@ class MySqlConfig(RelationalConfig):
     @classmethod
     def _known_provider(cls, provider: str | None) -> str | None:
         if provider is not None and provider not in TOKEN_MAKERS:
-            raise ValueError(f"{provider!r} is unknown; use one of {', '.join(sorted(TOKEN_MAKERS))}")
+            raise ValueError(f"unknown provider; use one of {', '.join(sorted(TOKEN_MAKERS))}")
         return provider
 
     @model_validator(mode="after")
