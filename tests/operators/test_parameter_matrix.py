@@ -18,8 +18,6 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG, BaseOperator
-from airflow.sdk.exceptions import AirflowException, AirflowTaskTimeout, TaskDeferred
-from airflow.serialization.serialized_objects import DagSerialization
 
 import airflow_provider_cdc.operators
 import airflow_provider_cdc.sensors
@@ -31,6 +29,7 @@ from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOpera
 from airflow_provider_cdc.operators.broken_definition import BrokenDefinitionOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
+from tests.support.airflow.airflow_versions import AirflowException, AirflowTaskTimeout, TaskDeferred, serialize_dag
 
 SHOP = ConnectorDefinition("shop", "memory", "/lake", {"table.include.list": r"inventory\.(orders|lines)"})
 GIVEN: dict[str, Any] = {
@@ -106,7 +105,7 @@ def build(made: Any, name: str, value: Any, *, native: bool = False) -> BaseOper
             if not names_it(e, name, value):
                 raise AssertionError(f"{name} is not named") from e
             return None
-    DagSerialization.to_dict(dag)
+    serialize_dag(dag)
     return task
 
 
@@ -197,7 +196,7 @@ def test_a_mapped_task_has_what_it_is_expanded_with(name: str) -> None:
     fixed.pop(varied, None)
     with DAG("mapped") as dag:
         mapped = made.partial(task_id="t", **fixed).expand(**{varied: ["shop", "{{ params.text }}"]})
-    DagSerialization.to_dict(dag)
+    serialize_dag(dag)
     task = mapped.unmap({varied: "{{ params.text }}"})
     task._do_render_template_fields(
         task, mapped.template_fields, context(params=PARAMS), mapped.get_template_env(), set()
@@ -240,4 +239,4 @@ def test_an_argument_of_a_dag_is_used_or_refused_by_name(function: str, name: st
                 return
             raise
     if isinstance(made, DAG) and kind != "object":
-        DagSerialization.to_dict(made)
+        serialize_dag(made)
