@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 from dev.servers import Postgres, Server
@@ -58,7 +59,7 @@ class Chaos:
             "task": lambda: self._kill_process("task"),
             "supervisor": lambda: self._kill_process("supervisor"),
             "driver": lambda: self._kill_process("driver"),
-            **{name: lambda name=name: self._kill_service(name) for name in ("scheduler", "triggerer", "api-server")},
+            **{name: partial(self._kill_service, name) for name in ("scheduler", "triggerer", "api-server")},
             "metadata": lambda: self._restart(self._metadata),
             "source": lambda: self._restart(self._random.choice(self._sources)),
         }
