@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from asgiref.sync import async_to_sync
 
+import airflow_provider_cdc
 from airflow_provider_cdc.hooks import airflow_compat
 from airflow_provider_cdc.hooks.page_links import build_page_url
 from airflow_provider_cdc.hooks.state import build_connection_error
@@ -86,3 +89,11 @@ def test_errors_name_commands_that_this_airflow_takes() -> None:
     takes_commands = hasattr(ProvidersManager, "initialize_providers_cli_command")
     text = str(build_connection_error("cdc_state_default"))
     assert ("airflow cdc setup" in text, "airflow-cdc setup" in text) == (takes_commands, not takes_commands)
+
+
+def test_no_other_module_imports_exceptions_or_settings_of_tasks() -> None:
+    """Airflow 3.1 has some of them in other modules."""
+    package = Path(airflow_provider_cdc.__file__).parent
+    imports = re.compile(r"from airflow\.(exceptions|sdk\.exceptions|sdk\.configuration) import")
+    found = [file.name for file in sorted(package.rglob("*.py")) if imports.search(file.read_text())]
+    assert found == ["airflow_compat.py"]

@@ -85,7 +85,7 @@ class CheckedParameters:
                     setattr(self, name, accept(name, getattr(self, name), rendered))
 
     def pre_execute(self, context: Any) -> None:
-        from airflow.sdk.exceptions import AirflowFailException
+        from airflow_provider_cdc.hooks.airflow_compat import AirflowFailException
 
         super().pre_execute(context)  # type: ignore[misc]
         try:
