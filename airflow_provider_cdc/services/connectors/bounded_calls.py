@@ -189,7 +189,7 @@ def _call(
     if failed:
         raise failed[0]
     if not answer:
-        raise SourceUnavailable(f"{name} has not answered within {seconds:g} s.", safe=safe, remedy=remedy)
+        raise SourceUnavailable(f"{name} has not answered within {round(seconds, 1):g} s.", safe=safe, remedy=remedy)
     return answer[0]  # type: ignore[no-any-return]
 
 
