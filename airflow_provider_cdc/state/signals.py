@@ -218,7 +218,7 @@ def record_signal_state(
     values: dict[str, Any] = {"state": state.value}
     if state is SignalState.REFUSED:
         values["data"], note = shorten_data(row[2])
-        message = f"{message} {note}".strip()
+        message = f"{message.rstrip('.')}. {note}" if message and note else message or note
     values["message"] = to_storable_text(message, 1_000_000)
     if progress is not None:
         values["progress"] = progress

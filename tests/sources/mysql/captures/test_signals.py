@@ -344,5 +344,6 @@ def test_structures_of_a_signal_are_taken_over_all_or_none(
     changes = [changed, {**changed, "id": f"{db.name}.elsewhere"}]
     number = send(connector, "schema-changes", {"database": db.name, "changes": changes})
     connector.capture()
-    assert signal_state(connector, number) == ("refused", f"{db.name}.elsewhere is not captured")
+    state, message = signal_state(connector, number)
+    assert (state, message.partition(". ")[0]) == ("refused", f"{db.name}.elsewhere is not captured")
     assert len(list(connector.store.schema_history("test"))) == before
