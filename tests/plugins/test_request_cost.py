@@ -19,8 +19,8 @@ from tests.plugins.test_any_request import quote
 from tests.plugins.test_authorization import BODIES
 from tests.support.airflow.airflow_connector import ShopConnector
 
-MOST_S = 0.1
-"""Processor time of a request, in all threads of the process, the client's among them."""
+MOST_S = {"VIEWER": 0.1, "ADMIN": 3.0}
+"""Processor time of a request by role, in all threads of the process, the client's among them. An administrator's request may do work."""
 TRIES = 5
 """A request is too slow if it is so each time: a first one may load code."""
 ALPHABETS = {
@@ -125,7 +125,7 @@ def _measure(client: TestClient, operation: str, url: str, body: Any) -> float:
         began = time.process_time()
         client.request(method, url, content=content, headers=headers, follow_redirects=False)
         costs.append(time.process_time() - began)
-        if costs[-1] < MOST_S / 2:
+        if costs[-1] < MOST_S["VIEWER"] / 2:
             break
     return min(costs)
 
@@ -136,7 +136,7 @@ def _texts(longest: int, most: int) -> Iterator[tuple[str, str]]:
             yield f"{length:,} characters of {name}", (alphabet * length)[:length]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("name", FIELDS)
 @pytest.mark.parametrize("role", ["VIEWER", "ADMIN"])
 def test_a_request_costs_little_whatever_a_field_says(
@@ -156,10 +156,10 @@ def test_a_request_costs_little_whatever_a_field_says(
         costs[what] = _measure(client, field.operation, f"{url}?{query}", body)
     slowest = max(costs, key=lambda what: costs[what])
     print(f"{costs[slowest] * 1000:.0f} ms: {name} as {role}, {slowest}")
-    assert costs[slowest] < MOST_S, f"{costs[slowest]:.2f} s of the processor for {slowest}"
+    assert costs[slowest] < MOST_S[role], f"{costs[slowest]:.2f} s of the processor for {slowest}"
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(150)
 @pytest.mark.parametrize(("kind", "name"), PROPERTIES, ids=[" ".join(pair) for pair in PROPERTIES])
 def test_a_definition_costs_little_whatever_a_property_says(
     shop_connector: ShopConnector, client_factory: ClientFactory, kind: str, name: str
@@ -170,7 +170,7 @@ def test_a_definition_costs_little_whatever_a_property_says(
         costs[what] = _measure(client, f"POST {url}", url, body)
     slowest = max(costs, key=lambda what: costs[what])
     print(f"{costs[slowest] * 1000:.0f} ms: {name} of {kind}, {slowest}")
-    assert costs[slowest] < MOST_S, f"{costs[slowest]:.2f} s of the processor for {slowest}"
+    assert costs[slowest] < MOST_S["VIEWER"], f"{costs[slowest]:.2f} s of the processor for {slowest}"
 
 
 def test_a_large_body_is_refused_before_it_is_read(
