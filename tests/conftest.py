@@ -27,6 +27,7 @@ from tests.support.pytest_runs import costs  # noqa: E402
 from tests.support.pytest_runs.costs import CostMeasurement  # noqa: E402
 from tests.support.pytest_runs.groups import group_of  # noqa: E402
 from tests.support.pytest_runs.sampled import CaseSample  # noqa: E402
+from tests.support.sources.db2.agent_stacks import read_agent_stacks  # noqa: E402
 
 # the shared suite is no test module itself: its assertions are to be explained like those of one, in any order of imports
 pytest.register_assert_rewrite("tests.sources.suite")
@@ -305,6 +306,18 @@ def db2() -> Iterator[Db2]:
     """The Db2 test server that all tests share; it is ours, and no Db2."""
     with _start_server(Db2()) as server:
         yield server
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the stacks of the Db2 test server to a failure for which its agent stands still."""
+    report = yield
+    server = getattr(item, "funcargs", {}).get("db2")
+    if report.failed and server is not None and (stacks := read_agent_stacks(server, report.longreprtext)):
+        report.sections.append(("log of the Db2 test server", stacks))
+    return report
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -24,6 +23,7 @@ from tests.support.change_log.log_consistency import consistent
 from tests.support.patience import wait_until
 from tests.support.processes.crash_db2 import SMALL
 from tests.support.processes.fork import Forks, Run, RunEnd
+from tests.support.sources.db2.agent_stacks import read_agent_stacks
 from tests.support.sources.db2.db2_history import Db2History
 from tests.support.sources.db2.db2_manners import draw_server_options
 from tests.support.sources.db2.db2_rows import KEYS
@@ -73,21 +73,13 @@ class CrashBench:
         if altered or ended.error in ("SourceUnavailable", "SourceBusy"):
             self.died[ended.error] += 1
             return ended
-        assert ended.error == "", ended.text + self._stacks(ended)
+        assert ended.error == "", ended.text + read_agent_stacks(self.server, ended.text)
         assert ended.signal in (0, signal.SIGKILL)
         if ended.signal:
             self.died[killed or (self._folder / "died").read_text()] += 1
         else:
             self.pending = False
         return ended
-
-    def _stacks(self, ended: RunEnd) -> str:
-        """Return the server's log with the stacks of its threads, where its agent stands still."""
-        if "capture agent does not run" not in ended.text or self.server.pid is None:
-            return ""
-        os.kill(self.server.pid, signal.SIGUSR1)
-        time.sleep(0.5)
-        return "\n".join(self.server.log.read_text().splitlines()[-200:])
 
     def to_the_end(self) -> None:
         """A run that no one kills."""

@@ -180,7 +180,10 @@ class Agent(threading.Thread):
                         self._log.read_view()  # the log continues
             except Exception:
                 LOG.exception("a cycle failed; the agent tries again")
-                self._connection.rollback()
+                try:
+                    self._connection.rollback()
+                except Exception:  # the next cycle tries again
+                    LOG.exception("its rollback failed")
                 time.sleep(0.5)
             self._last = time.monotonic()
             self._took = self._last - begin
