@@ -101,7 +101,7 @@ def modules_stay_the_same() -> Iterator[None]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run what takes long and finds little, too")
     parser.addoption(
-        "--all", action="store_true", help="run all costly tests, of which a run of all tests tries a 27th"
+        "--all", action="store_true", help="run all costly tests, of which a run of all tests tries a 40th"
     )
     parser.addoption("--third", action="store_true", help="run a third of the costly tests")
     parser.addoption("--costs", action="store_true", help="write down which tests are costly: tests/costs.txt")

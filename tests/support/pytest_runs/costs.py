@@ -1,6 +1,6 @@
 """The costs of tests.
 
-A run of all tests tries the costly ones by turns: a 27th of them, another part in each run; a third with ``--third``, as the build
+A run of all tests tries the costly ones by turns: a 40th of them, another part in each run; a third with ``--third``, as the build
 server does, and all with ``--all``.
 
 ``tests/costs.txt`` names them, with the seconds of a core that all their cases take together; a fourth of the time that they take, if that is more. ``dev/test --costs`` measures them again, and
@@ -24,7 +24,7 @@ COSTLY = 0.5
 """Seconds of a core from which on a test is costly."""
 WAITED_PER_SECOND = 4
 """Seconds of waiting that cost as much as a second of a core: other workers run meanwhile."""
-TURNS = 27
+TURNS = 40
 """A run tries one costly test in so many, unless options say otherwise."""
 _TICK = os.sysconf("SC_CLK_TCK")
 
