@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.changelog.row_history.key_event_reader import KeyEventReader
 from airflow_provider_cdc.changelog.row_history.row_history_models import CurrentTargetRow
 from airflow_provider_cdc.changelog.row_history.row_history_reader import RowHistoryReader
@@ -49,7 +50,8 @@ def _read_held_rows(lake: Lake, table: str, masks: RowMasks | None = None, **key
     id_ = TableId(namespace="s", name=table)
     story = stories.read_history(id_, RowKey(key))
     access = ConnectorAccess(connector.definition(), "")
-    return at_targets(story, access, id_, masks or RowMasks({}), ())
+    reports = ApplyReports(connector.changelog.storage, connector.name).list_reports()
+    return at_targets(story, reports, access, id_, masks or RowMasks({}), ())
 
 
 def _read_one_row(lake: Lake, table: str, **key: Any) -> CurrentTargetRow:
