@@ -154,7 +154,7 @@ def test_whatever_is_sent_can_be_kept(store: StateStore) -> None:
     assert signal.data is not None
     assert len(signal.data) == LARGEST + 1  # so that it is seen to be too large
     store.set_signal_state("c", number, SignalState.REFUSED, "it is \0 \ud800 odd")
-    assert store.signals_of("c")[0].message.startswith("it is \x01 ? odd Its data has 1,048,577 characters")
+    assert store.signals_of("c")[0].message.startswith("it is \x01 ? odd. Its data has 1,048,577 characters")
 
 
 def test_numbers_go_on_behind_the_last_signal_that_the_offset_knows(store: StateStore) -> None:
@@ -238,7 +238,7 @@ def test_the_data_of_a_refused_signal_is_cut(store: StateStore) -> None:
     store.set_signal_state("c", number, SignalState.REFUSED, "no such type")
     (found,) = store.signals_of("c", number=number)
     assert found.data == LONG[:STORED_CHARACTERS]
-    assert found.message.startswith("no such type Its data has 3,015 characters")
+    assert found.message.startswith("no such type. Its data has 3,015 characters")
     done = store.send("c", SentSignal("b", "log", LONG, "source", "p"))
     store.set_signal_state("c", done, SignalState.DONE)
     assert store.signals_of("c", number=done)[0].data == LONG
