@@ -5,6 +5,7 @@ import os
 import pwd
 import signal
 import socket
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -33,18 +34,10 @@ class Sshd(Server):
         "LogLevel": "VERBOSE",
     }
 
-    def __init__(
-        self, options: dict[str, Any] | None = None, *, folder: Path | str | None = None, port: int | None = None
-    ) -> None:
-        super().__init__(options, folder=folder, port=port)
-        self._installation: databases.Installation | None = None
-
-    @property
+    @cached_property
     def installation(self) -> databases.Installation:
         """The program, fetched when it is not there yet."""
-        if self._installation is None:
-            self._installation = databases.ensure("sshd")
-        return self._installation
+        return databases.ensure("sshd")
 
     @property
     def version(self) -> str:
