@@ -97,7 +97,7 @@ def test_messages_of_a_topic_are_carried_out_once_and_answered(connector: Connec
 
 FLOOD = tuple(f'{{"id": "{i}", "type": "log", "data": {{"message": "{"x" * 3000}"}}}}' for i in range(9))
 LIMITED = {str(i): ("log", "done" if i < 2 else "refused") for i in range(4)}
-"""Of the flood, with a limit of two signals an hour: as many are recorded as refused, and the others are not recorded."""
+"""Recorded signals of the flood, with a limit of two an hour: id → type and state. As many are refused as carried out, and no others are recorded."""
 
 
 def _check_flood(connector: Connector, db: MemoryDatabase, properties: dict[str, Any]) -> None:

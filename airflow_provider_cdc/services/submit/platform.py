@@ -45,7 +45,7 @@ class Platform:
     SECRETS: ClassVar[str]
     """The right way of a secret on this platform, for errors."""
     TAKES_REFERENCES: ClassVar[bool] = False
-    """Whether a job gets secrets by references."""
+    """True if a job gets secrets by references."""
     DRIVER_ENVIRONMENT: ClassVar[str] = "spark.yarn.appMasterEnv"
     """Prefix of the settings that are variables of the driver."""
     PACKAGE: ClassVar[str] = PACKAGE_FILE
