@@ -9,6 +9,7 @@
     │   ├── TargetUnavailable       the target database cannot be reached, closed the connection, or chose another transaction
     │   ├── StorageUnavailable      the change log's storage refused or lost a request
     │   ├── StateUnavailable        the state database cannot be reached, or is locked
+    │   ├── ConnectionUnavailable   a login of the scheduler cannot be looked up
     │   ├── LeaseHeld               another run of this connector is alive
     │   ├── LeaseLost               another run took this connector over: this one may write no more
     │   ├── CommitConflict          another process committed first: read again, then decide
@@ -53,6 +54,7 @@ __all__ = [
     "CommitConflict",
     "CommitStateUnknown",
     "ConfigError",
+    "ConnectionUnavailable",
     "ConnectorHalted",
     "LeaseHeld",
     "LeaseLost",
@@ -127,6 +129,10 @@ class StorageUnavailable(TransientError):
 
 class StateUnavailable(TransientError):
     """The state database cannot be reached, or is locked."""
+
+
+class ConnectionUnavailable(TransientError):
+    """A connection cannot be looked up now: it may exist."""
 
 
 class LeaseHeld(TransientError):

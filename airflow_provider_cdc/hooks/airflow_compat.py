@@ -191,7 +191,16 @@ def _get_variable(name: str) -> str | None:
     """In a thread, with the import: the event loop of a triggerer waits for nothing."""
     from airflow.sdk import Variable
 
+    from airflow_provider_cdc.core.errors import StateUnavailable
+    from airflow_provider_cdc.hooks.unanswered_lookups import explain_unanswered_variable
+
     text: str | None = Variable.get(name, default=None)
+    if text is None and (reason := explain_unanswered_variable(name)) is not None:
+        raise StateUnavailable(
+            f"Airflow could not look up variable {name}: {reason}.",
+            safe="The watcher continues with the batch in this variable.",
+            remedy="check the API server and the metadata database of Airflow",
+        )
     return text
 
 

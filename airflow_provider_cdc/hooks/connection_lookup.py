@@ -9,8 +9,9 @@ import contextvars
 
 from airflow.sdk import BaseHook, Connection
 
-from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.errors import ConfigError, ConnectionUnavailable
 from airflow_provider_cdc.hooks.airflow_compat import load_team_connection
+from airflow_provider_cdc.hooks.unanswered_lookups import explain_unanswered_connection
 
 _team: contextvars.ContextVar[str | None] = contextvars.ContextVar("cdc_team", default=None)
 
@@ -32,6 +33,7 @@ def find_connection(conn_id: str, use: str, setting: str) -> Connection:
     :param use: of the connection, for the error
     :param setting: that names the connection, for the error
     :raises ConfigError: it does not exist, or belongs to another team
+    :raises ConnectionUnavailable: Airflow could not look it up
     """
     from airflow_provider_cdc.hooks.airflow_compat import AirflowNotFoundException
 
@@ -49,9 +51,21 @@ def load_connection(conn_id: str) -> Connection:
     """Return a connection.
 
     :raises AirflowNotFoundException: there is none, or it belongs to another team
+    :raises ConnectionUnavailable: Airflow could not look it up
     """
+    from airflow_provider_cdc.hooks.airflow_compat import AirflowNotFoundException
+
     team = _team.get()
-    found: Connection = BaseHook.get_connection(conn_id) if team is None else load_team_connection(conn_id, team)
+    try:
+        found: Connection = BaseHook.get_connection(conn_id) if team is None else load_team_connection(conn_id, team)
+    except AirflowNotFoundException:
+        if (reason := explain_unanswered_connection(conn_id)) is None:
+            raise
+        raise ConnectionUnavailable(
+            f"Airflow could not look up connection {conn_id}: {reason}.",
+            safe="Nothing was read or written; the offset is untouched.",
+            remedy="check the API server, the metadata database and the secrets backend of Airflow; then run the task again",
+        ) from None
     return found
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow.sdk import BaseHook
-
 from airflow_provider_cdc.core.errors import AccessDenied, CdcError, ConfigError, PrerequisiteError, TransientError
 from airflow_provider_cdc.hooks.connection_extra import extra_of
+from airflow_provider_cdc.hooks.connection_lookup import load_connection
 
 if TYPE_CHECKING:
     from airflow.providers.ssh.hooks.ssh import SSHHook
@@ -25,6 +24,7 @@ _HOST_KEY: Final = (
 def build_hook(ssh_conn_id: str) -> SSHHook:
     """Build the hook of an SSH connection, which has not connected yet.
 
+    :raises ConnectionUnavailable: Airflow could not look up the connection
     :raises ConfigError: the provider is not installed, there is no such connection, or a field of it cannot be used
     :raises PrerequisiteError: the connection would accept any host key although it does not say so
     """
@@ -39,7 +39,7 @@ def build_hook(ssh_conn_id: str) -> SSHHook:
             remedy="in the environment of Airflow's workers: pip install 'airflow-provider-cdc[ssh]'",
         ) from e
     try:
-        extra = extra_of(BaseHook.get_connection(ssh_conn_id), "correct the extra of the connection")
+        extra = extra_of(load_connection(ssh_conn_id), "correct the extra of the connection")
         hook = SSHHook(ssh_conn_id)
     except AirflowNotFoundException:
         raise ConfigError(

@@ -74,6 +74,7 @@ class CdcStateHook(BaseHook):
         """Return the address of the state tables.
 
         :raises StateError: there is no such connection, or it holds no URL
+        :raises ConnectionUnavailable: Airflow could not look the connection up
         """
         try:
             connection = load_connection(self.conn_id)
