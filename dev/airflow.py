@@ -103,7 +103,7 @@ class Airflow:
             "XDG_CACHE_HOME": str(folder / "cache"),
             "NO_COLOR": "1",
         }
-        if (setting := find_migration_obstacle()) is not None:  # as docs/versions.md says
+        if (setting := find_migration_obstacle()) is not None:  # as docs/start/versions.md says
             name, _, value = setting.partition("=")
             self.environment[name] = value
 

@@ -3,7 +3,7 @@
 - Each requirement under ``done`` names one test function that pytest collects. ``--run`` runs these tests: each must pass.
 - No requirement stands twice, and each has its text in ``requirements.tsv``: ``--show`` prints it.
 - Each property that the documents name (``properties.toml``) is known to the sources: honoured, accepted without effect with a reason,
-  or refused with one. The account, ``docs/configuration.md`` and the code say the same of it.
+  or refused with one. The account, ``docs/reference/configuration.md`` and the code say the same of it.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def wrong_properties(statements: list[Entry]) -> Iterator[str]:
                 yield f"{kind}: {name} is documented, and the configuration does not know it"
                 continue
             if verdict != "honoured" and not _on_page(config, name, page):
-                yield f"{kind}: {name} is {verdict}, and docs/configuration.md does not say so"
+                yield f"{kind}: {name} is {verdict}, and docs/reference/configuration.md does not say so"
             entry = section.get(properties.get(name, ""))
             if name in properties and entry is None:
                 yield f"{kind}: nothing is said of {properties[name]}, {name}"

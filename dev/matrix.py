@@ -2,7 +2,7 @@
 
 python -m dev.matrix KIND [--only NAME…]   make the environments of dev/matrix.toml, run the tests, write results and the table
 python -m dev.matrix airflow --quick       a few tests with the oldest Airflow or the newest that is not in uv.lock, by turns: in the build
-python -m dev.matrix --table               write the table of docs/versions.md from the results
+python -m dev.matrix --table               write the table of docs/start/versions.md from the results
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PLAN = paths.ROOT / "dev" / "matrix.toml"
 FOLDER = paths.ROOT / ".dev" / "matrix"
 """A folder of this working copy alone: its environments have the working copy installed."""
 RESULTS = FOLDER / "results.json"
-PAGE = paths.ROOT / "docs" / "versions.md"
+PAGE = paths.ROOT / "docs" / "start" / "versions.md"
 BEGIN, END = "<!-- python -m dev.matrix --table -->", "<!-- end -->"
 OWN = "airflow-provider-cdc"
 HEADS = ("combination", "Python", "versions", "passed", "failed", "skipped", "date")
@@ -296,7 +296,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=[row.name for row in plan], help="only these rows")
     parser.add_argument("--quick", action="store_true", help="only a few tests, with one Airflow, by turns")
     parser.add_argument("--make", action="store_true", help="make the environments and run no test")
-    parser.add_argument("--table", action="store_true", help="only write the table of docs/versions.md")
+    parser.add_argument("--table", action="store_true", help="only write the table of docs/start/versions.md")
     given = parser.parse_args()
     if not given.table and given.kind is None:
         parser.error("name a kind, or --table")

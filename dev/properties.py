@@ -1,4 +1,4 @@
-"""Writes the tables of docs/configuration.md from the configuration models, and that of docs/databases.md from the dialects of the relational sink: ``python -m dev.properties``.
+"""Writes the tables of docs/reference/configuration.md from the configuration models, and that of docs/targets/database-columns.md from the dialects of the relational sink: ``python -m dev.properties``.
 
 Every kind of source in the registry has a section with what it has besides the properties that all have: a new source needs
 nothing here.
@@ -16,8 +16,8 @@ from dev import paths
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 
-PAGE = paths.ROOT / "docs" / "configuration.md"
-DATABASES = paths.ROOT / "docs" / "databases.md"
+PAGE = paths.ROOT / "docs" / "reference" / "configuration.md"
+DATABASES = paths.ROOT / "docs" / "targets" / "database-columns.md"
 _BEGIN, _END = "<!-- {} begins -->", "<!-- {} ends -->"
 
 

@@ -1,4 +1,4 @@
-"""The types of columns in each database, as a table for people: ``python -m dev.properties`` puts it into ``docs/databases.md``."""
+"""The types of columns in each database, as a table for people: ``python -m dev.properties`` puts it into ``docs/targets/database-columns.md``."""
 
 from __future__ import annotations
 

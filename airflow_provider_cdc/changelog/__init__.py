@@ -8,5 +8,5 @@
         applied/<kind>-<location>.json       report of the last apply to a target; the tables themselves know their last batch
         origins/<kind>-<location>.json       where the columns of the target's tables come from
 
-``docs/change-log.md`` describes the files for readers with other tools.
+``docs/reference/change-log.md`` describes the files for readers with other tools.
 """

@@ -69,7 +69,7 @@ def cdc_task_group(
     :param group_id: name of the group; by default the connector's name, with ``_`` for dots
     :param prefix_group_id: begin the ids of tasks with ``group_id``, such as ``shop.capture``: a DAG may have several groups then
     :param submit: the service that runs the Spark job, by default ``spark-submit`` on the worker: a name, or a mapping with ``platform`` and its parameters,
-        as docs/submit.md has them
+        as docs/platforms/spark.md has them
     :param wait: begin with the sensor. Without it, a run captures the changes that there are, and never waits
     :param wait_timeout: how long to wait for changes; a run in which nothing changes is skipped, not failed
     :param run_for: capture for this long instead of up to the present end of the log

@@ -76,7 +76,7 @@ def cdc_dags(directory: str | Path, *, default_args: Mapping[str, Any] | None = 
 
     A file has the arguments of :class:`~airflow_provider_cdc.connector.ConnectorDefinition` and :func:`~airflow_provider_cdc.dag.connector_dag.cdc_dag`, by
     the same names. ``_defaults.yaml`` has the values of all files in its folder and below: mappings are joined, everything else is replaced.
-    docs/airflow.md has the whole.
+    docs/platforms/airflow.md has the whole.
 
     A file that cannot be used breaks only itself: its DAG has one task then, which fails with the error, once an hour. An error of the
     import would not do, as Airflow stops all DAGs of a Python file that has one.

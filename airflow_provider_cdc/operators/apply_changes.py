@@ -36,7 +36,7 @@ class ApplyChangesOperator(ApplyJobOperator, SparkJobOperator):
         >>> ApplyChangesOperator(task_id="apply", definition=shop, location="/lake/{database}/{table}", conn_id="spark_default")
 
     Returns ``{"connector", "target", "last_batch", "events", "topics", "tables", "seconds"}``, where ``topics`` has the events and ``tables`` the
-    metrics (docs/operations.md, "Metrics") of the 50 tables with the most events.
+    metrics (docs/run/monitoring.md, "Metrics of an apply") of the 50 tables with the most events.
 
     Secret storage options reach the job through its environment, never through its command line; in cluster mode there is
     no such way, and workers and executors need a role or a profile of their own.
@@ -50,7 +50,7 @@ class ApplyChangesOperator(ApplyJobOperator, SparkJobOperator):
     :param writes: how rows of tables with a key are written: ``merge`` (always by a MERGE of Spark), ``commit`` (as arrays wherever they can be) or
         ``auto``, the cheaper one
     :param tables: rules for tables that are not kept as the source has them, or are elsewhere: a list of mappings, or a file (JSON or YAML) with
-        one, as docs/targets.md describes them: ``[{"tables": r"shop\.orders", "mode": "history", "columns": {"drop": ["note"]}}]``.
+        one, as docs/targets/rules.md describes them: ``[{"tables": r"shop\.orders", "mode": "history", "columns": {"drop": ["note"]}}]``.
         ``mode`` is ``current``, ``log``, ``soft_delete`` or ``history``
     :param threads: tables worked on at the same time
     :param adopt: topics whose tables are taken over although they belong to another user or job; their rows are replaced (templated)

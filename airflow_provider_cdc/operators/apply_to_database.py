@@ -44,7 +44,7 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
     :param conn_id: Airflow connection to the target database (templated)
     :param run_for: continue for so long, as batches come: they are in the tables within seconds of their capture. Another task may begin before: each batch is applied
         once, whichever task does it. Without it, the present batches of the change log are applied
-    :param sink: properties of the Debezium JDBC sink connector that say otherwise (templated); see docs/databases.md
+    :param sink: properties of the Debezium JDBC sink connector that say otherwise (templated); see docs/targets/databases.md
     :param state_conn_id: Airflow connection to the state tables, which get the metrics (templated)
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
     """

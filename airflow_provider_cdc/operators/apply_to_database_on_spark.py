@@ -48,7 +48,7 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SparkScriptOperator):
 
     :param definition: the connector; paths are templated
     :param database_conn_id: Airflow connection to the target database (templated): PostgreSQL, MySQL or MariaDB
-    :param sink: properties of the Debezium JDBC sink connector that say otherwise (templated); see docs/databases.md
+    :param sink: properties of the Debezium JDBC sink connector that say otherwise (templated); see docs/targets/databases.md
     :param run_for: continue for so long, as batches come
     :param state_conn_id: Airflow connection to the state tables, which get the metrics (templated)
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)

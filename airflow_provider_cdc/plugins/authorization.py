@@ -1,6 +1,6 @@
 """Rights of users on a connector: Airflow's auth manager decides by the DAG that captures it and the connection to its source.
 
-The table of docs/security.md says the same in words.
+The table of docs/run/security.md says the same in words.
 """
 
 from __future__ import annotations

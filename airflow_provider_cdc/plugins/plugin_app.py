@@ -1,6 +1,6 @@
 """The application below ``/cdc``: the API of the pages, their built files, and the metrics for Prometheus.
 
-docs/security.md describes the rights. FastAPI evaluates annotations: everything they name is imported at module level.
+docs/run/security.md describes the rights. FastAPI evaluates annotations: everything they name is imported at module level.
 """
 
 import json

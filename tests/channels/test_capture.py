@@ -140,7 +140,7 @@ def test_a_flood_of_messages_is_refused_and_capture_continues(
 
 def _documented_examples() -> list[tuple[str, Any]]:
     """Type and data of every example."""
-    text = (paths.ROOT / "docs" / "signals.md").read_text()
+    text = (paths.ROOT / "docs" / "reference" / "signals.md").read_text()
     found = [(type_, data.strip("'")) for type_, data in re.findall(r"\('[^']+', '([^']+)', (NULL|'[^']*')\)", text)]
     messages = re.findall(r"echo '(?:shop\|)?(\{.*\})'", text) + re.findall(r"^value (\{.*\})$", text, re.MULTILINE)
     sent = [read_message(m, channel="file", where="", origin="") for m in messages]

@@ -141,4 +141,6 @@ def test_a_property_that_is_without_effect_and_not_in_the_documentation_is_repor
     monkeypatch.setattr(compatibility, "PAGE", tmp_path / "configuration.md")
     compatibility.PROPERTIES.write_text('[shop]\n[around]\nnames = ["shop.java"]\n')
     compatibility.PAGE.write_text("")
-    assert list(wrong_properties([])) == ["shop: shop.java is accepted, and docs/configuration.md does not say so"]
+    assert list(wrong_properties([])) == [
+        "shop: shop.java is accepted, and docs/reference/configuration.md does not say so"
+    ]

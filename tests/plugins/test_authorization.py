@@ -45,13 +45,13 @@ ALLOWED = {
     "administer": {"OP", "ADMIN"},
     "rows": {"USER", "OP", "ADMIN"},
 }
-"""Right → the roles of Airflow's simple auth manager that have it: the table of docs/security.md."""
+"""Right → the roles of Airflow's simple auth manager that have it: the table of docs/run/security.md."""
 TEAMS_OF = authorization.teams_of
 """Asks Airflow's database, which the fixtures do without."""
 DAG_TEAMS = {"billing_dag": "blue"}
-PAGE = (paths.ROOT / "docs" / "security.md").read_text()
+PAGE = (paths.ROOT / "docs" / "run" / "security.md").read_text()
 TABLE = dict(re.findall(r"^\| `((?:GET|POST) /[^`]*)` \| (.+) \|$", PAGE, re.M))
-"""Route → the right that it needs, as docs/security.md says."""
+"""Route → the right that it needs, as docs/run/security.md says."""
 ROUTES = [
     (*route.split(" "), right.strip("`"))
     for route, right in TABLE.items()

@@ -33,7 +33,7 @@ from airflow_provider_cdc.dag import cdc_dags
 
 fleet = cdc_dags(Path(__file__).parent / "fleet")
 """
-"""A DAG file as docs/airflow.md has it."""
+"""A DAG file as docs/platforms/airflow.md has it."""
 
 
 def target(folder: Path, source: AnySource, name: str) -> Rows:

@@ -14,7 +14,7 @@ from dev.airflow import Airflow
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 
-PAGE = paths.ROOT / "docs" / "tutorial.md"
+PAGE = paths.ROOT / "docs" / "start" / "tutorial.md"
 FENCE = re.compile(r"^```(console|python|sql)\n(.*?)^```$", re.M | re.S)
 HERE_ALREADY = re.compile(r"^(python3 -m venv .*|pip install .*)$")
 """What the tests have done: an environment with the provider's wheel is there."""

@@ -168,7 +168,9 @@ class Configuration(BaseModel):
                 wrong[name] = f"not supported: {reason}. Remove the property; it has no effect."
                 continue
             near = difflib.get_close_matches(name, aliases, n=1, cutoff=0.75)
-            hint = f"did you mean {near[0]}?" if near else "see docs/configuration.md for the valid properties."
+            hint = (
+                f"did you mean {near[0]}?" if near else "see docs/reference/configuration.md for the valid properties."
+            )
             wrong[name] = f"unknown property; {hint}"
         return wrong
 

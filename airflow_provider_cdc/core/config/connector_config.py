@@ -89,7 +89,7 @@ class ConnectorConfig(DefaultSourceConfig):
     snapshot_mode: SnapshotMode = Field(
         SnapshotMode.INITIAL,
         alias="snapshot.mode",
-        description="When to take a snapshot of whole tables. To snapshot tables again, see docs/operations.md. schema_only and "
+        description="When to take a snapshot of whole tables. To snapshot tables again, see docs/fix/reading-again.md. schema_only and "
         "schema_only_recovery are older names of no_data and recovery.",
     )
     snapshot_mode_configuration_based_snapshot_data: bool = Field(
@@ -122,7 +122,7 @@ class ConnectorConfig(DefaultSourceConfig):
         None,
         alias="snapshot.mode.custom.name",
         description="With snapshot.mode=custom: name of the entry point that decides in each run which rows to read. See "
-        "docs/operations.md.",
+        "docs/reference/custom-snapshots.md.",
     )
     snapshot_include_collection_list: Patterns = Field(
         (),

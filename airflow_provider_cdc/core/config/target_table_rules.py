@@ -367,5 +367,5 @@ def _refused(wrong: Sequence[str]) -> ConfigError:
     return ConfigError(
         "The table rules cannot be used:\n" + "\n".join(f"  {text}" for text in wrong),
         safe="No table was changed.",
-        remedy='use rules such as [{"tables": "shop\\\\.(orders|lines)", "mode": "history", "columns": {"drop": ["note"]}}]; see docs/targets.md',
+        remedy='use rules such as [{"tables": "shop\\\\.(orders|lines)", "mode": "history", "columns": {"drop": ["note"]}}]; see docs/targets/rules.md',
     )

@@ -38,7 +38,7 @@ ACCEPTED: Final = {
 """Accepted with a warning: without them the result is the same."""
 
 REFUSED: Final = {
-    "transforms*": "single message transforms belong to Kafka Connect; table rules replace the documented transforms (docs/targets.md)",
+    "transforms*": "single message transforms belong to Kafka Connect; table rules replace the documented transforms (docs/targets/rules.md)",
     "predicates*": "predicates select records for transforms of Kafka Connect, which do not exist here",
     "errors.tolerance": "an event that cannot be read is always an error",
 }

@@ -1,6 +1,6 @@
 """Makes change events of row blocks, on arrays: sequence numbers, keys, the ``source`` block, the envelope.
 
-The form is that of "Change event values" of the Debezium connector documents, with native types inside (``docs/change-log.md``
+The form is that of "Change event values" of the Debezium connector documents, with native types inside (``docs/reference/change-log.md``
 has the columns). As in Debezium, an update that changes the key becomes a delete of the old key and a
 create of the new one; here, the create also has the old key (``previous_key``).
 

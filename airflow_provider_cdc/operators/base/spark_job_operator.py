@@ -66,7 +66,7 @@ class SparkScriptOperator(SparkSubmitOperator):
     :param spark_version: release of Spark that runs the job, such as ``4.0``; by default that of the PySpark beside Airflow. The packages of the
         table format follow it, unless ``jars`` or ``packages`` are set
     :param submit: the service that runs the job (templated): ``"spark-submit"``, the name of another platform, a mapping with ``platform`` and its
-        parameters, or any :class:`~airflow_provider_cdc.services.submit.spark_job.SparkSubmitter`; see docs/submit.md
+        parameters, or any :class:`~airflow_provider_cdc.services.submit.spark_job.SparkSubmitter`; see docs/platforms/spark.md
     :raises ConfigError: the target, the release or the platform is not known
     """
 

@@ -37,7 +37,7 @@ def load_platform(name: str) -> type[Platform]:
     if name == "connect":
         raise ConfigError(
             "submit=connect cannot be used: the jobs call the JVM of the driver, and a client of Spark Connect has none.",
-            remedy="run the job beside the server, by spark-submit or one of the platforms in docs/submit.md",
+            remedy="run the job beside the server, by spark-submit or one of the platforms in docs/platforms/spark.md",
         )
     if name not in PLATFORMS:
         raise ConfigError(

@@ -145,7 +145,7 @@ def test_all_mistakes_are_reported_at_once() -> None:
         ({"snapshot.mod": "initial"}, "snapshot.mod: unknown property; did you mean snapshot.mode?"),
         (
             {"no.such.thing": 1},
-            "no.such.thing: unknown property; see docs/configuration.md for the valid properties.",
+            "no.such.thing: unknown property; see docs/reference/configuration.md for the valid properties.",
         ),
         (
             {"snapshot.mode": "initail"},

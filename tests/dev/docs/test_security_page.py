@@ -1,4 +1,4 @@
-"""Claims of docs/security.md: tests that exist hold each of them."""
+"""Claims of docs/run/security.md: tests that exist hold each of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from dev import paths
 
-PAGE = paths.ROOT / "docs" / "security.md"
+PAGE = paths.ROOT / "docs" / "run" / "security.md"
 _TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 NAMED = sorted(set(_TEST.findall(PAGE.read_text())))
 

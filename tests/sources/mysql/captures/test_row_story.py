@@ -143,7 +143,7 @@ def test_the_story_in_the_docs_is_what_the_command_says(database: Database, tmp_
     )
     (shown,) = re.findall(
         r"\$ airflow cdc row inventory\.orders 7\n(.*?)\n```",
-        Path(paths.ROOT, "docs/operations.md").read_text(),
+        Path(paths.ROOT, "docs/fix/row-history.md").read_text(),
         re.DOTALL,
     )
     assert _mask_volatile(shown) == _mask_volatile(text)

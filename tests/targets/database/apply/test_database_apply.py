@@ -302,7 +302,9 @@ def test_rows_that_are_refused_are_kept_with_the_reason_if_errors_are_tolerated(
 def test_rows_that_refer_to_each_other_come_and_go_together(engine: sa.Engine, tmp_path: Path, deferred: bool) -> None:
     """In whatever order tables are named; also where foreign keys are looked at after each statement: what others refer to is written first and goes last."""
     if deferred == (engine.dialect.name in ("db2", "mssql")) or (engine.dialect.name == "oracle" and not deferred):
-        pytest.skip("foreign keys are looked at after each statement, or have to be deferrable (docs/databases.md)")
+        pytest.skip(
+            "foreign keys are looked at after each statement, or have to be deferrable (docs/targets/databases.md)"
+        )
     source = MemoryDatabase(str(tmp_path))
     source.create_table("s.parents", {"id": "int64!", "note": "int64"}, key=("id",))
     source.create_table("s.children", {"id": "int64!", "parent": "int64"}, key=("id",))
