@@ -35,7 +35,7 @@ def page(text: str) -> str:
         "sources": "\n\n".join(_section(kinds, config) for config, kinds in configs().items()),
     }
     for name, table in tables.items():
-        text = _replace_block(text, name, table)
+        text = replace_block(text, name, table)
     return text
 
 
@@ -43,10 +43,10 @@ def databases(text: str) -> str:
     """The page about relational targets with its table of types as the dialects are now."""
     from dev.type_table import type_table
 
-    return _replace_block(text, "types", type_table())
+    return replace_block(text, "types", type_table())
 
 
-def _replace_block(text: str, name: str, table: str) -> str:
+def replace_block(text: str, name: str, table: str) -> str:
     begin, end = _BEGIN.format(name), _END.format(name)
     head, rest = text.split(begin)
     _, tail = rest.split(end)
