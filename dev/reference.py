@@ -129,7 +129,11 @@ def cli() -> dict[str, str]:
                 yield from listed(f"{words} {command.name}", below)
             return
         yield f"## `{words} {command.name}`"
-        yield " ".join(_sentence(text) for text in (command.help, command.description) if text)
+        yield " ".join(
+            _sentence(re.sub(r"'(airflow [^']*)'", r"`\1`", text))
+            for text in (command.help, command.description)
+            if text
+        )
         rows = [
             f"| `{', '.join(argument.flags)}` | {_meaning(argument.kwargs)} |"
             for argument in command.args
@@ -144,6 +148,7 @@ def cli() -> dict[str, str]:
 
 def _meaning(options: dict[str, Any]) -> str:
     text = str(options.get("help", "")).replace("|", "\\|") % {"default": options.get("default"), "prog": "airflow"}
+    text = re.sub(r"'(airflow [^']*)'", r"`\1`", text)
     values = [str(value) for value in options.get("choices") or ()]
     named = f" ({', '.join(f'`{value}`' for value in values)})" if values and not all(v in text for v in values) else ""
     required = " **Required.**" if options.get("required") else ""
