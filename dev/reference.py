@@ -24,6 +24,7 @@ METHODS = {
 _ROLE = re.compile(r":\w+:`~?([^`]+)`")
 _FAMILY = re.compile(r"((?:signal\.)?consumer\.(?:sasl|ssl))\.")
 _CLIENTS = "login and TLS of a Kafka client, by the names of librdkafka or of Debezium"
+_GRANTS = re.compile(r"^( *)<!-- grants (\w+): ([^>]+) begins -->\n.*?^ *<!-- grants ends -->", re.M | re.S)
 _FIELD = re.compile(r"^:(param|raises) ([\w*]+):\s*")
 
 
@@ -285,10 +286,34 @@ def write_page(name: str, text: str) -> str:
     return text
 
 
+def write_grants(text: str) -> str:
+    """Return a page with its statements as the files of the sources have them.
+
+    A marker names the kind of source and the section: ``<!-- grants mysql: account begins -->``.
+    """
+    from airflow_provider_cdc.sources.grants import read_grants
+
+    def filled(found: re.Match[str]) -> str:
+        indent, kind, section = found[1], found[2], found[3]
+        fence = "js" if kind == "mongodb" else "sql"
+        lines = [f"```{fence}", *read_grants(kind, section).splitlines(), "```"]
+        block = "\n".join(f"{indent}{line}".rstrip() for line in lines)
+        return f"{indent}<!-- grants {kind}: {section} begins -->\n{block}\n{indent}<!-- grants ends -->"
+
+    return _GRANTS.sub(filled, text)
+
+
+def list_pages_with_grants() -> list[Path]:
+    """Return the pages that show grants."""
+    return [page for page in sorted((paths.ROOT / "docs").rglob("*.md")) if _GRANTS.search(page.read_text())]
+
+
 def main() -> int:
     for name in PAGES:
         page = Path(REFERENCE / name)
         page.write_text(write_page(name, page.read_text()))
+    for page in list_pages_with_grants():
+        page.write_text(write_grants(page.read_text()))
     return 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from airflow_provider_cdc.cli.command_support import cli_command, open_store, print_json
 from airflow_provider_cdc.core.errors import ConfigError
@@ -15,9 +14,7 @@ from airflow_provider_cdc.services.connectors.connector_handle import (
     find_connector,
 )
 from airflow_provider_cdc.services.connectors.source_readiness import Readiness, check_readiness, resolve_access
-
-if TYPE_CHECKING:
-    pass
+from airflow_provider_cdc.sources.grants import read_grants
 
 
 @cli_command
@@ -47,6 +44,12 @@ def check_source(args: argparse.Namespace) -> None:
             print(line)
     if not readiness.is_ready:
         raise SystemExit(1)
+
+
+@cli_command
+def print_grants(args: argparse.Namespace) -> None:
+    """Print the statements that set up the account of a capture."""
+    print(read_grants(args.source, args.section).rstrip())
 
 
 def _check_lines(readiness: Readiness) -> Iterator[str]:

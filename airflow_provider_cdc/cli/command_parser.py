@@ -36,6 +36,7 @@ def build_commands() -> list[GroupCommand]:
         _setup(),
         _state(),
         _check(),
+        _grants(),
         *_lists(),
         _events(),
         _row(),
@@ -110,6 +111,17 @@ def _check() -> ActionCommand:
         OUTPUT,
         where="check.check_source",
         description="Exit status: 0 ready; 1 not ready, and the output lists the statements that fix it.",
+    )
+
+
+def _grants() -> ActionCommand:
+    return define_command(
+        "grants",
+        "Print the statements that create the account of a capture, with the reason of each",
+        build_argument("source", help=f"kind of source: {', '.join(sorted({*SOURCES} - {'memory', 'debezium'}))}"),
+        build_argument("--section", help="only this section of the file"),
+        where="check.print_grants",
+        description="Nothing is executed. An administrator of the database reviews and runs the statements.",
     )
 
 
