@@ -85,6 +85,14 @@ def get_provider_info() -> dict[str, Any]:
                         "example": "shop",
                         "default": "",
                     },
+                    "docs_url": {
+                        "description": "Address of the documentation that errors name their pages by: a site that ``dev/docs`` has built, or a pattern with "
+                        "``{page}`` for a page such as ``errors/PositionLost``. By default, errors name the file of the page in the repository.",
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "https://docs.example.com/cdc",
+                        "default": "",
+                    },
                     "query_sources": {
                         "description": "Sources that pages may query, from the API server. ``connectors``: those of connectors that have captured (check, gap, "
                         "offset, comparison of a row); the wizard also queries others if ``[core] test_connection`` is ``Enabled``. ``all``: the wizard queries "

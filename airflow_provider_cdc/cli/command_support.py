@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.utils.cli import suppress_logs_and_warning
 
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.state import CdcStateHook
 
@@ -36,7 +37,7 @@ def cli_command(function: Command) -> Command:
         try:
             function(args)
         except CdcError as e:
-            raise SystemExit(f"{e}") from None
+            raise SystemExit(describe_error(e)) from None
         except ModuleNotFoundError as e:
             if not (e.name or "").startswith(("airflow.providers.apache", "pyspark")):
                 raise

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_cdc.changelog.reports.table_job_reports import TargetMaintained
 from airflow_provider_cdc.cli.command_support import cli_command, open_store, print_json, print_table
 from airflow_provider_cdc.cli.target_arguments import connector_and_targets, known_access, spark_of
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.target_database import TARGET
 from airflow_provider_cdc.services.connector_retention import RetentionResult, run_retention
@@ -82,7 +83,8 @@ def _maintained(task: MaintainTablesOperator) -> _MaintenanceOutcome:
     try:
         task.run_maintenance({}, f"command/{uuid.uuid4()}")
     except (AirflowException, CdcError) as e:
-        problem = f"{task.target} at {task.location}: {e}"
+        text = describe_error(e) if isinstance(e, CdcError) else str(e)
+        problem = f"{task.target} at {task.location}: {text}"
     nothing: TargetMaintained = {
         "connector": task.connector,
         "target": task.target,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_cdc.cli.command_support import cli_command, find_current_user, print_json
 from airflow_provider_cdc.cli.target_arguments import one_target, spark_of
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.target_database import TARGET
 
@@ -83,5 +84,5 @@ def _rebuilt(args: argparse.Namespace, access: ConnectorAccess, target: str, loc
 
 
 def _not_done(e: Exception) -> SystemExit:
-    print(e, file=sys.stderr)
+    print(describe_error(e) if isinstance(e, CdcError) else e, file=sys.stderr)
     return SystemExit(2)

@@ -32,19 +32,24 @@
         ├── StateError              the state tables are missing, too old, or hold something impossible
         └── TargetError             the target table cannot take a change as it is
 
-Texts are for the person on call. They have up to four parts, printed in this order: what happened, ``where``
-(table, position, file), ``safe`` (what was **not** lost) and ``remedy`` (what to do, as a command where there is one).
+Texts are for the person on call. They have up to five parts, printed in this order: what happened, ``where``
+(table, position, file), ``safe`` (what was **not** lost), ``remedy`` (what to do, as a command where there is one)
+and the address of the error's page in the documentation. :mod:`airflow_provider_cdc.core.error_texts` adds the name.
 
     >>> print(PositionLost("The log starts after the saved position.", where="binlog.000003:4", remedy="do this"))
     The log starts after the saved position.
       Where:  binlog.000003:4
       Repair: do this
+      Page:   docs/errors/PositionLost.md
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import ClassVar
+
+from airflow_provider_cdc.core.docs_addresses import build_docs_address
 
 __all__ = [
     "AccessDenied",
@@ -79,6 +84,9 @@ __all__ = [
 ]
 
 
+_WITHOUT_PAGE = ("TransientError", "TerminalError")
+
+
 class CdcError(Exception):
     """Base of all errors of this project.
 
@@ -86,7 +94,14 @@ class CdcError(Exception):
     :param where: table, log position, file or property concerned
     :param safe: what is known to be unharmed
     :param remedy: what to do next; required for terminal errors
+    :cvar page_name: the name of its page in ``docs/errors``, which is that of the nearest class with a page; empty if there is none
     """
+
+    page_name: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        if cls.__module__ == __name__ and cls.__name__ not in _WITHOUT_PAGE:
+            cls.page_name = cls.__name__
 
     def __init__(self, message: str, *, where: str | None = None, safe: str | None = None, remedy: str | None = None):
         self.message, self.where, self.safe, self.remedy = message, where, safe, remedy
@@ -94,7 +109,8 @@ class CdcError(Exception):
 
     def __str__(self) -> str:
         lines = [self.message]
-        for title, text in (("Where:", self.where), ("Safe:", self.safe), ("Repair:", self.remedy)):
+        page = build_docs_address(f"errors/{self.page_name}") if self.page_name else ""
+        for title, text in (("Where:", self.where), ("Safe:", self.safe), ("Repair:", self.remedy), ("Page:", page)):
             if text:
                 lines.append(f"  {title:<7} {text}")
         return "\n".join(lines)

@@ -18,6 +18,7 @@ from airflow.sdk.log import mask_secret
 from airflow_provider_cdc.connector import ConnectorDefinition, open_source
 from airflow_provider_cdc.core.config.connector_config import NO_CONNECTOR
 from airflow_provider_cdc.core.config.secret_redaction import find_credentials
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.connection_extra import extra_of
 from airflow_provider_cdc.hooks.connection_lookup import find_connection
@@ -149,7 +150,7 @@ class CdcSourceHook(BaseHook):
         try:
             findings = self.check_prerequisites()
         except CdcError as e:
-            return False, str(e)
+            return False, describe_error(e)
         if not findings:
             return True, "Ready for capture."
         fatal = any(f.fatal for f in findings)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from airflow.sdk import BaseHook, Connection
 from airflow.sdk.log import mask_secret
 
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError, StateError, StateUnavailable
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.hooks.airflow_compat import AirflowNotFoundException
@@ -114,7 +115,7 @@ class CdcStateHook(BaseHook):
             with self.open_store(patience_s=0):
                 pass
         except CdcError as e:
-            return False, str(e)
+            return False, describe_error(e)
         except SQLAlchemyError as e:
             return False, f"The database cannot be reached: {getattr(e, 'orig', e)}"
         return True, "The state tables exist."

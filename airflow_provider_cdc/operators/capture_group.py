@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError, ConnectorHalted, LeaseHeld, SourceUnavailable, TerminalError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.operators.base.openlineage_events import build_capture_lineage
@@ -163,7 +164,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
             self.log.warning("Skipped: %s", e)
         except CdcError as e:
             results.failed[name] = e
-            self.log.error("Connector %s failed; the other connectors continue. %s", name, e)
+            self.log.error("Connector %s failed; the other connectors continue. %s", name, describe_error(e))
         except Exception as e:
             # no error may keep the others from being captured; the task fails with it
             results.failed[name] = e
@@ -175,7 +176,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
             with CdcStateHook(self.state_conn_id).open_store() as store:
                 for name, error in failed.items():
                     if not isinstance(error, LeaseHeld):  # another run is alive, which ends by itself
-                        store.record_run_end(name, str(error) or repr(error))
+                        store.record_run_end(name, describe_error(error))
         except Exception as e:  # the task fails anyway, with errors that matter more
             self.log.warning("The errors of the captures could not be recorded: %s", e)
 
@@ -225,7 +226,4 @@ def _failure(failed: dict[str, Exception], of: int) -> Exception:
 
 
 def _texts(failed: dict[str, Exception]) -> str:
-    texts = [
-        f"{name}: {e}" if isinstance(e, CdcError) else f"{name}: {type(e).__name__}: {e}" for name, e in failed.items()
-    ]
-    return "\n\n".join(texts)
+    return "\n\n".join(f"{name}: {describe_error(e)}" for name, e in failed.items())

@@ -15,6 +15,7 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError, NotGranted, StateError, TransientError
 from airflow_provider_cdc.plugins.api import (
     action_routes,
@@ -112,7 +113,9 @@ def _trouble(request: Request, error: CdcError) -> Response:
     status = 503 if isinstance(error, (TransientError, StateError)) else 403 if isinstance(error, NotGranted) else 409
     return _answer(
         status,
-        response_models.ProblemAnswer(detail=str(error), error=LastError.from_text(str(error))).model_dump(mode="json"),
+        response_models.ProblemAnswer(detail=str(error), error=LastError.from_text(describe_error(error))).model_dump(
+            mode="json"
+        ),
     )
 
 

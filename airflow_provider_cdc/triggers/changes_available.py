@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import TerminalError
 from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 from airflow_provider_cdc.triggers.polling_loop import poll_repeatedly
@@ -50,7 +51,7 @@ class ChangesAvailableTrigger(BaseTrigger):
                 ConnectorAccess.from_document(self.access), self.poll_interval, log=self.log
             )
         except TerminalError as e:
-            yield TriggerEvent({"error": str(e)})  # type: ignore[no-untyped-call]
+            yield TriggerEvent({"error": describe_error(e)})  # type: ignore[no-untyped-call]
         else:
             yield TriggerEvent({"reason": reason})  # type: ignore[no-untyped-call]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import TerminalError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.triggers.blocking_call_threads import get_loop_threads
@@ -97,7 +98,7 @@ class StateTrigger(BaseTrigger):
                             yield TriggerEvent(answer.event)  # type: ignore[no-untyped-call]
                             return
         except TerminalError as e:
-            yield TriggerEvent({"error": str(e)})  # type: ignore[no-untyped-call]
+            yield TriggerEvent({"error": describe_error(e)})  # type: ignore[no-untyped-call]
 
     async def _poll(self, state: SharedState) -> PollResult:
         result_or_call = await state.query_connector(self.connector, self.poll_state)

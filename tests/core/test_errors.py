@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
+import pkgutil
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+import airflow_provider_cdc
 from airflow_provider_cdc.core import errors
+from airflow_provider_cdc.core.docs_addresses import DOCS_VARIABLE
+from airflow_provider_cdc.core.error_texts import build_page_address, describe_error
 from airflow_provider_cdc.core.errors import CdcError, PositionLost, TerminalError, TransientError
 
 
@@ -63,6 +69,43 @@ def test_text_has_its_parts_in_the_order_in_which_they_are_needed() -> None:
 def test_text_leaves_out_parts_that_are_not_known() -> None:
     assert str(CdcError("It broke.")) == "It broke."
     assert str(CdcError("It broke.", remedy="mend it")) == "It broke.\n  Repair: mend it"
+
+
+def test_every_error_ends_with_the_address_of_its_page() -> None:
+    for cls in OURS:
+        page = f"\n  Page:   docs/errors/{cls.__name__}.md"
+        assert str(cls("It broke.")) == f"It broke.{'' if cls in (TransientError, TerminalError) else page}"
+
+
+class _Unlisted(errors.StorageFull):
+    """An error of a module of its own."""
+
+
+def test_an_error_without_a_page_has_that_of_its_nearest_parent() -> None:
+    assert describe_error(_Unlisted("No room.")) == "StorageFull: No room.\n  Page:   docs/errors/StorageFull.md"
+
+
+def test_every_error_of_the_package_has_a_page() -> None:
+    for module in pkgutil.walk_packages(airflow_provider_cdc.__path__, "airflow_provider_cdc."):
+        if module.name.endswith(("storage_errors", "partial_document_updates", "kafka_signals")):
+            importlib.import_module(module.name)  # those that define errors besides the tree
+    pages = {path.stem for path in (Path(__file__).parents[2] / "docs" / "errors").glob("*.md")}
+    ours = [cls for cls in _list_subclasses(CdcError) if cls.__module__.startswith("airflow_provider_cdc.")]
+    assert {cls.page_name for cls in ours} - {""} <= pages
+    assert {cls.__name__ for cls in ours if not cls.page_name} == {"TransientError", "TerminalError", "_TopicMissing"}
+
+
+@pytest.mark.parametrize(
+    ("base", "address"),
+    [
+        ("", "docs/errors/StorageFull.md"),
+        ("https://docs.example.com/cdc/", "https://docs.example.com/cdc/errors/StorageFull.html"),
+        ("https://git.example.com/docs/{page}.md", "https://git.example.com/docs/errors/StorageFull.md"),
+    ],
+)
+def test_the_configuration_says_where_pages_are(base: str, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(DOCS_VARIABLE, base)
+    assert build_page_address("StorageFull") == address
 
 
 @pytest.mark.parametrize("cls", [CdcError, *OURS])

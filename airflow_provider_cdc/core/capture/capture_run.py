@@ -37,6 +37,7 @@ from airflow_provider_cdc.core.capture.signal_handling.snapshot_actions import S
 from airflow_provider_cdc.core.capture.stopped_tables import StoppedTables
 from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.config.topic_names import TopicNames
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import (
     AccessDenied,
     CdcError,
@@ -328,7 +329,7 @@ class CaptureRun:
         self._committer.discard_uncommitted()
         self._history.load_stored(self._inputs.store.load_schemas(self._inputs.name))
         log.exception("A blocking snapshot failed; streaming resumes where it stopped.")
-        self._signals.fail_requests(requests, str(e))
+        self._signals.fail_requests(requests, describe_error(e))
         self._state.snapshot_state = self._state.snapshot_state.without_requests()
         self._committer.commit()
 

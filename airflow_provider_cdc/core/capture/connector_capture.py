@@ -29,6 +29,7 @@ from airflow_provider_cdc.core.capture.control_poller import StopCondition
 from airflow_provider_cdc.core.capture.log_lag_poller import LogLagPoller
 from airflow_provider_cdc.core.capture.pending_work_check import RunPrecheck
 from airflow_provider_cdc.core.config.capture_filters import WHOLE, Filters
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import (
     CdcError,
     CommitConflict,
@@ -168,7 +169,7 @@ class Capture:
                 e.remedy = with_command(e, self.name)
             if isinstance(e, LeaseHeld | LeaseLost):  # how the connector stands says the run that has the lease
                 raise
-            self._ended(str(e) or repr(e), self._measured())
+            self._ended(describe_error(e), self._measured())
             run_ended(self._monitor, "run", failed=True, seconds=time.monotonic() - began)
             raise
         self._ended(None, result.metrics)

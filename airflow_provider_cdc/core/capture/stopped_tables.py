@@ -41,7 +41,14 @@ class StoppedTables:
         self._incremental.cancel_reads()
         self._end_scans(e.table)
         text = " ".join(
-            filter(None, [e.message, f"({e.where})" if e.where else None, f"Repair: {e.remedy}" if e.remedy else None])
+            filter(
+                None,
+                [
+                    f"{e.page_name}: {e.message}",
+                    f"({e.where})" if e.where else None,
+                    f"Repair: {e.remedy}" if e.remedy else None,
+                ],
+            )
         )
         request = self._state.snapshot_state.request_numbers.get(e.table)
         if request is not None:

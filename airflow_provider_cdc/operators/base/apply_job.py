@@ -12,6 +12,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.operators.base.continuous_job_control import ContinuousApplyJob
 from airflow_provider_cdc.operators.base.jvm_class_archive import ClassArchive
@@ -213,8 +214,10 @@ class ApplyJobOperator(SparkScriptOperator):
         except Exception as e:
             if len(self._applied) == 1:
                 raise
-            self.log.warning("Connector %s: %s", connector.connector_name, e, exc_info=not isinstance(e, CdcError))
-            connector.trouble = connector.trouble or f"Connector {connector.connector_name}: {e}"
+            self.log.warning(
+                "Connector %s: %s", connector.connector_name, describe_error(e), exc_info=not isinstance(e, CdcError)
+            )
+            connector.trouble = connector.trouble or f"Connector {connector.connector_name}: {describe_error(e)}"
             return False
 
     def _end(

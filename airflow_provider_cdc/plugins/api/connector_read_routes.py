@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, HTTPException, Query
 
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError, SourceBusy, SourceUnavailable
 from airflow_provider_cdc.core.lifecycle.connector_status import ConnectorState, status_of
 from airflow_provider_cdc.core.model.job_progress import JobProgress
@@ -121,7 +122,7 @@ def _beside(record: ConnectorRecord) -> tuple[list[status_texts.AppliedTarget], 
     try:
         return call_log_in_time(_LOG_S, record.connector, lambda: status_texts.beside_changelog(record))
     except (SourceBusy, SourceUnavailable) as e:
-        return [], [], str(e)
+        return [], [], describe_error(e)
 
 
 @router.get("/connectors/{connector}/tables")
@@ -188,7 +189,7 @@ def get_batch(store: Store, reached: Readable, batch: int) -> response_models.Ba
             name, found = reached.connector_name, access
             manifest = call_log_in_time(_LOG_S, name, lambda: found.open_change_log().find_manifest(name, batch))
     except (CdcError, OSError) as e:
-        trouble = str(e)
+        trouble = describe_error(e)
     files = [] if manifest is None else manifest.files
     before = None if manifest is None else manifest.offset_before
     shape = ("topic", "schema_version", "rows", "bytes", "first_seq", "last_seq")

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.model.connector_signal import SentSignal, Signal
 from airflow_provider_cdc.core.model.notifications import ACTION, Notification, NotificationType
@@ -140,7 +141,7 @@ def carry_out(
         else:
             runs.start_run(work.dag, run, work.conf)
     except CdcError as e:
-        _record(store, record, action, by, NotificationType.FAILED, id_, error=str(e), **where)
+        _record(store, record, action, by, NotificationType.FAILED, id_, error=describe_error(e), **where)
         raise
     return plan.model_copy(update={"done": True, "signal": signal, "run": run})
 

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, with_config
 from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
 
+from airflow_provider_cdc.core.error_texts import build_page_address, split_error_name
+
 
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -78,10 +80,14 @@ class OldestTransaction(_Model):
 class LastError(_Model):
     """An error in its parts, see :mod:`airflow_provider_cdc.core.errors`. Missing parts are empty.
 
+    :param name: the error's name, if it has a page
+    :param page: address of this page; it is built from today's configuration, since the error may be older
     :param at: time of the error; ``None`` if it is not known
     """
 
     message: str
+    name: str = ""
+    page: str = ""
     where: str = ""
     safe: str = ""
     repair: str = ""
@@ -91,17 +97,19 @@ class LastError(_Model):
     def from_text(cls, text: str, at: datetime | None = None) -> LastError:
         """Parse an error from its text.
 
-        >>> LastError.from_text("The log is gone.\\n  Where:  binlog.3\\n  Repair: airflow cdc gap shop").repair
+        >>> LastError.from_text("PositionLost: The log is gone.\\n  Where:  binlog.3\\n  Repair: airflow cdc gap shop").repair
         'airflow cdc gap shop'
         """
+        name, text = split_error_name(text)
         parts: dict[str, list[str]] = {"message": []}
-        name = "message"
+        part = "message"
         for line in text.splitlines():
             head = line.strip().partition(":")
-            if line.startswith("  ") and head[0] in ("Where", "Safe", "Repair"):
-                name, line = head[0].lower(), head[2]
-            parts.setdefault(name, []).append(line.strip())
-        return cls(at=at, **{key: "\n".join(lines).strip() for key, lines in parts.items()})
+            if line.startswith("  ") and head[0] in ("Where", "Safe", "Repair", "Page"):
+                part, line = head[0].lower(), head[2]
+            parts.setdefault(part, []).append(line.strip())
+        texts = {key: "\n".join(lines).strip() for key, lines in parts.items()}
+        return cls(at=at, name=name, **texts | {"page": build_page_address(name)})
 
 
 class NextRun(_Model):

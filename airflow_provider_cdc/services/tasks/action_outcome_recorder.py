@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.state import CdcStateHook
 from airflow_provider_cdc.services.tasks.connector_fields import format_signal_sender
@@ -48,7 +49,7 @@ def record_outcome(connector: str, state_conn_id: str, action: str, context: Con
         yield lines
     except Exception as e:
         try:
-            note(NotificationType.FAILED, str(e))
+            note(NotificationType.FAILED, describe_error(e))
         except CdcError as record_error:  # the task itself reports its failure
             log.warning("The outcome could not be recorded for the pages: %s", record_error)
         raise

@@ -7,6 +7,7 @@ import socket
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_cdc.connector import ConnectorDefinition, refuse_secrets
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, ConnectorHalted, TerminalError
 from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 from airflow_provider_cdc.services.connectors.text_templates import TextTemplates
@@ -78,8 +79,8 @@ def to_airflow_exception(error: CdcError) -> Exception:
     from airflow_provider_cdc.hooks.airflow_compat import AirflowException, AirflowFailException, AirflowSkipException
 
     if isinstance(error, ConnectorHalted):
-        return AirflowSkipException(str(error))
-    return (AirflowFailException if isinstance(error, TerminalError) else AirflowException)(str(error))
+        return AirflowSkipException(describe_error(error))
+    return (AirflowFailException if isinstance(error, TerminalError) else AirflowException)(describe_error(error))
 
 
 def owner_of(context: Context) -> str:

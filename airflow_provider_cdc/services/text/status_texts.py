@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.lifecycle.connector_status import state_of
 from airflow_provider_cdc.core.model.log_headroom import LogWindow
@@ -239,7 +240,7 @@ def beside_changelog(connector: ConnectorRecord) -> tuple[list[AppliedTarget], l
             None,
         )
     except (CdcError, OSError) as e:
-        return [], [], str(e)
+        return [], [], describe_error(e)
 
 
 def work_lines(works: Iterable[JobProgress]) -> Iterator[str]:

@@ -12,6 +12,7 @@ import time
 from airflow_provider_cdc.core.capture.control_poller import ControlPoller
 from airflow_provider_cdc.core.capture.signal_handling.signal_actions import SignalActions
 from airflow_provider_cdc.core.capture.signal_handling.signal_receiver import receive_signals
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.incremental.incremental_coordinator import IncrementalCoordinator
 from airflow_provider_cdc.core.model.connector_signal import Signal, SignalState
 from airflow_provider_cdc.core.signals.signal_request_parser import SignalRejected
@@ -100,7 +101,7 @@ class SignalProcessor:
             reject_signal(self._batcher, signal, str(e))
         except Exception as e:
             log.exception("Signal %s failed; capture continues.", signal.id or number)
-            reject_signal(self._batcher, signal, str(e) or repr(e), SignalState.FAILED)
+            reject_signal(self._batcher, signal, describe_error(e), SignalState.FAILED)
         else:
             if message is None:
                 self._ids[number] = signal.id

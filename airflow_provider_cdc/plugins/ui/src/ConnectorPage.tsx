@@ -6,7 +6,7 @@ import { ActionDialog } from "./ActionDialog";
 import { ActionButtons } from "./Actions";
 import { part, type AskedFor, type Detail, type Line } from "./api";
 import { AskedForList, LastAsked } from "./AskedFor";
-import { Failure, lag, LogEnds, Parts, ROOT, Section, Shown, State, Trouble } from "./bits";
+import { ErrorName, Failure, lag, LogEnds, Parts, ROOT, Section, Shown, State, Trouble } from "./bits";
 import { Charts } from "./Charts";
 import { CheckTab } from "./CheckTab";
 import { choicesOf, offsetChoicesOf, type Choice } from "./choices";
@@ -120,7 +120,7 @@ function Facts({ found }: { found: Detail }) {
       {line.error ? (
         <Box my={2} p={3} borderWidth="1px" borderRadius="md" data-testid="last-error">
           <Text color="red.fg">The last run failed{line.error.at ? ` ${ago(line.error.at)}` : ""}:</Text>
-          <Text fontWeight="semibold" whiteSpace="pre-wrap"><Long text={line.error.message} /></Text>
+          <Text fontWeight="semibold" whiteSpace="pre-wrap">{line.error.name ? <><ErrorName error={line.error} />: </> : null}<Long text={line.error.message} /></Text>
           <Parts parts={line.error} />
         </Box>
       ) : null}

@@ -3,7 +3,7 @@ import { Link } from "react-router-dom";
 
 import { part, type Line, type Overview } from "./api";
 import { FirstUse } from "./FirstUse";
-import { Grid, lag, LogEnds, ROOT, Shown, Spark, State, Trouble } from "./bits";
+import { ErrorName, Grid, lag, LogEnds, ROOT, Shown, Spark, State, Trouble } from "./bits";
 import { commandIn, Long, Repair, shortened } from "./long";
 import { ago, duration } from "./texts";
 import { useAsked } from "./useAsked";
@@ -115,6 +115,7 @@ function cells(line: Line) {
       {(line.problems ?? []).map((problem, n) => (
         <Text key={n}><Long text={problem} most={MOST} /></Text>
       ))}
+      {line.error?.name ? <Text mt={1}>Error: <ErrorName error={line.error} /></Text> : null}
       {line.error?.repair ? <Text mt={1}>Repair: <Repair text={commandIn(line.error.repair)} /></Text> : null}
     </Box>,
     freshness ? (

@@ -1,4 +1,4 @@
-import { Alert, Badge, Box, Heading, HStack, Spinner, Table, Text } from "@chakra-ui/react";
+import { Alert, Badge, Box, Heading, HStack, Link as Anchor, Spinner, Table, Text } from "@chakra-ui/react";
 import { useEffect, useState, type ReactNode } from "react";
 
 import { Refused, type Line } from "./api";
@@ -34,6 +34,18 @@ export function Trouble({ line }: { line: Line }) {
   );
 }
 
+/** The name of an error, which leads to its page; nothing for one without a page. */
+export function ErrorName({ error }: { error: { name?: string; page?: string } }) {
+  if (!error.name) {
+    return null;
+  }
+  return /^(https?:\/)?\//.test(error.page ?? "") ? (
+    <Anchor href={error.page} target="_blank" rel="noreferrer" textDecoration="underline" data-testid="error-name">{error.name}</Anchor>
+  ) : (
+    <Text as="span" title={error.page} data-testid="error-name">{error.name}</Text>
+  );
+}
+
 /** Of an error: where, what is safe, how to repair it. */
 export function Parts({ parts }: { parts: { where?: string; safe?: string; repair?: string } }) {
   return (
@@ -52,7 +64,7 @@ export function Failure({ error }: { error: Error }) {
     <Alert.Root status="error" role="alert" data-testid="failure">
       <Alert.Indicator />
       <Alert.Content>
-        <Alert.Title whiteSpace="pre-wrap"><Long text={parts?.message ?? error.message} /></Alert.Title>
+        <Alert.Title whiteSpace="pre-wrap">{parts?.name ? <><ErrorName error={parts} />: </> : null}<Long text={parts?.message ?? error.message} /></Alert.Title>
         {parts ? <Parts parts={parts} /> : null}
       </Alert.Content>
     </Alert.Root>

@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopic, PendingBatches
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import BatchesRemoved, CdcError
 from airflow_provider_cdc.targets.database.apply.apply_result import DatabaseApplyResult
 from airflow_provider_cdc.targets.database.apply.start_batches import StartBatches
@@ -87,7 +88,7 @@ class LaggingTableWriter(TableWriter, abc.ABC):
                 try:
                     after = beginnings.compute_start_batch(topic, batch)
                 except BatchesRemoved as e:
-                    done.failed[topic] = str(e)
+                    done.failed[topic] = describe_error(e)
                     continue
                 self._go_on_after(topic, batch, after)
                 batch = markers.behind[topic] = after

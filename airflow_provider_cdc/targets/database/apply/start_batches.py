@@ -8,6 +8,7 @@ from functools import cached_property
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopic
 from airflow_provider_cdc.changelog.reading.table_start_batch import TableStartFinder
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import BatchesRemoved, TargetError
 from airflow_provider_cdc.core.model.batch_manifest import Manifest
 from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig
@@ -71,7 +72,7 @@ class StartBatches:
             try:
                 after = self.compute_start_batch(topic, at)
             except BatchesRemoved as e:
-                failed[topic] = str(e)
+                failed[topic] = describe_error(e)
             else:
                 if after > self.last_removed_batch:
                     later[topic] = after

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reading.partial_document_updates import DocumentsLost
 from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches, names_at
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError, TransientError
 from airflow_provider_cdc.core.read_ahead import read_ahead
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
@@ -257,13 +258,13 @@ class TableWriter:
             raise
         except DocumentsLost as e:
             self._lost.add(topic)
-            return str(e)
+            return describe_error(e)
         # the configuration does not fit this table, or a file of it is damaged; the others continue
         except CdcError as e:
-            return str(e)
+            return describe_error(e)
         except Exception as e:
             log.exception("The changes of %s cannot be converted to rows.", topic)
-            return str(_unexpected(topic, e))
+            return describe_error(_unexpected(topic, e))
         return ""
 
     def _locked_out(self, error: sa.exc.DBAPIError) -> bool:

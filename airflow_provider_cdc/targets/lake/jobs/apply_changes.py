@@ -26,6 +26,7 @@ from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyRepor
 from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.changelog.reports.column_origins import ColumnOrigins
 from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, TableRules
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.targets.lake.apply.apply_run_report import ApplyRunReport, TableApplyResult
 from airflow_provider_cdc.targets.lake.apply.batch_applier import BatchApplier
@@ -189,7 +190,7 @@ class ApplyChanges:
                             table_states[name] = stood
                     except Exception as e:  # the other tables continue; the run fails at its end
                         log.exception("Changes could not be applied to the table of %s.", name)
-                        failed[name] = str(e)
+                        failed[name] = describe_error(e)
                         table_states[name] = build_failed_entry(view, selected[name], [*unreported, *applied])
             finally:
                 wait(futures)  # no thread works on after the caller gets an error
@@ -224,7 +225,7 @@ class ApplyChanges:
                 selected |= {t.name: t for t in look.result() if t.name not in view.lagging or t.name in topics}
             except Exception as e:  # the tables of other topics continue; the run fails at its end
                 log.exception("The tables of topic %s could not be found.", topic)
-                failed[topic] = str(e)
+                failed[topic] = describe_error(e)
         return selected, failed
 
     def _concerned(self, topic: str, view: BacklogState, tables: Mapping[str, TargetTable]) -> list[TargetTable]:
@@ -344,7 +345,7 @@ def main(arguments: list[str] | None = None) -> int:
         args.spec = ConnectorSpec.from_mapping({name: getattr(args, name) for name in named})
         done = _for_a_while(changelog, args) if args.run_for else _once(changelog, args)
     except CdcError as e:
-        print(e, file=sys.stderr)
+        print(describe_error(e), file=sys.stderr)
         return 2 if isinstance(e, ConfigError) else 1
     for table in done.tables if done else ():
         print(

@@ -18,6 +18,7 @@ from typing import Any
 from pyspark import SparkConf
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.jobs.apply_arguments import parse_seconds, this_job
@@ -40,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
         outcomes = _for_a_while(specs, options, args) if args.run_for else _once(specs, options, args)
         _tell(outcomes)
     except CdcError as e:
-        print(e, file=sys.stderr)
+        print(describe_error(e), file=sys.stderr)
         return 2 if isinstance(e, ConfigError) else 1
     return 0
 

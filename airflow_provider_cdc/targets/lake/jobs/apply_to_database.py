@@ -22,6 +22,7 @@ from typing import Any
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TerminalError
 from airflow_provider_cdc.core.reporting.metrics_monitor import EVERY_S
 from airflow_provider_cdc.targets.database.apply.apply_result import DatabaseApplyResult
@@ -45,8 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         _apply(args, result_file)
     except CdcError as e:
-        print(e, file=sys.stderr)
-        result_file.write_final_result({"error": str(e), "terminal": isinstance(e, TerminalError)})
+        print(describe_error(e), file=sys.stderr)
+        result_file.write_final_result({"error": describe_error(e), "terminal": isinstance(e, TerminalError)})
         return 2 if isinstance(e, ConfigError) else 1
     result_file.write_final_result()
     for topic, table in sorted(result_file.done["tables"].items()):

@@ -27,6 +27,7 @@ from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyRepor
 from airflow_provider_cdc.changelog.reports.column_origins import ColumnOrigins
 from airflow_provider_cdc.changelog.reports.table_job_reports import MaintenanceReport
 from airflow_provider_cdc.changelog.reports.table_maintenance_report import MaintenanceReports
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.targets.lake.apply.job_progress_reporter import JobTableProgress
 from airflow_provider_cdc.targets.lake.formats import load_format
@@ -166,7 +167,7 @@ class MaintainTables:
             self._upkeep(done, topics)
         except Exception as e:  # the other tables continue; the run fails at its end
             log.exception("The table at %s could not be maintained.", location)
-            done.problem = str(e)
+            done.problem = describe_error(e)
         self._progress.release_table(done.topic)
         self._progress.count_finished_table()
         done.seconds = round(time.monotonic() - began, 3)
@@ -242,7 +243,7 @@ def main(arguments: list[str] | None = None) -> int:
         finally:
             spark.stop()
     except CdcError as e:
-        print(e, file=sys.stderr)
+        print(describe_error(e), file=sys.stderr)
         return 2
     for table in done.tables:
         print(table.format_result())

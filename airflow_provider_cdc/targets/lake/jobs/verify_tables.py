@@ -38,6 +38,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reports.apply_report_store import rules_of
 from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, MatchedRule, TableRules
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
 from airflow_provider_cdc.core.remedy_commands import name_cdc_command
 from airflow_provider_cdc.targets.lake.apply.job_progress_reporter import JobTableProgress
@@ -414,7 +415,7 @@ def main(arguments: list[str] | None = None) -> int:
         finally:
             spark.stop()
     except CdcError as e:
-        print(e, file=sys.stderr)
+        print(describe_error(e), file=sys.stderr)
         return 2
     print(verified.format_text())
     if args.json:
