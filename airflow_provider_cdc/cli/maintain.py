@@ -32,7 +32,15 @@ def run_maintenance(args: argparse.Namespace) -> None:
     """Remove old data of a connector's change log and state, and maintain the tables of its targets, or of one.
 
     Only data that is not needed any more is removed.
+
+    :raises ConfigError: ``--now`` is given without ``--only retention``
     """
+    if args.now and args.only != "retention":
+        raise ConfigError(
+            "--now removes batches of the change log, and nothing else.",
+            safe="Nothing was removed.",
+            remedy="add --only retention",
+        )
     if args.dry_run or args.only == "retention":
         _tell(args, _retained(args), [])
         return
@@ -46,7 +54,8 @@ def run_maintenance(args: argparse.Namespace) -> None:
 
 def _retained(args: argparse.Namespace) -> RetentionResult:
     with open_store(args) as store:
-        return run_retention(known_access(store, args), lambda: nullcontext(store), dry_run=args.dry_run)
+        access = known_access(store, args)
+        return run_retention(access, lambda: nullcontext(store), dry_run=args.dry_run, at_once=args.now)
 
 
 def _tasks(

@@ -50,6 +50,10 @@ def _maintain() -> ActionCommand:
             "--only", choices=("retention", "tables"),
             help="only the change log and the state tables, which needs no Spark; or only the target tables",
         ),
+        build_argument(
+            "--now", action="store_true",
+            help="with --only retention, on a full disk: remove all batches that every target has applied, without waiting for changelog.retention.ms",
+        ),
         build_argument("--dry-run", action="store_true", help="print the data that would be removed from the change log, and change nothing; nothing else is checked"),
         build_argument("--location", help="only the target at this location, as given to its apply (default: all targets)"),
         _TARGET,

@@ -31,7 +31,7 @@ class RetentionOperator(ConnectorFields, BaseOperator):
         >>> RetentionOperator(task_id="retention", definition=shop)
 
     Returns ``changelog`` with ``first``, ``last``, ``keep``, ``removed``, ``why``, ``applied``, ``targets`` and ``holds``, see
-    :class:`airflow_provider_cdc.changelog.retention.batch_retention.RetentionPlan`; and ``state`` with ``removed``: kind of row → how many. A failure of the one does
+    :class:`airflow_provider_cdc.changelog.retention.retention_plan.RetentionPlan`; and ``state`` with ``removed``: kind of row → how many. A failure of the one does
     not stop the other.
 
     :param definition: the connector, whose properties say how long everything is kept; paths are templated

@@ -11,10 +11,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.changelog.retention.batch_retention import RetentionPlan
+    from airflow_provider_cdc.changelog.retention.retention_plan import RetentionPlan
     from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
     from airflow_provider_cdc.state.state_store import StateStore
 
@@ -74,7 +75,7 @@ class RetentionResult:
         """Convert the result to JSON.
 
         It has ``changelog`` and ``state``, with ``problem``, and the contents of
-        :meth:`airflow_provider_cdc.changelog.retention.batch_retention.RetentionPlan.to_document` and ``removed``.
+        :meth:`airflow_provider_cdc.changelog.retention.retention_plan.RetentionPlan.to_document` and ``removed``.
         """
         return {
             "changelog": {"problem": self._log_problem, **({} if self.plan is None else self.plan.to_document())},
@@ -84,7 +85,9 @@ class RetentionResult:
     @property
     def _log_problem(self) -> str:
         return (
-            "" if self.log_error is None else f"Old batches of {self.connector} could not be removed: {self.log_error}"
+            ""
+            if self.log_error is None
+            else f"Old batches of {self.connector} could not be removed: {describe_error(self.log_error)}"
         )
 
     @property
@@ -92,7 +95,7 @@ class RetentionResult:
         return (
             ""
             if self.index_error is None
-            else f"The index of keys of {self.connector} is not up to date: {self.index_error}"
+            else f"The index of keys of {self.connector} is not up to date: {describe_error(self.index_error)}"
         )
 
     @property
@@ -100,12 +103,16 @@ class RetentionResult:
         return (
             ""
             if self.state_error is None
-            else f"Old rows of {self.connector} in the state tables could not be removed: {self.state_error}"
+            else f"Old rows of {self.connector} in the state tables could not be removed: {describe_error(self.state_error)}"
         )
 
 
 def run_retention(
-    access: ConnectorAccess, opened: Callable[[], AbstractContextManager[StateStore]], *, dry_run: bool = False
+    access: ConnectorAccess,
+    opened: Callable[[], AbstractContextManager[StateStore]],
+    *,
+    dry_run: bool = False,
+    at_once: bool = False,
 ) -> RetentionResult:
     """Remove data that ``changelog.retention.*`` and ``state.retention.*`` of the connector's definition do not keep, and bring the index of keys up to date.
 
@@ -113,20 +120,21 @@ def run_retention(
 
     :param opened: opens the state tables
     :param dry_run: only report the batches of the change log that would be removed; the state tables are not read
+    :param at_once: remove all batches that every target has applied, however long ago. The index of keys is not brought up to date: it needs space
     """
-    plan, log_error = _tried(lambda: _retain_log(access, dry_run=dry_run))
-    left, index_error = (None, None) if dry_run or log_error is not None else _tried(lambda: _index(access))
+    plan, log_error = _tried(lambda: _retain_log(access, dry_run=dry_run, at_once=at_once))
+    no_index = dry_run or at_once or log_error is not None
+    left, index_error = (None, None) if no_index else _tried(lambda: _index(access))
     rows, state_error = (None, None) if dry_run else _tried(lambda: _retain_state(access, opened))
     return RetentionResult(access.definition.name, plan, rows, log_error, state_error, left, index_error)
 
 
-def _retain_log(access: ConnectorAccess, *, dry_run: bool) -> RetentionPlan:
+def _retain_log(access: ConnectorAccess, *, dry_run: bool, at_once: bool) -> RetentionPlan:
     from airflow_provider_cdc.changelog.retention.batch_retention import Retention, RetentionLimits
 
     definition = access.definition
-    retention = Retention(
-        access.open_change_log(), definition.name, RetentionLimits.from_properties(definition.properties)
-    )
+    limits = RetentionLimits.from_properties(definition.properties)
+    retention = Retention(access.open_change_log(), definition.name, limits, at_once=at_once)
     return retention.plan_removal() if dry_run else retention.run()
 
 

@@ -62,6 +62,27 @@ def test_the_log_is_maintained_alone_or_only_planned(change_log: ChangeLog, caps
     assert change_log.list_batches("shop") == [4]
 
 
+def test_on_a_full_disk_applied_batches_go_at_once(
+    change_log: ChangeLog, capsys: pytest.CaptureFixture[str], shop_connector: ShopConnector
+) -> None:
+    shop_connector.definition = replace(
+        shop_connector.definition,
+        properties={**shop_connector.definition.properties, "changelog.retention.ms": 604_800_000},
+    )
+    capture(shop_connector)  # the command uses the definition of the last run
+    _record_applied(change_log, 3)
+    clean(capsys)
+    run("maintain", "shop", "--only", "retention")
+    assert "Batches 1 to 4 stay" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match=r"ConfigError: --now removes batches(.|\n)*Repair: add --only retention"):
+        run("maintain", "shop", "--now")
+    run("maintain", "shop", "--only", "retention", "--now", "--dry-run")
+    assert capsys.readouterr().out.startswith("Batches 1 to 3 are removed, because all targets had applied them and `")
+    assert change_log.list_batches("shop") == [1, 2, 3, 4]
+    run("maintain", "shop", "--only", "retention", "--now")
+    assert change_log.list_batches("shop") == [4]
+
+
 def test_without_a_target_that_can_be_maintained_the_log_may_be(
     change_log: ChangeLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,11 +136,13 @@ def test_what_fails_of_log_or_tables_keeps_nothing_of_the_other_from_being_done_
     ]  # fmt: skip
     clean(capsys)
     monkeypatch.setattr(ChangeLog, "find_first_batch", _refuse_access)
-    with pytest.raises(SystemExit, match=r"Old batches of shop could not be removed: nobody may read it\ndelta at"):
+    with pytest.raises(
+        SystemExit, match=r"Old batches of shop could not be removed: OSError: nobody may read it\ndelta at"
+    ):
         run("maintain", "shop", "-o", form)
     assert len((tmp_path / "calls").read_text().splitlines()) == 4
     found = json.loads(capsys.readouterr().out)
-    assert found["changelog"] == {"problem": "Old batches of shop could not be removed: nobody may read it"}
+    assert found["changelog"] == {"problem": "Old batches of shop could not be removed: OSError: nobody may read it"}
     with pytest.raises(SystemExit) as ended:
         run("maintain", "shop", "--only", "tables", "-o", form)
     assert "Old batches" not in str(ended.value)

@@ -19,7 +19,7 @@ from airflow_provider_cdc.changelog.files.truncation_marker import RemovedTopic,
 from airflow_provider_cdc.changelog.reading.partial_document_updates import LostDocument, refuse_lost
 from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches
 from airflow_provider_cdc.changelog.reading.table_start_batch import unbuildable_error
-from airflow_provider_cdc.changelog.retention.batch_retention import RetentionHold
+from airflow_provider_cdc.changelog.retention.retention_plan import RetentionHold
 from airflow_provider_cdc.changelog.retention.target_progress import TargetProgress
 from airflow_provider_cdc.connector import ConnectorDefinition, open_source, parse_config
 from airflow_provider_cdc.core.capture.capture_remedies import how_to_read, with_command

@@ -78,7 +78,7 @@ def test_every_error_ends_with_the_address_of_its_page() -> None:
 
 
 class _Unlisted(errors.StorageFull):
-    """An error of a module of its own."""
+    """An error outside of the tree."""
 
 
 def test_an_error_without_a_page_has_that_of_its_nearest_parent() -> None:

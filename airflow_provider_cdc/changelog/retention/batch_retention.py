@@ -1,7 +1,8 @@
 """Removes old batches of a change log that no target needs any more.
 
 It removes the first batches, up to the last one that every known target has applied for at least ``changelog.retention.ms``; earlier than that, if the
-log is larger than ``changelog.retention.bytes``. The newest batch stays in any case, since the next capture begins with it.
+log is larger than ``changelog.retention.bytes``; or at once, if a person asks for it, as the disk is full. The newest batch stays in any case, since
+the next capture begins with it.
 
 A removal is killed without harm at any moment: first a mark says which batch is the first one that is kept (:mod:`airflow_provider_cdc.changelog.files.truncation_marker`), then batches before it are deleted
 one after the other, the manifest of each before its files, and at last the marks before. A reader that begins before a mark gets an error that says so, whether
@@ -23,20 +24,24 @@ from airflow_provider_cdc.changelog.debezium.avro_names import get_setting
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.files.manifest_number_search import batch_name
 from airflow_provider_cdc.changelog.files.truncation_marker import TruncationMarker
+from airflow_provider_cdc.changelog.retention.retention_plan import RetentionHold, RetentionPlan
 from airflow_provider_cdc.changelog.retention.target_progress import TargetProgress, needs_of
-from airflow_provider_cdc.core.errors import BatchesRemoved, ConfigError
+from airflow_provider_cdc.core.errors import BatchesRemoved, ConfigError, StorageFull
 from airflow_provider_cdc.core.model.batch_manifest import Manifest
-from airflow_provider_cdc.core.remedy_commands import format_cdc_command
+from airflow_provider_cdc.core.remedy_commands import name_cdc_command
 
 log = logging.getLogger(__name__)
 
 DOCUMENT = "retention.json"
+_NO_ROOM = "delete any other file of this disk, then run the command again: before it deletes batches, it has to write a file of some kilobytes"
 STEP = 500
 """Batches before a mark of their own: so many manifests are read before the first file of them is deleted."""
 SILENT_MS = 3_600_000
 """A target that is behind for a shorter time is not called silent, however short the retention is."""
 NOTES = 50
 """How often within the retention it is noted which batches all targets have. A batch may stay longer by the time between two notes."""
+_READERS = ("Rebuild", "Verify")
+"""Jobs that read batches again after they are applied, as their progress names them."""
 _TRIES = 5
 _AT_ONCE = 8
 """Batches that are deleted at the same time from an object store."""
@@ -79,82 +84,6 @@ class RetentionLimits:
         return self.ms < 0 and self.bytes < 0
 
 
-@dataclass(frozen=True, slots=True)
-class RetentionHold:
-    """A target that needs batches which would otherwise go sooner or later.
-
-    :param captured_at: when the first batch that it lacks was captured, in ISO form; empty if that is not known
-    :param silent: whether that is longer ago than batches are kept
-    """
-
-    need: TargetProgress
-    captured_at: str
-    silent: bool
-
-    def format_text(self, connector: str) -> str:
-        """Describe for people which target it is, since when it holds batches, and how to continue without it."""
-        need = self.need
-        if need.trouble:
-            return f"{need.trouble}, so no batch can be removed: run the apply of this target, which writes the report again, or delete the file if the target no longer exists"
-        which = f" ({', '.join(need.tables[:5])}{' …' if len(need.tables) > 5 else ''})" if need.tables else ""
-        since = f", captured at {self.captured_at}" if self.captured_at else ""
-        last = f"; its last apply was at {need.applied_at}" if need.applied_at else ""
-        release = format_cdc_command(
-            "forget-target", connector, target=need.target, location=need.location, confirm=connector
-        )
-        return f"{need.display_name}{which} has not applied batch {need.after + 1}{since}{last}. To stop keeping batches for this target: `{release}`"
-
-    def to_document(self) -> dict[str, Any]:
-        """Return the hold as JSON."""
-        return {**self.need.to_document(), "captured_at": self.captured_at, "silent": self.silent}
-
-
-@dataclass(frozen=True, slots=True)
-class RetentionPlan:
-    """A plan of the batches that would be removed now.
-
-    :param first: the first batch that is kept now; 0 if there is none
-    :param last: the newest one
-    :param keep: the first one that is kept afterwards
-    :param why: the reason why batches go, or why none goes
-    :param applied: the last batch that all targets have; 0 if there is no target
-    :param targets: how many there are
-    :param holds: targets that lack batches, the one that is furthest behind first
-    """
-
-    first: int
-    last: int
-    keep: int
-    why: str = ""
-    applied: int = 0
-    targets: int = 0
-    holds: tuple[RetentionHold, ...] = ()
-
-    @property
-    def removed_batches(self) -> int:
-        """Number of batches that are removed."""
-        return max(self.keep - self.first, 0)
-
-    def format_lines(self, connector: str) -> list[str]:
-        """For people."""
-        if not self.first:
-            return ["The change log contains no batch."]
-        if self.removed_batches:
-            lines = [
-                f"Batches {self.first} to {self.keep - 1} are removed, {self.why}; {self.keep} to {self.last} stay."
-            ]
-        else:
-            lines = [f"Batches {self.first} to {self.last} stay: {self.why}."]
-        return lines + [f"Held back by {hold.format_text(connector)}" for hold in self.holds if hold.silent]
-
-    def to_document(self) -> dict[str, Any]:
-        """Return the plan as JSON."""
-        return {
-            "first": self.first, "last": self.last, "keep": self.keep, "removed": self.removed_batches, "why": self.why, "applied": self.applied,
-            "targets": self.targets, "holds": [hold.to_document() for hold in self.holds],
-        }  # fmt: skip
-
-
 @dataclass(slots=True)
 class _RetentionNotes:
     """Notes of earlier runs.
@@ -177,13 +106,20 @@ class Retention:
         >>> Retention(changelog, "shop", RetentionLimits()).run().batches
         1440
 
+    :param at_once: remove all batches that every target has applied, however long ago, even if the disk has no room
     :param now: the time, for tests
     """
 
     def __init__(
-        self, changelog: ChangeLog, connector: str, limits: RetentionLimits, *, now: datetime | None = None
+        self,
+        changelog: ChangeLog,
+        connector: str,
+        limits: RetentionLimits,
+        *,
+        at_once: bool = False,
+        now: datetime | None = None,
     ) -> None:
-        self._changelog, self._connector, self._limits = changelog, connector, limits
+        self._changelog, self._connector, self._limits, self._at_once = changelog, connector, limits, at_once
         self._storage, self._markers = changelog.storage, changelog.open_truncation_markers(connector)
         self._path = self._storage.join_path(connector, DOCUMENT)
         self._now = now or datetime.now(UTC)
@@ -192,6 +128,8 @@ class Retention:
         """Remove the batches that are to be removed, and finish a removal that a killed run has begun.
 
         :return: the plan that was carried out
+        :raises ConfigError: the removal is to be at once, and a job needs the batches, or the connector keeps them forever
+        :raises StorageFull: the disk has no room for a small file, which is written before anything is deleted
         """
         self._finish()
         plan = self._plan_in_peace()
@@ -215,7 +153,10 @@ class Retention:
         """Plan a removal.
 
         :param note: remember which batches all targets have now; otherwise nothing is written
+        :raises ConfigError: see :meth:`run`
         """
+        if self._at_once:
+            _check_removal_at_once(self._changelog, self._connector, self._limits)
         first = self._changelog.find_first_batch(self._connector)
         if not first:
             return RetentionPlan(0, 0, 0, "the change log contains no batch")
@@ -234,7 +175,8 @@ class Retention:
         holds = tuple(self._hold(need) for need in needs if need.trouble or need.after < last)
         _note(notes, self._now, applied, self._limits.ms)
         most = min(applied, last - 1)
-        aged, sized = self._aged(notes), self._sized(notes, first, last, most)
+        aged = applied if self._at_once else self._aged(notes)
+        sized = 0 if self._at_once else self._sized(notes, first, last, most)
         keep = max(min(max(aged, sized), most) + 1, first)
         why = (
             self._why(aged, sized)
@@ -242,7 +184,10 @@ class Retention:
             else f"all targets have applied the batches up to {applied}, and those up to {aged} for long enough"
         )
         if note:
-            self._write(notes)
+            try:
+                self._write(notes)
+            except StorageFull as e:
+                log.warning("It is not recorded that batches up to %d are applied, so they stay longer: %s", applied, e)
         return RetentionPlan(first, last, keep, why, applied, len(needs), holds)
 
     # -- batches that go ------------------------------------------------------------------------------------------------
@@ -290,6 +235,8 @@ class Retention:
         return removed
 
     def _why(self, aged: int, sized: int) -> str:
+        if self._at_once:
+            return f"because all targets had applied them and `{name_cdc_command('maintain')} --now` was run"
         if sized > aged:
             return f"because all targets had applied them and the change log was larger than changelog.retention.bytes={self._limits.bytes}"
         return f"because all targets had applied them for longer than changelog.retention.ms={self._limits.ms}"
@@ -305,7 +252,7 @@ class Retention:
         if mark is None:
             first = self._changelog.find_first_batch(self._connector)
             mark = TruncationMarker(first, {} if first == 1 else None, why="before removals were recorded")
-            self._markers.create_marker(mark)
+            self._create_marker(mark)
         began, size = mark.first, 0
         for number in range(began, keep):
             manifest = self._changelog.find_manifest(self._connector, number)
@@ -316,10 +263,28 @@ class Retention:
                 return False
             mark = mark.include_batch(manifest)
             size += 0 if manifest is None else _size(manifest)
-        self._markers.create_marker(replace(mark, first=keep, at=self._now.isoformat(timespec="seconds"), why=why))
+        self._create_marker(replace(mark, first=keep, at=self._now.isoformat(timespec="seconds"), why=why))
         self._finish()
         self._subtract(began, keep, size)
         return True
+
+    def _create_marker(self, mark: TruncationMarker) -> None:
+        """Create a mark; on a full disk after files are deleted that a later maintenance can write again: the notes, and the index of keys."""
+        try:
+            self._markers.create_marker(mark)
+        except StorageFull:
+            if not self._at_once:
+                raise
+            from airflow_provider_cdc.changelog.row_history.key_index import FOLDER  # imports pyarrow
+
+            log.warning("The disk is full: the index of keys of %s is deleted to make room.", self._connector)
+            self._storage.delete(self._path)
+            self._storage.delete_folder(self._storage.join_path(self._connector, FOLDER))
+            try:
+                self._markers.create_marker(mark)
+            except StorageFull as e:
+                e.safe, e.remedy = "No batch was removed.", _NO_ROOM
+                raise
 
     def _finish(self) -> None:
         """Delete everything between the marks."""
@@ -370,6 +335,26 @@ class Retention:
             "counted": {"first": notes.first, "last": notes.counted, "bytes": notes.bytes},
         }
         self._storage.replace(self._path, orjson.dumps(document))
+
+
+def _check_removal_at_once(changelog: ChangeLog, connector: str, limits: RetentionLimits) -> None:
+    """Check that batches may be removed without waiting for the retention time.
+
+    :raises ConfigError: the connector keeps them forever, or a job that reads old batches is at work
+    """
+    safe = "Nothing was removed."
+    if limits.is_unlimited:
+        raise ConfigError(
+            f"Connector {connector} keeps all batches (changelog.retention.ms=-1).",
+            safe=safe,
+            remedy="set changelog.retention.ms in its definition and run its capture once, even if the capture fails; or enlarge the disk",
+        )
+    if job := next((job for job in changelog.open_progress_board(connector).list_work() if job.name in _READERS), None):
+        raise ConfigError(
+            f"Batches that all targets have applied are still being read: {job.progress_text} ({job.where}).",
+            safe=safe,
+            remedy="wait until this job ends, or end it; then run the command again",
+        )
 
 
 def _note(notes: _RetentionNotes, now: datetime, applied: int, ms: int) -> None:

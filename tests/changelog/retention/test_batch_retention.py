@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
+import subprocess
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,10 +22,12 @@ from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.files.truncation_marker import TruncationMarker, TruncationMarkers
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.changelog.retention import batch_retention
-from airflow_provider_cdc.changelog.retention.batch_retention import Retention, RetentionLimits, RetentionPlan
+from airflow_provider_cdc.changelog.retention.batch_retention import Retention, RetentionLimits
+from airflow_provider_cdc.changelog.retention.retention_plan import RetentionPlan
 from airflow_provider_cdc.changelog.retention.target_progress import needs_of
-from airflow_provider_cdc.core.errors import BatchesRemoved, ChangeLogDamaged, ConfigError
+from airflow_provider_cdc.core.errors import BatchesRemoved, ChangeLogDamaged, ConfigError, StorageFull
 from airflow_provider_cdc.core.model.batch_manifest import DataFile, SchemaChangeRecord
+from airflow_provider_cdc.core.model.job_progress import JobProgress
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableId
 from tests.support.change_log.manifests import SCHEMA, manifest
 from tests.support.patience import LONGEST_S
@@ -76,8 +81,9 @@ def _record_applied(changelog: ChangeLog, last: int, of: tuple[str, str] = HERE,
     ApplyReports(changelog.storage, "c").write({**report, **more})
 
 
-def _run(changelog: ChangeLog, limits: RetentionLimits = AT_ONCE, now: datetime = NOW) -> RetentionPlan:
-    return Retention(changelog, "c", limits, now=now).run()
+def _run(changelog: ChangeLog, limits: RetentionLimits | None = AT_ONCE, now: datetime = NOW) -> RetentionPlan:
+    """:param limits: ``None``: as ``maintain --now`` removes, with the limits that are the default"""
+    return Retention(changelog, "c", limits or WEEK, at_once=limits is None, now=now).run()
 
 
 def _files(changelog: ChangeLog) -> set[int]:
@@ -475,6 +481,102 @@ def test_a_new_connector_of_the_same_name_begins_at_batch_1(changelog: ChangeLog
     assert _are_intact(changelog, range(1, 4))
 
 
+# at once
+
+
+def test_on_demand_batches_go_as_soon_as_all_targets_have_them(changelog: ChangeLog) -> None:
+    _record_applied(changelog, 4)
+    _record_applied(changelog, 9, THERE)
+    plan = Retention(changelog, "c", WEEK, at_once=True, now=NOW).plan_removal()
+    assert (plan.first, plan.keep, plan.why) == (
+        1,
+        5,
+        "because all targets had applied them and `airflow cdc maintain --now` was run",
+    )
+    assert _run(changelog, None).keep == 5
+    assert changelog.list_batches("c") == [5, 6, 7, 8, 9, 10]
+    assert _are_intact(changelog, range(5, 11))
+    _record_applied(changelog, 10)
+    _record_applied(changelog, 10, THERE)
+    assert _run(changelog, None).keep == 10  # the next capture begins with it
+
+
+@pytest.mark.parametrize("report", [{"lagging": {"p.s.all": 2}}, {"failed": {"p.s.t3": "no"}}])
+def test_also_on_demand_batches_that_a_table_lacks_stay(local_change_log: ChangeLog, report: dict[str, Any]) -> None:
+    _record_applied(local_change_log, 9, **report)
+    plan = _run(local_change_log, None)
+    assert plan.keep == 1 + min([*report.get("lagging", {}).values(), 0 if "failed" in report else 9])
+    assert _are_intact(local_change_log, range(plan.keep, 11))
+
+
+def test_also_on_demand_nothing_goes_without_a_target(local_change_log: ChangeLog) -> None:
+    assert _run(local_change_log, None).removed_batches == 0
+    assert _are_intact(local_change_log, range(1, 11))
+
+
+def test_batches_that_are_kept_for_ever_stay_on_demand_too(local_change_log: ChangeLog) -> None:
+    _record_applied(local_change_log, 9)
+    with pytest.raises(ConfigError, match="keeps all batches"):
+        Retention(local_change_log, "c", RetentionLimits(ms=-1), at_once=True).run()
+    assert _are_intact(local_change_log, range(1, 11))
+
+
+@pytest.mark.parametrize("job", ["Rebuild", "Verify"])
+def test_batches_that_a_job_reads_again_stay_on_demand(local_change_log: ChangeLog, job: str) -> None:
+    _record_applied(local_change_log, 9)
+    board = local_change_log.open_progress_board("c")
+    work = JobProgress(job, "delta at /lake", "tables", 1, 2, None, 0.5, None, "", time.time(), time.time())
+    board.show_progress(work)
+    with pytest.raises(ConfigError, match=f"still being read: {job}: 1 of 2 tables"):
+        _run(local_change_log, None)
+    assert _are_intact(local_change_log, range(1, 11))
+    board.clear_progress(work)
+    assert _run(local_change_log, None).keep == 10
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 2 MB, which the test fills."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("only root can mount a disk")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def _fill_disk(disk: Path) -> None:
+    with contextlib.suppress(OSError), (disk / "others").open("wb", buffering=0) as file:
+        while file.write(b"x" * 4096):
+            pass
+
+
+def test_a_full_disk_is_freed_by_deleting_the_index_of_keys_first(full_disk: Path) -> None:
+    changelog = _fill(ChangeLog(str(full_disk / "log")), 10)
+    _record_applied(changelog, 9)
+    keys = full_disk / "log" / "c" / "keys" / "1-10.keys"
+    keys.parent.mkdir()
+    keys.write_bytes(b"x" * 20_000)
+    _fill_disk(full_disk)
+    assert _run(changelog, WEEK).removed_batches == 0  # it cannot note when they were applied, and does not fail of it
+    assert _run(changelog, None).keep == 10
+    assert changelog.list_batches("c") == [10]
+    assert _are_intact(changelog, range(10, 11))
+    assert not keys.exists()
+
+
+def test_a_disk_without_any_room_says_what_to_delete(full_disk: Path) -> None:
+    changelog = _fill(ChangeLog(str(full_disk / "log")), 10)
+    _record_applied(changelog, 9)
+    _fill_disk(full_disk)
+    with pytest.raises(StorageFull, match=r"No batch was removed\.\n  Repair: delete any other file of this disk"):
+        _run(changelog, None)
+    assert _are_intact(changelog, range(1, 11))
+    (full_disk / "others").unlink()
+    assert _run(changelog, None).keep == 10
+
+
 # kills
 
 
@@ -517,7 +619,7 @@ class DyingStorage(Storage):
         self._do(lambda: super(DyingStorage, self).delete_folder(path), half)
 
 
-def _kill_removal(template: Path, folder: Path, limits: RetentionLimits, at: int, when: str) -> ChangeLog | None:
+def _kill_removal(template: Path, folder: Path, limits: RetentionLimits | None, at: int, when: str) -> ChangeLog | None:
     """A removal that is killed; ``None`` if it has ended before."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(template, folder)
@@ -531,9 +633,13 @@ def _kill_removal(template: Path, folder: Path, limits: RetentionLimits, at: int
 
 
 @pytest.mark.parametrize("when", ["before", "within", "after"])
-@pytest.mark.parametrize("limits", [AT_ONCE, RetentionLimits(ms=-1, bytes=0)])
+@pytest.mark.parametrize("limits", [AT_ONCE, RetentionLimits(ms=-1, bytes=0), None])
 def test_a_removal_may_be_killed_at_any_moment(
-    local_change_log: ChangeLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str, limits: RetentionLimits
+    local_change_log: ChangeLog,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    when: str,
+    limits: RetentionLimits | None,
 ) -> None:
     monkeypatch.setattr(batch_retention, "STEP", 3)
     _record_applied(local_change_log, 1)
@@ -562,7 +668,7 @@ def test_a_removal_may_be_killed_at_any_moment(
         assert mark is not None
         assert _last_of(mark) == {"p.s.all": 7, **{f"p.s.t{n}": n for n in range(1, 8)}}
         assert TruncationMarkers(found.storage, "c").list_numbers() == [8]
-    assert at > 15
+    assert at > 15 - (limits is None)  # nothing is noted then
 
 
 def _read_or_told(changelog: ChangeLog, after: int) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
-from airflow_provider_cdc.changelog.retention.batch_retention import Retention, RetentionLimits, RetentionPlan
+from airflow_provider_cdc.changelog.retention.batch_retention import Retention, RetentionLimits
+from airflow_provider_cdc.changelog.retention.retention_plan import RetentionPlan
 from airflow_provider_cdc.core.errors import TargetError
 from tests.support.signals import snapshot
 from tests.targets.lake.lake import Lake
