@@ -13,7 +13,12 @@ from airflow_provider_cdc.services.connectors.connector_handle import (
     ConnectorAccess,
     find_connector,
 )
-from airflow_provider_cdc.services.connectors.source_readiness import Readiness, check_readiness, resolve_access
+from airflow_provider_cdc.services.connectors.source_readiness import (
+    Readiness,
+    check_readiness,
+    inspect_readiness,
+    resolve_access,
+)
 from airflow_provider_cdc.sources.grants import read_grants
 
 
@@ -30,15 +35,17 @@ def check_source(args: argparse.Namespace) -> None:
             "Name a connector or a connection to check.",
             remedy=f"give the name of a connector that `{name_cdc_command('connectors')}` lists, or --conn-id with a connection to a database",
         )
-    readiness = (
-        Readiness(CdcSourceHook(args.conn_id, source=args.source).check_prerequisites())
-        if access is None
-        else check_readiness(access)
-    )
+    if access is None:
+        with CdcSourceHook(args.conn_id, source=args.source).open_source() as source:
+            readiness = inspect_readiness(source)
+    else:
+        readiness = check_readiness(access)
     if args.output == "json":
         findings = [{"problem": f.problem, "fix": f.fix, "fatal": f.fatal} for f in readiness.findings]
         where = {} if readiness.position is None else {"position": readiness.position, "waiting": readiness.waiting}
-        print_json({"ready": readiness.is_ready, "findings": findings, **where})
+        kept = readiness.log_retention
+        retention = {} if kept is None else {"log_retention": {"seconds": kept.seconds, "setting": kept.setting}}
+        print_json({"ready": readiness.is_ready, "findings": findings, **retention, **where})
     else:
         for line in _check_lines(readiness):
             print(line)
@@ -57,6 +64,8 @@ def _check_lines(readiness: Readiness) -> Iterator[str]:
     for f in readiness.findings:
         yield f"  {'✗' if f.fatal else '!'} {f.problem}"
         yield f"    {f.fix}"
+    if readiness.log_retention is not None:
+        yield readiness.log_retention.format_text()
     if readiness.position is not None:
         yield f"The log ends at {readiness.position}."
         yield f"Pending work: {readiness.waiting}." if readiness.waiting else "All changes are captured."

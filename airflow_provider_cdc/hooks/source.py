@@ -106,6 +106,10 @@ class CdcSourceHook(BaseHook):
         with self._opened() as source:
             return source.check_prerequisites()
 
+    def open_source(self) -> contextlib.AbstractContextManager[Source]:
+        """Open the source; there is no connector, so properties have the values that a check needs."""
+        return self._opened()
+
     def inspect_source(
         self, places: Mapping[str, str] = MappingProxyType({}), tables: Sequence[str] = ()
     ) -> SourceInspection:

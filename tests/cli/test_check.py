@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from typing import Any
 
@@ -38,6 +39,21 @@ def test_check_fails_with_the_statements_that_repair(
         run("check", "--conn-id", "new")
     assert ended.value.code == 1
     assert "    GRANT REPLICATION SLAVE ON *.* TO 'few'@'%'\n" in capsys.readouterr().out
+
+
+def test_check_says_how_long_the_log_is_kept_and_by_which_setting(
+    shop_connector: ShopConnector, mariadb: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seconds = int(mariadb.sql("SELECT @@GLOBAL.binlog_expire_logs_seconds")[0][0])
+    fields = {"host": mariadb.host, "port": mariadb.port, "login": mariadb.user, "password": mariadb.password}
+    monkeypatch.setenv("AIRFLOW_CONN_NEW", json.dumps({"conn_type": "cdc_mariadb", **fields}))
+    run("check", "--conn-id", "new")
+    assert re.search(
+        rf"(?m)^The source .* its log .*\(binlog_expire_logs_seconds={seconds}\)\.$", capsys.readouterr().out
+    )
+    run("check", "--conn-id", "new", "-o", "json")
+    kept = json.loads(capsys.readouterr().out)["log_retention"]
+    assert kept == {"seconds": seconds or None, "setting": f"binlog_expire_logs_seconds={seconds}"}
 
 
 def test_check_takes_what_the_connection_says_now(

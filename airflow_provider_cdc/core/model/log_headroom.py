@@ -1,6 +1,6 @@
 """Distance of a connector from both ends of its source's log.
 
-It says what the connector has still to read, and until when the log holds its position.
+It says what the connector has still to read, and until when the log holds its position; and how long the source keeps its log.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from airflow_provider_cdc.core.model.job_progress import format_duration
 
 BEHIND, GONE_AT = "LogBytesBehindSource", "LogGoneAtInSeconds"
 """Names of the metrics, in the context ``streaming``. The second one is a moment, in seconds since 1970, so that it says how long there is left however long ago it was
@@ -52,4 +54,29 @@ class LogWindow:
         return None if self.gone_at_s is None else datetime.fromtimestamp(self.gone_at_s, UTC)
 
 
-__all__ = ["BEHIND", "GONE_AT", "LogWindow"]
+@dataclass(frozen=True, slots=True)
+class LogRetention:
+    """How long a source keeps its log.
+
+    :param seconds: ``None``: without limit
+    :param setting: the setting that decides it, with its value, in the words of the source
+    """
+
+    seconds: float | None
+    setting: str
+
+    def format_text(self) -> str:
+        """Format it as a sentence for people.
+
+        >>> LogRetention(864_000, "binlog_expire_logs_seconds=864000").format_text()
+        'The source keeps its log for 10 d (binlog_expire_logs_seconds=864000).'
+        """
+        if self.seconds is None:
+            return f"The source never removes its log ({self.setting})."
+        if not self.seconds:
+            return f"The source removes its log as soon as it can ({self.setting})."
+        time = format_duration(self.seconds).removesuffix(" 0 h").removesuffix(" 0 min")
+        return f"The source keeps its log for {time} ({self.setting})."
+
+
+__all__ = ["BEHIND", "GONE_AT", "LogRetention", "LogWindow"]

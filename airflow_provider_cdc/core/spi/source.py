@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError
-from airflow_provider_cdc.core.model.log_headroom import LogWindow
+from airflow_provider_cdc.core.model.log_headroom import LogRetention, LogWindow
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.run_metrics import Value
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
@@ -72,11 +72,7 @@ class CapturedTableSchemas(Protocol):
         """Check whether rows of this table are captured at the present position."""
 
     def read_again(self, table: TableId) -> bool:
-        """Check whether the table will be read whole again.
-
-        Rows before that position which cannot be decoded are then reported as :class:`~airflow_provider_cdc.core.model.log_items.LeftOutRows`, and are
-        no error.
-        """
+        """Check whether the table will be read whole again: rows before that which cannot be decoded are ``LeftOutRows`` then, and no error."""
 
     def list_known_tables(self) -> list[TableId]:
         """All tables that have a schema now."""
@@ -387,6 +383,10 @@ class Source(abc.ABC):
 
         :raises CdcError: it cannot be asked
         """
+        return None
+
+    def find_log_retention(self) -> LogRetention | None:
+        """Return how long the source keeps its log, as it is set up now; ``None`` where it does not report that."""
         return None
 
     @abc.abstractmethod

@@ -43,12 +43,21 @@ class Prerequisite(_Model):
     fatal: bool = Field(description="Capture cannot start, or would lose or misread data; otherwise it is advice")
 
 
+class SourceLogRetention(_Model):
+    """How long the source keeps its log."""
+
+    seconds: float | None = Field(description="null: without limit")
+    setting: str = Field(description="The setting of the source that decides it, with its value")
+    text: str = Field(description="The same as a sentence")
+
+
 class CheckAnswer(_Model):
     """The result of the prerequisite check, in the form of ``airflow cdc check -o json``."""
 
     ready: bool
     findings: list[Prerequisite]
     position: str | None = Field(None, description="End of the log; null if capture cannot start")
+    log_retention: SourceLogRetention | None = Field(None, description="null if the source does not report it")
     waiting: str | None = Field(None, description="Pending work of the capture; null if none")
 
 
@@ -88,9 +97,13 @@ def check_source(reached_one: Operable, request: SourceRequest) -> CheckAnswer:
         lambda: check_readiness(access),
         name=f"The source of {reached_one.connector_name}",
     )
+    kept = readiness.log_retention
     return CheckAnswer(
         ready=readiness.is_ready,
         findings=build_prerequisites(list(readiness.findings)),
+        log_retention=None
+        if kept is None
+        else SourceLogRetention(seconds=kept.seconds, setting=kept.setting, text=kept.format_text()),
         position=readiness.position,
         waiting=readiness.waiting,
     )

@@ -9,7 +9,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from airflow_provider_cdc.core.errors import CdcError
@@ -17,7 +17,8 @@ from airflow_provider_cdc.services.connectors.connector_handle import access_of
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.lifecycle.log_gap import LogGap
-    from airflow_provider_cdc.core.spi.source import Finding
+    from airflow_provider_cdc.core.model.log_headroom import LogRetention
+    from airflow_provider_cdc.core.spi.source import Finding, Source
     from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
     from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 
@@ -27,12 +28,14 @@ class Readiness:
     """Prerequisites that are not met, and how far a connector is.
 
     :param position: where the log ends; ``None`` if capture cannot begin
+    :param log_retention: how long the source keeps its log; ``None`` if it does not report that
     :param waiting: why there is something to capture; ``None`` if there is not, or that was not asked
     """
 
     findings: Sequence[Finding]
     position: str | None = None
     waiting: str | None = None
+    log_retention: LogRetention | None = None
 
     @property
     def is_ready(self) -> bool:
@@ -88,6 +91,20 @@ def resolve_access(record: ConnectorRecord, state_conn_id: str | None = None) ->
     return access.use_current_connection()
 
 
+def inspect_readiness(source: Source) -> Readiness:
+    """Ask a source for its findings, and how long it keeps its log. A source that is not ready need not answer the second question.
+
+    :raises CdcError: the source cannot be queried
+    """
+    readiness = Readiness(source.check_prerequisites())
+    try:
+        return replace(readiness, log_retention=source.find_log_retention())
+    except CdcError:
+        if readiness.is_ready:
+            raise
+        return readiness  # its findings say why
+
+
 def check_readiness(access: ConnectorAccess) -> Readiness:
     """Ask the source of a connector.
 
@@ -96,10 +113,11 @@ def check_readiness(access: ConnectorAccess) -> Readiness:
     """
     probe = access.open_probe()
     try:
-        readiness = Readiness(probe.source.check_prerequisites())
+        readiness = inspect_readiness(probe.source)
         if not readiness.is_ready:
             return readiness
-        return Readiness(readiness.findings, str(probe.source.current_position()), probe.explain_changes())
+        position = str(probe.source.current_position())
+        return replace(readiness, position=position, waiting=probe.explain_changes())
     finally:
         probe.close()
 
@@ -120,5 +138,6 @@ __all__ = [
     "Readiness",
     "check_readiness",
     "gap_of",
+    "inspect_readiness",
     "resolve_access",
 ]

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
-from airflow_provider_cdc.core.model.log_headroom import LogWindow
+from airflow_provider_cdc.core.model.log_headroom import LogRetention, LogWindow
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.sources.db2.asn.agent_progress import (
@@ -185,3 +185,15 @@ def _pruned(
         for table, change in changes.items()
         if change in creation_times and clock_us(creation_times[change]) - now.utc_offset_us <= position.published_us
     ]
+
+
+def find_log_retention(connection: Db2Connection, config: Db2Config) -> LogRetention | None:
+    """Return how long the capture agent keeps changes; ``None`` if its parameters are not there."""
+    parameters = capture_parameters(connection, config.capture_schema)
+    if parameters is None or (parameters.autoprune and parameters.retention_limit is None):
+        return None
+    where = f"{config.asn_capture_schema}.IBMSNAP_CAPPARMS"
+    if not parameters.autoprune or parameters.retention_limit is None:
+        return LogRetention(None, f"AUTOPRUNE is N in {where}")
+    minutes = parameters.retention_limit
+    return LogRetention(minutes * 60, f"RETENTION_LIMIT={minutes} minutes in {where}")

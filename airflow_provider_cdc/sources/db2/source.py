@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
-from airflow_provider_cdc.core.model.log_headroom import LogWindow
+from airflow_provider_cdc.core.model.log_headroom import LogRetention, LogWindow
 from airflow_provider_cdc.core.model.log_items import LogItem
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.run_metrics import Value
@@ -25,6 +25,7 @@ from airflow_provider_cdc.sources.db2.log.source_fields import SOURCE_FIELDS
 from airflow_provider_cdc.sources.db2.log_range import (
     check_position_readable,
     end_of_log,
+    find_log_retention,
     find_oldest_position,
     window_around,
 )
@@ -78,6 +79,10 @@ class Db2Source(Source):
         assert isinstance(position, Db2Position)
         with self._asking(str(position)) as connection:
             return window_around(connection, self._config, position)
+
+    def find_log_retention(self) -> LogRetention | None:
+        with self._asking("how long changes are kept") as connection:
+            return find_log_retention(connection, self._config)
 
     def parse_position(self, document: dict[str, Any]) -> Db2Position:
         return Db2Position.from_json(document)

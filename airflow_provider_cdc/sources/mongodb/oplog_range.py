@@ -9,7 +9,7 @@ import pymongo.errors as driver
 from bson import Timestamp
 
 from airflow_provider_cdc.core.errors import PositionLost
-from airflow_provider_cdc.core.model.log_headroom import LogWindow
+from airflow_provider_cdc.core.model.log_headroom import LogRetention, LogWindow
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import Client, deployment_of, now_of
 from airflow_provider_cdc.sources.mongodb.errors import HISTORY_LOST, NOT_SHOWN, code_of
@@ -78,6 +78,20 @@ def window_around(client: Client, position: MongoPosition) -> LogWindow:
     room_s = max(most - size, 0) / size * held if size else 0.0  # until it is full
     left_s = max(position.time.seconds - window.first.seconds, 0) + room_s
     return LogWindow(round(size * min(behind / held, 1.0)) if size else None, now_of(client).seconds + left_s)
+
+
+def find_log_retention(client: Client) -> LogRetention | None:
+    """Return how far the oplog goes back now; ``None`` where the account, or a router, does not show it."""
+    window = oplog_window(client)
+    if window is None:
+        return None
+    if window.complete:
+        return LogRetention(None, "the oplog still has everything since the replica set was initiated")
+    _, most = _sizes(client)
+    size = f"the oplog of {most / 1e6:,.0f} MB" if most else "the oplog"
+    return LogRetention(
+        window.window_hours * 3600, f"{size} goes back as far now; its size and minRetentionHours decide"
+    )
 
 
 def _sizes(client: Client) -> tuple[int, int]:

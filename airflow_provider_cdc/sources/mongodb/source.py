@@ -17,7 +17,7 @@ from bson.json_util import JSONMode, JSONOptions
 
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.log_headroom import LogWindow
+from airflow_provider_cdc.core.model.log_headroom import LogRetention, LogWindow
 from airflow_provider_cdc.core.model.log_items import LogItem
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.run_metrics import Value
@@ -45,6 +45,7 @@ from airflow_provider_cdc.sources.mongodb.log.change_stream_loop import ChangeSt
 from airflow_provider_cdc.sources.mongodb.metrics import MongoSnapshotMetrics, MongoStreamMetrics
 from airflow_provider_cdc.sources.mongodb.oplog_range import (
     check_position_readable,
+    find_log_retention,
     find_oldest_position,
     window_around,
 )
@@ -101,6 +102,10 @@ class MongoDbSource(Source):
         assert isinstance(position, MongoPosition)
         with self._asking("the range of the log") as client:
             return window_around(client, position)
+
+    def find_log_retention(self) -> LogRetention | None:
+        with self._asking("how long the log is kept") as client:
+            return find_log_retention(client)
 
     def parse_position(self, document: dict[str, Any]) -> MongoPosition:
         return MongoPosition.from_json(document)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from pymysql.connections import Connection
 
@@ -15,6 +14,7 @@ from airflow_provider_cdc.sources.mysql.columns.supported_charsets import is_kno
 from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig, SslMode
 from airflow_provider_cdc.sources.mysql.connect import MySqlServer, inspect_encryption, query_scalar
 from airflow_provider_cdc.sources.mysql.log.server_database_filters import BinlogFilters
+from airflow_provider_cdc.sources.mysql.log_retention import check_log_retention
 from airflow_provider_cdc.sources.mysql.schema.column_types import SYSTEM_DATABASES
 from airflow_provider_cdc.sources.mysql.signal_checks import signal_findings
 from airflow_provider_cdc.sources.mysql.unlogged_changes import unlogged_changes
@@ -33,6 +33,7 @@ def check_prerequisites(
     findings = [
         *_encryption(connection, config),
         *_settings(server, config),
+        *check_log_retention(connection),
         *_replica(connection, server),
         *_privileges(connection, config),
     ]
@@ -102,15 +103,6 @@ def _settings(server: MySqlServer, config: MySqlConfig) -> list[Finding]:
             Finding(
                 f"database.server.id is {config.database_server_id}, which is the server's own number.",
                 "choose a number that no server and no replica of this topology uses",
-            )
-        )
-    retention_s = retention_seconds(v)
-    if retention_s is not None and retention_s < 86_400:
-        findings.append(
-            Finding(
-                "The binary log is kept for less than a day: a longer pause between two captures loses changes.",
-                "SET GLOBAL binlog_expire_logs_seconds = 864000",
-                fatal=False,
             )
         )
     return findings
@@ -191,26 +183,6 @@ def _character_sets(connection: Connection, config: MySqlConfig) -> list[Finding
                 )
             )
     return findings
-
-
-def retention_seconds(v: Mapping[str, str]) -> float | None:
-    """Return the time that the server keeps its log, seconds; ``None`` = without limit, or not known.
-
-    :param v: the server's variables
-    """
-    seconds = float(v.get("binlog_expire_logs_seconds") or 0)
-    return seconds or float(v.get("expire_logs_days") or 0) * 86_400 or None
-
-
-def log_retention_s(connection: Connection) -> float | None:
-    """Query the time that the server, as it is set up now, keeps its log, seconds.
-
-    ``None`` = without limit, or not known, or the server removes nothing by itself.
-    """
-    with connection.cursor() as cursor:
-        cursor.execute("SHOW GLOBAL VARIABLES LIKE '%expire\\_logs%'")
-        variables = {str(name): str(value) for name, value in cursor.fetchall()}
-    return None if variables.get("binlog_expire_logs_auto_purge") == "OFF" else retention_seconds(variables)
 
 
 def _privileges(connection: Connection, config: MySqlConfig) -> list[Finding]:

@@ -13,7 +13,7 @@ from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost
-from airflow_provider_cdc.core.model.log_headroom import LogWindow
+from airflow_provider_cdc.core.model.log_headroom import LogRetention, LogWindow
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.run_metrics import Value
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
@@ -28,7 +28,7 @@ from airflow_provider_cdc.core.spi.source import (
     any_table,
 )
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.checks import check_prerequisites, log_retention_s, retention_seconds
+from airflow_provider_cdc.sources.mysql.checks import check_prerequisites
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import MySqlServer, connect, raise_cdc_errors, server_of
 from airflow_provider_cdc.sources.mysql.dump_errors import position_lost
@@ -39,6 +39,7 @@ from airflow_provider_cdc.sources.mysql.log.gtid_continuity_check import verify_
 from airflow_provider_cdc.sources.mysql.log.gtid_source_filter import GtidSourceFilter
 from airflow_provider_cdc.sources.mysql.log.log_end import log_end, log_files
 from airflow_provider_cdc.sources.mysql.log.log_identity import LogIdentityCheck
+from airflow_provider_cdc.sources.mysql.log_retention import read_log_retention, suggest_longer_retention
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.schema.catalog_reader import MySqlCatalog
@@ -134,13 +135,14 @@ class MySqlSource(Source):
         with raise_cdc_errors(self._config, str(position)):
             connection = connect(self._config)
             try:
-                files, kept_s, end = (
+                files, kept, end = (
                     log_files(connection),
-                    log_retention_s(connection),
+                    read_log_retention(connection),
                     log_end(connection, self.server_info),
                 )
             finally:
                 connection.close()
+        kept_s = None if kept is None else kept.seconds
         if position.gtids and position.has_reached(end) and not position.prepared:
             # the files that were begun since have nothing in them
             return LogWindow(0, None if kept_s is None else int(time.time()) + kept_s)
@@ -161,6 +163,10 @@ class MySqlSource(Source):
         closed = self._file_created(names[first + 1]) if first + 1 < len(names) else int(time.time())
         return LogWindow(max(behind, 0), closed + kept_s if closed else None)
 
+    def find_log_retention(self) -> LogRetention | None:
+        with raise_cdc_errors(self._config):
+            return read_log_retention(self._connected())
+
     def _log_from(self, position: MySqlPosition) -> BinlogConnection:
         """Open the raw log from a position on, beside a stream."""
         from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
@@ -176,17 +182,22 @@ class MySqlSource(Source):
 
     def _warn_of_expiry(self, position: MySqlPosition, files: list[str]) -> None:
         """Warn if the position's log file may soon be purged."""
-        seconds = retention_seconds(self.server_info.variables)
+        kept = read_log_retention(self._connected())
         rest = files[files.index(position.file) + 1 :]
-        if seconds is None or not rest or (position.gtids and position.has_reached(self.current_position())):
+        if (
+            kept is None
+            or not kept.seconds
+            or not rest
+            or (position.gtids and position.has_reached(self.current_position()))
+        ):
             return
         age = time.time() - self._file_created(rest[0])
-        if age > seconds * _WARN_AT:
+        if age > kept.seconds * _WARN_AT:
             log.warning(
                 "The connector's position %s is in a log file that was completed %.1f h ago, and the server keeps files for %.1f h only: "
                 "changes that are not captured by then are lost. Capture more often, or keep the log longer: "
-                "SET GLOBAL binlog_expire_logs_seconds = %d",
-                position, age / 3600, seconds / 3600, seconds * 2,
+                "%s",
+                position, age / 3600, kept.seconds / 3600, suggest_longer_retention(kept, kept.seconds * 2),
             )  # fmt: skip
 
     def _probe(self, position: MySqlPosition) -> None:

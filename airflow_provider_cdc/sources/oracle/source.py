@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.errors import PositionLost
-from airflow_provider_cdc.core.model.log_headroom import LogWindow
+from airflow_provider_cdc.core.model.log_headroom import LogRetention, LogWindow
 from airflow_provider_cdc.core.model.log_items import LogItem
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.run_metrics import Value
@@ -36,7 +36,7 @@ from airflow_provider_cdc.sources.oracle.mining.live_catalog_lookups import Cata
 from airflow_provider_cdc.sources.oracle.mining.logminer_stream import LogMinerStream, verify_incarnation
 from airflow_provider_cdc.sources.oracle.mining.mining_session_logs import session_logs
 from airflow_provider_cdc.sources.oracle.mining.redo_log_collector import RedoLogCollector
-from airflow_provider_cdc.sources.oracle.mining.unmined_redo import window_around
+from airflow_provider_cdc.sources.oracle.mining.unmined_redo import find_log_retention, window_around
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.schema_signal import signal_table, table_of
 from airflow_provider_cdc.sources.oracle.schema.source_fields import ROWID, SOURCE_FIELDS
@@ -111,6 +111,10 @@ class OracleSource(Source):
                 return window_around(connection, position)
         finally:
             connection.close()
+
+    def find_log_retention(self) -> LogRetention | None:
+        with translate_driver_errors(self._config):
+            return find_log_retention(self._rooted(), self.database_status.resetlogs)
 
     def parse_position(self, document: dict[str, Any]) -> OraclePosition:
         return OraclePosition.from_json(document)

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.model.log_headroom import LogWindow
+from airflow_provider_cdc.core.model.log_headroom import LogRetention, LogWindow
 from airflow_provider_cdc.core.model.run_metrics import RunMetrics
 from airflow_provider_cdc.sources.db2.position import Db2Position
 from airflow_provider_cdc.sources.db2.snapshot.snapshot_session import Db2Snapshot
@@ -178,6 +178,9 @@ def test_when_the_agent_prunes_what_is_not_captured_is_reported(
                 assert found.behind_bytes is None
                 expected = at.newer_than_us / 1_000_000 + 60 * minutes if pruned == "Y" else None
                 assert found.gone_at_s == expected
+                kept, where = source.find_log_retention(), f"{schema}.IBMSNAP_CAPPARMS"
+                limited = LogRetention(60 * minutes, f"RETENTION_LIMIT={minutes} minutes in {where}")
+                assert kept == (limited if pruned == "Y" else LogRetention(None, f"AUTOPRUNE is N in {where}"))
                 undated = source.parse_position({"commit_lsn": at.to_json()["commit_lsn"]})
                 assert source.log_window(undated) == LogWindow()
     finally:

@@ -281,3 +281,7 @@ def test_how_far_the_log_reaches_is_reported_as_far_as_the_account_may_see_it(se
         assert early.gone_at_s is not None
         assert early.gone_at_s < found.gone_at_s
         assert few.log_window(at) == LogWindow()
+        kept = all_.find_log_retention()
+        assert kept is not None
+        assert (kept.seconds is None) == ("has everything since" in kept.setting)
+        assert few.find_log_retention() is None

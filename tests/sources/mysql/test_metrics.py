@@ -14,7 +14,7 @@ import pymysql
 import pytest
 
 from airflow_provider_cdc.core.errors import CdcError, SourceUnavailable, UnknownLogEvent
-from airflow_provider_cdc.core.model.log_headroom import LogWindow
+from airflow_provider_cdc.core.model.log_headroom import LogRetention, LogWindow
 from airflow_provider_cdc.core.model.run_metrics import RunMetrics
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.gtid_sets import parse_gtids
@@ -375,7 +375,9 @@ def test_the_files_of_the_log_give_its_extent(db: Any, connector_factory: Callab
             assert found.gone_at_s == pytest.approx(now + 36_000, abs=60)
             held = {"x": {"file": names[0], "pos": 4, "server": at.server}}
             assert (source.log_window(replace(at, prepared=held)).gone_at_s or 0) <= found.gone_at_s
+            assert source.find_log_retention() == LogRetention(36_000, "binlog_expire_logs_seconds=36000")
             db.sql("SET GLOBAL binlog_expire_logs_seconds = 0")
+            assert source.find_log_retention() == LogRetention(None, "binlog_expire_logs_seconds=0")
             assert source.log_window(at).gone_at_s is None
             assert source.log_window(replace(at, server="another")) == LogWindow()
             assert source.log_window(replace(at, file="binlog.999999")) == LogWindow()

@@ -34,6 +34,7 @@ export function Findings({ found }: { found: CheckAnswer }) {
         <Alert.Indicator />
         <Alert.Content>
           <Alert.Title>{found.ready ? "Ready for capture." : "Not ready for capture."}</Alert.Title>
+          {found.log_retention ? <Text><Long text={found.log_retention.text} /></Text> : null}
           {found.position ? <Text>The log ends at <Long text={found.position} />.</Text> : null}
           {found.position ? <Text>{found.waiting ? <>Pending work: <Long text={found.waiting} />.</> : "All changes are captured."}</Text> : null}
         </Alert.Content>

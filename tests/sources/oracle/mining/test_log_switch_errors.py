@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -15,6 +16,7 @@ from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
 from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.sources.oracle.connect import database_of
+from airflow_provider_cdc.sources.oracle.mining import unmined_redo
 from airflow_provider_cdc.sources.oracle.mining.log_buffer_flush import LogWriterFlush
 from airflow_provider_cdc.sources.oracle.mining.redo_log_collector import RedoLogFile
 from airflow_provider_cdc.sources.oracle.mining.scn_windows import WindowPlanner
@@ -65,6 +67,34 @@ def test_what_is_left_to_mine_is_the_archived_logs_behind_the_position(server: O
             # the first one has SCNs from before the position, too
             assert (logs - 1) * MEMBER_SIZE < found <= logs * MEMBER_SIZE
         assert source.log_window(replace(at, dbid=at.dbid + 1)) == LogWindow()
+
+
+def test_when_the_log_is_removed_is_known_as_soon_as_some_was(server: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest archived log is as old as logs get, unless a job has just deleted all of them: less than a day says nothing."""
+    server.switch_log()
+    with closing(OracleSource(settings(server))) as source:
+        kept = source.find_log_retention()
+        assert kept is not None
+        assert kept.seconds is None
+        assert "never removes its log (no archived log was deleted yet; RMAN" in kept.format_text()
+        server.purge()
+        assert source.find_log_retention() is None, "there is none that could be measured"
+        insert(server, 1)
+        server.switch_log()
+        time.sleep(2)
+        at = source.current_position()
+        insert(server, 2)
+        server.switch_log()
+        time.sleep(1)
+        assert source.log_window(at).gone_at_s is None
+        monkeypatch.setattr(unmined_redo, "SHORT_S", 1)
+        kept, found = source.find_log_retention(), source.log_window(at)
+        assert kept is not None
+        assert kept.seconds is not None
+        assert found.gone_at_s is not None
+        assert 2 <= kept.seconds <= 30
+        assert found.gone_at_s - time.time() == pytest.approx(kept.seconds - 1, abs=1.5), "its log is a second old"
+        assert source.log_window(source.current_position()).gone_at_s is None, "it is in an online log"
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7])
