@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from airflow_provider_cdc.core.config.capture_filters import Filters
-from airflow_provider_cdc.core.errors import CdcError, NotGranted, PositionLost
+from airflow_provider_cdc.core.errors import CdcError, NotGranted, PositionLost, StorageFull
 from airflow_provider_cdc.core.model.table_schema import TableSchema
 from airflow_provider_cdc.core.name_patterns import format_exact_pattern
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
@@ -33,8 +33,12 @@ def with_command(e: CdcError, connector: str) -> str | None:
             format_cdc_command("check", connector),
             "lists each missing privilege, with the statement that grants it",
         )
+    elif isinstance(e, StorageFull) and "change log" in e.message:
+        command = format_cdc_command("maintain", connector, only="retention", now=True)
+        does = "removes the batches that every target has applied"
     else:
         return e.remedy
     if command in (e.remedy or ""):
         return e.remedy
-    return f"{e.remedy}; or `{command}` {does}" if e.remedy else f"`{command}` {does}"
+    # a command can be run at once; other remedies are often a change of the definition
+    return f"`{command}` {does}; or {e.remedy}" if e.remedy else f"`{command}` {does}"
