@@ -15,11 +15,13 @@ again = ad_hoc_snapshot_dag([shop])
 from __future__ import annotations
 
 from airflow_provider_cdc.connector import ConnectorDefinition
+from airflow_provider_cdc.dag.alerts_dag import alerts_dag
 from airflow_provider_cdc.dag.apply_dag import apply_dag
 from airflow_provider_cdc.dag.connector_dag import cdc_dag, cdc_task_group
 from airflow_provider_cdc.dag.dag_factory import ConnectorDags, cdc_dags
 from airflow_provider_cdc.dag.group_dag import cdc_group_dag
 from airflow_provider_cdc.dag.lifecycle_dag import lifecycle_dag
+from airflow_provider_cdc.dag.maintenance_dag import maintenance_dag
 from airflow_provider_cdc.dag.snapshot_dags import ad_hoc_snapshot_dag, signal_dag
 from airflow_provider_cdc.dag.table_assets import table_asset, watched_table_asset
 from airflow_provider_cdc.dag.tables_dag import tables_dag
@@ -33,6 +35,7 @@ __all__ = [
     "ConnectorDefinition",
     "GroupedConnector",
     "ad_hoc_snapshot_dag",
+    "alerts_dag",
     "apply_dag",
     "cdc_dag",
     "cdc_dags",
@@ -40,6 +43,7 @@ __all__ = [
     "cdc_job",
     "cdc_task_group",
     "lifecycle_dag",
+    "maintenance_dag",
     "signal_dag",
     "table_asset",
     "tables_dag",

@@ -144,7 +144,10 @@ def report_database_metrics(access: ConnectorAccess, done: Mapping[str, Any], lo
     """
     from airflow_provider_cdc.operators.base.apply_metrics import measure_report
 
-    report: ApplyOutcome = {"last_batch": done["batch"], "tables": [*done["tables"].values()], "failed": done["failed"]}
+    report: ApplyOutcome = {
+        "last_batch": done["batch"], "tables": [*done["tables"].values()], "failed": done["failed"],
+        "lagging": done.get("lagging", {}), "table_states": {},
+    }  # fmt: skip
     try:
         measure_report(access, TARGET, done["place"], report, **more)
     except Exception:

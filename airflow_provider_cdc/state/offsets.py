@@ -192,6 +192,19 @@ class Offsets:
             rows = c.execute(statement.order_by(BatchRow.batch.desc()).limit(limit)).all()
         return [BatchRecord(**row._mapping) for row in rows]
 
+    def list_batches_between(
+        self, connector: str, *, after: int, before: datetime, limit: int = 1000
+    ) -> list[BatchRecord]:
+        """List the batches after one of a number that were committed before a moment, oldest first."""
+        statement = (
+            sa.select(BatchRow.__table__)
+            .where(BatchRow.connector == connector, BatchRow.batch > after, BatchRow.created_at < before)
+            .order_by(BatchRow.batch)
+            .limit(limit)
+        )
+        with self._database.engine.connect() as c:
+            return [BatchRecord(**row._mapping) for row in c.execute(statement)]
+
 
 def _conflict(lease: Lease) -> CommitConflict:
     return CommitConflict(

@@ -19,11 +19,13 @@ from airflow_provider_cdc.dag import (
     ConnectorDefinition,
     GroupedConnector,
     ad_hoc_snapshot_dag,
+    alerts_dag,
     apply_dag,
     cdc_dag,
     cdc_group_dag,
     cdc_task_group,
     lifecycle_dag,
+    maintenance_dag,
     signal_dag,
     table_asset,
     tables_dag,
@@ -35,6 +37,9 @@ from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOpera
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from airflow_provider_cdc.operators.apply_to_database_on_spark import ApplyToDatabaseOnSparkOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.operators.maintain_tables import MaintainTablesOperator
+from airflow_provider_cdc.operators.retention import RetentionOperator
+from airflow_provider_cdc.services.dashboards.connector_alerts import AlertLimits
 from airflow_provider_cdc.triggers.asset_changes import CdcChangeTrigger
 from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
 from tests.support.airflow.airflow_versions import AirflowFailException, ParamValidationError, serialize_dag
@@ -352,3 +357,49 @@ def test_a_group_without_a_location_captures_only() -> None:
         cdc_group_dag(given, apply={"threads": 3})
     with pytest.raises(ConfigError, match=r"does not capture: billing[\s\S]*captured: shop"):
         cdc_group_dag(given, tables_of=[ConnectorApplyOptions(definition=BILLING, location="/b")])
+
+
+def test_the_alerts_dag_refuses_limits_and_notifiers_that_it_cannot_use() -> None:
+    for wrong in ({"behind": 7}, {"behind_s": 0}, {"behind_s": "7"}, {"stale_s": timedelta(0)}, 7):
+        with pytest.raises(ConfigError, match="limits"):
+            alerts_dag(limits=wrong)  # type: ignore[arg-type]
+    for nothing in ("mail", print, [print, "mail"], None):
+        with pytest.raises(ConfigError, match="notify"):
+            alerts_dag(notify=nothing)  # type: ignore[arg-type]
+    made = alerts_dag(limits=AlertLimits(stale_s=60), notify=[print], dag_id="watch", schedule="@hourly", tags=["ops"])
+    assert (made.dag_id, made.schedule, made.tags, made.max_active_runs) == ("watch", "@hourly", {"ops"}, 1)
+    assert made.get_task("look").retries == 0
+    serialize_dag(made)
+
+
+def test_the_maintenance_dag_has_a_task_for_each_connector_and_spark_only_where_there_are_tables() -> None:
+    billing, crm = replace(SHOP, name="billing"), replace(SHOP, name="crm")
+    made = maintenance_dag(
+        [SHOP, ConnectorApplyOptions(definition=billing, location="/finance/{table}", threads=4)],
+        location="/lake/{table}", target="iceberg", keep=timedelta(days=2), maintain={"threads": 3, "conf": {"a": "b"}},
+    )  # fmt: skip
+    shop, finance = made.get_task("shop"), made.get_task("billing")
+    assert isinstance(shop, MaintainTablesOperator)
+    assert isinstance(finance, MaintainTablesOperator)
+    assert [(task.location, task.threads, task.target) for task in (shop, finance)] == [
+        ("/lake/{table}", 3, "iceberg"), ("/finance/{table}", 4, "iceberg"),
+    ]  # fmt: skip
+    assert shop.keep == timedelta(days=2)
+    assert (shop.retries, made.schedule, made.max_active_runs, made.catchup) == (1, "@daily", 1, False)
+    assert isinstance(maintenance_dag([crm]).get_task("crm"), RetentionOperator)
+    serialize_dag(made)
+
+
+@pytest.mark.parametrize(
+    ("connectors", "given", "named"),
+    [
+        ([], {}, "connectors"), ([SHOP, SHOP], {}, "shop"), (["shop"], {}, "connectors"), (SHOP, {}, "connectors"),
+        ([SHOP], {"maintain": {"threads": 2}}, "location"), ([SHOP], {"location": "/l", "keep": timedelta(minutes=1)}, "keep|hour"),
+        ([SHOP], {"location": "/l", "target": "orc"}, "orc"),
+    ],
+)  # fmt: skip
+def test_the_maintenance_dag_refuses_arguments_that_it_cannot_use(
+    connectors: Any, given: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(ConfigError, match=named):
+        maintenance_dag(connectors, **given)

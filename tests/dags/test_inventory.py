@@ -147,7 +147,7 @@ def test_the_group_has_one_task_that_captures_all_of_its_connectors() -> None:
 
 def test_the_one_that_maintains_tables_runs_daily_and_by_itself() -> None:
     parsed = parse(FOLDER / "inventory_maintain_tables.py")
-    assert parsed["tasks"] == {"maintain": []}
+    assert parsed["tasks"] == {"inventory": []}
     assert (parsed["max_active_runs"], parsed["catchup"], parsed["schedule"]) == (1, False, "@daily")
 
 

@@ -129,11 +129,15 @@ class ApplyOutcome(TypedDict):
     - ``last_batch``: that all tables have but the lagging ones; 0 if nothing was applied yet
     - ``tables``: the work of the run, see :func:`airflow_provider_cdc.changelog.reports.apply_report_store.merge_by_table`
     - ``failed``: table → the error
+    - ``lagging``: table → its last batch, of those that are behind the others
+    - ``table_states``: table → its state
     """
 
     last_batch: int
     tables: list[TableApplied]
     failed: dict[str, str]
+    lagging: dict[str, int]
+    table_states: dict[str, TableState]
 
 
 class ApplyReport(ApplyOutcome):
@@ -141,8 +145,6 @@ class ApplyReport(ApplyOutcome):
 
     - ``connector``: its name
     - ``target``, ``location``: kind of the tables, and where they are
-    - ``lagging``: table → its last batch, of those that are behind the others
-    - ``table_states``: table → its state
     - ``seconds``: that the run took
     - ``at``: when the report was written, in ISO form
     - ``owner``: the task that has started the run; empty if it was started by hand. A report without it only registers its target
@@ -162,8 +164,6 @@ class ApplyReport(ApplyOutcome):
     connector: NotRequired[str]
     target: str
     location: str
-    lagging: dict[str, int]
-    table_states: dict[str, TableState]
     seconds: float
     at: NotRequired[str]
     owner: NotRequired[str]

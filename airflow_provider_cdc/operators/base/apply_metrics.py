@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from airflow_provider_cdc.core.reporting.metrics_monitor import MetricsMonitor, Sink, run_ended
 from airflow_provider_cdc.hooks.airflow_stats import to_airflow
 from airflow_provider_cdc.hooks.state import CdcStateHook
+from airflow_provider_cdc.services.dashboards.late_tables import LAGGING
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.reports.apply_report import ApplyOutcome
@@ -110,6 +111,8 @@ def _tables(monitor: MetricsMonitor, report: ApplyOutcome | None, *, own: bool) 
         return
     if report.get("last_batch"):
         monitor.set_gauge("apply.LastBatch", report["last_batch"])
+    for name, batch in report.get("lagging", {}).items():
+        monitor.set_gauge(LAGGING, batch, _topic_of(report, name))
     if not own:
         return
     counted = set()
@@ -125,3 +128,8 @@ def _tables(monitor: MetricsMonitor, report: ApplyOutcome | None, *, own: bool) 
         if (freshness := table.get("freshness_s")) is not None:
             monitor.observe_value("apply.FreshnessInSeconds", freshness, topic)
     monitor.set_gauge("apply.FailedTables", len(report["failed"]))
+
+
+def _topic_of(report: ApplyOutcome, name: str) -> str:
+    """Return the topic of a table, by its name in the report: a route makes several tables of one topic."""
+    return report.get("table_states", {}).get(name, {}).get("topic", name)

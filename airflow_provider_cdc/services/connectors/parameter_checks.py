@@ -42,6 +42,14 @@ def parse_flag(name: str, value: Any) -> bool:
     return value
 
 
+def parse_text(name: str, value: Any) -> str:
+    """Return a text.
+
+    :raises ConfigError: it is none
+    """
+    return _text(name, value, rendered=False)
+
+
 def parse_mapping(name: str, value: Any) -> dict[str, Any]:
     """Return further arguments; empty if there are none.
 

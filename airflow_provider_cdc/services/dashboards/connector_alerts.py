@@ -1,9 +1,9 @@
 """Alerts of all connectors at once.
 
-``dags/inventory_alerts.py`` makes a failed task of them, which Airflow reports as it reports others.
+``airflow_provider_cdc.dag.alerts_dag`` makes a failed task of them, which Airflow reports as it reports others.
 
->>> with CdcStateHook().opened() as store:
-...     format_alerts(store.connectors(), store.metrics.of(), AlertLimits(behind_s=300))
+>>> with CdcStateHook().open_store() as store:
+...     load_alerts(store, AlertLimits(behind_s=300))
 ['shop: 412 s behind its source [BehindSource]. Look: airflow cdc status shop']
 
 The word in brackets is the name of the alert's page in ``docs/alerts``.
@@ -12,17 +12,21 @@ The word in brackets is the name of the alert's page in ``docs/alerts``.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import NamedTuple
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
 
 from airflow_provider_cdc.core.lifecycle.connector_status import ConnectorState, state_of, status_of
 from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.core.model.metric_samples import StoredSeries
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
+from airflow_provider_cdc.services.dashboards.late_tables import LateTables, find_late_tables
 from airflow_provider_cdc.services.text.status_texts import format_age, format_remaining_time
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.state.state_store import StateStore
 
 
 class AlertKind(enum.StrEnum):
@@ -35,6 +39,7 @@ class AlertKind(enum.StrEnum):
     TABLES_LEFT_BEHIND = "TablesLeftBehind"
     APPLY_FAILED = "ApplyFailed"
     APPLY_SILENT = "ApplySilent"
+    TABLE_STALE = "TableStale"
 
 
 class Alert(NamedTuple):
@@ -51,11 +56,28 @@ class AlertLimits:
     :param behind_s: how far a capture may be behind its source
     :param silent_s: how long ago the last run of a capture or of an apply may have ended; a run that is still alive is not silent
     :param log_left_s: how soon the source may remove the log at the position of a capture
+    :param stale_s: how long ago the oldest change that a table of a target lacks may have been captured
     """
 
     behind_s: float = 600
     silent_s: float = 3600
     log_left_s: float = 7200
+    stale_s: float = 3600
+
+
+def load_alerts(store: StateStore, limits: AlertLimits | None = None, now: datetime | None = None) -> list[str]:
+    """Return the alerts of all connectors of a state database; see :func:`format_alerts`."""
+    limits, now = limits or AlertLimits(), now or datetime.now(UTC)
+    connectors, series = list(store.list_connectors()), list(store.metrics.load_series())
+    before = now - timedelta(seconds=limits.stale_s)
+    applied: dict[str, list[StoredSeries]] = {}
+    for stored in series:
+        applied.setdefault(stored.connector, []).append(stored)
+    late = {
+        record.connector: find_late_tables(store, record, applied.get(record.connector, ()), before)
+        for record in connectors
+    }
+    return format_alerts(connectors, series, limits, now, late)
 
 
 def format_alerts(
@@ -63,6 +85,7 @@ def format_alerts(
     series: Iterable[StoredSeries],
     limits: AlertLimits | None = None,
     now: datetime | None = None,
+    late: Mapping[str, Sequence[LateTables]] | None = None,
 ) -> list[str]:
     """Return a sentence for each problem, with the command that shows more.
 
@@ -70,6 +93,7 @@ def format_alerts(
     reported.
 
     :param series: metrics of these connectors, and maybe of others
+    :param late: connector → the tables that lack changes for longer than the limit
     """
     limits, now = limits or AlertLimits(), now or datetime.now(UTC)
     measured: dict[str, list[StoredSeries]] = {}
@@ -79,16 +103,23 @@ def format_alerts(
     return [
         f"{record.connector}: {text} [{kind}]. Check: {format_cdc_command('status', record.connector)}"
         for record in connectors
-        for kind, text in find_alerts(record, measured.get(record.connector, ()), limits, now)
+        for kind, text in find_alerts(
+            record, measured.get(record.connector, ()), limits, now, (late or {}).get(record.connector, ())
+        )
     ]
 
 
 def find_alerts(
-    record: ConnectorRecord, series: Iterable[StoredSeries], limits: AlertLimits, now: datetime
+    record: ConnectorRecord,
+    series: Iterable[StoredSeries],
+    limits: AlertLimits,
+    now: datetime,
+    late: Iterable[LateTables] = (),
 ) -> list[Alert]:
     """Return the same of one connector, without its name and the command.
 
     :param series: metrics of the connector as a whole
+    :param late: its tables that lack changes for longer than the limit
     """
     state = state_of(record)[0]
     if state is ConnectorState.PAUSED:  # the source's log does not wait for it
@@ -98,6 +129,7 @@ def find_alerts(
     return [
         *_of_capture(record, limits, now),
         *(alert for producer_series in series for alert in _of_series(producer_series, record, limits, now)),
+        *_of_tables(late, now),
     ]
 
 
@@ -130,6 +162,16 @@ def _of_series(series: StoredSeries, record: ConnectorRecord, limits: AlertLimit
         yield Alert(
             AlertKind.APPLY_SILENT,
             f"{where} last ran {format_age(series.at, now)}, and batches up to {record.last_batch} are not applied",
+        )
+
+
+def _of_tables(late: Iterable[LateTables], now: datetime) -> Iterator[Alert]:
+    for tables in late:
+        age = format_age(tables.since, now).removesuffix(" ago")
+        more = f"; so do {tables.others} more tables" if tables.others else ""
+        yield Alert(
+            AlertKind.TABLE_STALE,
+            f"the table of {tables.topic} in {tables.target} ({tables.place}) is {age} old: it lacks changes that were captured since{more}",
         )
 
 

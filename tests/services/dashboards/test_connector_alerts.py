@@ -1,19 +1,22 @@
-"""Alerts about connectors, by real runs and what they have measured; and the example DAG that sends them."""
+"""Alerts about connectors, by real runs and what they have measured; and the DAG that sends them."""
 
 from __future__ import annotations
 
 import re
-import runpy
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from airflow_provider_cdc.core.model.metric_samples import MetricSamples, MetricSeries
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
+from airflow_provider_cdc.dag import alerts_dag
+from airflow_provider_cdc.operators.base.apply_metrics import measure_report
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from airflow_provider_cdc.services.dashboards.connector_alerts import AlertLimits, format_alerts
+from airflow_provider_cdc.services.dashboards.connector_alerts import AlertLimits, load_alerts
 from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
 from tests.support.airflow.airflow_versions import AirflowException
 from tests.support.patience import wait_until
@@ -51,12 +54,7 @@ def alert_ending(kind: str) -> str:
 
 
 def list_alerts(shop_connector: ShopConnector, *, later: timedelta = timedelta(), **limits: float) -> list[str]:
-    return format_alerts(
-        shop_connector.store.list_connectors(),
-        shop_connector.store.metrics.load_series(),
-        AlertLimits(**limits),
-        datetime.now(UTC) + later,
-    )
+    return load_alerts(shop_connector.store, AlertLimits(**limits), datetime.now(UTC) + later)
 
 
 def test_a_connector_that_is_well_needs_no_one(shop_connector: ShopConnector) -> None:
@@ -154,10 +152,66 @@ def test_what_someone_has_paused_or_stopped_is_no_trouble(
     assert list_alerts(shop_connector, later=9 * HOUR) == []
 
 
-def test_the_example_dag_fails_with_a_sentence_for_each(shop_connector: ShopConnector) -> None:
-    dag = runpy.run_path(str(Path(__file__).parents[3] / "dags" / "inventory_alerts.py"))["dag"]
-    look = dag.get_task("look").python_callable
-    look()
+def record_report(shop_connector: ShopConnector, last_batch: int, *applied: str, **lagging: int) -> None:
+    """An apply has left a report: its tables have these batches."""
+    names = {name.replace("_", "."): batch for name, batch in lagging.items()}
+    report: Any = {
+        "last_batch": last_batch, "tables": [{"topic": topic, "rows": {"c": 1}, "seconds": 1.0, "first_batch": 1, "last_batch": last_batch, "location": ""} for topic in applied],
+        "failed": dict.fromkeys(names, "no space left"), "lagging": names, "table_states": {},
+    }  # fmt: skip
+    access: Any = SimpleNamespace(state_conn_id="cdc_state_default", definition=shop_connector.definition)
+    measure_report(access, "delta", "/lake", report, failed=bool(names))
+
+
+def list_stale(shop_connector: ShopConnector, *, later: timedelta, **limits: float) -> list[str]:
+    return [text for text in list_alerts(shop_connector, later=later, **limits) if "[TableStale]" in text]
+
+
+def test_a_table_that_lacks_changes_is_reported_when_the_oldest_of_them_is_older_than_the_limit(
+    shop_connector: ShopConnector,
+) -> None:
+    record_report(shop_connector, 1)
+    assert list_stale(shop_connector, later=HOUR * 30) == []  # quiet: the table has everything
+    shop_connector.order(1)
+    capture(shop_connector)
+    assert list_stale(shop_connector, later=HOUR / 2) == []
+    (text,) = list_stale(shop_connector, later=2 * HOUR)
+    assert re.fullmatch(
+        r"shop: the table of shop\.inventory\.orders in delta \(\w{8}\) is 2 h old: it lacks changes that were captured since \[TableStale\]\. "
+        "Check: airflow cdc status shop",
+        text,
+    )
+    assert list_stale(shop_connector, later=2 * HOUR, stale_s=3 * 3600) == []
+    record_report(shop_connector, 2, "shop.inventory.orders")
+    assert list_stale(shop_connector, later=2 * HOUR) == []
+
+
+def test_a_table_that_fails_alone_is_stale_while_the_others_go_forward(shop_connector: ShopConnector) -> None:
+    for _ in range(2):
+        shop_connector.order(1)
+        capture(shop_connector)
+    record_report(shop_connector, 3, shop_inventory_orders=1)
+    assert len(list_stale(shop_connector, later=2 * HOUR)) == 1
+    record_report(shop_connector, 3)  # a rebuild has brought it up, and the apply had nothing to do
+    assert list_stale(shop_connector, later=2 * HOUR) == []
+    record_report(shop_connector, 3, shop_inventory_lines=1)  # another one, which lacks nothing
+    assert list_stale(shop_connector, later=2 * HOUR) == []
+
+
+def test_the_dag_fails_with_a_sentence_for_each_and_takes_limits(shop_connector: ShopConnector) -> None:
+    notified: list[Any] = []
+    dag = alerts_dag(limits={"behind_s": timedelta(minutes=5)}, notify=[notified.append])
+    task: Any = dag.get_task("look")
+    assert task.on_failure_callback == [notified.append]
+    look = task.python_callable
+    look(**task.op_kwargs)
     record_apply(shop_connector, LastRunFailed=1)
     with pytest.raises(AirflowException, match="the apply to delta"):
-        look()
+        look(**task.op_kwargs)
+    record_apply(shop_connector)
+    series = {"": MetricSeries(gauges={"streaming.MilliSecondsBehindSource": 400_000.0})}
+    shop_connector.store.metrics.add_measurements(
+        MetricSamples("shop", "capture", {}, datetime.now(UTC), series, ended=False)
+    )
+    with pytest.raises(AirflowException, match="400 s behind"):
+        look(**task.op_kwargs)

@@ -38,7 +38,7 @@ class DatabaseApplyResult:
         """Build the document that tasks and jobs report."""
         return {
             "place": self.place, "batch": self.batch, "events": self.event_count, "tables": self.tables, "failed": self.failed,
-            "seconds": self.seconds,
+            "lagging": self.behind, "seconds": self.seconds,
         }  # fmt: skip
 
     def merge_result(self, later: DatabaseApplyResult) -> None:
