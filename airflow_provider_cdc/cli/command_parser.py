@@ -128,6 +128,15 @@ def _grants() -> ActionCommand:
 def _lists() -> list[ActionCommand]:
     return [
         define_command(
+            "examples",
+            "List the example DAGs and the Grafana dashboard, print one of them, or copy them to a folder",
+            build_argument("name", nargs="?", help="an example; without --to, it is printed"),
+            build_argument(
+                "--to", metavar="FOLDER", help="the folder to copy to; without a name, all examples are copied"
+            ),
+            where="examples.show_examples",
+        ),
+        define_command(
             "spark-files",
             "Write the scripts and the package of Spark jobs to a folder or an object store, for platforms that need a URI",
             build_argument("--to", metavar="URL", required=True, help="the folder or prefix, such as s3://lake/cdc"),

@@ -111,7 +111,7 @@ def _tables(monitor: MetricsMonitor, report: ApplyOutcome | None, *, own: bool) 
         return
     if report.get("last_batch"):
         monitor.set_gauge("apply.LastBatch", report["last_batch"])
-    for name, batch in report.get("lagging", {}).items():
+    for name, batch in report["lagging"].items():
         monitor.set_gauge(LAGGING, batch, _topic_of(report, name))
     if not own:
         return
@@ -132,4 +132,5 @@ def _tables(monitor: MetricsMonitor, report: ApplyOutcome | None, *, own: bool) 
 
 def _topic_of(report: ApplyOutcome, name: str) -> str:
     """Return the topic of a table, by its name in the report: a route makes several tables of one topic."""
-    return report.get("table_states", {}).get(name, {}).get("topic", name)
+    state = report["table_states"].get(name)
+    return name if state is None else state.get("topic", name)

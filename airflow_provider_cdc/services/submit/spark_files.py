@@ -13,7 +13,7 @@ from airflow_provider_cdc.services.submit.platform import PACKAGE_FILE
 from airflow_provider_cdc.services.submit.spark_job import script_path
 
 _NAME, _WHEEL = "airflow_provider_cdc", "airflow-provider-cdc"
-_LEFT_OUT = ("__pycache__", "plugins", "spark_jobs", "node_modules")
+_LEFT_OUT = ("__pycache__", "plugins", "spark_jobs", "examples", "node_modules")
 """Folders that no Spark job needs."""
 _TAG = "Wheel-Version: 1.0\nGenerator: airflow cdc spark-files\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
