@@ -134,7 +134,7 @@ def _lists() -> list[ActionCommand]:
             build_argument(
                 "--to", metavar="FOLDER", help="the folder to copy to; without a name, all examples are copied"
             ),
-            where="examples.show_examples",
+            where="setup.show_examples",
         ),
         define_command(
             "spark-files",

@@ -1,4 +1,4 @@
-"""Commands that set an installation up: the connection to the state tables with a database role, and the files of Spark jobs at a URI.
+"""Commands that set an installation up: the connection to the state tables with a database role, the files of Spark jobs at a URI, and examples.
 
 Airflow's own login may change everything in the metadata DB. It is stored only if that is asked for.
 """
@@ -10,6 +10,7 @@ import json
 import secrets
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from airflow_provider_cdc.cli.command_support import cli_command
@@ -18,6 +19,7 @@ from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.hooks.airflow_compat import find_migration_obstacle
 from airflow_provider_cdc.hooks.state import CdcStateHook
 from airflow_provider_cdc.services.connectors.connector_handle import storage_options
+from airflow_provider_cdc.services.example_files import find_examples
 from airflow_provider_cdc.services.submit.spark_files import build_files
 
 _SSL = ("ca", "capath", "cert", "key", "cipher", "check_hostname")
@@ -209,3 +211,42 @@ def copy_spark_files(args: argparse.Namespace) -> None:
     for name, content in build_files():
         storage.replace(storage.join_path(name), content)
         print(storage.build_uri(name))
+
+
+@cli_command
+def show_examples(args: argparse.Namespace) -> None:
+    """List the examples, print one of them, or copy them to a folder."""
+    found = find_examples()
+    if args.name is not None:
+        if args.name not in found:
+            raise ConfigError(
+                f"{args.name} is no example.",
+                safe="Nothing was written.",
+                remedy=f"choose one of the names that `{format_cdc_command('examples')}` lists",
+            )
+        found = {args.name: found[args.name]}
+    if args.to is not None:
+        _copy_examples(found, Path(args.to))
+    elif args.name is not None:
+        print(found[args.name].read_text(), end="")
+    else:
+        print("\n".join(found))
+
+
+def _copy_examples(found: dict[str, Path], folder: Path) -> None:
+    """Copy files, each to the same name below a folder.
+
+    :raises ConfigError: another file is there
+    """
+    places = {folder / name: path.read_bytes() for name, path in found.items()}
+    if others := [str(place) for place, text in places.items() if place.exists() and place.read_bytes() != text]:
+        raise ConfigError(
+            f"Other files are there already: {', '.join(others[:5])}{'' if len(others) < 6 else ', …'}.",
+            where=str(folder),
+            safe="Nothing was written.",
+            remedy="give another folder to --to, or move these files away",
+        )
+    for place, text in places.items():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(text)
+        print(place)

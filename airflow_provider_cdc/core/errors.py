@@ -28,7 +28,7 @@
         ├── SchemaConflict          rows in the log do not fit the known schema of a table
         ├── ChangeLogDamaged        a file of the change log is missing or is not what the manifest says
         ├── BatchesRemoved          the change log begins later: batches that are needed were removed, as they were old
-        ├── StorageFull             no space left where the change log is written
+        ├── StorageFull             no space left: change log, state database, table or spilled data
         ├── StateError              the state tables are missing, too old, or hold something impossible
         └── TargetError             the target table cannot take a change as it is
 
@@ -243,7 +243,7 @@ class BatchesRemoved(TerminalError):
 
 
 class StorageFull(TerminalError):
-    """No space is left where the change log is written."""
+    """No space is left where the change log, the state database, a table or spilled data is written."""
 
 
 class StateError(TerminalError):

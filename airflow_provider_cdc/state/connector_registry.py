@@ -37,7 +37,7 @@ class Connectors:
     def register(self, registration: ConnectorRegistration) -> None:
         """Record a connector's definition. It is written only if it has changed."""
         key = ConnectorRow.connector == registration.connector
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("record the definition"):
             with attempt:
                 if self.load_registration(registration.connector) == registration:
                     return
@@ -72,7 +72,7 @@ class Connectors:
         """Load some connectors, with whatever the state tables hold of them."""
         statement = _statement(ConnectorRow, OffsetRow, ControlRow)
         statement = statement.where(statement.selected_columns.connector.in_(names))
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("load the records of connectors"):
             with attempt:
                 records = _read(self._database, statement)
         return {record.connector: record for record in records}
@@ -85,7 +85,7 @@ class Connectors:
 
         :raises LeaseLost: another run took over
         """
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("delete the connector"):
             with attempt, self._database.open_transaction() as c:
                 self._leases.lock_lease(c, lease)
                 for table in Base.metadata.sorted_tables:

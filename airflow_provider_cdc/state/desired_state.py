@@ -22,7 +22,7 @@ class Controls:
         self._database = database
 
     def load_control(self, connector: str) -> ConnectorControl:
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("load the desired state"):
             with attempt, self._database.engine.connect() as c:
                 row = c.execute(sa.select(ControlRow.__table__).where(ControlRow.connector == connector)).one_or_none()
         return ConnectorControl() if row is None else control_of(row)
@@ -32,7 +32,7 @@ class Controls:
 
         :param by: who asks
         """
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("set the desired state"):
             with attempt, self._database.open_transaction() as c:
                 before = lock_control_row(c, connector)
                 changed_at = before.changed_at if before.desired_state == desired_state.value else datetime.now(UTC)
@@ -41,7 +41,7 @@ class Controls:
 
     def request_restart(self, connector: str, by: str, reason: str = "") -> ConnectorControl:
         """Ask the run that is alive to end, so that another one begins. The desired state of the connector stays."""
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("request a restart"):
             with attempt, self._database.open_transaction() as c:
                 before = lock_control_row(c, connector)
                 _update(c, connector, by, reason, restarts=before.restarts + 1)
@@ -54,7 +54,7 @@ class Controls:
             values["metrics"] = metrics
         if error is not None:
             values |= {"last_error": to_storable_text(error, 1_000_000), "last_error_at": now}
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("record the end of the run"):
             with attempt, self._database.open_transaction() as c:
                 lock_control_row(c, connector)
                 c.execute(sa.update(ControlRow).where(ControlRow.connector == connector).values(**values))

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from airflow_provider_cdc.core.errors import LeaseHeld, LeaseLost
+from airflow_provider_cdc.core.errors import LeaseHeld, LeaseLost, StorageFull
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.core.spi.store_interfaces import Lease
 from airflow_provider_cdc.state.models import LeaseRow
@@ -52,7 +52,7 @@ class Leases:
 
         :raises LeaseLost: another run took over
         """
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("confirm the lease"):
             with attempt, self._database.open_transaction() as c:
                 self.lock_lease(c, lease)
 
@@ -64,7 +64,7 @@ class Leases:
         deadline = time.monotonic() + wait_s
         logged = False
         while True:
-            for attempt in self._database.iterate_attempts():
+            for attempt in self._database.iterate_attempts("acquire the lease"):
                 with attempt:
                     epoch, holder, left_s = self._try_acquire(connector, owner)
             if epoch is not None:
@@ -114,7 +114,7 @@ class Leases:
                         return
             except Exception as e:  # any error: if this thread ended, the lease would expire unnoticed
                 text = getattr(e, "orig", None) or f"{type(e).__name__}: {e}"
-                is_database_error = isinstance(e, OperationalError)
+                is_database_error = isinstance(e, OperationalError | StorageFull)
                 log.warning(
                     "The lease of %s could not be renewed, trying again: %s",
                     lease.connector,

@@ -42,7 +42,7 @@ class StoredMetrics:
         """Add samples. The number of statements does not depend on the number of topics."""
         keys = {series_of(samples.producer, topic): topic for topic in samples.series}
         whole = series_of(samples.producer, "")
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("store metrics"):
             with attempt, self._database.open_transaction() as c:
                 lock_control_row(c, samples.connector)  # one at a time: totals are read, and then written
                 mine = (MetricRow.connector == samples.connector) & MetricRow.series.in_(keys)

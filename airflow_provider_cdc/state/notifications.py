@@ -46,7 +46,7 @@ class Notifications:
 
     def add(self, connector: str, notification: Notification) -> None:
         """Write a notification in a separate transaction."""
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("store a notification"):
             with attempt, self._database.open_transaction() as c:
                 record_notifications(c, connector, [notification], None)
 
@@ -77,7 +77,7 @@ class Notifications:
             statement = statement.where(r.id > after).order_by(r.id)
         else:
             statement = statement.order_by(r.id.desc())
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("list notifications"):
             with attempt, self._database.engine.connect() as c:
                 rows = [_record(*row) for row in c.execute(statement.limit(limit))]
         return rows if after is not None else rows[::-1]

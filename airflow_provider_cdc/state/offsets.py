@@ -30,7 +30,7 @@ class Offsets:
         self._database, self._leases = database, leases
 
     def load(self, connector: str) -> StoredOffset:
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("load the offset"):
             with attempt, self._database.engine.connect() as c:
                 row = c.execute(
                     sa.select(OffsetRow.offset, OffsetRow.version).where(OffsetRow.connector == connector)
@@ -77,7 +77,7 @@ class Offsets:
         statement = sa.select(h.version, h.offset, h.epoch, h.reason, h.created_at).where(h.connector == connector)
         if version is not None:
             statement = statement.where(h.version == version)
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("list the history of offsets"):
             with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement.order_by(h.version.desc()).limit(limit)).all()
                 offsets = whole_offsets(c, connector, {row.version: row.offset for row in rows})
@@ -99,7 +99,7 @@ class Offsets:
     ) -> StoredOffset:
         commit_sent = False
         try:
-            for attempt in self._database.iterate_attempts():
+            for attempt in self._database.iterate_attempts("move the offset"):
                 with attempt:
                     try:
                         with self._database.open_transaction() as c:

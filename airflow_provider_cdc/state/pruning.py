@@ -100,13 +100,13 @@ class RowPruner:
         removed = self._remove(s.id, ended & once)
         full = s.data.is_not(None) | (s.message != "") | s.progress.is_not(None)
         emptied = sa.update(s).where(ended & ~once & full).values(data=None, message="", progress=None)
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("remove old signals"):
             with attempt, self._database.open_transaction() as c:
                 removed += c.execute(emptied).rowcount
         return removed
 
     def _ask(self, statement: sa.Select[Any]) -> Any:
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("count old rows"):
             with attempt, self._database.engine.connect() as c:
                 count = c.scalar(statement)
         return count
@@ -122,7 +122,7 @@ class RowPruner:
             last = self._ask(sa.select(sa.func.max(piece.c[0])))
             if last is None:
                 return removed
-            for attempt in self._database.iterate_attempts():
+            for attempt in self._database.iterate_attempts("remove old rows"):
                 with attempt, self._database.open_transaction() as c:
                     gone = c.execute(sa.delete(number.class_).where(old & (number <= last))).rowcount
             removed += gone

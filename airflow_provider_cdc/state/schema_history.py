@@ -38,7 +38,7 @@ class SchemaHistories:
         """
         r = SchemaHistoryRow
         statement = sa.select(r.record).where(r.connector == connector, r.created_at >= after)
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("list schema changes"):
             with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement.order_by(r.id.desc()).limit(most)).all()
         return [SchemaChangeRecord.model_validate(row.record) for row in reversed(rows)]
@@ -60,7 +60,7 @@ class SchemaHistories:
             names = [first[which]["name"].as_string() for which in ("id", "previous_id")]
             several = second["id"]["name"].as_string().is_not(None)
             statement = statement.where(sa.or_(several, *(name.in_(sorted(naming)) for name in names)))
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("list schema changes"):
             with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement.order_by(r.id.desc()).limit(most)).all()
         return [(row.id, SchemaChangeRecord.model_validate(row.record)) for row in rows]
@@ -71,7 +71,7 @@ class SchemaHistories:
         statement = sa.select(r.batch, r.record).where(r.connector == connector).order_by(r.id)
         if re.fullmatch(r"[A-Za-z0-9_$#]+", table.name):  # others are written in more than one way
             statement = statement.where(sa.cast(r.record, sa.Text).contains(f'"{table.name}"', autoescape=True))
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("load the schema history of a table"):
             with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement).all()
         records = ((row.batch, SchemaChangeRecord.model_validate(row.record)) for row in rows)
@@ -83,7 +83,7 @@ class SchemaHistories:
         """See :meth:`airflow_provider_cdc.core.spi.store_interfaces.StateStore.load_schemas`."""
         b = SchemaBaseRow
         statement = sa.select(b.upto, b.state).where(b.connector == connector).order_by(b.place)
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("load the schema history"):
             with attempt, self._database.engine.connect() as c:
                 base = c.execute(statement).all()
         upto = base[0].upto if base else 0
@@ -100,7 +100,7 @@ class SchemaHistories:
             {"connector": lease.connector, "place": n, "upto": upto, "state": as_document(table)}
             for n, table in enumerate(base)
         ]
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("compact the schema history"):
             with attempt, self._database.open_transaction() as c:
                 self._leases.lock_lease(c, lease)
                 c.execute(sa.delete(SchemaBaseRow).where(SchemaBaseRow.connector == lease.connector))
@@ -111,7 +111,7 @@ class SchemaHistories:
         """Read the changes after one."""
         r = SchemaHistoryRow
         statement = sa.select(r.id, r.record).where(r.connector == connector, r.id > after).order_by(r.id)
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("load the schema history"):
             with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement).all()
         return rows

@@ -52,7 +52,7 @@ class Signals:
             "ended_at": None if refusal is None else now,
         }
         same_origin = sa.select(SignalRow.id).where(SignalRow.connector == connector, SignalRow.origin == origin)
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("send a signal"):
             with attempt, self._database.open_transaction() as c:
                 # One sender after the other: otherwise a number could become visible after a higher one was read, and
                 # a run that asks for numbers above the last one would never see that signal.
@@ -66,7 +66,7 @@ class Signals:
         statement = sa.select(r.id, r.signal_id, r.type, r.data, r.channel)
         refused = SignalState.REFUSED.value  # beyond a limit: it was never received
         statement = statement.where(r.connector == connector, r.id > after, r.state != refused).order_by(r.id)
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("list signals"):
             with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement).all()
         return [Signal(*row) for row in rows]
@@ -85,7 +85,7 @@ class Signals:
         statement = statement.where(
             r.connector == connector, r.channel == to_storable_text(channel, 50), is_recent | is_open
         )
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("count signals"):
             with attempt, self._database.engine.connect() as c:
                 recent, characters, waiting = c.execute(statement).one()
         return SignalCounts(int(recent), int(characters), int(waiting))
@@ -93,7 +93,7 @@ class Signals:
     def set_signal_state(
         self, connector: str, number: int, state: SignalState, message: str = "", progress: dict[str, Any] | None = None
     ) -> None:
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("record the state of a signal"):
             with attempt, self._database.open_transaction() as c:
                 record_signal_state(c, connector, number, state, message, progress)
 
@@ -116,7 +116,7 @@ class Signals:
         return self._fail(connector, selection, message)
 
     def _fail(self, connector: str, selection: sa.Select[int], message: str) -> list[int]:
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("fail signals"):
             with attempt, self._database.open_transaction() as c:
                 numbers = [int(number) for number in c.scalars(selection)]
                 for number in numbers:
@@ -141,7 +141,7 @@ class Signals:
             statement = statement.where(r.id == number)
         if under_way:
             statement = statement.where(r.state.in_([f.value for f in SignalState if not f.is_final]))
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("list signals"):
             with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement.order_by(r.id.desc()).limit(limit)).all()
         return [
@@ -158,7 +158,7 @@ class Signals:
         statement = sa.select(
             r.connector, r.id, r.signal_id, r.type, r.channel, r.sent_by, r.state, r.message, r.progress, r.received_at, r.running_at,
         ).where(r.state.in_([f.value for f in SignalState if not f.is_final]))  # fmt: skip
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("list open signals"):
             with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement.order_by(r.id.desc())).all()
         by_connector: dict[str, list[SignalRecord]] = {}

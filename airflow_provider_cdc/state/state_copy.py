@@ -60,7 +60,7 @@ def copy_state(source: StateDatabase, target: StateDatabase, *, moved: str) -> S
     :raises StateUnavailable: one of the databases cannot be reached, or stays locked
     """
     moved = to_storable_text(moved, 500)
-    for attempt in source.iterate_attempts():
+    for attempt in source.iterate_attempts("copy the state"):
         with attempt, _locked(source) as c:
             _check_source(source, c, moved)
             numbers = {table.name: _last_number(source, c, table) for table in _counted()}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Collection, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NoReturn
 
 import sqlalchemy as sa
@@ -12,13 +13,13 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, Operati
 from tenacity import (
     RetryCallState,
     Retrying,
-    before_sleep_log,
     retry_if_exception,
     stop_after_delay,
     wait_random_exponential,
 )
 
-from airflow_provider_cdc.core.errors import StateError, StateUnavailable
+from airflow_provider_cdc.core.errors import StateError, StateUnavailable, StorageFull
+from airflow_provider_cdc.core.full_disk import is_disk_full
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command, name_cdc_command
 from airflow_provider_cdc.state.models import FENCE, REVISION, VERSION_TABLE, Base, LeaseRow
 
@@ -34,6 +35,9 @@ _NOW_MS = {
 
 _AIRFLOWS = frozenset(["alembic_version", "dag_run"])
 """Tables by which the metadata DB of Airflow is known."""
+
+_LOGGED_EVERY_S = 10.0
+"""Interval of the lines of the log while one operation is tried again."""
 
 
 class StateDatabase:
@@ -68,6 +72,7 @@ class StateDatabase:
         if self.engine.dialect.name == "sqlite":
             sa.event.listen(self.engine, "connect", _sqlite_connect)
             sa.event.listen(self.engine, "begin", _sqlite_begin)
+        sa.event.listen(self.engine, "handle_error", self._refuse_full_disk)
         self.now_ms = sa.text(f"SELECT {_NOW_MS[self.engine.dialect.name]}")
         self._schema, self._idle_ms, self._patience_s = schema, idle_ms, patience_s
 
@@ -81,7 +86,7 @@ class StateDatabase:
         :raises StateError: they do not exist, are of another release, or were moved to another database
         """
         self.check_tables_exist()
-        for attempt in self.iterate_attempts():
+        for attempt in self.iterate_attempts("check that the tables were not moved"):
             with attempt, self.engine.connect() as c:
                 self.check_fence(c)
 
@@ -90,7 +95,7 @@ class StateDatabase:
 
         :raises StateError: they do not exist, or are of another release
         """
-        for attempt in self.iterate_attempts():
+        for attempt in self.iterate_attempts("check the tables"):
             with attempt:
                 names = set(sa.inspect(self.engine).get_table_names(schema=self._schema))
                 revision = self._read_revision() if VERSION_TABLE in names else None
@@ -179,34 +184,71 @@ class StateDatabase:
             yield c
             self.check_fence(c)  # at the end: a copy of the state may have kept this transaction waiting
 
-    def iterate_attempts(self) -> Retrying:
+    def _refuse_full_disk(self, context: sa.engine.ExceptionContext) -> None:
+        """Replace an error of the driver: a retry does not help, and no one needs the statement.
+
+        :raises StorageFull: the disk of the database is full
+        """
+        error = context.original_exception
+        if not is_disk_full(error):
+            return
+        url = self.engine.url
+        file = url.database if url.get_backend_name() == "sqlite" else None
+        disk = f"the disk of {file}" if file else "the disk of the database server"
+        retention = format_cdc_command("maintain", "CONNECTOR", only="retention")
+        raise StorageFull(
+            f"No space is left where the state database is written ({_first_line(error)}).",
+            where=f"{disk}: {self.place}",
+            safe="The transaction was rolled back, so that the offset was not moved. The next run finds a batch that was being committed.",
+            remedy=f"free space on {disk}, or enlarge it, then run the task again. `{retention}` removes old batches and old rows of the state tables",
+        ) from error
+
+    def iterate_attempts(self, operation: str) -> Retrying:
         """Yield attempts at one piece of work, until one succeeds.
 
         The next one comes while the database cannot be reached, or is locked.
 
-            >>> for attempt in database.iterate_attempts():
+            >>> for attempt in database.iterate_attempts("load the offset"):
             ...     with attempt, database.open_transaction() as c:
             ...         c.execute(statement)
 
+        :param operation: the work as a verb and an object, for the log
         :raises StateUnavailable: ``patience_s`` is over
+        :raises StorageFull: the disk of the database is full; this is not tried again
         """
         return Retrying(
             retry=retry_if_exception(is_retryable_error),
             stop=stop_after_delay(self._patience_s),
             wait=wait_random_exponential(multiplier=0.1, max=5),
-            before_sleep=before_sleep_log(log, logging.WARNING),
+            before_sleep=self._retry_logger(operation),
             retry_error_callback=self._unavailable,
         )
 
+    def _retry_logger(self, operation: str) -> Callable[[RetryCallState], None]:
+        """Build the function that logs the first retry of an operation, and then one in some seconds."""
+        logged_at = float("-inf")
+
+        def log_retry(attempts: RetryCallState) -> None:
+            nonlocal logged_at
+            if time.monotonic() - logged_at < _LOGGED_EVERY_S:
+                return
+            logged_at = time.monotonic()
+            left_s = max(self._patience_s - (attempts.seconds_since_start or 0.0), 0.0)
+            log.warning(
+                "The state database does not answer: %s. Trying to %s again for up to %.0f s.",
+                _first_line(_driver_error(attempts)), operation, left_s,
+            )  # fmt: skip
+
+        return log_retry
+
     def _unavailable(self, attempts: RetryCallState) -> NoReturn:
-        error = attempts.outcome.exception() if attempts.outcome is not None else None
-        reason = getattr(error, "orig", None) or error
+        reason = _driver_error(attempts)
         raise StateUnavailable(
             f"The state database cannot be reached, or is locked, for {self._patience_s:g} s: {reason}",
             where=self.place,
             safe="Committed data stays; the next run finds a batch that was being committed.",
             remedy="check the database, then run the capture again",
-        ) from error
+        ) from reason
 
     def qualify_table(self, table: str) -> str:
         """Return a table's name with its schema, quoted where it has one."""
@@ -216,6 +258,16 @@ class StateDatabase:
     def schema(self) -> str | None:
         """The database schema of the tables, where it is not the default one."""
         return self._schema
+
+
+def _driver_error(attempts: RetryCallState) -> BaseException | None:
+    """Return the driver's error of the last attempt. That of SQLAlchemy, around it, has the statement and its values in its text."""
+    error = attempts.outcome.exception() if attempts.outcome is not None else None
+    return getattr(error, "orig", None) or error
+
+
+def _first_line(error: BaseException | None) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 def is_retryable_error(e: BaseException) -> bool:

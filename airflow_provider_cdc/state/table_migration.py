@@ -27,7 +27,7 @@ def migrate_tables(database: StateDatabase) -> None:
     from alembic.config import Config
     from alembic.util import CommandError
 
-    for attempt in database.iterate_attempts():
+    for attempt in database.iterate_attempts("migrate the tables"):
         with attempt:
             airflows = database.is_airflows()
     if airflows:

@@ -26,7 +26,6 @@ from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyRepor
 from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.changelog.reports.column_origins import ColumnOrigins
 from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, TableRules
-from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.targets.lake.apply.apply_run_report import ApplyRunReport, TableApplyResult
 from airflow_provider_cdc.targets.lake.apply.batch_applier import BatchApplier
@@ -40,6 +39,7 @@ from airflow_provider_cdc.targets.lake.backlog.reported_apply_state import (
 )
 from airflow_provider_cdc.targets.lake.backlog.unapplied_batches import Backlog
 from airflow_provider_cdc.targets.lake.formats import known_profile, known_writes, load_format
+from airflow_provider_cdc.targets.lake.formats.jvm_errors import log_table_error
 from airflow_provider_cdc.targets.lake.formats.owners_and_markers import NEVER
 from airflow_provider_cdc.targets.lake.formats.target_interface import Target
 from airflow_provider_cdc.targets.lake.jobs.apply_arguments import parse_arguments, this_job
@@ -189,8 +189,8 @@ class ApplyChanges:
                         if stood := future.result():
                             table_states[name] = stood
                     except Exception as e:  # the other tables continue; the run fails at its end
-                        log.exception("Changes could not be applied to the table of %s.", name)
-                        failed[name] = describe_error(e)
+                        done = f"Changes could not be applied to the table of {name}."
+                        failed[name] = log_table_error(log, done, e, self._connector, selected[name].location)
                         table_states[name] = build_failed_entry(view, selected[name], [*unreported, *applied])
             finally:
                 wait(futures)  # no thread works on after the caller gets an error

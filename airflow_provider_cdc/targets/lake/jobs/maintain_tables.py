@@ -27,11 +27,11 @@ from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyRepor
 from airflow_provider_cdc.changelog.reports.column_origins import ColumnOrigins
 from airflow_provider_cdc.changelog.reports.table_job_reports import MaintenanceReport
 from airflow_provider_cdc.changelog.reports.table_maintenance_report import MaintenanceReports
-from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.targets.lake.apply.job_progress_reporter import JobTableProgress
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.format_descriptor import known_keep
+from airflow_provider_cdc.targets.lake.formats.jvm_errors import log_table_error
 from airflow_provider_cdc.targets.lake.formats.owners_and_markers import SHARED
 from airflow_provider_cdc.targets.lake.formats.table_location import one_name
 from airflow_provider_cdc.targets.lake.formats.table_values import MaintenanceStepResult, WriteConflict
@@ -166,8 +166,8 @@ class MaintainTables:
         try:
             self._upkeep(done, topics)
         except Exception as e:  # the other tables continue; the run fails at its end
-            log.exception("The table at %s could not be maintained.", location)
-            done.problem = describe_error(e)
+            problem = f"The table at {location} could not be maintained."
+            done.problem = log_table_error(log, problem, e, self._connector, location)
         self._progress.release_table(done.topic)
         self._progress.count_finished_table()
         done.seconds = round(time.monotonic() - began, 3)
@@ -207,8 +207,9 @@ class MaintainTables:
             try:
                 done.steps[name] = _tried(name, step)
             except Exception as e:  # a later step needs none before it
-                log.warning("Maintenance step %r failed for the table of %s.", name, done.topic, exc_info=True)
-                failed.append(f"{name}: {str(e).splitlines()[0] if str(e) else type(e).__name__}")
+                problem = f"Maintenance step {name!r} failed for the table of {done.topic}."
+                text = log_table_error(log, problem, e, self._connector, done.location, level=logging.WARNING)
+                failed.append(f"{name}: {text.splitlines()[0] if text else type(e).__name__}")
         done.problem = "; ".join(failed)
 
 
