@@ -173,7 +173,9 @@ def _place(config: type[ConnectorConfig], properties: Mapping[str, Any]) -> dict
 
 def _least(config: type[ConnectorConfig], name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
     """Properties that can be parsed before there is a connection."""
-    return {"topic.prefix": name, **config.from_connection(host="host", login="user", schema="schema"), **properties}
+    salt = {name: "salt" for name in ("column.mask.salt",) if name in config.connection_properties()}
+    fields = config.from_connection(host="host", login="user", schema="schema", extra=salt)
+    return {"topic.prefix": name, **fields, **properties}
 
 
 def _stand_in(name: str) -> int:

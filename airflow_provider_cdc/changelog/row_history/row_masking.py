@@ -3,7 +3,7 @@
 That includes values that were captured before the masking was configured.
 
 A change log, and a target, keep values that were written before ``column.mask.with.<length>.chars`` or ``column.truncate.to.<length>.chars`` named a column.
-Both give the same value if they are applied twice.
+Both give the same value if they are applied twice. A pseudonym does not, so a column that has one is hidden as a whole.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from airflow_provider_cdc.core.config.base_configuration import COLUMN_TEXT
+from airflow_provider_cdc.core.config.base_configuration import COLUMN_HASH, COLUMN_TEXT
 from airflow_provider_cdc.core.config.column_masking import Masking, Maskings
 from airflow_provider_cdc.core.config.property_enums import Patterns
 from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
@@ -22,6 +22,7 @@ from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 Row = dict[str, Any]
 HIDDEN = "***"
 """Instead of a text that was computed from a column which is masked."""
+_HIDING = f"column.mask.with.{len(HIDDEN)}.chars"
 _PATTERNS: TypeAdapter[tuple[str, ...]] = TypeAdapter(Patterns)
 
 
@@ -36,8 +37,12 @@ class RowMasks:
     """
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
-        patterns = {name: value for name, value in properties.items() if COLUMN_TEXT.fullmatch(name)}
-        self._maskings = Maskings({name: _PATTERNS.validate_python(value) for name, value in patterns.items()})
+        patterns: dict[str, tuple[str, ...]] = {}
+        for name, value in properties.items():
+            shown = _HIDING if COLUMN_HASH.fullmatch(name) else name
+            if COLUMN_TEXT.fullmatch(shown):
+                patterns[shown] = patterns.get(shown, ()) + _PATTERNS.validate_python(value)
+        self._maskings = Maskings(patterns)
         self._any = bool(patterns)
         self._text_maskings: dict[tuple[TableId, int], dict[str, Masking]] = {}
 

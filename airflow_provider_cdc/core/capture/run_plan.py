@@ -220,7 +220,7 @@ class RunPlanner:
         columns = [str(t) for t in before.without_columns(left.values())]
         named = ", ".join(before.find_changed_properties(PropertyEffect.COLUMNS))
         warn(
-            f"more columns or longer values are captured with {named} than before, and earlier rows lack them", columns
+            f"more columns, or other values, are captured with {named} than before, and earlier rows lack them", columns
         )
         queries = [str(t) for t in before.without_rows(schema.id for schema in left.values())]
         named = ", ".join(before.find_changed_properties(PropertyEffect.QUERIES))

@@ -29,9 +29,14 @@ from airflow_provider_cdc.core.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
-# Two families of properties, which have a part of their names free; each is one field, by the name in the first line.
+# Three families of properties, which have a part of their names free; each is one field, by the name in the first line.
 COLUMN_TEXTS = "column.mask.with.<length>.chars, column.truncate.to.<length>.chars"
 COLUMN_TEXT = re.compile(r"column\.(mask\.with|truncate\.to)\.(\d+)\.chars")
+COLUMN_HASHES = (
+    "column.mask.hash.v2.<hashAlgorithm>.with.salt.<salt>, column.mask.hash.<hashAlgorithm>.with.salt.<salt>"
+)
+COLUMN_HASH = re.compile(r"column\.mask\.hash\.(?:(?P<v2>v2)\.)?(?P<algorithm>[^.]+)\.with\.salt\.(?P<salt>.+)")
+_COLUMN_FAMILIES: Final = {COLUMN_TEXTS: COLUMN_TEXT, COLUMN_HASHES: COLUMN_HASH}
 CONSUMER = "signal.consumer.*"
 CONSUMER_NAME = re.compile(r"signals?\.consumer\.(.+)")
 CONSUMER_OF_CONNECTION: Final = tuple(
@@ -160,7 +165,7 @@ class Configuration(BaseModel):
             if (
                 name in aliases
                 or CONSUMER_NAME.fullmatch(name)
-                or (COLUMN_TEXTS in aliases and COLUMN_TEXT.fullmatch(name))
+                or _find_family(name) in aliases
                 or _match(ignored, name) is not None
             ):
                 continue
@@ -185,7 +190,7 @@ class Configuration(BaseModel):
         problems: list[str] = []
         fields = {str(f.alias): name for name, f in cls.model_fields.items()}
         values: dict[str, Any] = {}
-        texts: dict[str, Any] = {}
+        families: dict[str, dict[str, Any]] = {}
         consumer: dict[str, str] = {}
         for key, value in properties.items():
             if match := CONSUMER_NAME.fullmatch(key):
@@ -195,15 +200,14 @@ class Configuration(BaseModel):
                     problems.append(f"{key}: a {type(value).__name__} is not valid; use a string or a number")
             elif key in fields:
                 values[key] = value
-            elif COLUMN_TEXTS in fields and COLUMN_TEXT.fullmatch(key):
-                texts[key] = value
+            elif (family := _find_family(key)) in fields:
+                families.setdefault(family, {})[key] = value
             elif (reason := _match(cls._table("IGNORED"), key)) is not None:
                 log.warning("Property %s is accepted and has no effect: %s.", key, reason)
             else:
                 problems.append(f"{key}: {cls.wrong_names([key])[key]}")
         config: Self | None = None
-        if texts:
-            values[COLUMN_TEXTS] = texts
+        values |= families
         if consumer:
             values[CONSUMER] = consumer
         try:
@@ -294,7 +298,8 @@ class Configuration(BaseModel):
                 field = type(self).model_fields[name]
                 name = str(field.alias)
                 shown[name] = sorted(value) if isinstance(value, frozenset) else strip_credentials(name, value)
-        shown |= shown.pop(COLUMN_TEXTS, {})
+        for family in _COLUMN_FAMILIES:
+            shown |= shown.pop(family, {})
         for name, secret in shown.pop(CONSUMER, {}).items():
             if not self.is_secret(full := CONSUMER.replace("*", name)):
                 shown[full] = strip_credentials(full, secret.get_secret_value())
@@ -305,6 +310,11 @@ def _wider(name: str, before: set[str], now: set[str]) -> bool:
     if "include" in name:
         return bool(before) and not (now and now <= before)
     return not before <= now
+
+
+def _find_family(name: str) -> str:
+    """Find the field of the family that a name belongs to; empty if it belongs to none."""
+    return next((family for family, names in _COLUMN_FAMILIES.items() if names.fullmatch(name)), "")
 
 
 def _match(table: Mapping[str, str], key: str) -> str | None:

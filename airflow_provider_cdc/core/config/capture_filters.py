@@ -49,7 +49,7 @@ class Filters:
         self._columns = (_matcher(columns.include), _matcher(columns.exclude))
         self._snapshot = _matcher(config.snapshot_include_collection_list)
         self._keys = _parse_keys(columns.keys)
-        self._maskings = Maskings(columns.texts)
+        self._maskings = Maskings(columns.texts, columns.salt)
         self._has_values = config.has_values
         self._signals = (config.signal_data_collection or "").casefold()
         self._typed_columns = _matcher(columns.propagated), _matcher(columns.propagated_types)
@@ -119,6 +119,10 @@ class Filters:
         The number is 0 if the column is masked, :data:`WHOLE` if nothing is done to it.
         """
         return self._maskings.compute_visible_length(column, _names(schema.id))
+
+    def find_pseudonym(self, schema: TableSchema, column: Column) -> str | None:
+        """Return the property by which texts of a column are pseudonyms; ``None`` if they are not."""
+        return self._maskings.find_pseudonym(column, _names(schema.id))
 
     def compute_visible_length(self, schema: TableSchema, column: Column) -> float:
         """Return how much of a column is captured: -1 nothing, 0 only its name, otherwise so many characters of its values."""

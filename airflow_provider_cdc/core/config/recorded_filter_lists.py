@@ -50,12 +50,16 @@ class RecordedFilterLists:
         self.filters = Filters(self.config)
 
     def without_columns(self, tables: Iterable[TableSchema]) -> list[TableId]:
-        """Return the tables of which more columns, or more of the values of columns, are captured now than before."""
+        """Return the tables of which more columns, more of their values, or other pseudonyms are captured now than before."""
         now, then = Filters(self._now), self.filters
         return [
             s.id
             for s in tables
-            if any(now.compute_visible_length(s, c) > then.compute_visible_length(s, c) for c in s.columns)
+            if any(
+                now.compute_visible_length(s, c) > then.compute_visible_length(s, c)
+                or now.find_pseudonym(s, c) not in (None, then.find_pseudonym(s, c))
+                for c in s.columns
+            )
             or self._now.shows_more(self.config, s.id)
         ]
 

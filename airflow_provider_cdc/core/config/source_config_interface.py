@@ -25,7 +25,8 @@ class ColumnSelection:
     :param include: patterns of columns that are captured; empty = all
     :param exclude: patterns of those that are not
     :param keys: keys of one's own, as ``message.key.columns`` writes them
-    :param texts: property → patterns of the columns that it hides or cuts
+    :param texts: property → patterns of the columns that it hides, cuts or replaces by pseudonyms
+    :param salt: of pseudonyms, if it comes from the connection
     :param propagated: patterns of columns whose schemas name their type in the database
     :param propagated_types: the same by the type
     """
@@ -36,6 +37,7 @@ class ColumnSelection:
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     propagated: tuple[str, ...] = ()
     propagated_types: tuple[str, ...] = ()
+    salt: str | None = field(default=None, repr=False)
 
 
 class DefaultSourceConfig(Configuration):

@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import ClassVar
+from typing import ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, SecretStr, field_validator, model_validator
 
-from airflow_provider_cdc.core.config.base_configuration import COLUMN_TEXTS, PropertyEffect
+from airflow_provider_cdc.core.config.base_configuration import COLUMN_HASHES, COLUMN_TEXTS, PropertyEffect
+from airflow_provider_cdc.core.config.column_masking import SALT_OF_CONNECTION, check_hash_property
 from airflow_provider_cdc.core.config.connector_config import ColumnSelection, ConnectorConfig
 from airflow_provider_cdc.core.config.property_enums import (
     BinaryHandling,
@@ -53,6 +54,17 @@ class TableConfig(ConnectorConfig):
         alias="column.mask.with.<length>.chars, column.truncate.to.<length>.chars",
         description="Columns, as database.table.column, with text to replace by <length> asterisks, or to truncate to <length> "
         "characters. Key columns are not allowed.",
+    )
+    column_hashes: dict[str, Patterns] = Field(
+        {},
+        alias="column.mask.hash.v2.<hashAlgorithm>.with.salt.<salt>, column.mask.hash.<hashAlgorithm>.with.salt.<salt>",
+        description="Columns, as database.table.column, with text to replace by a pseudonym: the hash of salt and text, shortened to the length of the "
+        "column. Equal texts have equal pseudonyms. The salt ${connection} is the column.mask.salt of the Airflow connection. Key columns are not allowed.",
+    )
+    column_mask_salt: SecretStr | None = Field(
+        None,
+        alias="column.mask.salt",
+        description="Not in Debezium. Salt of the pseudonyms whose property has the salt ${connection}; comes from the Airflow connection.",
     )
     column_propagate_source_type: Patterns = Field(
         (),
@@ -121,10 +133,10 @@ class TableConfig(ConnectorConfig):
         description="Statement to run on the source with each heartbeat, so that the log of a quiet database advances.",
     )
 
+    CONNECTION_ONLY: ClassVar[tuple[str, ...]] = ("column.mask.salt",)
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
-        "column.mask.hash.*": "the name of the property contains the salt, which would appear in state, logs and manifests; hide the column with "
-        "column.mask.with.<length>.chars, or leave it out with column.exclude.list",
-        "column.mask.*": "use column.mask.with.<length>.chars",
+        "column.mask.hash.*": "use column.mask.hash.v2.<hashAlgorithm>.with.salt.<salt>",
+        "column.mask.*": "use column.mask.with.<length>.chars or column.mask.hash.v2.<hashAlgorithm>.with.salt.<salt>",
         "column.truncate.to.*": "use column.truncate.to.<length>.chars",
     }
     LISTS: ClassVar[Mapping[str, PropertyEffect]] = {
@@ -133,10 +145,28 @@ class TableConfig(ConnectorConfig):
         "column.include.list": PropertyEffect.COLUMNS,
         "column.exclude.list": PropertyEffect.COLUMNS,
         COLUMN_TEXTS: PropertyEffect.COLUMNS,
+        COLUMN_HASHES: PropertyEffect.COLUMNS,
         "decimal.handling.mode": PropertyEffect.FORM,
         "binary.handling.mode": PropertyEffect.FORM,
         "time.precision.mode": PropertyEffect.FORM,
     }
+
+    @field_validator("column_hashes")
+    @classmethod
+    def _known_algorithms(cls, hashes: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        for name in hashes:
+            check_hash_property(name)
+        return hashes
+
+    @model_validator(mode="after")
+    def _has_the_salt(self) -> Self:
+        if self.column_mask_salt is None:
+            for name in self.column_hashes:
+                if name.endswith(f".with.salt.{SALT_OF_CONNECTION}"):
+                    raise ValueError(
+                        f'{name}: the connection has no salt; set {{"column.mask.salt": "…"}} in the extra of the Airflow connection'
+                    )
+        return self
 
     @classmethod
     def changed_since(cls, table: str, column: str, moment: datetime, *, given: str | None, blocking: bool) -> str:
@@ -173,10 +203,15 @@ class TableConfig(ConnectorConfig):
             self.column_include_list,
             self.column_exclude_list,
             self.message_key_columns,
-            self.column_texts,
+            self.hidden_columns(),
             self.column_propagate_source_type,
             self.datatype_propagate_source_type,
+            self.column_mask_salt.get_secret_value() if self.column_mask_salt is not None else None,
         )
+
+    def hidden_columns(self) -> dict[str, tuple[str, ...]]:
+        """Return the properties that hide, cut or replace texts, with the patterns of their columns."""
+        return {**self.column_texts, **self.column_hashes}
 
     def skips_unchanged(self) -> bool:
         return self.skip_messages_without_change

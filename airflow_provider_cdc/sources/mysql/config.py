@@ -240,10 +240,8 @@ class MySqlConfig(RelationalConfig):
 
     @model_validator(mode="after")
     def _hides_everywhere(self) -> Self:
-        if self.column_texts and self.include_query:
-            raise ValueError(
-                f"include.query: the statements would expose the values that {', '.join(self.column_texts)} hides"
-            )
+        if (hidden := ", ".join(self.hidden_columns())) and self.include_query:
+            raise ValueError(f"include.query: the statements would expose the values that {hidden} hides")
         return self
 
     def find_widened_lists(self, before: Self) -> list[str]:

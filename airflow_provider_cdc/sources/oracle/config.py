@@ -404,7 +404,7 @@ class OracleConfig(RelationalConfig):
         for name, values in (("log.mining.batch.size", sizes), ("log.mining.sleep.time", sleeps)):
             if sorted(values) != [*values]:
                 raise ValueError(f"{name}: min, default and max must be in this order")
-        if (hidden := ", ".join(self.column_texts)) and self.log_mining_include_redo_sql:
+        if (hidden := ", ".join(self.hidden_columns())) and self.log_mining_include_redo_sql:
             raise ValueError(f"log.mining.include.redo.sql: the redo SQL would expose the values that {hidden} hides")
         if self.log_mining_query_filter_mode is QueryFilterMode.IN:
             for name in ("schema_include_list", "schema_exclude_list", "table_include_list", "table_exclude_list"):
@@ -432,7 +432,7 @@ class OracleConfig(RelationalConfig):
     @property
     def hides_columns(self) -> bool:
         """Check whether there are columns, or parts of their values, that no one is to see."""
-        return bool(self.column_texts or self.column_include_list or self.column_exclude_list)
+        return bool(self.hidden_columns() or self.column_include_list or self.column_exclude_list)
 
     @property
     def carried_bytes(self) -> int:

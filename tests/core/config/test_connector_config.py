@@ -238,7 +238,7 @@ def test_properties_without_a_meaning_here_are_accepted_with_a_warning(caplog: p
 @pytest.mark.parametrize(
     "key",
     [
-        "column.mask.hash.SHA-256.with.salt.x",
+        "column.mask.hash.SHA-256",
         "topic.naming.strategy",
         "transforms",
         "gtid.filter",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -131,6 +132,29 @@ def test_texts_can_be_hidden_or_cut_in_the_snapshot_and_in_the_stream(
     assert b"***" in written
     assert b"secret" not in written
     assert b"concealed" not in written
+
+
+def test_texts_can_be_pseudonyms_in_the_snapshot_and_in_the_stream(
+    db: Db2Adapter, connector_factory: ConnectorFactory
+) -> None:
+    db._create("T", {"ID": "INTEGER", "A": "VARCHAR(80)", "B": "CHAR(8)"}, ("ID",))
+    run(db, f"INSERT INTO {db.name('T')} VALUES (1, 'secret', 'secretly')")
+    connector = connector_factory()
+    connector.properties |= {
+        "column.mask.hash.v2.SHA-256.with.salt.CzQM": rf"{db.namespace}\.T\.A",
+        "column.mask.hash.v2.MD5.with.salt.${connection}": rf"{db.namespace.lower()}\.t\.b",
+    }  # fmt: skip
+    connector.secrets["column.mask.salt"] = "of the connection"
+    (read,) = of_table(capture_records(connector), "T")
+    run(db, f"INSERT INTO {db.name('T')} VALUES (2, 'secret', NULL)")
+    (insert,) = of_table(capture_records(connector), "T")
+    pseudonym = hashlib.sha256(b"CzQMsecret").hexdigest()
+    short = hashlib.md5(b"of the connectionsecretly", usedforsecurity=False).hexdigest()[:8]
+    assert read["value"]["after"] == {"ID": 1, "A": pseudonym, "B": short}
+    assert insert["value"]["after"] == {"ID": 2, "A": pseudonym, "B": None}
+    written = b"".join(f.read_bytes() for f in connector.folder.rglob("*") if f.is_file())
+    assert b"secret" not in written
+    assert b"of the connection" not in written
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,6 @@ def test_a_prefix_has_letters_digits_dots_hyphens_and_underscores(prefix: str) -
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
-        ("column.mask.hash.v2.SHA-256.with.salt.CzQM", "d.t.c", "the salt"),
         ("event.converting.failure.handling.mode", "warn", "always an error"),
         ("event.processing.failure.handling.mode", "warn", "always an error"),
         ("inconsistent.schema.handling.mode", "warn", "looked up in the catalog"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,28 @@ def test_texts_can_be_hidden_or_cut_in_the_snapshot_and_in_the_stream(
     assert b"***" in written
     assert b"secret" not in written
     assert b"concealed" not in written
+
+
+def test_texts_can_be_pseudonyms_in_the_snapshot_and_in_the_stream(
+    db: Any, connector_factory: Callable[..., Connector]
+) -> None:
+    db.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(80), b CHAR(8))", "INSERT INTO t VALUES (1, 'secret', 'secret')"
+    )
+    connector = connector_factory()
+    connector.properties |= {
+        "column.mask.hash.v2.SHA-256.with.salt.${connection}": rf"{db.name}\.t\.[ab]",
+    }  # fmt: skip
+    connector.secrets["column.mask.salt"] = "of the connection"
+    (read,) = of_table(capture_records(connector), "t")
+    db.sql("INSERT INTO t VALUES (2, 'secret', NULL)")
+    (insert,) = of_table(capture_records(connector), "t")
+    pseudonym = hashlib.sha256(b"of the connectionsecret").hexdigest()
+    assert read["value"]["after"] == {"id": 1, "a": pseudonym, "b": pseudonym[:8]}
+    assert insert["value"]["after"] == {"id": 2, "a": pseudonym, "b": None}
+    written = b"".join(f.read_bytes() for f in connector.folder.rglob("*") if f.is_file())
+    assert b"secret" not in written
+    assert b"of the connection" not in written
 
 
 @pytest.mark.parametrize(

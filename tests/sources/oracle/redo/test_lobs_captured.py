@@ -102,7 +102,7 @@ def test_when_long_values_are_captured_that_were_not_the_tables_that_lack_them_a
         assert capture_records(connector) == []
     (message,) = (m for m in caplog.messages if "may be missing or outdated" in m)
     assert message.startswith(
-        "Rows of APP.DOCS may be missing or outdated in the targets: more columns or longer values are captured with lob.enabled than before"
+        "Rows of APP.DOCS may be missing or outdated in the targets: more columns, or other values, are captured with lob.enabled than before"
     )
     assert message.endswith("To snapshot them again: airflow cdc snapshot test APP.DOCS --replace")
     connector.properties["lob.enabled"] = True
