@@ -113,6 +113,8 @@ class Configuration(BaseModel):
     """Documented properties that have no effect here: accepted with a warning. A trailing ``*`` matches a prefix."""
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {}
     """Documented properties that would silently have no effect: refused. A trailing ``*`` matches a prefix."""
+    HARMLESS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Values of properties of :attr:`NOT_SUPPORTED` that change nothing, as the documented default: accepted with a warning."""
     LISTS: ClassVar[Mapping[str, PropertyEffect]] = {}
     """Lists and switches that select the captured rows, without those of the base classes. Each ``….list`` must be among them."""
 
@@ -158,26 +160,25 @@ class Configuration(BaseModel):
     @classmethod
     def wrong_names(cls, names: Iterable[str]) -> dict[str, str]:
         """Names that no property has, or one that is not supported, each with the reason. It needs no values: they may be templates."""
+        harmless = cls._table("HARMLESS")
+        reasons = {name: cls._explain_wrong_name(name) for name in names if name not in harmless}
+        return {name: reason for name, reason in reasons.items() if reason is not None}
+
+    @classmethod
+    def _explain_wrong_name(cls, name: str) -> str | None:
         aliases = {str(f.alias) for f in cls.model_fields.values()}
-        ignored, not_supported = cls._table("IGNORED"), cls._table("NOT_SUPPORTED")
-        wrong: dict[str, str] = {}
-        for name in names:
-            if (
-                name in aliases
-                or CONSUMER_NAME.fullmatch(name)
-                or _find_family(name) in aliases
-                or _match(ignored, name) is not None
-            ):
-                continue
-            if (reason := _match(not_supported, name)) is not None:
-                wrong[name] = f"not supported: {reason}. Remove the property; it has no effect."
-                continue
-            near = difflib.get_close_matches(name, aliases, n=1, cutoff=0.75)
-            hint = (
-                f"did you mean {near[0]}?" if near else "see docs/reference/configuration.md for the valid properties."
-            )
-            wrong[name] = f"unknown property; {hint}"
-        return wrong
+        if (
+            name in aliases
+            or CONSUMER_NAME.fullmatch(name)
+            or _find_family(name) in aliases
+            or _match(cls._table("IGNORED"), name) is not None
+        ):
+            return None
+        if (reason := _match(cls._table("NOT_SUPPORTED"), name)) is not None:
+            return f"not supported: {reason}. Remove the property; it has no effect."
+        near = difflib.get_close_matches(name, aliases, n=1, cutoff=0.75)
+        hint = f"did you mean {near[0]}?" if near else "see docs/reference/configuration.md for the valid properties."
+        return f"unknown property; {hint}"
 
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:
@@ -202,10 +203,10 @@ class Configuration(BaseModel):
                 values[key] = value
             elif (family := _find_family(key)) in fields:
                 families.setdefault(family, {})[key] = value
-            elif (reason := _match(cls._table("IGNORED"), key)) is not None:
+            elif (reason := cls.explain_no_effect(key, value)) is not None:
                 log.warning("Property %s is accepted and has no effect: %s.", key, reason)
             else:
-                problems.append(f"{key}: {cls.wrong_names([key])[key]}")
+                problems.append(f"{key}: {cls._explain_wrong_name(key)}")
         config: Self | None = None
         values |= families
         if consumer:
@@ -218,6 +219,13 @@ class Configuration(BaseModel):
             count = f"{len(problems)} propert{'y' if len(problems) == 1 else 'ies'}"
             raise ConfigError(f"{count} of the connector cannot be used:\n" + "\n".join(f"  {p}" for p in problems))
         return config
+
+    @classmethod
+    def explain_no_effect(cls, name: str, value: Any) -> str | None:
+        """Explain why a property with this value is accepted and has no effect; ``None`` if it is not."""
+        if str(value).strip().lower() in (harmless.lower() for harmless in cls._table("HARMLESS").get(name, ())):
+            return _match(cls._table("NOT_SUPPORTED"), name)
+        return _match(cls._table("IGNORED"), name)
 
     @classmethod
     def from_connection(
@@ -283,7 +291,7 @@ class Configuration(BaseModel):
 
     @classmethod
     def _table(cls, name: str) -> dict[str, Any]:
-        """``IGNORED``, ``NOT_SUPPORTED``, ``LISTS`` or ``LOGIN_EXTRAS`` of the class and of all its bases."""
+        """``IGNORED``, ``NOT_SUPPORTED``, ``HARMLESS``, ``LISTS`` or ``LOGIN_EXTRAS`` of the class and of all its bases."""
         merged: dict[str, Any] = {}
         for base in reversed(cls.__mro__):
             merged.update(base.__dict__.get(name, {}))

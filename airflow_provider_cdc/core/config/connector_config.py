@@ -359,6 +359,16 @@ class ConnectorConfig(DefaultSourceConfig):
         "custom.sanitize.pattern": "passwords and secrets are always hidden; a pattern could only reveal some of them",
         **config_kafka_connect.REFUSED,
     }
+    HARMLESS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "topic.naming.strategy": (
+            "io.debezium.schema.SchemaTopicNamingStrategy",
+            "io.debezium.schema.DefaultTopicNamingStrategy",
+        ),
+        "custom.sanitize.pattern": (
+            r".*secret$|.*password$|.*sasl\.jaas\.config$|.*basic\.auth\.user\.info|.*registry\.auth\.client-secret",
+        ),
+        **config_kafka_connect.HARMLESS,
+    }
 
     LISTS: ClassVar[Mapping[str, PropertyEffect]] = {
         "signal.data.collection": PropertyEffect.TABLES,  # the signal table is not captured

@@ -43,3 +43,6 @@ REFUSED: Final = {
     "errors.tolerance": "an event that cannot be read is always an error",
 }
 """Refused: with them, users expect other events."""
+
+HARMLESS: Final = {"transforms": ("",), "predicates": ("",), "errors.tolerance": ("none",)}
+"""Values of refused properties with which users expect the same events."""

@@ -136,6 +136,7 @@ class Db2Config(RelationalConfig):
         "include.schema.comments": "the schema history does not contain comments of tables and columns",
         "snapshot.locking.mode": "Db2 connectors lock as snapshot.isolation.mode defines",
     }
+    HARMLESS: ClassVar[Mapping[str, tuple[str, ...]]] = {"include.schema.comments": ("false",)}
 
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:

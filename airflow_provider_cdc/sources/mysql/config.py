@@ -200,6 +200,7 @@ class MySqlConfig(RelationalConfig):
         "schema.history.internal.skip.unparseable.ddl": "unknown DDL is never skipped: the catalog is read instead",
         "inconsistent.schema.handling.mode": "rows of an unknown table are looked up in the catalog, or an error",
     }
+    HARMLESS: ClassVar[Mapping[str, tuple[str, ...]]] = {"inconsistent.schema.handling.mode": ("fail",)}
 
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:

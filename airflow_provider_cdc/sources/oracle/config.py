@@ -344,6 +344,7 @@ class OracleConfig(RelationalConfig):
         "log.mining.hash.area.size": "set HASH_AREA_SIZE with a logon trigger",
         "log.mining.sort.area.size": "set SORT_AREA_SIZE with a logon trigger",
     }
+    HARMLESS: ClassVar[Mapping[str, tuple[str, ...]]] = {"include.schema.comments": ("false",)}
 
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:

@@ -86,6 +86,12 @@ class RelationalConfig(TableConfig):
         "driver.*": "this connector uses no JDBC driver that could receive properties",
         "streaming.delay.ms": "the snapshot's offset is durable before streaming begins",
     }
+    HARMLESS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "event.processing.failure.handling.mode": ("fail",),
+        "event.converting.failure.handling.mode": ("fail", "warn"),
+        "schema.history.internal.skip.unparseable.ddl": ("false",),
+        "streaming.delay.ms": ("0",),
+    }
 
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:

@@ -94,6 +94,16 @@ class DatabaseTargetConfig(Configuration):
         "column.naming.strategy": "Java classes cannot be loaded; quote.identifiers keeps the case of names",
         "table.naming.strategy": "Java classes cannot be loaded; collection.name.format defines names",
     }
+    HARMLESS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "column.naming.strategy": (
+            "io.debezium.connector.jdbc.naming.DefaultColumnNamingStrategy",
+            "i.d.c.j.n.DefaultColumnNamingStrategy",
+        ),
+        "table.naming.strategy": (
+            "io.debezium.connector.jdbc.naming.DefaultTableNamingStrategy",
+            "i.d.c.j.n.DefaultTableNamingStrategy",
+        ),
+    }
 
     name: str = Field("", alias="name", max_length=100)
     """Distinguishes several sinks of one connector that write to one database: each has separate markers."""

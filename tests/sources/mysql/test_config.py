@@ -135,7 +135,7 @@ def test_a_prefix_has_letters_digits_dots_hyphens_and_underscores(prefix: str) -
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
-        ("event.converting.failure.handling.mode", "warn", "always an error"),
+        ("event.converting.failure.handling.mode", "skip", "always an error"),
         ("event.processing.failure.handling.mode", "warn", "always an error"),
         ("inconsistent.schema.handling.mode", "warn", "looked up in the catalog"),
         ("streaming.delay.ms", 5, "durable before streaming begins"),

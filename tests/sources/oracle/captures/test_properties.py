@@ -87,7 +87,7 @@ def test_properties_without_a_meaning_here_are_accepted_and_reported(
         ("schema.history.internal.skip.unparseable.ddl", "true", "catalog is read instead"),
         ("driver.oracle.jdbc.timezoneAsRegion", "false", "no JDBC driver"),
         ("include.schema.comments", "true", "comments"),
-        ("topic.naming.strategy", "io.debezium.schema.SchemaTopicNamingStrategy", "Java classes cannot be loaded"),
+        ("topic.naming.strategy", "com.example.Names", "Java classes cannot be loaded"),
         ("transforms", "unwrap", "table rules replace"),
         ("errors.tolerance", "all", "always an error"),
         ("column.mask.hash.SHA-256", "A.B.C", "salt"),
