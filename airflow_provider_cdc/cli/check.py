@@ -1,9 +1,11 @@
-"""The command ``check``."""
+"""Commands that prepare the first run of a connector: ``check``, and ``import`` of a configuration of Debezium."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from airflow_provider_cdc.cli.command_support import cli_command, open_store, print_json
 from airflow_provider_cdc.core.errors import ConfigError
@@ -19,6 +21,7 @@ from airflow_provider_cdc.services.connectors.source_readiness import (
     inspect_readiness,
     resolve_access,
 )
+from airflow_provider_cdc.services.debezium_import import SINK, ImportedConnector, ImportOptions, import_connector
 from airflow_provider_cdc.sources.grants import read_grants
 
 
@@ -69,3 +72,55 @@ def _check_lines(readiness: Readiness) -> Iterator[str]:
     if readiness.position is not None:
         yield f"The log ends at {readiness.position}."
         yield f"Pending work: {readiness.waiting}." if readiness.waiting else "All changes are captured."
+
+
+@cli_command
+def import_definition(args: argparse.Namespace) -> None:
+    """Print or write the definition, and a line for each property."""
+    options = ImportOptions(args.source, args.conn_id, args.changelog, args.target, args.location, args.form)
+    imported = import_connector(_read(args.file), options)
+    if args.write is None:
+        print(imported.definition, end="")
+    else:
+        _write(args.write, imported.definition)
+    print(describe_import(imported), file=sys.stderr)
+    if imported.refused:
+        raise SystemExit(1)
+
+
+def describe_import(imported: ImportedConnector) -> str:
+    """Describe what became of each property, and what is left to do."""
+    width = max(len(line.name) for line in imported.properties)
+    lines = [f"{imported.name} ({imported.source}):"]
+    lines += [f"  {line.name:{width}}  {line.outcome:10}  {line.note}".rstrip() for line in imported.properties]
+    if imported.source == SINK:
+        lines.append("Add these lines to the definition of the connector whose events are written.")
+    if imported.connection:
+        lines += ["Connection:", f"  {imported.connection}"]
+    if imported.secrets:
+        lines.append(f"Secrets, to enter in the connection: {', '.join(imported.secrets)}")
+    lines += [f"To fill in: {value}" for value in imported.lacks]
+    if count := len(imported.refused):
+        lines.append(f"{count} propert{'y has' if count == 1 else 'ies have'} an effect that is missing here.")
+    return "\n".join(lines)
+
+
+def _read(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text()
+    except OSError as e:
+        raise ConfigError(
+            f"{file} cannot be read: {e.strerror}.", safe="Nothing was written.", remedy="name another file"
+        ) from e
+    except UnicodeDecodeError as e:
+        raise ConfigError(f"{file} is no text.", safe="Nothing was written.", remedy="name another file") from e
+
+
+def _write(file: str, text: str) -> None:
+    try:
+        with Path(file).open("x") as output:
+            output.write(text)
+    except OSError as e:
+        raise ConfigError(
+            f"{file} cannot be written: {e.strerror}.", safe="No existing file was changed.", remedy="name another file"
+        ) from e

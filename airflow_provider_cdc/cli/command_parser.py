@@ -37,6 +37,7 @@ def build_commands() -> list[GroupCommand]:
         _state(),
         _check(),
         _grants(),
+        _import(),
         *_lists(),
         _events(),
         _row(),
@@ -97,6 +98,22 @@ def _state() -> GroupCommand:
                 description="Rejected while any run is alive. Afterwards the old tables are fenced: every use of them is an error that names the new connection.",
             ),
         ],
+    )  # fmt: skip
+
+
+def _import() -> ActionCommand:
+    return define_command(
+        "import", "Make a definition of the configuration of a Debezium connector",
+        build_argument("file", help="JSON as for Kafka Connect, a KafkaConnector in YAML, or lines with name=value; - reads standard input"),
+        build_argument("--source", help="kind of source, if connector.class does not name it"),
+        build_argument("--conn-id", metavar="CONN", help="Airflow connection to the source (default: the name of the connector)"),
+        build_argument("--changelog", metavar="URL", default="/data/changelog", help="place of the change log (default: %(default)s)"),
+        build_argument("--target", choices=("delta", "iceberg", "none"), default="delta", help="tables to keep (default: %(default)s)"),
+        build_argument("--location", metavar="URL", default="/data/lake/{database}/{table}", help="place of the tables (default: %(default)s)"),
+        build_argument("--form", choices=("python", "yaml"), default="python", help="a file for the DAG folder, or for a folder of definitions (default: %(default)s)"),
+        build_argument("--write", metavar="FILE", help="new file for the definition, which is printed otherwise"),
+        where="check.import_definition",
+        description="Prints, of each property, whether it is taken, renamed, moved to the connection, without effect, or refused with its reason; exit status 1 if one is refused.",
     )  # fmt: skip
 
 

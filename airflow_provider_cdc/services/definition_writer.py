@@ -113,7 +113,7 @@ def properties_of(request: DefinitionRequest) -> dict[str, Any]:
     _refuse(request, config)
     if request.tables:
         properties[config.TABLES[0]] = _patterns(
-            request, config.parse(_least(config, request.name, properties | request.properties))
+            request, config.parse(complete_properties(config, request.name, properties | request.properties))
         )
     if request.mode != "initial":
         properties["snapshot.mode"] = request.mode
@@ -122,7 +122,7 @@ def properties_of(request: DefinitionRequest) -> dict[str, Any]:
     if request.tables and config.TABLES[0] not in request.properties:
         # the patterns of names are valid; a request is not to compile thousands of them
         checked = properties | {config.TABLES[0]: properties[config.TABLES[0]][:1]}
-    config.parse(_least(config, request.name, checked))
+    config.parse(complete_properties(config, request.name, checked))
     return properties
 
 
@@ -171,8 +171,8 @@ def _place(config: type[ConnectorConfig], properties: Mapping[str, Any]) -> dict
     return dict([*places.items()][:1]) if not places.keys() & properties.keys() else {}
 
 
-def _least(config: type[ConnectorConfig], name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Properties that can be parsed before there is a connection."""
+def complete_properties(config: type[ConnectorConfig], name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return properties that can be parsed before there is a connection."""
     salt = {name: "salt" for name in ("column.mask.salt",) if name in config.connection_properties()}
     fields = config.from_connection(host="host", login="user", schema="schema", extra=salt)
     return {"topic.prefix": name, **fields, **properties}
@@ -270,7 +270,7 @@ def modes_of(kind: str) -> dict[str, str]:
     for mode, description in MODES.items():
         stand_ins = {**config.FORM.stand_ins, **_place(config, {})}
         try:
-            config.parse(_least(config, "any", {**stand_ins, "snapshot.mode": mode}))
+            config.parse(complete_properties(config, "any", {**stand_ins, "snapshot.mode": mode}))
         except ConfigError:
             continue
         modes[mode] = description
