@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import SourceUnavailable
+from airflow_provider_cdc.operators.base.apply_metrics import measure_report
 from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.services.connectors.connector_handle import access_of, find_connector
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
 from tests.support.airflow.airflow_versions import AirflowException, begin_metrics, end_metrics, forget_metrics_at_exit
@@ -88,6 +90,25 @@ def test_statsd_gets_documented_names_with_connector_and_topic(shop_connector: S
     milliseconds, kind = second[f"airflow.cdc.topic.CaptureFreshnessInSeconds,connector=shop,topic={TOPIC}"].split("|")
     assert kind == "ms"
     assert 0 <= float(milliseconds) < 60_000
+
+
+def test_metrics_of_capture_and_apply_have_the_tags_of_the_connector(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, statsd: StatsD
+) -> None:
+    shop_connector = make_shop(monkeypatch, tmp_path, "tags", custom_metric_tags="team=sales, env=prod")
+    shop_connector.order(1)
+    capture(shop_connector)
+    access = access_of(find_connector(shop_connector.store, "shop"))
+    assert access is not None
+    measure_report(access, "delta", "/lake", None, own=True, failed=True, seconds=1)
+    found = statsd.received()
+    assert found["airflow.cdc.run.LastRunFailed,connector=shop,team=sales,env=prod"] == "0|g"
+    assert f"airflow.cdc.snapshot.RowsScanned,connector=shop,team=sales,env=prod,topic={TOPIC}" in found
+    (applied,) = (name for name in found if name.startswith("airflow.cdc.apply.LastRunFailed,connector=shop,"))
+    assert {"team=sales", "env=prod", "target=delta"} <= {*applied.split(",")}
+    series = shop_connector.store.metrics.load_series("shop")
+    assert all({"team": "sales", "env": "prod"}.items() <= stored.tags.items() for stored in series)
+    shop_connector.store.close()
 
 
 def test_statsd_gets_those_of_a_run_that_fails(

@@ -142,7 +142,7 @@ class Capture:
         self._inputs, self._stop = inputs, StopCondition()
         self._run_now: CaptureRun | None = None
         self._watch: LogLagPoller | None = None
-        self._monitor = MetricsMonitor(inputs.name, "capture", inputs.sinks)
+        self._monitor = MetricsMonitor(inputs.name, "capture", inputs.sinks, inputs.config.custom_metric_tags)
 
     def stop(self) -> None:
         """End the run at the next boundary between two transactions, in a snapshot after the last complete tables.

@@ -22,6 +22,7 @@ from airflow_provider_cdc.core.config.property_enums import (
     RETENTION_MS,
     ChannelTypes,
     LostPositionMode,
+    MetricTags,
     NameAdjustment,
     Names,
     Operations,
@@ -326,6 +327,11 @@ class ConnectorConfig(DefaultSourceConfig):
         ge=-1,
         description="Not in Debezium. Maximum size of the data and messages of ended signals: beyond it, `airflow cdc maintain` deletes the oldest ones before "
         "state.retention.signals.ms; -1 = any size.",
+    )
+    custom_metric_tags: MetricTags = Field(
+        {},
+        alias="custom.metric.tags",
+        description="Further tags of all metrics of the connector, as name=value,name=value. Names of metrics are the same for all connectors.",
     )
     heartbeat_interval_ms: int = Field(
         0,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator
@@ -179,6 +180,35 @@ def _split_channels(value: Any) -> Any:
     return channels
 
 
+_TAG = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OWN_TAGS = ("connector", "topic", "target", "place")
+
+
+def _split_tags(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    tags: dict[str, str] = {}
+    for part in filter(None, map(str.strip, value.split(","))):
+        name, equals, text = (word.strip() for word in part.partition("="))
+        if not equals or not text or not _TAG.fullmatch(name) or name in tags:
+            raise ValueError(f"{part!r} does not have the form name=value, or its name is no tag or is already listed")
+        if name in _OWN_TAGS:
+            raise ValueError(f"{name!r} is a tag that metrics have already; choose another name")
+        tags[name] = text
+    return tags
+
+
+def find_metric_tags(properties: Mapping[str, Any]) -> dict[str, str]:
+    """Return the tags of ``custom.metric.tags``, in either form; none if the value is wrong, which the capture reports."""
+    try:
+        tags = _split_tags(properties.get("custom.metric.tags", ""))
+    except ValueError:
+        return {}
+    return {str(name): str(text) for name, text in tags.items()} if isinstance(tags, dict) else {}
+
+
+MetricTags = Annotated[dict[str, str], BeforeValidator(_split_tags)]
+"""Tags of metrics, written as ``name=value,name=value``."""
 ChannelTypes = Annotated[dict[str, tuple[str, ...]], BeforeValidator(_split_channels)]
 """Types of signals by channel."""
 Names = Annotated[tuple[str, ...], BeforeValidator(_split_names)]

@@ -7,6 +7,7 @@ from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from airflow_provider_cdc.core.config.property_enums import find_metric_tags
 from airflow_provider_cdc.core.reporting.metrics_monitor import MetricsMonitor, Sink, run_ended
 from airflow_provider_cdc.hooks.airflow_stats import to_airflow
 from airflow_provider_cdc.hooks.state import CdcStateHook
@@ -93,9 +94,8 @@ def measure_comparison(access: ConnectorAccess, target: str, location: str, veri
 def _monitor(access: ConnectorAccess, producer: str, target: str, location: str) -> MetricsMonitor:
     place = hashlib.sha256(location.encode()).hexdigest()[:8]
     sinks: list[Sink] = [to_airflow, partial(_keep, access.state_conn_id)]
-    return MetricsMonitor(
-        access.definition.name, f"{producer} {target} {place}", sinks, {"target": target, "place": place}
-    )
+    tags = {**find_metric_tags(access.definition.properties), "target": target, "place": place}
+    return MetricsMonitor(access.definition.name, f"{producer} {target} {place}", sinks, tags)
 
 
 def _keep(state_conn_id: str, samples: MetricSamples) -> None:

@@ -82,7 +82,6 @@ class RelationalConfig(TableConfig):
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
         "event.processing.failure.handling.mode": "an event that cannot be read is always an error",
         "event.converting.failure.handling.mode": "a value that cannot be read is always an error",
-        "custom.*": "not implemented yet",
         "driver.*": "this connector uses no JDBC driver that could receive properties",
         "streaming.delay.ms": "the snapshot's offset is durable before streaming begins",
     }

@@ -450,3 +450,13 @@ def test_a_source_has_to_say_what_each_of_its_lists_decides() -> None:
 
         class _Misspells(TableConfig):
             LISTS: ClassVar[Mapping[str, PropertyEffect]] = {"vault.include.list": PropertyEffect.TABLES}
+
+
+@pytest.mark.parametrize("tags", ["team", "team=", "=x", "a b=c", "a=1,a=2", "connector=x", "place=y"])
+def test_tags_of_metrics_have_names_and_values_and_replace_none_of_ours(tags: str) -> None:
+    assert ShopConfig.parse({**SHOP, "custom.metric.tags": "team=sales,env=prod"}).custom_metric_tags == {
+        "team": "sales",
+        "env": "prod",
+    }
+    (line,) = _problems(ShopConfig, {**SHOP, "custom.metric.tags": tags})
+    assert line.startswith("custom.metric.tags: ")
