@@ -41,6 +41,7 @@ class ApplyJobOperator(SparkScriptOperator):
     run_for: float | None
     _applied: Sequence[ConnectorTables] = ()
     _warm: ContinuousApplyJob | None = None
+    _ended_by_airflow = False
 
     # -- for those who inherit ----------------------------------------------------------------------------------------
 
@@ -114,10 +115,17 @@ class ApplyJobOperator(SparkScriptOperator):
             self._measure(time.time() - began, failed=failed)
 
     def _measure(self, seconds: float, *, failed: bool) -> None:
-        """Report metrics; an error of the report does not fail the task. The failure of one connector does not count for the others."""
+        """Report metrics; an error of the report does not fail the task.
+
+        The failure of one connector does not count for the others. A run that Airflow has ended counts as ended, unless the job has reported an error.
+        """
         from airflow_provider_cdc.operators.base.apply_metrics import report_apply_metrics
 
-        blamed = [connector for connector in self._applied if connector.trouble] or self._applied
+        blamed: Sequence[ConnectorTables] = [connector for connector in self._applied if connector.trouble]
+        if self._ended_by_airflow:
+            blamed = [connector for connector in blamed if connector.has_reported_error()]
+        else:
+            blamed = blamed or self._applied
         for connector in self._applied:
             try:
                 report_apply_metrics(connector, failed=failed and connector in blamed, seconds=seconds)
@@ -260,7 +268,7 @@ class ApplyJobOperator(SparkScriptOperator):
 
     def on_kill(self) -> None:
         """End the job; a continuous one ends after its present commit, if it can."""
-        warm = self._warm
+        warm, self._ended_by_airflow = self._warm, True
         # no process waits for the job any more and reads its report
         alone = warm is not None and not warm.running
         if warm is None or not warm.stop_job(self._wait, self.log):

@@ -203,6 +203,11 @@ class ConnectorTables:
         """Check whether another job has begun a later turn."""
         return self.warm is not None and self.warm.has_requested_turn() and self.warm.is_superseded()
 
+    def has_reported_error(self) -> bool:
+        """Check whether the job itself has reported an error: of a table, or of its end."""
+        failed_tables = self.report is not None and bool(self.report["failed"])
+        return failed_tables or (self.warm is not None and bool(self.warm.read_error()))
+
     def _lose(self, error: AirflowException | None) -> None:
         self.lost = True
         self.trouble = f"Connector {self.connector_name}: the Spark job reported no result for it: {error}"

@@ -177,6 +177,22 @@ def test_a_task_that_is_killed_while_a_table_fails_is_tried_again(tmp_path: Path
     assert '"c": 2' in str(remembered)
 
 
+@pytest.mark.parametrize(("failed", "status"), [({}, 0), ({}, 1), ({"shop.b": "no space left"}, 1)])
+def test_a_run_that_airflow_ends_counts_as_failed_only_if_its_job_reports_an_error(
+    tmp_path: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch, failed: dict[str, str], status: int
+) -> None:
+    set_outcome(tmp_path, report(table("shop.a", c=2), **failed), status=status)
+    measured: list[bool] = []
+    monkeypatch.setattr(apply_metrics, "report_apply_metrics", lambda *_, failed, seconds: measured.append(failed))
+    operator = apply(tmp_path, run_for=3600)
+    killer = ActionThread(tmp_path, operator.on_kill)
+    killer.start()
+    with pytest.raises(AirflowException):
+        operator.execute(context(task_state_store=TaskState()))
+    killer.join()
+    assert measured == [bool(failed)]
+
+
 def test_what_was_done_by_a_task_that_was_killed_at_once_is_announced_by_the_next_one_and_only_once(
     tmp_path: Path, spark: Spark
 ) -> None:
