@@ -114,7 +114,7 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
 
     def _measure(self, done: DatabaseApplyResult, **more: Any) -> None:
         self._done.merge_result(done)
-        report_database_metrics(self.connector_access, done.to_document(), self.log, **more)
+        report_database_metrics(self.connector_access, done.to_document(), self.log, conn_id=self.conn_id, **more)
 
     def on_kill(self) -> None:
         """End after the present commit."""

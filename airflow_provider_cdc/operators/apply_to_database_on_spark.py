@@ -104,7 +104,12 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SparkScriptOperator):
         finally:
             if "place" in report:
                 report_database_metrics(
-                    self.connector_access, report, self.log, seconds=time.monotonic() - began, failed=failed
+                    self.connector_access,
+                    report,
+                    self.log,
+                    seconds=time.monotonic() - began,
+                    failed=failed,
+                    conn_id=self.database_conn_id,
                 )
                 if failed:
                     left_to_next_run(context, self.connector_access, report, self.log)

@@ -9,7 +9,14 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.model.metric_rollups import Rollups, find_closed_interval, merge_closed_interval
+from airflow_provider_cdc.core.model.metric_rollups import (
+    Rollups,
+    ShortPieces,
+    append_first_samples,
+    find_closed_interval,
+    finest_pieces,
+    merge_closed_interval,
+)
 from airflow_provider_cdc.core.model.metric_samples import Histogram, MetricSamples, StoredSeries, merge_series
 from airflow_provider_cdc.core.model.metrics_last_hour import MetricsInterval, append_samples
 from airflow_provider_cdc.state.desired_state import lock_control_row
@@ -54,9 +61,12 @@ class StoredMetrics:
                 recent = before.get(whole, {}).get("recent", ())
                 if (over := find_closed_interval(recent, samples.at.timestamp())) is not None:
                     self._fold(c, samples, over)
-                lately = append_samples(recent, samples.series, samples.at.timestamp())
+                lately: dict[str, Any] = {"recent": append_samples(recent, samples.series, samples.at.timestamp())}
+                young = append_first_samples(before.get(whole, {}), samples.series, samples.at.timestamp())
+                if young is not None:
+                    lately["young"] = young.to_document()
                 c.execute(sa.delete(MetricRow).where(mine | self._forgotten(samples)))
-                shown = {key: {**after[key], "recent": lately} if key == whole else after[key] for key in keys}
+                shown = {key: {**after[key], **lately} if key == whole else after[key] for key in keys}
                 c.execute(sa.insert(MetricRow), [_row(samples, key, keys[key], shown[key]) for key in keys])
                 if samples.ended and whole in keys:
                     self._remember(c, samples, whole, after[whole])
@@ -71,12 +81,12 @@ class StoredMetrics:
         return sorted((_stored_series(row) for row in rows), key=lambda s: (s.connector, s.producer, s.topic))
 
     def map_connector_totals(
-        self, build_result: Callable[[StoredSeries, list[dict[str, Any]]], T], connector: str | None = None
+        self, build_result: Callable[[StoredSeries, ShortPieces], T], connector: str | None = None
     ) -> list[T]:
         """Map the metrics of connectors as a whole, of all connectors or of one, in no order.
 
-        The function gets what each producer has measured of a connector as a whole, and the last pieces of
-        :mod:`~airflow_provider_cdc.core.model.metrics_last_hour`. One document is read after the other and let go: those of 200 connectors are fifty thousand
+        The function gets what each producer has measured of a connector as a whole, and the shortest pieces of its last hour, see
+        :mod:`~airflow_provider_cdc.core.model.metric_rollups`. One document is read after the other and let go: those of 200 connectors are fifty thousand
         small objects, and if all are there at once, Python's garbage collector takes them for ones that stay, and looks through everything that the process holds.
 
         One query that reads no row of a topic, however many there are: a capture's row has a known key, those of applies are in the history once a run has ended.
@@ -92,7 +102,7 @@ class StoredMetrics:
             applied, captured = applied.where(m.connector == connector), captured.where(m.connector == connector)
         with self._database.engine.connect() as c:
             return [
-                build_result(_stored_series(row), row.metrics.get("recent", []))
+                build_result(_stored_series(row), finest_pieces(row.metrics))
                 for row in c.execute(sa.union_all(applied, captured))
             ]
 
@@ -107,10 +117,11 @@ class StoredMetrics:
         with self._database.engine.connect() as c:
             return [(row.at, row.metrics) for row in c.execute(statement)]
 
-    def load_rollups(self, connector: str) -> dict[str, tuple[Rollups, Sequence[Mapping[str, Any]]]]:
+    def load_rollups(self, connector: str) -> dict[str, tuple[Rollups, Sequence[Mapping[str, Any]], ShortPieces]]:
         """Load the pieces of an hour, a day and a week of a connector as a whole.
 
-        It is: producer → the longer spans, and the last pieces of five minutes, see :mod:`airflow_provider_cdc.core.model.metric_rollups`.
+        It is: producer → the longer spans, the last pieces of five minutes, and the shortest pieces of the last hour, see
+        :mod:`airflow_provider_cdc.core.model.metric_rollups`.
         """
         rollups = sa.select(MetricHistoryRow.metrics).where(
             MetricHistoryRow.connector == connector, MetricHistoryRow.number == 0
@@ -121,7 +132,8 @@ class StoredMetrics:
         with self._database.engine.connect() as c:
             longer = {row.metrics["producer"]: row.metrics["spans"] for row in c.execute(rollups)}
             return {
-                row.producer: (longer.get(row.producer, {}), row.metrics.get("recent", ())) for row in c.execute(recent)
+                row.producer: (longer.get(row.producer, {}), row.metrics.get("recent", ()), finest_pieces(row.metrics))
+                for row in c.execute(recent)
             }
 
     def _fold(self, c: sa.Connection, samples: MetricSamples, piece: MetricsInterval) -> None:

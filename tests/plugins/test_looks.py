@@ -283,9 +283,12 @@ def test_where_nothing_was_measured_no_line_goes_on(
         )
     found = client_factory().get(f"{API}/charts").json()
     (points,) = [one["points"] for one in found["series"] if one["producer"] == "test"]
-    assert [point["at"] for point in points] == list(range(points[0]["at"], found["until"] - 299, 300))
-    assert [(point["events_per_s"], point["lag_s"]) for point in points[:3]] == [(10, 4), (10, 4), (0, None)]
-    assert {(point["events"], point["lag_s"], point["p50_s"]) for point in points[2:]} == {(0, None, None)}
+    assert found["piece_s"] == 60
+    assert [point["at"] for point in points] == list(range(points[0]["at"], found["until"] - 59, 60))
+    measured = [(n, point["events_per_s"], point["lag_s"]) for n, point in enumerate(points) if point["events"]]
+    assert measured == [(0, 50, 4), (5, 50, 4)]
+    others = [point for point in points if not point["events"]]
+    assert {(point["events_per_s"], point["lag_s"], point["p50_s"]) for point in others} == {(0, None, None)}
 
 
 def test_a_span_shows_what_was_in_it_and_no_more_marks_than_fit(

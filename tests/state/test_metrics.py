@@ -140,7 +140,8 @@ def test_the_last_hour_is_kept_in_pieces_of_five_minutes(store: StateStore) -> N
         )
         found = {"": make_series(1), "orders": orders, "lines": lines}
         store.metrics.add_measurements(make_samples(found, at=NOW + timedelta(minutes=minute), ended=False))
-    ((whole, pieces),) = store.metrics.map_connector_totals(lambda *one: one)
+    ((whole, (piece_s, pieces)),) = store.metrics.map_connector_totals(lambda *one: one)
+    assert piece_s == PIECE_S
     assert (whole.connector, whole.producer, whole.topic) == ("shop", "capture", "")
     first = int(NOW.timestamp() // PIECE_S) * PIECE_S
     assert [(p["at"] - first) // 60 for p in pieces] == [5, 30, 60, 65]
@@ -148,7 +149,7 @@ def test_the_last_hour_is_kept_in_pieces_of_five_minutes(store: StateStore) -> N
     assert pieces[-1]["worst"] == ["orders", 66.7]
     assert sum(pieces[-1]["freshness"]["classes"]) == 3
     hour = LastHourMetrics.from_intervals(pieces, (NOW + timedelta(minutes=70)).timestamp())
-    assert [((at - first) // 60, events) for at, events in hour.events] == [(30, 11), (60, 11), (65, 11)]
+    assert [((at - first) // 60, events) for at, events, _ in hour.events] == [(30, 11), (60, 11), (65, 11)]
     assert (sum(hour.freshness.classes), hour.worst) == (9, ("orders", 66.7))
     assert hour.freshness.total == sum(3 * [1.5 + 3.0]) + 30.7 + 61.7 + 66.7
     nothing = LastHourMetrics.from_intervals(pieces, (NOW + timedelta(hours=9)).timestamp())
@@ -184,7 +185,7 @@ def test_documents_of_many_connectors_are_not_there_at_once(store: StateStore) -
             store.metrics.add_measurements(
                 make_samples({"": make_series(1), "orders": orders}, connector=f"c{n}", at=at, ended=False)
             )
-    ((_, pieces),) = store.metrics.map_connector_totals(lambda *one: one, "c0")
+    ((_, (_, pieces)),) = store.metrics.map_connector_totals(lambda *one: one, "c0")
     assert len(pieces) == 12
 
     def count_documents() -> int:
@@ -198,7 +199,24 @@ def test_documents_of_many_connectors_are_not_there_at_once(store: StateStore) -
     finally:
         gc.enable()
     assert len(alive) == 20
-    assert 12 <= max(alive) <= 24  # of one, or of one that is read and one that is about to go
+    assert (
+        24 <= max(alive) <= 48
+    )  # short pieces and those of five minutes, of one, or of one that is read and one that is about to go
+
+
+def test_the_first_hour_has_pieces_of_ten_seconds_and_then_of_a_minute(store: StateStore) -> None:
+    store.register_connector(ConnectorRegistration("shop", "memory", "/log"))
+    lengths, count = {}, 0
+    for second in (*range(0, 700, 10), *range(700, 3900, 100)):
+        orders = MetricSeries(counters={"topic.TotalNumberOfEventsCaptured": 3})
+        at = NOW + timedelta(seconds=second)
+        store.metrics.add_measurements(make_samples({"": make_series(1), "orders": orders}, at=at, ended=False))
+        count += 3
+        ((_, (piece_s, pieces)),) = store.metrics.map_connector_totals(lambda *one: one)
+        lengths.setdefault(piece_s, second)
+        assert len(pieces) <= 61
+        assert sum(piece["events"] for piece in pieces) == count
+    assert lengths == {10: 0, 60: 600, PIECE_S: 3600}
 
 
 @pytest.mark.parametrize("span", sorted(SPANS))
@@ -219,7 +237,7 @@ def test_a_span_has_all_that_was_measured_in_it_and_ends(store: StateStore, span
         store.metrics.add_measurements(make_samples({"": whole, "orders": orders}, at=at, ended=draw.random() < 0.1))
         reports.append((moment, events, lag_ms / 1000))
     now = moment + 1
-    kept, recent = store.metrics.load_rollups("shop")["capture"]
+    kept, recent, _ = store.metrics.load_rollups("shop")["capture"]
     pieces = pieces_of(span, kept, recent, now)
     length, piece_s = SPANS[span]
     since = SPANS[span].compute_start(now)

@@ -1,6 +1,7 @@
-"""Metrics of a connector that are kept of a day and of a week.
+"""Metrics of a connector that are kept of its first hour, of a day and of a week.
 
-They are the pieces of five minutes of :mod:`.metrics_last_hour`, put together to longer ones the older they get.
+They are the pieces of five minutes of :mod:`.metrics_last_hour`, put together to longer ones the older they get. A producer that began less than an
+hour ago has shorter pieces too: of ten seconds, and after ten minutes of one minute.
 
 A week takes 57 pieces and a day 49, whatever happens in them.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from airflow_provider_cdc.core.model.metric_samples import Histogram
+from airflow_provider_cdc.core.model.metric_samples import Histogram, MetricSeries
 from airflow_provider_cdc.core.model.metrics_last_hour import PIECE_S, MetricsInterval
 
 
@@ -37,8 +38,65 @@ SPANS: Mapping[str, ChartSpan] = {
 """:mod:`.metrics_last_hour` keeps ``hour``."""
 LONGER = tuple(name for name, span in SPANS.items() if span.piece_s > PIECE_S)
 
+FIRST_S = (ChartSpan(600, 10), ChartSpan(3600, 60))
+"""Pieces of a young producer: until which age, and how long each is."""
+
 Rollups = Mapping[str, Sequence[Mapping[str, Any]]]
 """Name of a span → its pieces as documents, oldest first."""
+
+
+class ShortPieces(NamedTuple):
+    """Pieces of one length, as documents, oldest first."""
+
+    piece_s: int
+    pieces: Sequence[Mapping[str, Any]]
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"piece_s": self.piece_s, "pieces": list(self.pieces)}
+
+
+def finest_pieces(metrics: Mapping[str, Any]) -> ShortPieces:
+    """Return the shortest pieces of the last hour that stored metrics have.
+
+    >>> finest_pieces({"recent": []})
+    ShortPieces(piece_s=300, pieces=[])
+    """
+    young = metrics.get("young")
+    return ShortPieces(PIECE_S, metrics.get("recent", [])) if young is None else ShortPieces(**young)
+
+
+def append_first_samples(
+    before: Mapping[str, Any], series: Mapping[str, MetricSeries], now_s: float
+) -> ShortPieces | None:
+    """Return the short pieces of a young producer after more was measured; ``None`` if it is not young.
+
+    :param before: its stored metrics; empty before its first ones
+    :param series: topic → its metrics
+    """
+    if before and before.get("young") is None:
+        return None
+    young = finest_pieces(before) if before else ShortPieces(FIRST_S[0].piece_s, ())
+    pieces = [MetricsInterval.from_document(piece) for piece in young.pieces]
+    age_s = now_s - pieces[0].at if pieces else 0
+    span = next((span for span in FIRST_S if age_s < span.seconds), None)
+    if span is None:
+        return None
+    latest = MetricsInterval(int(now_s // span.piece_s) * span.piece_s)
+    latest.add_samples(series)
+    merged = merge_intervals([], [*pieces, latest], ChartSpan(FIRST_S[-1].seconds, span.piece_s), now_s)
+    return ShortPieces(span.piece_s, [piece.to_document() for piece in merged])
+
+
+def find_first_hour_length(producers: Sequence[ShortPieces], now_s: float) -> int | None:
+    """Find the length of pieces that all producers of a young connector have, in seconds; ``None`` if one of them is not young.
+
+    It is the same for all, so that producers that began one after the other compare.
+    """
+    begins = [short.pieces[0]["at"] for short in producers if short.piece_s < PIECE_S and short.pieces]
+    if not begins or len(begins) < len(producers):
+        return None
+    return next((span.piece_s for span in FIRST_S if now_s - min(begins) < span.seconds), None)
 
 
 def find_closed_interval(recent: Sequence[Mapping[str, Any]], now_s: float) -> MetricsInterval | None:
@@ -112,11 +170,16 @@ def _sum(piece: MetricsInterval, other: MetricsInterval) -> MetricsInterval:
 
 
 __all__ = [
+    "FIRST_S",
     "LONGER",
     "SPANS",
     "ChartSpan",
     "Rollups",
+    "ShortPieces",
+    "append_first_samples",
     "find_closed_interval",
+    "find_first_hour_length",
+    "finest_pieces",
     "merge_closed_interval",
     "merge_intervals",
     "pieces_of",

@@ -23,7 +23,7 @@ _COUNTED = frozenset({
 })  # fmt: skip
 
 
-TEXTS = frozenset({"streaming.OldestTransactionId"})
+TEXTS = frozenset({"streaming.OldestTransactionId", "apply.TargetName"})
 """Texts that the overview of all connectors shows beside numbers: it reads nothing else of a run's metrics."""
 
 

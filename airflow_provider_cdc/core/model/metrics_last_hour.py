@@ -23,7 +23,7 @@ _CPU_S = "run.TotalProcessorTimeInSeconds"
 
 @dataclass(slots=True)
 class MetricsInterval:
-    """Five minutes.
+    """Five minutes, or the length of the pieces that it is one of.
 
     :param at: when they began, in seconds since 1970
     :param freshness: how long after its commit at the source the newest event of each commit was durable, or in its table
@@ -96,11 +96,13 @@ def append_samples(
 class LastHourMetrics:
     """Summary of an hour from its pieces.
 
-    :param events: when each piece began, and its events
+    :param events: when each piece began, its events, and the most seconds that it was behind its source
+    :param fresh: when each piece began, and the seconds within which 95 % of its commits were there; pieces without a commit are missing
     :param worst: the topic with the largest freshness, and how many seconds it was
     """
 
-    events: list[tuple[int, int]]
+    events: list[tuple[int, int, float | None]]
+    fresh: list[tuple[int, float]]
     freshness: Histogram
     worst: tuple[str, float] | None
 
@@ -117,7 +119,13 @@ class LastHourMetrics:
             (piece["worst"] for piece in lately if piece["worst"]), key=lambda slowest: slowest[1], default=None
         )
         return cls(
-            [(piece["at"], piece["events"]) for piece in lately],
+            [(piece["at"], piece["events"], piece.get("lag_s")) for piece in lately],
+            [
+                (piece["at"], p95_s)
+                for piece in lately
+                if piece["worst"]
+                and (p95_s := Histogram.from_document(piece["freshness"]).estimate_quantile(0.95)) is not None
+            ],
             Histogram.from_documents([piece["freshness"] for piece in lately]),
             None if worst is None else (str(worst[0]), float(worst[1])),
         )

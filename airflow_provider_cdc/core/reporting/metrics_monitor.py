@@ -89,7 +89,14 @@ class MetricsMonitor:
                     report = self.set_total if is_counter(name) else self.set_gauge
                     report(f"{context}.{name}", float(value))
                 elif isinstance(value, str) and f"{context}.{name}" in TEXTS:
-                    self._of("").texts[f"{context}.{name}"] = value
+                    self.set_text(f"{context}.{name}", value)
+
+    def set_text(self, name: str, text: str) -> None:
+        """Set a text of the connector as a whole.
+
+        :param name: of :data:`~airflow_provider_cdc.core.model.metric_samples.TEXTS`
+        """
+        self._of("").texts[name] = text
 
     def flush(self, *, ended: bool = False) -> None:
         """Give everything to the sinks.

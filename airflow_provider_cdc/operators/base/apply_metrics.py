@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -12,6 +11,7 @@ from airflow_provider_cdc.core.reporting.metrics_monitor import MetricsMonitor, 
 from airflow_provider_cdc.hooks.airflow_stats import to_airflow
 from airflow_provider_cdc.hooks.state import CdcStateHook
 from airflow_provider_cdc.services.dashboards.late_tables import LAGGING
+from airflow_provider_cdc.services.text.status_texts import format_target_name, target_place
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.reports.apply_report import ApplyOutcome
@@ -59,15 +59,18 @@ def measure_report(
     failed: bool = False,
     seconds: float = 0.0,
     ended: bool = True,
+    conn_id: str = "",
 ) -> None:
     """Report a run's apply of one connector.
 
     :param report: of an apply, with ``last_batch``, ``tables`` and ``failed``; ``None``: it has left none
     :param own: whether it is this run's
     :param failed: it was not applied, or not all of it
+    :param conn_id: the connection of a target database
     :param ended: the run has ended; otherwise it continues, and the report has its work since the last one
     """
     monitor = _monitor(access, "apply", target, location)
+    monitor.set_text("apply.TargetName", format_target_name(target, location, conn_id))
     _tables(monitor, report, own=own)
     if ended:
         run_ended(monitor, "apply", failed=failed, seconds=seconds)
@@ -92,7 +95,7 @@ def measure_comparison(access: ConnectorAccess, target: str, location: str, veri
 
 
 def _monitor(access: ConnectorAccess, producer: str, target: str, location: str) -> MetricsMonitor:
-    place = hashlib.sha256(location.encode()).hexdigest()[:8]
+    place = target_place(location)
     sinks: list[Sink] = [to_airflow, partial(_keep, access.state_conn_id)]
     tags = {**find_metric_tags(access.definition.properties), "target": target, "place": place}
     return MetricsMonitor(access.definition.name, f"{producer} {target} {place}", sinks, tags)

@@ -1,5 +1,6 @@
 """Routes that only read."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -23,12 +24,18 @@ from airflow_provider_cdc.plugins.authorization import (
 )
 from airflow_provider_cdc.services.connectors.bounded_calls import call_log_in_time
 from airflow_provider_cdc.services.connectors.connector_handle import access_of
-from airflow_provider_cdc.services.dashboards.connector_overview import line_of, load_overview, wholes_of
+from airflow_provider_cdc.services.dashboards.connector_overview import (
+    ProducerMetrics,
+    line_of,
+    load_overview,
+    wholes_of,
+)
 from airflow_provider_cdc.services.dashboards.connector_page import properties_of, tables_of
 from airflow_provider_cdc.services.dashboards.hidden_keys import hide_keys, hide_keys_in_text
 from airflow_provider_cdc.services.dashboards.overview_models import ConnectorSummary, NextRun
 from airflow_provider_cdc.services.dashboards.schema_diff import newest_differences
 from airflow_provider_cdc.services.text import status_texts
+from airflow_provider_cdc.state.state_store import StateStore
 
 router = APIRouter(tags=["connectors"])
 _LOG_S = 5.0
@@ -109,8 +116,26 @@ def get_connector(store: Store, reached: Readable) -> response_models.ConnectorD
         rights=rights_on(reached.user, record, reached.known),
         status=_without_rows(reached, status_of(record, signals).to_document()),
         work=[{**work.to_document(), "text": work.progress_text} for work in works],
-        targets=[response_models.TargetAnswer(**report) for report in reports],
+        targets=[_target(store, record, report, wholes) for report in reports],
         trouble=trouble,
+    )
+
+
+def _target(
+    store: StateStore, record: ConnectorRecord, report: status_texts.AppliedTarget, wholes: Sequence[ProducerMetrics]
+) -> response_models.TargetAnswer:
+    """Return the progress of a target with the events that wait for it."""
+    batch = report["last_batch"] + 1
+    waiting = store.list_batches(record.connector, batch=batch) if report["last_batch"] < record.last_batch else []
+    producer = f"apply {report['target']} {status_texts.target_place(report['location'])}"
+    measured = next((whole.series for whole in wholes if whole.series.producer == producer), None)
+    return response_models.TargetAnswer(
+        **report,
+        producer=producer,
+        waiting_events=record.last_seq - waiting[0].first_seq + 1 if waiting else None,
+        waiting_since=waiting[0].created_at if waiting else None,
+        ran_at=None if measured is None else measured.at,
+        run_failed=measured is not None and bool(measured.gauges.get("apply.LastRunFailed")),
     )
 
 

@@ -132,7 +132,14 @@ class TargetAnswer(_Answer):
 
     target: str
     location: str
+    name: str = Field(description="Name for people: kind and location of its tables, or its connection")
+    at: datetime | None = Field(None, description="When the report was written")
     last_batch: int
+    waiting_events: int | None = Field(None, description="Captured events that are not applied; null if not known")
+    waiting_since: datetime | None = Field(None, description="Commit of the first batch that is not applied")
+    producer: str = Field(description="Name of its apply in metrics and charts")
+    ran_at: datetime | None = Field(None, description="Last measurement of its apply")
+    run_failed: bool = Field(False, description="The last run of its apply failed")
     failed: dict[str, Any]
     lagging: dict[str, int]
     seconds: float

@@ -151,10 +151,12 @@ def _of_series(series: StoredSeries, record: ConnectorRecord, limits: AlertLimit
     yield from _of_log(series, limits, now)
     if "apply.LastRunFailed" not in series.gauges:
         return
-    where = f"the apply to {series.tags.get('target', '')} ({series.tags.get('place', '')})"
+    where = f"the apply to {target_name_of(series)}"
     failed = int(series.gauges.get("apply.FailedTables", 0))
     if failed:
-        yield Alert(AlertKind.TABLES_LEFT_BEHIND, f"{where} could not update {failed} tables")
+        yield Alert(
+            AlertKind.TABLES_LEFT_BEHIND, f"{where} could not update {failed} table{'' if failed == 1 else 's'}"
+        )
     elif series.gauges["apply.LastRunFailed"]:
         yield Alert(AlertKind.APPLY_FAILED, f"{where} failed {format_age(series.at, now)}")
     waits = record.last_batch > series.gauges.get("apply.LastBatch", 0)
@@ -173,6 +175,11 @@ def _of_tables(late: Iterable[LateTables], now: datetime) -> Iterator[Alert]:
             AlertKind.TABLE_STALE,
             f"the table of {tables.topic} in {tables.target} ({tables.place}) is {age} old: it lacks changes that were captured since{more}",
         )
+
+
+def target_name_of(series: StoredSeries) -> str:
+    """Return the name of the target of an apply; its kind and a short name of its location if it has not run since an upgrade."""
+    return series.texts.get("apply.TargetName") or f"{series.tags.get('target', '')} ({series.tags.get('place', '')})"
 
 
 def _of_log(series: StoredSeries, limits: AlertLimits, now: datetime) -> Iterator[Alert]:

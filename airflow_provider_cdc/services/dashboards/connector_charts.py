@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from airflow_provider_cdc.core.model.metric_rollups import SPANS, ChartSpan, pieces_of
+from airflow_provider_cdc.core.model.metric_rollups import (
+    SPANS,
+    ChartSpan,
+    find_first_hour_length,
+    merge_intervals,
+    pieces_of,
+)
 from airflow_provider_cdc.core.model.metrics_last_hour import MetricsInterval
 from airflow_provider_cdc.core.model.notifications import BLOCKING, INCREMENTAL, INITIAL, NotificationType
 
@@ -67,9 +73,9 @@ class ConnectorCharts(_ChartModel):
     """The charts of a connector for a span of time up to now."""
 
     span: SpanName
-    since: int = Field(description="Seconds since 1970")
+    since: int = Field(description="Seconds since 1970; the begin of a connector in its first hour")
     until: int
-    piece_s: int = Field(description="Length of an interval, in seconds")
+    piece_s: int = Field(description="Length of an interval, in seconds; shorter in the first hour of a connector")
     series: list[ChartSeries]
     marks: list[ChartAnnotation] = Field(description="Oldest first; the newest hundred of each kind")
 
@@ -79,18 +85,28 @@ def charts_of(
 ) -> ConnectorCharts:
     """Load the contents of charts of a span, by a fixed number of queries."""
     now = now or datetime.now(UTC)
-    span, now_s = SPANS[name], now.timestamp()
+    now_s, rollups = now.timestamp(), store.metrics.load_rollups(record.connector)
+    length = find_first_hour_length([short for _, _, short in rollups.values()], now_s) if name == "hour" else None
+    young = length is not None
+    span = SPANS[name] if length is None else ChartSpan(SPANS[name].seconds, length)
     series, marks = [], list[ChartAnnotation]()
-    for producer, (stored, recent) in store.metrics.load_rollups(record.connector).items():
-        pieces = _through(pieces_of(name, stored, recent, now_s), span, now_s)
+    for producer, (stored, recent, short) in rollups.items():
+        found = (
+            merge_intervals([], [MetricsInterval.from_document(p) for p in short.pieces], span, now_s)
+            if young
+            else pieces_of(name, stored, recent, now_s)
+        )
+        pieces = _through(found, span, now_s)
         series.append(ChartSeries(producer=producer, points=[_point(piece, span, now_s) for piece in pieces]))
         marks += _runs(store, record.connector, producer)
     marks += _notification_marks(store, record.connector)
-    since = datetime.fromtimestamp(span.compute_start(now_s), UTC)
+    starts = [chart.points[0].at for chart in series if chart.points]
+    since_s = min(starts) if young and starts else span.compute_start(now_s)
+    since = datetime.fromtimestamp(since_s, UTC)
     marks += _schema_changes(store, record.connector, since)
     return ConnectorCharts(
         span=name,
-        since=span.compute_start(now_s),
+        since=since_s,
         until=int(now_s),
         piece_s=span.piece_s,
         series=sorted(series, key=lambda chart: (chart.producer != "capture", chart.producer)),

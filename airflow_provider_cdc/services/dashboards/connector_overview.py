@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cdc.core.lifecycle.connector_status import ConnectorState, status_of
 from airflow_provider_cdc.core.model.connector_signal import SignalState
 from airflow_provider_cdc.core.model.log_headroom import LogWindow
+from airflow_provider_cdc.core.model.metric_rollups import ShortPieces
 from airflow_provider_cdc.core.model.metric_samples import StoredSeries
-from airflow_provider_cdc.core.model.metrics_last_hour import PIECE_S, LastHourMetrics
+from airflow_provider_cdc.core.model.metrics_last_hour import LastHourMetrics
 from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, SignalRecord, part_of
 from airflow_provider_cdc.services.dashboards.connector_alerts import AlertLimits, find_alerts
 from airflow_provider_cdc.services.dashboards.overview_models import (
@@ -24,13 +25,14 @@ from airflow_provider_cdc.services.dashboards.overview_models import (
     ConnectorSummary,
     EventRate,
     Freshness,
+    FreshnessPoint,
     LastError,
     NextRun,
     OldestTransaction,
     SnapshotProgress,
 )
 from airflow_provider_cdc.services.text.pause_gap_signal_texts import format_halt, progress_text
-from airflow_provider_cdc.services.text.status_texts import pending_tables
+from airflow_provider_cdc.services.text.status_texts import format_age, pending_tables
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.lifecycle.connector_status import ConnectorStatus
@@ -50,14 +52,15 @@ class ProducerMetrics:
     rates: list[EventRate]
 
     @classmethod
-    def from_series(cls, series: StoredSeries, pieces: Sequence[Mapping[str, Any]], now: datetime) -> ProducerMetrics:
+    def from_series(cls, series: StoredSeries, lately: ShortPieces, now: datetime) -> ProducerMetrics:
         """Build the displayed metrics of a series.
 
-        :param pieces: of :mod:`airflow_provider_cdc.core.model.metrics_last_hour`
+        :param lately: pieces of the last hour
         """
+        pieces, piece_s = lately.pieces, lately.piece_s
         hour, captures = LastHourMetrics.from_intervals(pieces, now.timestamp()), series.producer == "capture"
         bare = replace(series, counters={}, histograms={})
-        return cls(bare, _freshness(hour, captures), _rates(hour, now.timestamp()) if captures else [])
+        return cls(bare, _freshness(hour, captures), _rates(hour, piece_s, now.timestamp()) if captures else [])
 
 
 def load_overview(
@@ -89,7 +92,7 @@ def wholes_of(store: StateStore, now: datetime, connector: str | None = None) ->
     """Return the metrics of all connectors, or of one: connector → by its producers."""
     by_connector: dict[str, list[ProducerMetrics]] = {}
     for metrics in store.metrics.map_connector_totals(
-        lambda series, pieces: ProducerMetrics.from_series(series, pieces, now), connector
+        lambda series, lately: ProducerMetrics.from_series(series, lately, now), connector
     ):
         by_connector.setdefault(metrics.series.connector, []).append(metrics)
     for producers in by_connector.values():
@@ -110,7 +113,8 @@ def line_of(
     :param signals: those that have not ended
     """
     status = status_of(record, signals)
-    problems = [alert.text for alert in find_alerts(record, [whole.series for whole in wholes], AlertLimits(), now)]
+    alerts = find_alerts(record, [whole.series for whole in wholes], AlertLimits(), now)
+    problems = [*(alert.text for alert in alerts), *_standstills(record, status, now)]
     capture = next((whole for whole in wholes if whole.series.producer == "capture"), None)
     gauges = {} if capture is None else capture.series.gauges
     registration, failed, window = (
@@ -146,9 +150,20 @@ def _trouble(status: ConnectorStatus, wholes: Sequence[ProducerMetrics], problem
     broken = any(
         w.series.gauges.get("apply.LastRunFailed") or w.series.gauges.get("apply.FailedTables") for w in wholes
     )
-    if status.state is ConnectorState.FAILED or broken:
+    if status.state is ConnectorState.FAILED or broken or status.stopped:
         return AttentionLevel.FAILED
     return AttentionLevel.LATE if problems else AttentionLevel.NONE
+
+
+def _standstills(record: ConnectorRecord, status: ConnectorStatus, now: datetime) -> Iterator[str]:
+    """Return a sentence for each part of a capture that stands still while its runs do not fail."""
+    if status.state in (ConnectorState.PAUSED, ConnectorState.STOPPED):
+        return
+    for table, why in status.stopped.items():
+        yield f"nothing of {table} is captured until it is read again: {why}"
+    silent = status.moved_at is not None and (now - status.moved_at).total_seconds() > AlertLimits().silent_s
+    if status.pending and record.owner is not None and silent:
+        yield f"the snapshot has committed nothing; its last commit was {format_age(status.moved_at, now)}"
 
 
 def _phase(record: ConnectorRecord, status: ConnectorStatus) -> str:
@@ -184,14 +199,14 @@ def _freshness(hour: LastHourMetrics, captures: bool) -> Freshness | None:
     worst = hour.worst or ("", 0.0)
     return Freshness(
         where="change log" if captures else "tables", commits=sum(hour.freshness.classes), p50_s=p50,
-        p95_s=p95, worst_topic=worst[0], worst_s=worst[1],
+        p95_s=p95, worst_topic=worst[0], worst_s=worst[1], points=[FreshnessPoint(at=at, p95_s=p95_s) for at, p95_s in hour.fresh],
     )  # fmt: skip
 
 
-def _rates(hour: LastHourMetrics, now_s: float) -> list[EventRate]:
-    return [
-        EventRate(at=at, events_per_s=round(events / min(max(now_s - at, 1.0), PIECE_S), 3))  # the last one is not over
-        for at, events in hour.events
+def _rates(hour: LastHourMetrics, piece_s: int, now_s: float) -> list[EventRate]:
+    return [  # the last one is not over
+        EventRate(at=at, events_per_s=round(events / min(max(now_s - at, 1.0), piece_s), 3), lag_s=lag_s)
+        for at, events, lag_s in hour.events
     ]
 
 

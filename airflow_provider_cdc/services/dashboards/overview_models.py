@@ -28,6 +28,17 @@ class AttentionLevel(IntEnum):
     FAILED = 3
 
 
+@with_config(ConfigDict(extra="forbid"))
+class FreshnessPoint(TypedDict):
+    """The freshness of an interval.
+
+    :param at: start of the interval, in seconds since 1970
+    """
+
+    at: int
+    p95_s: float
+
+
 class Freshness(_Model):
     """The time from a change's commit at the source until it was durable, in the last hour.
 
@@ -35,6 +46,7 @@ class Freshness(_Model):
     :param commits: number of measured commits
     :param p50_s: median in seconds, interpolated within a bucket of the histogram
     :param worst_topic: topic of the slowest commit
+    :param points: oldest first; intervals without a commit are omitted
     """
 
     where: Literal["tables", "change log"]
@@ -43,18 +55,21 @@ class Freshness(_Model):
     p95_s: float
     worst_topic: str
     worst_s: float
+    points: Annotated[list[FreshnessPoint], SkipValidation] = Field(default_factory=list)
 
 
 @with_config(ConfigDict(extra="forbid"))
 class EventRate(TypedDict):
-    """The rate of captured events in an interval of five minutes.
+    """The rate of captured events in an interval.
 
     :param at: start of the interval, in seconds since 1970
+    :param lag_s: maximum lag behind the source; ``None`` if it was not measured
     """
 
     # an overview has thousands: a dictionary of numbers is nothing for Python's garbage collector to look at, a model is three things
     at: int
     events_per_s: float
+    lag_s: float | None
 
 
 class SnapshotProgress(_Model):
@@ -176,6 +191,7 @@ __all__ = [
     "ConnectorSummary",
     "EventRate",
     "Freshness",
+    "FreshnessPoint",
     "LastError",
     "NextRun",
     "OldestTransaction",

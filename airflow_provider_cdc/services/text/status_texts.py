@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -185,12 +186,16 @@ class AppliedTarget(TypedDict):
 
     - ``target``, ``location``, ``last_batch``, ``failed``, ``lagging``, ``seconds``: as in
       :class:`~airflow_provider_cdc.changelog.reports.apply_report.ApplyReport`
+    - ``name``: of the target: the kind of its tables with their location, or a database with its connection
+    - ``at``: when the report was written, in ISO form; ``None`` if that is not known
     - ``topics``: table → its topic, of those that are not called by it, and have failed or are behind
     - ``tables``: table → its metrics, see :func:`airflow_provider_cdc.changelog.reports.apply_report_store.build_table_metrics`
     """
 
     target: str
     location: str
+    name: str
+    at: str | None
     last_batch: int
     failed: dict[str, str]
     lagging: dict[str, int]
@@ -211,6 +216,10 @@ def list_applied_targets(changelog: ChangeLog, connector: str) -> list[AppliedTa
         {
             "target": report["target"],
             "location": report["location"],
+            "name": format_target_name(
+                report["target"], report["location"], (report.get("database") or {}).get("conn_id", "")
+            ),
+            "at": report.get("at"),
             "last_batch": report["last_batch"],
             "failed": report["failed"],
             "lagging": report["lagging"],
@@ -220,6 +229,26 @@ def list_applied_targets(changelog: ChangeLog, connector: str) -> list[AppliedTa
         }
         for report in ApplyReports(changelog.storage, connector).list_reports()
     ]
+
+
+def format_target_name(target: str, location: str, conn_id: str = "") -> str:
+    """Return the name of a target for people: the kind of its tables with their location, or a database with its connection.
+
+    >>> format_target_name("delta", "s3://lake/shop/{table}")
+    'delta at s3://lake/shop/{table}'
+    >>> format_target_name("database", "postgresql://dwh/sales", "sales_dwh")
+    'database sales_dwh'
+    """
+    return f"{target} {conn_id}" if conn_id else f"{target} at {location}"
+
+
+def target_place(location: str) -> str:
+    """Return the short, stable name of a location that metrics carry as a tag.
+
+    >>> len(target_place("s3://lake/shop/{table}"))
+    8
+    """
+    return hashlib.sha256(location.encode()).hexdigest()[:8]
 
 
 def beside_changelog(connector: ConnectorRecord) -> tuple[list[AppliedTarget], list[JobProgress], str | None]:

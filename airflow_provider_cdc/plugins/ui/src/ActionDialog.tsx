@@ -6,7 +6,7 @@ import { ask, exactly, part, type Detail, type Offset, type Plan } from "./api";
 import { FollowedRun } from "./AskedFor";
 import { Failure } from "./bits";
 import { Long, shortened } from "./long";
-import { ago, position } from "./texts";
+import { ago, shortPosition } from "./texts";
 import { useAsked } from "./useAsked";
 
 type Targets = Detail["targets"];
@@ -164,7 +164,7 @@ function Wanted({ connector, chosen, targets, given, onGiven }: { connector: str
         <Select label="Target" value={String(given.target)} onChange={(value) => onGiven({ target: Number(value) })}>
           {targets.map((one, n) => (
             <option key={`${one.target} ${one.location}`} value={n}>
-              {shortened(`${one.target} at ${one.location}`, 80)}
+              {shortened(one.name, 80)}
             </option>
           ))}
         </Select>
@@ -229,7 +229,7 @@ function VersionChoice({ connector, chosen, onChoose }: { connector: string; cho
         <option value="">{data ? (earlier.length ? "Choose one" : "No earlier offset") : "…"}</option>
         {earlier.map((one) => (
           <option key={one.version} value={one.version}>
-            {one.version}, {ago(one.created_at)}: {position(one.offset.position as Record<string, unknown>)}
+            {one.version}, {ago(one.created_at)}: {shortPosition(one.offset.position as Record<string, unknown>)[0]}
           </option>
         ))}
       </Select>

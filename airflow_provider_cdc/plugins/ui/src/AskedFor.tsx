@@ -6,8 +6,9 @@ import { part, type AskedFor } from "./api";
 import { Failure, Grid, Section, Shown, State } from "./bits";
 import { Long, shortened } from "./long";
 import { Older, useNewest } from "./newest";
-import { ago, now, value } from "./texts";
+import { now, value } from "./texts";
 import { useAsked, type Asked } from "./useAsked";
+import { When } from "./When";
 
 const DAY_MS = 86_400_000;
 const EVERY_S = 5;
@@ -40,7 +41,7 @@ export function LastAsked({ asked }: { asked: Asked<AskedFor[]> }) {
       {recent.slice(0, 3).map((one) => (
         <Box key={one.number} display="flex" gap={2} alignItems="center" flexWrap="wrap">
           <Text overflowWrap="anywhere">
-            <Long text={titleOf(one.action)} />, requested by <Long text={one.by} /> {ago(one.at)}:
+            <Long text={titleOf(one.action)} />, requested by <Long text={one.by} /> <When at={one.at} />:
           </Text>
           <State word={one.fate} />
           <RunLink dag={one.dag ?? ""} run={one.run ?? ""} />
@@ -65,7 +66,7 @@ export function AskedForList({ path }: { path: string }) {
             rows={found.map((one) => ({
               key: String(one.number),
               cells: [
-                <Text key="at" minW="6rem">{ago(one.at)}</Text>,
+                <Text key="at" minW="6rem"><When at={one.at} /></Text>,
                 <Box key="what" minW="8rem">
                   <Long text={titleOf(one.action)} />
                   {Object.entries(one.parameters).map(([name, given]) => <Text key={name} color="fg.muted"><Long text={`${name}: ${value(given)}`} /></Text>)}

@@ -4,8 +4,9 @@ import { Link, useParams } from "react-router-dom";
 import { part, type BatchDetail } from "./api";
 import { Failure, Grid, ROOT, Section, Shown } from "./bits";
 import { Exact, Long, shortened } from "./long";
-import { ago, bytes, count, position } from "./texts";
+import { bytes, count } from "./texts";
 import { useAsked } from "./useAsked";
+import { Position, When } from "./When";
 
 const OPERATIONS: Record<string, string> = { r: "read", c: "created", u: "updated", d: "deleted", t: "truncated" };
 
@@ -26,10 +27,10 @@ export function BatchPage() {
         {(found) => (
           <>
             <Text>
-              Committed {ago(found.batch.created_at)}; {count(found.batch.events)} events, {bytes(found.batch.bytes)}; seq {count(found.batch.first_seq)} to {count(found.batch.last_seq)}
+              Committed <When at={found.batch.created_at} />; {count(found.batch.events)} events, {bytes(found.batch.bytes)}; seq {count(found.batch.first_seq)} to {count(found.batch.last_seq)}
             </Text>
             <Text>
-              From <Exact text={position(found.position_before)} /> to <Exact text={position(found.batch.position)} />
+              From <Position of={found.position_before} /> to <Position of={found.batch.position} />
             </Text>
             <Text>
               Manifest <Exact text={found.batch.manifest} />{found.writer ? <>, written by <Long text={found.writer} /></> : null}

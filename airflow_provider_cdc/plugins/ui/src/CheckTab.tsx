@@ -14,7 +14,7 @@ export function CheckTab({ path, allowed }: { path: string; allowed: boolean }) 
   }
   return (
     <>
-      <Text mb={2}>The check queries the source for everything that capture needs, with the current settings of the connection. It changes nothing at the source.</Text>
+      <Text mb={2}>The check queries the source for everything that capture needs, and changes nothing at the source.</Text>
       <Button size="sm" loading={busy} loadingText="Querying the source" onClick={() => void look()}>
         Check now
       </Button>

@@ -1,22 +1,26 @@
-import { Box, Heading, HStack, Link as Anchor, Tabs, Text } from "@chakra-ui/react";
-import { useRef, useState } from "react";
+import { Badge, Box, Heading, HStack, Link as Anchor, Tabs, Text } from "@chakra-ui/react";
+import { useRef, useState, type ReactNode } from "react";
 import { Link, useParams } from "react-router-dom";
 
 import { ActionDialog } from "./ActionDialog";
 import { ActionButtons } from "./Actions";
 import { part, type AskedFor, type Detail, type Line } from "./api";
 import { AskedForList, LastAsked } from "./AskedFor";
-import { ErrorName, Failure, lag, LogEnds, Parts, ROOT, Section, Shown, State, Trouble } from "./bits";
+import { ErrorName, Failure, Parts, ROOT, Section, Shown, State, Trouble } from "./bits";
+import { Cards } from "./Cards";
 import { Charts } from "./Charts";
 import { CheckTab } from "./CheckTab";
-import { choicesOf, offsetChoicesOf, type Choice } from "./choices";
+import { choicesOf, isUsual, offsetChoicesOf, type Choice } from "./choices";
+import { flowOf, headline, nextRun } from "./flow";
 import { GapReport } from "./GapReport";
-import { Exact, Long } from "./long";
+import { Long } from "./long";
 import { TABS } from "./places";
 import { RowStory } from "./RowStory";
 import { BatchesTab, ConfigurationTab, EventsTab, OffsetsTab, SchemaTab, SignalsTab, TablesTab } from "./tabs";
-import { ago, count, duration, position } from "./texts";
+import { count } from "./texts";
 import { useAsked } from "./useAsked";
+import { Sign, Way } from "./Way";
+import { When } from "./When";
 
 /** One connector from all sides. */
 export function ConnectorPage() {
@@ -33,7 +37,7 @@ export function ConnectorPage() {
   const actions = useAsked<AskedFor[]>(`${path}/actions`, 5);
   // a dialog is as it was opened, whatever the page learns meanwhile: what its button stood for may be gone
   const [open, setOpen] = useState<{ choice: Choice; targets: Detail["targets"]; by: HTMLElement | null } | undefined>(undefined);
-  const choose = (choice: Choice) => setOpen({ choice, targets: asked.data?.targets ?? [], by: document.activeElement as HTMLElement | null });
+  const choose = (choice: Choice, by = document.activeElement as HTMLElement | null) => setOpen({ choice, targets: asked.data?.targets ?? [], by });
   const close = () => {
     setOpen(undefined);
     const back = open?.by?.isConnected ? open.by : title.current;
@@ -48,25 +52,33 @@ export function ConnectorPage() {
       <Anchor asChild variant="underline">
         <Link to={ROOT}>CDC connectors</Link>
       </Anchor>
-      <Heading as="h1" size="xl" my={2} overflowWrap="anywhere" ref={title} tabIndex={-1}>
-        <Long text={connector} />
-      </Heading>
+      <HStack gap={3} my={2} flexWrap="wrap">
+        <Heading as="h1" size="xl" overflowWrap="anywhere" ref={title} tabIndex={-1}>
+          <Long text={connector} />
+        </Heading>
+        {asked.data ? (
+          <>
+            <State word={asked.data.line.state} />
+            <Trouble line={asked.data.line} />
+          </>
+        ) : null}
+      </HStack>
       <Shown asked={asked}>
         {(found) => (
           <>
-            <Facts found={found} />
-            <ActionButtons choices={choicesOf(found)} onChoose={choose} />
+            <Facts found={found} actions={<ActionButtons choices={choicesOf(found).filter(isUsual)} seldom={choicesOf(found).filter((one) => !isUsual(one))} onChoose={choose} />} />
             <LastAsked asked={actions} />
             <Tabs.Root lazyMount unmountOnExit value={tabsOf(found).some(([name]) => name === tab) ? tab : "charts"} onValueChange={({ value }) => turnTo(value)} mt={4}>
               <Tabs.List flexWrap="wrap" aria-label="Connector details">
                 {tabsOf(found).map(([name, title]) => (
                   <Tabs.Trigger key={name} value={name}>
                     {title}
+                    <Count of={countsOf(found)[name]} />
                   </Tabs.Trigger>
                 ))}
               </Tabs.List>
-              <Tabs.Content value="charts"><Charts path={path} /></Tabs.Content>
-              <Tabs.Content value="tables"><TablesTab path={path} /></Tabs.Content>
+              <Tabs.Content value="charts"><Charts path={path} names={namesOf(found)} /></Tabs.Content>
+              <Tabs.Content value="tables"><TablesTab path={path} names={namesOf(found)} /></Tabs.Content>
               <Tabs.Content value="signals"><SignalsTab path={path} /></Tabs.Content>
               <Tabs.Content value="schema"><SchemaTab path={path} /></Tabs.Content>
               <Tabs.Content value="batches"><BatchesTab path={path} targets={found.targets} /></Tabs.Content>
@@ -102,47 +114,70 @@ function saysTheError(problem: string, line: Line): boolean {
   return !!message && problem.endsWith(message);
 }
 
-function Facts({ found }: { found: Detail }) {
+/** Producer of metrics → the target that it applies to. */
+const namesOf = ({ targets }: Detail) => Object.fromEntries(targets.map(({ producer, name }) => [producer, `apply to ${name}`]));
+
+/** How many entries tabs have, where the page knows it. */
+function countsOf({ line, status }: Detail): Record<string, number | undefined> {
+  const metrics = (status.metrics ?? {}) as Record<string, { CapturedTables?: unknown } | undefined>;
+  const tables = metrics.streaming?.CapturedTables ?? metrics.snapshot?.CapturedTables;
+  const signals = status.signals as unknown;
+  return {
+    tables: Array.isArray(tables) ? tables.length : undefined,
+    signals: Array.isArray(signals) && signals.length ? signals.length : undefined,
+    batches: line.batch || undefined,
+  };
+}
+
+function Count({ of }: { of: number | undefined }) {
+  return of === undefined ? null : (
+    <Badge size="xs" variant="subtle" aria-hidden="true">
+      {count(of)}
+    </Badge>
+  );
+}
+
+/** Where the connector stands: a headline, the picture of the way, the error, and the four cards. */
+function Facts({ found, actions }: { found: Detail; actions: ReactNode }) {
   const { line } = found;
+  const flow = flowOf(found);
+  const { tone, text } = headline(found, flow);
+  const problems = (line.problems ?? []).filter((problem) => !saysTheError(problem, line) && text !== `${problem}.`);
   return (
     <Box>
-      <HStack gap={2} flexWrap="wrap">
-        <State word={line.state} />
-        <Trouble line={line} />
-        <Text><Long text={line.phase} /></Text>
-        {line.state_since ? <Text color="fg.muted">since {ago(line.state_since)}</Text> : null}
+      <HStack gap={3} justify="space-between" alignItems="flex-start" flexWrap="wrap">
+        <HStack gap={2} flex="1 1 20rem" minW={0} alignItems="flex-start" data-testid="headline">
+          <Sign tone={tone} />
+          <Text fontWeight="semibold"><Long text={text} /></Text>
+        </HStack>
+        {actions}
       </HStack>
-      {(line.problems ?? []).filter((problem) => !saysTheError(problem, line)).map((problem) => (
-        <Text key={problem} fontWeight="semibold">
-          <Long text={problem} />
-        </Text>
-      ))}
+      <Way found={found} flow={flow} />
       {line.error ? (
-        <Box my={2} p={3} borderWidth="1px" borderRadius="md" data-testid="last-error">
-          <Text color="red.fg">The last run failed{line.error.at ? ` ${ago(line.error.at)}` : ""}:</Text>
+        <Box my={3} p={3} borderWidth="1px" borderStartWidth="4px" borderStartColor="red.solid" borderRadius="md" data-testid="last-error">
+          <Text color="red.fg">The last run failed{line.error.at ? <> <When at={line.error.at} /></> : ""}:</Text>
           <Text fontWeight="semibold" whiteSpace="pre-wrap">{line.error.name ? <><ErrorName error={line.error} />: </> : null}<Long text={line.error.message} /></Text>
           <Parts parts={line.error} />
         </Box>
       ) : null}
       {found.trouble ? <Failure error={new Error(`The API server cannot read the change log: ${found.trouble}`)} /> : null}
+      {problems.map((problem) => (
+        <HStack key={problem} gap={2} my={1} alignItems="flex-start">
+          <Sign tone={line.trouble > 2 ? "bad" : "late"} />
+          <Text><Long text={problem} /></Text>
+        </HStack>
+      ))}
+      {found.targets.flatMap((target) =>
+        Object.entries(target.failed).map(([table, why]) => (
+          <Text key={`${target.location} ${table}`} color="red.fg" my={1}>
+            <Long text={target.name} />, table <Long text={table} />: <Long text={String(why)} />
+          </Text>
+        )),
+      )}
       {found.work.map((work) => (
-        <Text key={String(work.text)}>At work: <Long text={String(work.text)} /></Text>
+        <Text key={String(work.text)} my={1}>At work: <Long text={String(work.text)} /></Text>
       ))}
-      <Text mt={1}>
-        Source <Long text={line.source ?? "not known"} />; position <Exact text={position(line.position)} />; batch {count(line.batch)}; offset moved {ago(line.moved_at)}; lag {lag(line)}
-        {line.freshness ? <>; freshness of the {line.freshness.where} {duration(line.freshness.p50_s)} (p50), {duration(line.freshness.p95_s)} (p95), worst: <Long text={line.freshness.worst_topic} />, {duration(line.freshness.worst_s)}</> : ""}
-      </Text>
-      <LogEnds line={line} />
-      {found.targets.map((target) => (
-        <Text key={`${target.target} ${target.location}`}>
-          Target <Long text={target.target} /> at <Exact text={target.location} />: applied up to batch {count(target.last_batch)} of {count(line.batch)}
-          {Object.entries(target.failed).map(([table, why]) => (
-            <Text as="span" key={table} display="block" color="red.fg">
-              <Long text={table} />: <Long text={String(why)} />
-            </Text>
-          ))}
-        </Text>
-      ))}
+      <Cards line={line} next={nextRun(found)} />
     </Box>
   );
 }

@@ -1,9 +1,10 @@
-import { Box, Heading } from "@chakra-ui/react";
+import { Box, Heading, Text } from "@chakra-ui/react";
 import { Chart, Filler, Legend, LinearScale, LineController, LineElement, PointElement, Tooltip } from "chart.js";
 import { useEffect, useRef } from "react";
 
 import type { ChartsOf } from "./api";
 import { marksOf } from "./marks";
+import { bothZones } from "./texts";
 
 Chart.register(Filler, Legend, LinearScale, LineController, LineElement, PointElement, Tooltip);
 
@@ -24,10 +25,11 @@ interface Props {
   until: number;
 }
 
-const moment = (at: number, long: boolean) => new Date(at).toLocaleString([], { hour: "2-digit", minute: "2-digit", ...(long ? { weekday: "short" } : {}) });
+const moment = (at: number, span: number) =>
+  new Date(at).toLocaleString([], { hour: "2-digit", minute: "2-digit", ...(span > DAY_MS / 2 ? { weekday: "short" } : span < HOUR_MS / 12 ? { second: "2-digit" } : {}) });
 
 const HOUR_MS = 3_600_000;
-const STEPS_MS = [HOUR_MS / 6, 4 * HOUR_MS, DAY_MS];
+const STEPS_MS = [10_000, 30_000, 60_000, 120_000, 300_000, HOUR_MS / 6, 4 * HOUR_MS, DAY_MS];
 
 /** Moments with round times of day where the person is. */
 function rounds(since: number, until: number): number[] {
@@ -55,7 +57,7 @@ export function Line({ title, lines, marks, since, until }: Props) {
         maintainAspectRatio: false,
         interaction: { mode: "nearest", intersect: false },
         scales: { x: { type: "linear" }, y: { beginAtZero: true, ticks: { maxTicksLimit: 6 } } },
-        plugins: { tooltip: { callbacks: { title: (items) => new Date(items[0]?.parsed.x ?? 0).toLocaleString() } } },
+        plugins: { tooltip: { callbacks: { title: (items) => bothZones(new Date(items[0]?.parsed.x ?? 0).toISOString()) } } },
       },
       plugins: [marksOf(shown.current)],
     });
@@ -84,7 +86,6 @@ export function Line({ title, lines, marks, since, until }: Props) {
     if (made === null) {
       return;
     }
-    const long = until - since > DAY_MS / 2;
     shown.current.marks = marks;
     made.data.datasets = lines.map(({ name, points }, n) => {
       const colour = COLOURS[n % COLOURS.length] ?? "";
@@ -94,7 +95,7 @@ export function Line({ title, lines, marks, since, until }: Props) {
       scale.ticks = rounds(since, until).map((value) => ({ value }));
     };
     Object.assign(made.options.scales?.x ?? {}, { min: since, max: until, afterBuildTicks });
-    Object.assign(made.options.scales?.x?.ticks ?? {}, { autoSkip: true, maxRotation: 0, callback: (at: number | string) => moment(Number(at), long) });
+    Object.assign(made.options.scales?.x?.ticks ?? {}, { autoSkip: true, maxRotation: 0, callback: (at: number | string) => moment(Number(at), until - since) });
     Object.assign(made.options.plugins?.legend ?? {}, { display: lines.length > 1 });
     made.update("none");
   }, [lines, marks, since, until]);
@@ -104,7 +105,8 @@ export function Line({ title, lines, marks, since, until }: Props) {
       <Heading as="h3" size="sm">
         {title}
       </Heading>
-      <Box h="200px" color="fg.muted">
+      <Box h="200px" color="fg.muted" position="relative">
+        {last === undefined || last === null ? <Text position="absolute" inset={0} display="flex" alignItems="center" justifyContent="center" pointerEvents="none">Not measured in this time span.</Text> : null}
         <canvas ref={canvas} role="img" aria-label={`${title}: ${last === undefined || last === null ? "no data" : `latest ${last.toFixed(1)}`}`} />
       </Box>
     </Box>

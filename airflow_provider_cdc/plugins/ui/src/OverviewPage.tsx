@@ -1,13 +1,17 @@
-import { Box, Heading, HStack, Input, Link as Anchor, NativeSelect, Progress, Text } from "@chakra-ui/react";
+import { Box, Button, Heading, HStack, Input, Link as Anchor, NativeSelect, Progress, Text } from "@chakra-ui/react";
 import { Link } from "react-router-dom";
 
 import { part, type Line, type Overview } from "./api";
 import { FirstUse } from "./FirstUse";
-import { ErrorName, Grid, lag, LogEnds, ROOT, Shown, Spark, State, Trouble } from "./bits";
+import { ErrorName, Grid, lagAt, LogEnds, ROOT, Shown, State, stateWord, Trouble } from "./bits";
+import { freshOf, lagsOf, ratesOf } from "./Cards";
+import { FleetCards } from "./FleetCards";
 import { commandIn, Long, Repair, shortened } from "./long";
-import { ago, duration } from "./texts";
+import { Spark } from "./Spark";
+import { duration, now, rate } from "./texts";
 import { useAsked } from "./useAsked";
 import { useFilter } from "./useFilter";
+import { When } from "./When";
 
 const EVERY_S = 10;
 /** Characters of one text in the table. */
@@ -23,9 +27,9 @@ export function OverviewPage() {
         <Heading as="h1" size="xl">
           CDC connectors
         </Heading>
-        <Anchor asChild variant="underline">
+        <Button asChild size="sm" variant="solid" flex="none">
           <Link to={`${ROOT}/new`}>New connector</Link>
-        </Anchor>
+        </Button>
       </HStack>
       <Shown asked={asked}>{(data) => (data.total === 0 ? <FirstUse /> : <Lines data={data} chosen={chosen} onChoose={choose} />)}</Shown>
     </>
@@ -36,15 +40,16 @@ const FILTERS = ["text", "state", "source", "tag"] as const;
 
 type Chosen = Record<(typeof FILTERS)[number], string>;
 
-const HEAD = ["Connector", "Status", "Problems", "Freshness p50 / p95", "Lag", "Events/s", "Next run"];
+const HEAD = ["Connector", "Status", "Problem", "Freshness p95", "Lag", "Rate", "Next run"];
 
 function Lines({ data, chosen, onChoose }: { data: Overview; chosen: Chosen; onChoose: (name: keyof Chosen, value: string) => void }) {
   const lines = data.connectors.filter((line) => fits(line, chosen));
   return (
     <>
+      <FleetCards data={data} />
       <HStack gap={3} mb={3} flexWrap="wrap">
         <Input aria-label="Search" placeholder="Search name, problem, phase" maxW="20rem" value={chosen.text} onChange={(e) => onChoose("text", e.target.value)} />
-        <Choice label="State" all={`All states (${data.total})`} chosen={chosen.state} onChoose={(v) => onChoose("state", v)} options={Object.entries(data.states).map(([v, n]) => [v, `${v} (${n})`])} />
+        <Choice label="State" all={`All states (${data.total})`} chosen={chosen.state} onChoose={(v) => onChoose("state", v)} options={Object.entries(data.states).map(([v, n]) => [v, `${stateWord(v)} (${n})`])} />
         <Choice label="Source" all="All sources" chosen={chosen.source} onChoose={(v) => onChoose("source", v)} options={data.sources.map((v) => [v, v])} />
         {data.tags.length > 0 || chosen.tag ? <Choice label="Tag" all="All tags" chosen={chosen.tag} onChoose={(v) => onChoose("tag", v)} options={data.tags.map((v) => [v, v])} /> : null}
         <Text color="fg.muted" aria-live="polite">
@@ -79,6 +84,20 @@ function Choice(props: { label: string; all: string; chosen: string; options: st
       <NativeSelect.Indicator />
     </NativeSelect.Root>
   );
+}
+
+/** Rates are of pieces of five minutes at most: the last one of a connector that works began less than two of them ago. */
+const OLD_S = 600;
+/** A log that the source keeps for longer is not worth a line. */
+const DAY_MS = 86_400_000;
+
+function Rate({ line }: { line: Line }) {
+  const last = ratesOf(line).at(-1);
+  if (last === undefined) {
+    return <Text color="fg.muted">no event in the last hour</Text>;
+  }
+  const old = now() / 1000 - last.at > OLD_S;
+  return <Text>{rate(last.y)}{old ? <>, <When at={new Date(last.at * 1000).toISOString()} /></> : null}</Text>;
 }
 
 function cells(line: Line) {
@@ -120,20 +139,25 @@ function cells(line: Line) {
     </Box>,
     freshness ? (
       <Box key="fresh">
-        {duration(freshness.p50_s)} / {duration(freshness.p95_s)}
-        <Text color="fg.muted">
-          {freshness.where}; worst <Long text={freshness.worst_topic} most={MOST} />, {duration(freshness.worst_s)}
+        {duration(freshness.p95_s)}
+        <Spark dots={freshOf(line)} unit={duration} />
+        <Text color="fg.muted" fontSize="xs">
+          p50 {duration(freshness.p50_s)}, {freshness.where}; worst <Long text={freshness.worst_topic} most={MOST} />, {duration(freshness.worst_s)}
         </Text>
       </Box>
     ) : (
-      "no change in the last hour"
+      <Text key="fresh" color="fg.muted">no change in the last hour</Text>
     ),
     <Box key="lag">
-      {lag(line)}
-      <LogEnds line={line} />
+      {duration(line.lag_s)}{line.lag_s !== null && line.lag_s !== undefined && lagAt(line) !== "now" ? `, ${lagAt(line)}` : ""}
+      <Spark dots={lagsOf(line)} unit={duration} />
+      {line.log_gone_at && Date.parse(line.log_gone_at) - now() < DAY_MS ? <LogEnds line={line} /> : null}
       {line.oldest_transaction ? <Text color="fg.muted">a transaction has been open for {duration(line.oldest_transaction.age_s)}: <Long text={line.oldest_transaction.id} most={60} /></Text> : null}
     </Box>,
-    <Spark key="rate" line={line} />,
-    next ? (next.paused ? "its DAG is paused" : next.at ? ago(next.at) : "on an event or manually") : "not known",
+    <Box key="rate">
+      <Rate line={line} />
+      <Spark dots={ratesOf(line)} unit={rate} />
+    </Box>,
+    next ? (next.gone ? "its DAG is gone" : next.paused ? "its DAG is paused" : next.at ? <When key="next" at={next.at} /> : "on an event or manually") : "not known",
   ];
 }

@@ -15,10 +15,13 @@ export function LookedAt({ at }: { at: Date | undefined }) {
 
 const COLOURS: Record<string, string> = { running: "green", failed: "red", paused: "orange", stopped: "gray", done: "green", refused: "red" };
 
+/** Between two runs a connector is "unassigned" for programs. */
+export const stateWord = (word: string) => (word === "unassigned" ? "idle" : word);
+
 export function State({ word }: { word: string }) {
   return (
     <Badge colorPalette={COLOURS[word] ?? "gray"} variant="surface">
-      {shortened(word, 40)}
+      {shortened(stateWord(word), 40)}
     </Badge>
   );
 }
@@ -162,38 +165,10 @@ export function Grid({
   );
 }
 
-/** Rates are of pieces of five minutes: the last one of a connector that works began less than two of them ago. */
-const old = (at: number) => now() / 1000 - at > 600;
-
-/** Events per second of the last hour as a small line. */
-export function Spark({ line }: { line: Line }) {
-  const rates = line.events_per_s ?? [];
-  const last = rates.at(-1);
-  if (last === undefined) {
-    return <Text color="fg.muted">none</Text>;
-  }
-  const first = now() / 1000 - 3600;
-  const most = Math.max(...rates.map((rate) => rate.events_per_s), 1e-9);
-  const points = rates.map((rate) => {
-    const x = Math.max(0, Math.min(80, ((rate.at - first) / 3600) * 80));
-    return `${x.toFixed(1)},${(18 - (rate.events_per_s / most) * 16).toFixed(1)}`;
-  });
-  return (
-    <Box display="flex" gap={2} alignItems="center" whiteSpace="nowrap">
-      <svg width="80" height="20" aria-hidden="true">
-        <polyline points={points.join(" ")} fill="none" stroke="currentColor" strokeWidth="1.5" />
-        {points.length === 1 ? <circle cx={points[0]?.split(",")[0]} cy={points[0]?.split(",")[1]} r="2" fill="currentColor" /> : null}
-      </svg>
-      {last.events_per_s.toLocaleString("en", { maximumFractionDigits: 1 })}/s{old(last.at) ? `, ${ago(new Date(last.at * 1000).toISOString())}` : ""}
-    </Box>
-  );
-}
-
-/** How far behind its source a connector was, and when that was, where it is not of now. */
-export function lag(line: Line): string {
-  const { lag_s: behind, lag_at: at } = line;
-  const old = behind !== null && behind !== undefined && at && now() - Date.parse(at) > 60_000;
-  return old ? `${duration(behind)}, ${ago(at)}` : duration(behind);
+/** When the lag of a connector was measured. */
+export function lagAt(line: Line): string {
+  const { lag_at: at } = line;
+  return !at || now() - Date.parse(at) < 60_000 ? "now" : ago(at);
 }
 
 /** How far a connector is from both ends of its source's log, where the source tells. */

@@ -17,6 +17,8 @@ export interface Choice {
   position?: Record<string, unknown> | null;
   /** The offset moves: nothing is done if it has moved since the plan. */
   moves?: boolean;
+  /** It needs the right to administer, as something can be lost. */
+  administers?: boolean;
 }
 
 const TITLES: Record<string, string> = {
@@ -52,11 +54,16 @@ export function choicesOf(found: Detail): Choice[] {
     ...(applied ? [choice("verify", { tables: "any", target: true }), choice("repair", { tables: "any", target: true })] : []),
   ];
   const administer = [
-    ...(applied ? [choice("rebuild", { tables: "named", target: true })] : []),
-    ...found.targets.map(({ target, location }) => choice("forget-target", { title: `Forget ${target} at ${location}`, body: { target, location } })),
+    ...(applied ? [choice("rebuild", { tables: "named", target: true, administers: true })] : []),
+    ...found.targets.map(({ name, target, location }) => choice("forget-target", { title: `Forget ${name}`, body: { target, location }, administers: true })),
   ];
   return [...(found.rights.includes("operate") ? operate : []), ...(found.rights.includes("administer") ? administer : [])];
 }
+
+const USUAL = ["pause", "resume", "run", "snapshot"];
+
+/** The actions that have a button of their own; the others are in the menu. */
+export const isUsual = ({ action }: Choice) => USUAL.includes(action);
 
 /** About the offset. */
 export function offsetChoicesOf(found: Detail): Choice[] {

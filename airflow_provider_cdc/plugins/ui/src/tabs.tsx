@@ -5,8 +5,9 @@ import { Link } from "react-router-dom";
 import type { Batch, Configuration, Detail, Event, Offset, SchemaChange, Signal, Tables } from "./api";
 import { Grid, ROOT, Shown, State } from "./bits";
 import { Exact, Long } from "./long";
+import { Position, When } from "./When";
 import { Older, useNewest, type Newest } from "./newest";
-import { ago, bytes, count, duration, position, value } from "./texts";
+import { bytes, count, duration, value } from "./texts";
 import { useAsked } from "./useAsked";
 
 const EVERY_S = 10;
@@ -27,8 +28,9 @@ function Listed<T>({ newest, children }: { newest: Newest<T>; children: (found: 
   );
 }
 
-export function TablesTab({ path }: Of) {
+export function TablesTab({ path, names }: Of & { names: Record<string, string> }) {
   const [text, setText] = useState("");
+  const called = ({ target, place }: { target: string; place: string }) => names[`apply ${target} ${place}`]?.replace("apply to ", "") ?? target;
   const asked = useAsked<Tables>(`${path}/tables`, EVERY_S);
   const fitting = (asked.data?.tables ?? []).filter((one) => one.table.toLowerCase().includes(text.toLowerCase()));
   return (
@@ -45,8 +47,8 @@ export function TablesTab({ path }: Of) {
               cells: [
                 one.table, one.key.join(", ") || "none", one.version, count(one.events), count(one.rows_read),
                 one.pending ? "pending" : one.chunk_rows !== null ? `${count(one.chunk_rows)} rows so far` : "",
-                (one.targets ?? []).map((t) => <Text key={`${t.target} ${t.place}`}><Long text={t.target} />: {duration(t.freshness_p50_s)} / {duration(t.freshness_p95_s)}</Text>),
-                one.comparisons?.length ? one.comparisons.map((c) => <Compared key={`${c.target} ${c.place}`} found={c} />) : <Text key="never" color="fg.muted">never</Text>,
+                (one.targets ?? []).map((t) => <Text key={`${t.target} ${t.place}`}><Long text={called(t)} />: {duration(t.freshness_p50_s)} / {duration(t.freshness_p95_s)}</Text>),
+                one.comparisons?.length ? one.comparisons.map((c) => <Compared key={`${c.target} ${c.place}`} found={c} target={called(c)} />) : <Text key="never" color="fg.muted">never</Text>,
               ],
             }))}
           />
@@ -57,12 +59,12 @@ export function TablesTab({ path }: Of) {
   );
 }
 
-function Compared({ found }: { found: NonNullable<Tables["tables"][number]["comparisons"]>[number] }) {
+function Compared({ found, target }: { found: NonNullable<Tables["tables"][number]["comparisons"]>[number]; target: string }) {
   const rows = [[found.missing, "missing"], [found.surplus, "surplus"], [found.different, "different"]] as const;
   const words = rows.filter(([n]) => n > 0).map(([n, what]) => `${count(n)} ${what}`);
   return (
     <Text color={found.equal ? undefined : "red.fg"}>
-      <Long text={found.target} />: {found.equal ? "equal" : words.join(", ") || "differs"}, {ago(found.at)}
+      <Long text={target} />: {found.equal ? "equal" : words.join(", ") || "differs"}, <When at={found.at} />
     </Text>
   );
 }
@@ -78,7 +80,7 @@ export function SignalsTab({ path }: Of) {
           nothing="No signal was sent."
           rows={signals.map((one) => ({
             key: String(one.number),
-            cells: [one.number, one.type, <Exact key="data" text={one.data ?? ""} />, `${ago(one.received_at)}, ${one.channel}${one.sent_by ? `, ${one.sent_by}` : ""}`, <State key="state" word={one.state} />, one.message || progress(one.progress)],
+            cells: [one.number, one.type, <Exact key="data" text={one.data ?? ""} />, <Text key="sent"><When at={one.received_at} />, <Long text={`${one.channel}${one.sent_by ? `, ${one.sent_by}` : ""}`} /></Text>, <State key="state" word={one.state} />, one.message || progress(one.progress)],
           }))}
         />
       )}
@@ -100,7 +102,7 @@ export function SchemaTab({ path }: Of) {
           rows={changes.map((one) => ({
             key: String(one.number),
             cells: [
-              ago(one.at),
+              <When key="at" at={one.at} />,
               Object.entries(one.tables).map(([table, lines]) => (
                 <Box key={table}>
                   <Text fontWeight="semibold"><Long text={table} /></Text>
@@ -108,7 +110,7 @@ export function SchemaTab({ path }: Of) {
                 </Box>
               )),
               one.snapshot ? "read by a snapshot" : <Exact key="ddl" text={one.statement} />,
-              position(one.position),
+              <Position key="position" of={one.position} />,
             ],
           }))}
         />
@@ -119,7 +121,6 @@ export function SchemaTab({ path }: Of) {
 
 export function BatchesTab({ path, targets }: Of & { targets: Detail["targets"] }) {
   const newest = useNewest<Batch>(`${path}/batches`, 100, EVERY_S);
-  const called = ({ target, location }: Detail["targets"][number]) => (targets.filter((one) => one.target === target).length > 1 ? `${target} at ${location}` : target);
   return (
     <Listed newest={newest}>
       {(batches) => (
@@ -131,9 +132,9 @@ export function BatchesTab({ path, targets }: Of & { targets: Detail["targets"] 
             key: String(one.batch),
             cells: [
               <Anchor asChild key="link"><Link to={`${ROOT}/${path}/batches/${one.batch}`}>{one.batch}</Link></Anchor>,
-              ago(one.created_at), count(one.events), bytes(one.bytes), Object.keys(one.topics).length,
-              targets.map((t) => `${called(t)}: ${t.last_batch >= one.batch ? "yes" : "not yet"}`).join(", ") || "no target",
-              position(one.position),
+              <When key="at" at={one.created_at} />, count(one.events), bytes(one.bytes), Object.keys(one.topics).length,
+              targets.map((t) => `${t.name}: ${t.last_batch >= one.batch ? "yes" : "not yet"}`).join(", ") || "no target",
+              <Position key="position" of={one.position} />,
             ],
           }))}
         />
@@ -153,7 +154,7 @@ export function OffsetsTab({ path }: Of) {
           nothing="No offset was stored yet."
           rows={offsets.map((one) => ({
             key: String(one.version),
-            cells: [one.version, ago(one.created_at), one.reason, position(one.offset.position as Record<string, unknown>), value(one.offset.batch), value(one.offset.seq)],
+            cells: [one.version, <When key="at" at={one.created_at} />, one.reason, <Position key="position" of={one.offset.position as Record<string, unknown>} />, value(one.offset.batch), value(one.offset.seq)],
           }))}
         />
       )}
@@ -195,7 +196,7 @@ export function EventsTab({ path }: Of) {
           rows={events.map((one) => ({
             key: String(one.number),
             cells: [
-              ago(one.created_at), one.aggregate_type, one.type,
+              <When key="at" at={one.created_at} />, one.aggregate_type, one.type,
               Object.entries(one.additional_data).filter(([name]) => name !== "connector_name").map(([name, text]) => <Text key={name}><Long text={`${name}: ${text}`} /></Text>),
             ],
           }))}

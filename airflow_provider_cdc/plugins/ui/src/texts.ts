@@ -42,7 +42,19 @@ export function ago(moment: string | null | undefined): string {
 /** A moment of a log, to the microsecond and in UTC, as the source has it. */
 export const moment = (found: string) => found.replace("T", " ").replace(/(\+00:00|Z)$/, " UTC");
 
+const zone = (moment: Date, name?: string) =>
+  moment.toLocaleString([], { dateStyle: "medium", timeStyle: "long", ...(name ? { timeZone: name } : {}) });
+
+/** A moment in the browser's zone and in UTC, as a title says it. */
+export function bothZones(at: string): string {
+  const moment = new Date(at);
+  return Number.isNaN(moment.getTime()) ? at : `${zone(moment)} (${zone(moment, "UTC")})`;
+}
+
 export const count = (n: number) => n.toLocaleString("en");
+
+/** Events per second. */
+export const rate = (n: number) => `${n.toLocaleString("en", { maximumFractionDigits: n < 10 ? 1 : 0 })} events/s`;
 
 export function bytes(n: number): string {
   const units = ["bytes", "kB", "MB", "GB", "TB"];
@@ -55,9 +67,23 @@ export function bytes(n: number): string {
   return `${unit ? size.toPrecision(3) : size} ${units[unit]}`;
 }
 
-export function position(found: Record<string, unknown> | null | undefined): string {
-  const parts = Object.entries(found ?? {}).filter(([, v]) => v !== "" && v !== null && typeof v !== "object");
-  return parts.map(([name, value]) => `${name} ${String(value)}`).join(", ") || "none";
+/** Fields that say where a position is, of each kind of source; the first two are enough to compare positions. */
+const FIRST_FIELDS = ["file", "pos", "scn", "read_scn", "commit_lsn", "published_us", "sec", "ord", "line", "offset"];
+
+type Fields = Record<string, unknown> | null | undefined;
+
+const written = (parts: [string, unknown][]) => parts.map(([name, v]) => `${name} ${value(v)}`).join(", ") || "none";
+const filled = (found: Fields) => Object.entries(found ?? {}).filter(([, v]) => v !== "" && v !== null && v !== undefined);
+
+/** A position in words: its plain fields, or all of them. */
+export const position = (found: Fields, all = false) => written(filled(found).filter(([, v]) => all || typeof v !== "object"));
+
+/** A position by two fields, and how many others it has. */
+export function shortPosition(found: Fields): [string, number] {
+  const parts = filled(found);
+  const known = FIRST_FIELDS.flatMap((name) => parts.filter(([field]) => field === name));
+  const first = (known.length ? known : parts.filter(([, v]) => typeof v !== "object")).slice(0, 2);
+  return [written(first.length ? first : parts.slice(0, 1)), parts.length - (first.length || Math.min(parts.length, 1))];
 }
 
 export function value(found: unknown): string {

@@ -1,0 +1,39 @@
+import { Button, Text } from "@chakra-ui/react";
+import { useState } from "react";
+
+import { Exact } from "./long";
+import { ago, bothZones, count, position, shortPosition } from "./texts";
+
+/** How long ago a moment is; its date in the browser's zone and in UTC appear when the pointer is over it. */
+export function When({ at }: { at: string | null | undefined }) {
+  return at ? (
+    <Text as="time" title={bothZones(at)}>{ago(at)}</Text>
+  ) : (
+    <>never</>
+  );
+}
+
+/** A moment with its date, in the browser's zone. */
+export function Moment({ at }: { at: string | number }) {
+  const moment = typeof at === "number" ? new Date(at * 1000).toISOString() : at;
+  return <Text as="time" title={bothZones(moment)}>{new Date(moment).toLocaleString()}</Text>;
+}
+
+/** The two fields of a position that people compare; the others on request. */
+export function Position({ of }: { of: Record<string, unknown> | null | undefined }) {
+  const [all, setAll] = useState(false);
+  const [short, left] = shortPosition(of);
+  return (
+    <>
+      <Exact text={all ? position(of, true) : short} />
+      {left > 0 ? (
+        <>
+          {" "}
+          <Button size="2xs" variant="outline" aria-expanded={all} aria-label={all ? "Show two fields of the position" : "Show all fields of the position"} onClick={() => setAll(!all)}>
+            {all ? "Less" : `${count(left)} more`}
+          </Button>
+        </>
+      ) : null}
+    </>
+  );
+}
