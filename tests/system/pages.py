@@ -16,6 +16,18 @@ def show(page: Any, services: Services, path: str = "") -> Any:
     return found
 
 
+def press_action(page: Any, title: str) -> None:
+    """Press the button of an action, or choose it in the menu of those that people use seldom."""
+    button = page.get_by_test_id("cdc").get_by_role("button", name=title, exact=True)
+    menu = page.get_by_role("button", name="More actions", exact=True)
+    button.or_(menu).first.wait_for()
+    if button.count():
+        button.click()
+    else:
+        menu.click()
+        page.get_by_role("menuitem", name=title, exact=True).click()
+
+
 PAGE = "[data-testid=cdc]"
 
 

@@ -178,5 +178,7 @@ def test_the_tabs_are_gone_through_by_keyboard(page: Any, services: Services) ->
         page.wait_for_url(f"**/{place}")
         seen.append(title)
         page.keyboard.press("ArrowRight")
-    assert page.get_by_role("tab").all_inner_texts() == seen
+    assert [
+        text.partition("\n")[0].strip() for text in page.get_by_role("tab").all_inner_texts()
+    ] == seen  # some have a count
     page.unroute_all(behavior="ignoreErrors")

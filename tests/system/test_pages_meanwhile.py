@@ -18,7 +18,7 @@ from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.state_store import StateStore
 from dev.airflow import Airflow, Services
-from tests.system.pages import show
+from tests.system.pages import press_action, show
 
 NAME = "meanwhile"
 PLACE = f"/connectors/{NAME}"
@@ -77,7 +77,7 @@ def one_is_held(page: Any, found: list[Any], number: int = 1) -> Any:
 
 
 def open_dialog(page: Any, button: str) -> Any:
-    page.get_by_role("button", name=button, exact=True).click()
+    press_action(page, button)
     dialog = page.get_by_test_id("action")
     dialog.get_by_role("button", name="Show the plan").wait_for()
     return dialog

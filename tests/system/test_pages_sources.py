@@ -116,7 +116,7 @@ def all_sides(page: Any, services: Services, fleet: Fleet, kind: str, shots: Pat
     table = fleet.table(kind)
     shown = {
         "Charts": "no error.", "Tables": table, "Snapshots and signals": "No signal was sent.", "Schema": table.partition(".")[2],
-        "Batches": "database: yes", "Offsets": "batch 1", "Check": "changes nothing at the source", "Configuration": "topic.prefix", "Events": "SKIPPED" if kind == "debezium" else "COMPLETED",
+        "Batches": "database ware-house: yes", "Offsets": "batch 1", "Check": "changes nothing at the source", "Configuration": "topic.prefix", "Events": "SKIPPED" if kind == "debezium" else "COMPLETED",
         "Row history": "Each look-up is recorded",
     }  # fmt: skip
     assert set(shown) == set(TABS)

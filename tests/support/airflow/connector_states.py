@@ -19,7 +19,6 @@ from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyRepor
 from airflow_provider_cdc.core.model.connector_offset import Offset, PendingTable, SnapshotState
 from airflow_provider_cdc.core.model.metric_samples import MetricSamples, MetricSeries
 from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration
-from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.state.models import BatchRow, ControlRow, LeaseRow
 from airflow_provider_cdc.state.state_store import StateStore
 
@@ -57,14 +56,13 @@ class ConnectorStates:
         self._store, self._folder, self._engine = store, folder, engine
         self._now = datetime.now(UTC)
 
-    def create_all(self) -> list[str]:
-        """Create one connector of each state, and return their names."""
+    def create_all(self) -> None:
+        """Create one connector of each state."""
         for create in (
             self._new, self._healthy, self._behind, self._ended, self._source_away, self._position_lost, self._target_away, self._row_refused,
             self._storage_full, self._lease_held, self._quarantined, self._snapshot_stuck, self._schema_refused, self._log_end,
         ):  # fmt: skip
             create()
-        return sorted(STATES)
 
     # -- states -------------------------------------------------------------------------------------------------------
 
@@ -156,12 +154,12 @@ class ConnectorStates:
             "streaming.LogBytesBehindSource": 2_400_000.0 * behind_s if behind_s > 60 else 0.0,
             "streaming.LogGoneAtInSeconds": (self._now + timedelta(seconds=gone_s or 190_000)).timestamp(),
         }
-        for minutes in range(60, -1, -1):
+        for minutes in range(75, -1, -5):
             seconds = max(minutes * 60, 5)
             if seconds < max(until_s, ended_s or 0):
                 continue
             growing = behind_s * (1 - minutes / 75) if behind_s > 60 else behind_s * (1 + minutes % 7 / 5)
-            self._measure(name, seconds, events=2_400 + 900 * (minutes % 9), lag_ms=growing * 1000, gauges=window)
+            self._measure(name, seconds, events=5 * (2_400 + 900 * (minutes % 9)), lag_ms=growing * 1000, gauges=window)
         if ended_s is None and not until_s:
             self._run(name, since_s=3_700)
         else:
@@ -239,7 +237,7 @@ class ConnectorStates:
         file = Path(reports.report_path(kind, location))
         file.write_text(json.dumps(report))  # the store writes the time of now
         place = hashlib.sha256(location.encode()).hexdigest()[:8]
-        for minutes in range(60, -1, -5):
+        for minutes in range(75, -1, -5):
             seconds = max(minutes * 60.0, applied_s)
             if minutes * 60 < applied_s and minutes:
                 continue
@@ -284,11 +282,3 @@ class ConnectorStates:
 
     def _at(self, ago_s: float) -> datetime:
         return self._now - timedelta(seconds=ago_s)
-
-
-STATES = {
-    "new": "", "healthy": "", "behind": "", "ended-on-purpose": "", "source-away": "", "position-lost": "", "target-away": "", "row-refused": "",
-    "storage-full": "", "lease-held": "", "quarantined": "", "snapshot-stuck": "", "schema-refused": "", "log-end-near": "",
-}  # fmt: skip
-
-__all__ = ["STATES", "ConnectorStates", "DesiredState"]

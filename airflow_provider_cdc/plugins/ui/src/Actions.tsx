@@ -28,7 +28,7 @@ function MoreActions({ choices, onChoose }: { choices: Choice[]; onChoose: Chose
     <Menu.Root positioning={{ placement: "bottom-end" }}>
       <Menu.Trigger asChild>
         <Button ref={trigger} size="xs" variant="outline" minH={8}>
-          More actions ▾
+          More actions <span aria-hidden="true">▾</span>
         </Button>
       </Menu.Trigger>
       <Portal>

@@ -88,8 +88,6 @@ function Choice(props: { label: string; all: string; chosen: string; options: st
 
 /** Rates are of pieces of five minutes at most: the last one of a connector that works began less than two of them ago. */
 const OLD_S = 600;
-/** A log that the source keeps for longer is not worth a line. */
-const DAY_MS = 86_400_000;
 
 function Rate({ line }: { line: Line }) {
   const last = ratesOf(line).at(-1);
@@ -151,7 +149,7 @@ function cells(line: Line) {
     <Box key="lag">
       {duration(line.lag_s)}{line.lag_s !== null && line.lag_s !== undefined && lagAt(line) !== "now" ? `, ${lagAt(line)}` : ""}
       <Spark dots={lagsOf(line)} unit={duration} />
-      {line.log_gone_at && Date.parse(line.log_gone_at) - now() < DAY_MS ? <LogEnds line={line} /> : null}
+      <LogEnds line={line} />
       {line.oldest_transaction ? <Text color="fg.muted">a transaction has been open for {duration(line.oldest_transaction.age_s)}: <Long text={line.oldest_transaction.id} most={60} /></Text> : null}
     </Box>,
     <Box key="rate">

@@ -1,4 +1,4 @@
-import { Button, Text } from "@chakra-ui/react";
+import { Button } from "@chakra-ui/react";
 import { useState } from "react";
 
 import { Exact } from "./long";
@@ -7,7 +7,7 @@ import { ago, bothZones, count, position, shortPosition } from "./texts";
 /** How long ago a moment is; its date in the browser's zone and in UTC appear when the pointer is over it. */
 export function When({ at }: { at: string | null | undefined }) {
   return at ? (
-    <Text as="time" title={bothZones(at)}>{ago(at)}</Text>
+    <time dateTime={at} title={bothZones(at)}>{ago(at)}</time>
   ) : (
     <>never</>
   );
@@ -16,7 +16,7 @@ export function When({ at }: { at: string | null | undefined }) {
 /** A moment with its date, in the browser's zone. */
 export function Moment({ at }: { at: string | number }) {
   const moment = typeof at === "number" ? new Date(at * 1000).toISOString() : at;
-  return <Text as="time" title={bothZones(moment)}>{new Date(moment).toLocaleString()}</Text>;
+  return <time dateTime={moment} title={bothZones(moment)}>{new Date(moment).toLocaleString()}</time>;
 }
 
 /** The two fields of a position that people compare; the others on request. */

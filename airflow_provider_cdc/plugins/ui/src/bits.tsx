@@ -178,7 +178,7 @@ export function LogEnds({ line }: { line: Line }) {
     return null;
   }
   return (
-    <Text color="fg.muted">
+    <Text color="fg.muted" fontSize="xs">
       {behind ? `${bytes(behind)} of the source's log left to read` : ""}
       {gone ? `${behind ? "; " : ""}the source removes the log at the position ${ago(gone)}` : ""}
     </Text>

@@ -82,7 +82,7 @@ export const position = (found: Fields, all = false) => written(filled(found).fi
 export function shortPosition(found: Fields): [string, number] {
   const parts = filled(found);
   const known = FIRST_FIELDS.flatMap((name) => parts.filter(([field]) => field === name));
-  const first = (known.length ? known : parts.filter(([, v]) => typeof v !== "object")).slice(0, 2);
+  const first = [...known, ...parts.filter(([field, v]) => typeof v !== "object" && !FIRST_FIELDS.includes(field))].slice(0, 2);
   return [written(first.length ? first : parts.slice(0, 1)), parts.length - (first.length || Math.min(parts.length, 1))];
 }
 
