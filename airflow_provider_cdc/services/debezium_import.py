@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from airflow_provider_cdc.core.config.base_configuration import COLUMN_HASH, Configuration
 from airflow_provider_cdc.core.config.column_masking import SALT_OF_CONNECTION

@@ -26,6 +26,7 @@ from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyRepor
 from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.changelog.reports.column_origins import ColumnOrigins
 from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, TableRules
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.targets.lake.apply.apply_run_report import ApplyRunReport, TableApplyResult
 from airflow_provider_cdc.targets.lake.apply.batch_applier import BatchApplier
@@ -189,8 +190,8 @@ class ApplyChanges:
                         if stood := future.result():
                             table_states[name] = stood
                     except Exception as e:  # the other tables continue; the run fails at its end
-                        done = f"Changes could not be applied to the table of {name}."
-                        failed[name] = log_table_error(log, done, e, self._connector, selected[name].location)
+                        problem = f"Changes could not be applied to the table of {name}."
+                        failed[name] = log_table_error(log, problem, e, self._connector, selected[name].location)
                         table_states[name] = build_failed_entry(view, selected[name], [*unreported, *applied])
             finally:
                 wait(futures)  # no thread works on after the caller gets an error
