@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
-
 from airflow_provider_cdc.core.errors import StorageFull, StorageUnavailable
-
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+from airflow_provider_cdc.core.full_disk import is_disk_full
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 
 
 class CreationUnconfirmed(StorageUnavailable):
@@ -15,12 +13,13 @@ class CreationUnconfirmed(StorageUnavailable):
 
 def storage_error(e: OSError, path: str) -> StorageFull | StorageUnavailable:
     """Build this project's error for an ``OSError`` of the change log's storage."""
-    if e.errno in _FULL:
+    if is_disk_full(e):
+        retention = format_cdc_command("maintain", "CONNECTOR", only="retention")
         return StorageFull(
             f"No space is left where the change log is written ({e.strerror}).",
             where=path,
             safe="The offset was not moved: the unwritten events will be captured again.",
-            remedy="free space or enlarge the disk, then run the capture again",
+            remedy=f"free space or enlarge the disk, then run the capture again. `{retention}` removes batches that every target has",
         )
     return unavailable_error(e, path)
 
