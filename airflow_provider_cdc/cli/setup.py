@@ -216,29 +216,29 @@ def copy_spark_files(args: argparse.Namespace) -> None:
 @cli_command
 def show_examples(args: argparse.Namespace) -> None:
     """List the examples, print one of them, or copy them to a folder."""
-    found = find_examples()
+    examples = find_examples()
     if args.name is not None:
-        if args.name not in found:
+        if args.name not in examples:
             raise ConfigError(
                 f"{args.name} is no example.",
                 safe="Nothing was written.",
                 remedy=f"choose one of the names that `{format_cdc_command('examples')}` lists",
             )
-        found = {args.name: found[args.name]}
+        examples = {args.name: examples[args.name]}
     if args.to is not None:
-        _copy_examples(found, Path(args.to))
+        _copy_examples(examples, Path(args.to))
     elif args.name is not None:
-        print(found[args.name].read_text(), end="")
+        print(examples[args.name].read_text(), end="")
     else:
-        print("\n".join(found))
+        print("\n".join(examples))
 
 
-def _copy_examples(found: dict[str, Path], folder: Path) -> None:
+def _copy_examples(examples: dict[str, Path], folder: Path) -> None:
     """Copy files, each to the same name below a folder.
 
     :raises ConfigError: another file is there
     """
-    places = {folder / name: path.read_bytes() for name, path in found.items()}
+    places = {folder / name: path.read_bytes() for name, path in examples.items()}
     if others := [str(place) for place, text in places.items() if place.exists() and place.read_bytes() != text]:
         raise ConfigError(
             f"Other files are there already: {', '.join(others[:5])}{'' if len(others) < 6 else ', …'}.",

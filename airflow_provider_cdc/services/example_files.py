@@ -18,9 +18,9 @@ def find_examples() -> dict[str, Path]:
     """
     package = Path(airflow_provider_cdc.__file__).parent
     installed = package / "examples"
-    found: dict[str, Path] = {}
+    examples: dict[str, Path] = {}
     for folder, in_working_copy in _FOLDERS.items():
         root = installed / folder if installed.is_dir() else package.parent / in_working_copy
         files = (path for path in sorted(root.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
-        found |= {f"{folder}/{path.relative_to(root).as_posix()}": path for path in files}
-    return found
+        examples |= {f"{folder}/{path.relative_to(root).as_posix()}": path for path in files}
+    return examples

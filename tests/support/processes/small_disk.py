@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,9 +38,3 @@ def fill_disk(folder: Path) -> Path:
                 file.write(bytes(4096))
         except OSError:
             return filler
-
-
-def free_bytes(folder: Path) -> int:
-    """Return the free space of the disk of a folder."""
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
