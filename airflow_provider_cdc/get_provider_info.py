@@ -87,7 +87,8 @@ def get_provider_info() -> dict[str, Any]:
                     },
                     "docs_url": {
                         "description": "Address of the documentation that errors name their pages by: a site that ``dev/docs`` has built, or a pattern with "
-                        "``{page}`` for a page such as ``errors/PositionLost``. By default, errors name the file of the page in the repository.",
+                        "``{page}`` for a page such as ``errors/PositionLost``. By default, the API server shows the documentation of the installed release below ``[api] base_url``; "
+                        "without that option, errors name the file of the page in the repository.",
                         "version_added": "0.1.0",
                         "type": "string",
                         "example": "https://docs.example.com/cdc",

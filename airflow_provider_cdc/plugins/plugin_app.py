@@ -11,12 +11,13 @@ from typing import Any
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_asset
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response
+from fastapi.responses import FileResponse, Response
 from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 
 from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError, NotGranted, StateError, TransientError
+from airflow_provider_cdc.plugins import docs_pages
 from airflow_provider_cdc.plugins.api import (
     action_routes,
     check_and_chart_routes,
@@ -94,6 +95,18 @@ def export_metrics(store: Store, user: GetUserDep) -> Response:
     visible = {record.connector for record in filter_readable(user, records, context)}
     visible_series = [series for series in store.metrics.load_series() if series.connector in visible]
     return Response(format_openmetrics(visible_series), media_type=CONTENT_TYPE)
+
+
+@app.get("/docs/{page:path}", include_in_schema=False)
+def show_docs_page(page: str) -> Response:
+    """Return a page or a picture of the documentation."""
+    file = docs_pages.list_files().get(page)
+    if file is None:
+        raise HTTPException(404, "The documentation has no such page.")
+    text = docs_pages.render_page(page)
+    if text is None:
+        return FileResponse(file, headers=docs_pages.HEADERS)
+    return Response(text, headers=docs_pages.HEADERS, media_type="text/html")
 
 
 class _BuiltFiles(StaticFiles):

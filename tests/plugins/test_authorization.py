@@ -121,6 +121,7 @@ def test_what_needs_no_login_shows_nothing_of_any_connector(
     found = {route: client.get(route, follow_redirects=False) for route in free}
     assert found.pop("/api/v1/openapi.json").json() == app.openapi()
     assert found.pop("/static").status_code in (307, 404)  # a folder has no page
+    assert found.pop("/docs/{page}").status_code == 404  # the documentation is the same for everybody
     assert not found
 
 
