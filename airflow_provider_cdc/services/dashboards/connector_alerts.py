@@ -4,7 +4,7 @@
 
 >>> with CdcStateHook().open_store() as store:
 ...     load_alerts(store, AlertLimits(behind_s=300))
-['shop: 412 s behind its source [BehindSource]. Look: airflow cdc status shop']
+['shop: 412 s behind its source [BehindSource]. Check: airflow cdc status shop or https://airflow.example.com/cdc/docs/alerts/BehindSource.md']
 
 The word in brackets is the name of the alert's page in ``docs/alerts``.
 """
@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from airflow_provider_cdc.core.docs_addresses import build_docs_address
+from airflow_provider_cdc.core.error_texts import build_page_address, split_error_name
 from airflow_provider_cdc.core.lifecycle.connector_status import ConnectorState, state_of, status_of
 from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.core.model.metric_samples import StoredSeries
@@ -87,7 +89,7 @@ def format_alerts(
     now: datetime | None = None,
     late: Mapping[str, Sequence[LateTables]] | None = None,
 ) -> list[str]:
-    """Return a sentence for each problem, with the command that shows more.
+    """Return a sentence for each problem, with the command that shows more, and the address of the page of the error or of the alert.
 
     The list is empty if all is well. Connectors that a user has stopped are left out; of those that are paused, only a log that is removed soon is
     reported.
@@ -101,7 +103,7 @@ def format_alerts(
         if not stored.topic:
             measured.setdefault(stored.connector, []).append(stored)
     return [
-        f"{record.connector}: {text} [{kind}]. Check: {format_cdc_command('status', record.connector)}"
+        f"{record.connector}: {text} [{kind}]. Check: {format_cdc_command('status', record.connector)} or {_find_page(record, kind)}"
         for record in connectors
         for kind, text in find_alerts(
             record, measured.get(record.connector, ()), limits, now, (late or {}).get(record.connector, ())
@@ -131,6 +133,12 @@ def find_alerts(
         *(alert for producer_series in series for alert in _of_series(producer_series, record, limits, now)),
         *_of_tables(late, now),
     ]
+
+
+def _find_page(record: ConnectorRecord, kind: AlertKind) -> str:
+    """Find the address of the page of a connector's error, if it has one, or of the alert."""
+    name = split_error_name(status_of(record, []).last_error or "")[0] if kind is AlertKind.RUN_FAILED else ""
+    return build_page_address(name) or build_docs_address(f"alerts/{kind}")
 
 
 def _of_capture(record: ConnectorRecord, limits: AlertLimits, now: datetime) -> Iterator[Alert]:

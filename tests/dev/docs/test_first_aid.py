@@ -170,6 +170,7 @@ def test_each_error_leads_from_status_and_alert_to_its_page(shop: Shop, capsys: 
         assert record is not None
         alert, *_ = format_alerts([record], [], now=datetime.now(UTC))
         assert f"ago: {name}: It went wrong [RunFailed]" in alert
+        assert alert.endswith(build_page_address(name))
 
 
 def test_a_full_disk_is_freed_by_the_command_of_its_page(shop: Shop) -> None:

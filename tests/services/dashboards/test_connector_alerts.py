@@ -50,7 +50,8 @@ def record_apply(shop_connector: ShopConnector, at: datetime | None = None, **ga
 
 def alert_ending(kind: str) -> str:
     """Return the ending of an alert of this kind."""
-    return f" [{kind}]. Check: airflow cdc status shop"
+    page = "errors/ConfigError" if kind == "RunFailed" else f"alerts/{kind}"
+    return f" [{kind}]. Check: airflow cdc status shop or docs/{page}.md"
 
 
 def list_alerts(shop_connector: ShopConnector, *, later: timedelta = timedelta(), **limits: float) -> list[str]:
