@@ -74,6 +74,10 @@ class Shop:
         with pytest.raises(Exception, match=r"^PositionLost: "):
             CaptureOperator(task_id="capture", definition=self.connector.definition, conn_id="shop").execute(context())
 
+        record = self.connector.store.find_connector("shop")
+        assert record is not None
+        assert (record.last_error or "").startswith("PositionLost: ")
+
     def change_by_hand(self) -> None:
         with sqlite3.connect(self.folder / "warehouse.db") as connection:
             connection.execute("DELETE FROM orders WHERE id = 7")
