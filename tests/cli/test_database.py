@@ -119,7 +119,7 @@ def test_status_says_what_stays_behind_and_why(
     run("status", "shop")
     output = capsys.readouterr().out
     assert f"Target database at sqlite:///{tmp_path}/warehouse.db/cdc_applied: applied up to batch 2" in output
-    assert "shop.inventory.orders failed, and stays at batch 1: my_orders rejects a row" in output
+    assert "shop.inventory.orders failed, and stays at batch 1: TargetError: my_orders rejects a row" in output
 
 
 def test_maintenance_has_nothing_to_do_for_a_database(

@@ -47,7 +47,7 @@ SHOP = {**MINIMAL, "database.hostname": "db"}
 def _problems(cls: type[TableConfig], properties: dict[str, Any]) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         cls.parse(properties)
-    first, *lines = str(caught.value).splitlines()
+    first, *lines = caught.value.message.splitlines()
     count = len(lines)
     assert first == f"{count} propert{'y' if count == 1 else 'ies'} of the connector cannot be used:"
     return [line.strip() for line in lines]
@@ -58,7 +58,7 @@ def _list_problems(cls: type[TableConfig], properties: dict[str, Any]) -> list[s
     try:
         cls.parse(properties)
     except ConfigError as e:
-        return str(e).splitlines()[1:]
+        return e.message.splitlines()[1:]
     return []
 
 
@@ -425,7 +425,7 @@ def test_the_definition_wins_over_the_connection_and_the_name_is_the_prefix() ->
 def test_an_unknown_kind_of_source_is_reported_with_the_kinds_there_are() -> None:
     with pytest.raises(ConfigError) as caught:
         load_source("mysq")
-    assert str(caught.value) == f"'mysq' is not a kind of source. Valid values are: {', '.join(sorted(SOURCES))}."
+    assert caught.value.message == f"'mysq' is not a kind of source. Valid values are: {', '.join(sorted(SOURCES))}."
 
 
 @pytest.mark.parametrize("kind", sorted(SOURCES))

@@ -264,7 +264,7 @@ def test_tables_that_fail_are_those_of_their_connector(lakes: list[Lake]) -> Non
         wait_until_applied(lakes[0], run)
         broken, fine = run.stop()
     assert isinstance(broken.error, TargetError)
-    assert run.turn(lakes[0])["report"]["failed"] == {"shop.s.a": "no space left in s.a"}
+    assert run.turn(lakes[0])["report"]["failed"] == {"shop.s.a": "OSError: no space left in s.a"}
     assert fine.error is None
     lakes[1].check()
 

@@ -251,10 +251,10 @@ def test_a_table_that_fails_does_not_stop_the_others_and_is_named_at_the_end(tab
             running.reached()
             tables.check("s.b")
         wait_until(lambda: trouble.tries >= 3)
-        with pytest.raises(TargetError, match=r"1 of 2 tables[\s\S]*p\.s\.a: no space left"):
+        with pytest.raises(TargetError, match=r"1 of 2 tables[\s\S]*p\.s\.a: OSError: no space left"):
             running.stop()
     assert running.report()["lagging"] == {"p.s.a": 0}
-    assert (running.turns.find_turn("me") or {})["report"]["failed"] == {"p.s.a": "no space left in s.a"}
+    assert (running.turns.find_turn("me") or {})["report"]["failed"] == {"p.s.a": "OSError: no space left in s.a"}
     tables.hook = None
     tables.apply()
     tables.check()
