@@ -168,3 +168,11 @@ def test_pages_that_the_code_names_exist() -> None:
     mentions = [(file, page) for file in files for page in named.findall(file.read_text())]
     assert len(mentions) > 30
     assert [(str(file), page) for file, page in mentions if not (paths.ROOT / page).exists()] == []
+
+
+def test_the_tutorial_on_s3_has_the_example_of_the_readme() -> None:
+    """``tests/system/test_readme_on_s3.py`` runs it."""
+    program = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
+    readme, tutorial = (paths.ROOT / "README.md").read_text(), (paths.ROOT / "docs/start/tutorial-s3.md").read_text()
+    assert program.findall(tutorial) == program.findall(readme)
+    assert len(program.findall(readme)) == 1
