@@ -176,3 +176,39 @@ def test_the_tutorial_on_s3_has_the_example_of_the_readme() -> None:
     readme, tutorial = (paths.ROOT / "README.md").read_text(), (paths.ROOT / "docs/start/tutorial-s3.md").read_text()
     assert program.findall(tutorial) == program.findall(readme)
     assert len(program.findall(readme)) == 1
+
+
+def test_the_page_about_files_of_definitions_has_every_key() -> None:
+    from airflow_provider_cdc.dag.definition_schema import ConnectorPart, DagPart, GroupPart
+
+    text = (paths.ROOT / "docs/platforms/airflow.md").read_text()
+    table = text[text.index("| key | meaning |") : text.index("- Durations are seconds")]
+    connector, own, group, *_ = ({*re.findall(r"`([\w.]+)`", row)} for row in table.splitlines()[2:])
+    keys = {*ConnectorPart.model_fields} - {"group", "default_args"}
+    assert keys - connector - own - {*DagPart.model_fields} == set()
+    assert group - {"group"} == {*GroupPart.model_fields}
+
+
+def test_no_table_of_operators_has_a_class_twice() -> None:
+    text = (paths.ROOT / "docs/platforms/airflow.md").read_text()
+    rows = re.findall(r"^\| `((?:operators|sensors)\.[\w.]+)` \|", text, re.M)
+    assert len(rows) == len({*rows})
+    assert len(rows) > 15
+
+
+def test_a_lost_position_is_repaired_by_the_command_first() -> None:
+    """The other way, a property of the definition, needs a deployment."""
+    for file in (paths.ROOT / "docs/sources").glob("*.md"):
+        rows = [row for row in file.read_text().splitlines() if row.startswith("| `PositionLost`")]
+        first = [re.search(r"airflow cdc gap|when_needed|snapshot\.mode=always", row.split(" | ")[-1]) for row in rows]
+        assert [found[0] for found in first if found and found[0] != "airflow cdc gap"] == [], file.name
+
+
+def test_the_description_of_the_package_names_every_source_and_kind_of_target() -> None:
+    import tomllib
+
+    project = tomllib.loads((paths.ROOT / "pyproject.toml").read_text())["project"]
+    words = project["description"].lower()
+    missing = [kind for kind in {*SOURCES} - {"memory", "debezium"} if kind not in words]
+    assert missing == []
+    assert all(word in words for word in ("delta", "iceberg", "relational"))
