@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -15,6 +16,7 @@ from airflow_provider_cdc.sources.mongodb.privileges import oplog_grant, stream_
 from airflow_provider_cdc.sources.oracle import privileges, signal_checks
 from airflow_provider_cdc.sources.oracle.privileges import CLUSTER_VIEWS, LOG_VIEWS, VIEWS
 from dev import paths
+from dev.airflow import build_wheel
 from dev.reference import list_pages_with_grants, write_grants
 from tests.cli.conftest import run
 
@@ -34,6 +36,13 @@ def test_every_database_has_its_statements_and_its_page_shows_them() -> None:
     assert shown == {file.parent.name for file in files.values()}
     for file in set(files.values()):
         assert "remove" in SECTION.findall(file.read_text())
+
+
+def test_the_wheel_ships_the_files(tmp_path: Path) -> None:
+    with ZipFile(build_wheel(tmp_path)) as wheel:
+        shipped = wheel.namelist()
+    files = {str(file.relative_to(paths.ROOT)) for file in list_grant_files().values()}
+    assert files - {*shipped} == set()
 
 
 def test_the_check_of_oracle_asks_for_no_grant_that_the_file_lacks() -> None:
