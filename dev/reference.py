@@ -5,6 +5,7 @@ A page has text by hand before its first marker and after its last one. Everythi
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 import sys
@@ -25,6 +26,7 @@ _ROLE = re.compile(r":\w+:`~?([^`]+)`")
 _FAMILY = re.compile(r"((?:signal\.)?consumer\.(?:sasl|ssl))\.")
 _CLIENTS = "login and TLS of a Kafka client, by the names of librdkafka or of Debezium"
 _GRANTS = re.compile(r"^( *)<!-- grants (\w+): ([^>]+) begins -->\n.*?^ *<!-- grants ends -->", re.M | re.S)
+_CLASSES = re.compile(r"^<!-- class ([\w.]+) begins -->\n.*?^<!-- class ends -->", re.M | re.S)
 _FIELD = re.compile(r"^:(param|raises) ([\w*]+):\s*")
 
 
@@ -303,6 +305,26 @@ def write_grants(text: str) -> str:
     return _GRANTS.sub(filled, text)
 
 
+def write_classes(text: str) -> str:
+    """Return a page with the signatures and docstrings of the classes that its markers name.
+
+    A marker has the module and the name: ``<!-- class airflow_provider_cdc.operators.capture.CaptureOperator begins -->``.
+    """
+
+    def filled(found: re.Match[str]) -> str:
+        module, _, name = found[1].rpartition(".")
+        made = getattr(importlib.import_module(module), name)
+        parts = [f"`from {module} import {name}`", write_signature(name, made), write_markdown(made.__doc__ or "")]
+        return f"<!-- class {found[1]} begins -->\n" + "\n\n".join(parts) + "\n<!-- class ends -->"
+
+    return _CLASSES.sub(filled, text)
+
+
+def list_pages_with_classes() -> list[Path]:
+    """Return the pages that show a class."""
+    return [page for page in sorted((paths.ROOT / "docs").rglob("*.md")) if _CLASSES.search(page.read_text())]
+
+
 def list_pages_with_grants() -> list[Path]:
     """Return the pages that show grants."""
     return [page for page in sorted((paths.ROOT / "docs").rglob("*.md")) if _GRANTS.search(page.read_text())]
@@ -314,6 +336,8 @@ def main() -> int:
         page.write_text(write_page(name, page.read_text()))
     for page in list_pages_with_grants():
         page.write_text(write_grants(page.read_text()))
+    for page in list_pages_with_classes():
+        page.write_text(write_classes(page.read_text()))
     return 0
 
 

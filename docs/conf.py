@@ -2,12 +2,7 @@
 
 project = "airflow_provider_cdc"
 author = "The airflow_provider_cdc authors"
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
-autodoc_typehints = "none"  # the docstrings say what arguments are
-autodoc_default_options = {"member-order": "bysource"}
-nitpick_ignore_regex = [
-    ("py:.*", ".*")
-]  # docstrings name classes that have no page; links between pages are still held
+extensions = ["myst_parser"]
 myst_heading_anchors = 4
 suppress_warnings = ["misc.highlighting_failure"]  # "…" in examples is no Python and no JSON
 html_theme = "furo"

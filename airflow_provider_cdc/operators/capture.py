@@ -49,9 +49,9 @@ class CaptureOperator(ConnectorFields, BaseOperator):
 
         >>> CaptureOperator(task_id="capture", definition=shop, conn_id="shop_mariadb")
 
-    Returns ``{"connector", "topic_prefix", "position", "seq", "events", "topics", "batches", "seconds", "metrics"}``, where
-    ``topics`` names the 50 topics with the most events, ``batches`` is the first and the last batch of the run, if there is any, and
-    ``metrics`` has the documented ones by context, lists and maps of them with 50 entries, texts with 100 letters. A run that fails has no result: its metrics are
+    Returns ``{"connector", "topic_prefix", "position", "seq", "events", "topics", "batches", "seconds", "metrics"}``.
+    ``topics`` names the 50 topics with the most events. ``batches`` is the first and the last batch of the run, if there is any.
+    ``metrics`` has the documented ones by context: lists and maps of them with 50 entries, texts with 100 letters. A run that fails has no result: its metrics are
     in its log, on the connector's page and in ``airflow cdc status``, as those of every run are.
 
     :param definition: the connector; its properties and paths are templated

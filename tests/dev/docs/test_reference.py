@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from airflow_provider_cdc import dag
 from airflow_provider_cdc.sources import SOURCES, config_class
-from dev.reference import PAGES, REFERENCE, write_markdown, write_page
+from dev.reference import PAGES, REFERENCE, list_pages_with_classes, write_classes, write_markdown, write_page
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_of_the_reference_is_as_the_code_is(name: str) -> None:
     text = (REFERENCE / name).read_text()
     assert text == write_page(name, text), "run: .venv/bin/python -m dev.reference"
+
+
+@pytest.mark.parametrize("page", list_pages_with_classes(), ids=lambda page: page.stem)
+def test_a_page_of_an_operator_is_as_its_class_is(page: Path) -> None:
+    assert page.read_text() == write_classes(page.read_text()), "run: .venv/bin/python -m dev.reference"
 
 
 def test_every_public_name_of_dags_has_its_signature_on_the_page() -> None:
