@@ -158,10 +158,10 @@ def test_letters_that_come_faster_than_the_page_is_drawn_are_all_there(page: Any
     assert "broken" in rows.first.inner_text()
     page.get_by_role("button", name="Browse").click()
     page.get_by_role("menuitem", name="CDC connectors").click()
-    page.get_by_text(SHOWN, exact=True).first.wait_for()
+    page.get_by_role("link", name=SHOWN, exact=True).first.wait_for()
     assert field.input_value() == ""
     page.go_back()
-    page.get_by_text(SHOWN, exact=True).first.wait_for(state="detached")
+    page.get_by_role("link", name=SHOWN, exact=True).first.wait_for(state="detached")
     assert field.input_value() == "no longer holds"
     assert page.errors == []
 

@@ -20,7 +20,7 @@ export function FleetCards({ data: { connectors, states, total } }: { data: Over
   const last = rates.at(-1);
   return (
     <SimpleGrid columns={{ base: 2, lg: 4 }} gap={2} mb={4}>
-      <Card title="State" value={of(3) ? `${count(of(3))} of ${count(total)} need attention` : `${count(total)} without an error`}>
+      <Card title="Connectors" value={of(3) ? `${count(of(3))} of ${count(total)} need attention` : `${count(total)} without an error`}>
         <Text>{levels.join(", ")}</Text>
         <Text>{Object.entries(states).map(([state, n]) => `${count(n)} ${stateWord(state)}`).join(", ")}</Text>
       </Card>

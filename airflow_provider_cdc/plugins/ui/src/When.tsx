@@ -29,7 +29,7 @@ export function Position({ of }: { of: Record<string, unknown> | null | undefine
       {left > 0 ? (
         <>
           {" "}
-          <Button size="2xs" variant="outline" aria-expanded={all} aria-label={all ? "Show two fields of the position" : "Show all fields of the position"} onClick={() => setAll(!all)}>
+          <Button size="2xs" variant="outline" aria-expanded={all} aria-label={`${all ? "Less" : `${count(left)} more`}: fields of the position`} onClick={() => setAll(!all)}>
             {all ? "Less" : `${count(left)} more`}
           </Button>
         </>
