@@ -30,7 +30,7 @@ export function Way({ found, flow }: { found: Detail; flow: Flow }) {
     <Box as="section" aria-label="From the source to the targets" data-testid="way" display="grid" gridTemplateColumns={{ base: "1fr", md: "minmax(0, 5fr) minmax(6.5rem, 2fr) minmax(0, 4fr) minmax(0, 9fr)" }} gap={2} alignItems="stretch" my={3}>
       <Stage caption="Source" name={line.source ?? "not known"} step={flow.source}>
         <Ends log={flow.source.log} tone={flow.source.tone} />
-        <Text fontSize="xs" color="fg.muted">at <Position of={line.position} /></Text>
+        <Text fontSize="xs" color={muted(flow.source.tone)}>at <Position of={line.position} /></Text>
       </Stage>
       <Arrow caption="Capture" step={flow.capture} />
       <Stage caption="Change log" name={flow.changeLog.word} step={{ ...flow.changeLog, word: "" }} />
@@ -52,18 +52,21 @@ export function Way({ found, flow }: { found: Detail; flow: Flow }) {
   );
 }
 
+/** Muted text is too faint on a coloured step. */
+const muted = (tone: Tone) => (tone === "bad" || tone === "late" ? "fg" : "fg.muted");
+
 function Stage({ caption, name, step, children }: { caption: string; name: string; step: Step; children?: ReactNode }) {
   const { colour } = TONES[step.tone];
   return (
     <Box borderWidth="1px" borderTopWidth="4px" borderTopColor={`${colour}.solid`} borderRadius="md" p={3} minW={0} bg={step.tone === "bad" ? "red.subtle" : step.tone === "late" ? "orange.subtle" : undefined}>
       <HStack gap={2} justify="space-between" alignItems="flex-start">
-        <Text fontSize="xs" color="fg.muted" textTransform="uppercase" letterSpacing="wide">{caption}</Text>
+        <Text fontSize="xs" color={muted(step.tone)} textTransform="uppercase" letterSpacing="wide">{caption}</Text>
         <Sign tone={step.tone} />
       </HStack>
       <Text fontWeight="semibold"><Long text={name} most={120} /></Text>
       {step.word ? <Text fontSize="sm">{step.word}</Text> : null}
       {step.facts.filter(Boolean).map((fact) => (
-        <Text key={fact} fontSize="sm" color={step.tone === "bad" || step.tone === "late" ? "fg" : "fg.muted"}><Long text={fact} most={120} /></Text>
+        <Text key={fact} fontSize="sm" color={muted(step.tone)}><Long text={fact} most={120} /></Text>
       ))}
       {children}
     </Box>
@@ -101,7 +104,7 @@ function Ends({ log, tone }: { log: LogBar; tone: Tone }) {
         {log.part !== undefined ? <Box position="absolute" top={0} bottom={0} left={`${at}%`} right={0} bg={`${colour}.solid`} opacity={0.35} borderEndRadius="sm" /> : null}
         {log.lost || log.part !== undefined ? <Box position="absolute" top="-3px" bottom="-3px" w="4px" borderRadius="full" left={log.lost ? "-1rem" : `calc(${at}% - 2px)`} bg={`${log.lost ? "red" : colour}.solid`} /> : null}
       </Box>
-      <HStack justify="space-between" gap={2} fontSize="xs" color="fg.muted" alignItems="flex-start">
+      <HStack justify="space-between" gap={2} fontSize="xs" color={muted(tone)} alignItems="flex-start">
         <Text>{log.oldest}</Text>
         <Text textAlign="end">{log.newest}</Text>
       </HStack>
