@@ -43,7 +43,7 @@ export function Cards({ line, next }: { line: Line; next: string }) {
   const still = line.state === "failed" || (last !== undefined && now() / 1000 - last.at > STILL_S);
   return (
     <SimpleGrid columns={{ base: 2, lg: 4 }} gap={2} my={3}>
-      <Card title="State" value={stateWord(line.state)}>
+      <Card title="State" value={<Long text={stateWord(line.state)} most={40} />}>
         {line.state_since ? <Text>since <When at={line.state_since} /></Text> : null}
         <Text><Long text={line.phase} most={160} /></Text>
         {line.captured_by ? <Text>by <Long text={line.captured_by} most={120} /></Text> : <Text>{next}</Text>}

@@ -22,7 +22,7 @@ export function FleetCards({ data: { connectors, states, total } }: { data: Over
     <SimpleGrid columns={{ base: 2, lg: 4 }} gap={2} mb={4}>
       <Card title="Connectors" value={of(3) ? `${count(of(3))} of ${count(total)} need attention` : `${count(total)} without an error`}>
         <Text>{levels.join(", ")}</Text>
-        <Text>{Object.entries(states).map(([state, n]) => `${count(n)} ${stateWord(state)}`).join(", ")}</Text>
+        <Text><Long text={Object.entries(states).map(([state, n]) => `${count(n)} ${stateWord(state)}`).join(", ")} most={160} /></Text>
       </Card>
       <Card title="Largest lag" value={late ? duration(late.lag_s) : "not known"} dots={late ? lagsOf(late) : []} unit={duration}>
         {late ? <Text><Long text={late.connector} most={80} />; line: its last hour</Text> : "of no connector"}

@@ -88,8 +88,8 @@ function Arrow({ caption, step }: { caption: string; step: Step }) {
           {broken ? <path d="M44 2 L56 14 M56 2 L44 14" stroke="currentColor" strokeWidth="3" /> : <path d="M86 2 L98 8 L86 14 Z" fill="currentColor" />}
         </svg>
       </Box>
-      <Text fontSize="sm" fontWeight={broken || step.tone === "late" ? "semibold" : undefined}>{step.word}</Text>
-      {step.facts.filter(Boolean).map((fact) => <Text key={fact} fontSize="xs" color="fg.muted">{fact}</Text>)}
+      <Text fontSize="sm" fontWeight={broken || step.tone === "late" ? "semibold" : undefined}><Long text={step.word} most={120} /></Text>
+      {step.facts.filter(Boolean).map((fact) => <Text key={fact} fontSize="xs" color="fg.muted"><Long text={fact} most={120} /></Text>)}
     </Box>
   );
 }
