@@ -222,6 +222,31 @@ def test_numbers_may_be_written_as_texts(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("snapshot", [True, False, "true", "false", "last", "incremental", None])
+def test_events_of_any_release_are_read_whatever_their_source_block_has(tmp_path: Path, snapshot: Any) -> None:
+    """Fields come and go with releases, and ``snapshot`` is a boolean or a text."""
+    bare = Topic(None)
+    shortest = bare.event("c", None, _row(1))
+    shortest["value"] = {
+        "after": _row(1),
+        "op": "c",
+        "source": {"name": "shop", "schema": "inventory", "table": "orders"},
+    }
+    longest = bare.event("c", None, _row(2))
+    longest["value"] |= {"ts_us": 1, "ts_ns": 1, "transaction": None, "of_a_later_release": {"a": [1]}}
+    longest["value"]["source"] |= {"snapshot": snapshot, "lcr_position": None, "of_a_later_release": {"a": [1]}}
+    described = Topic(FIELDS).event("c", None, _row(3))
+    more = node("of_a_later_release", "struct", fields=[node("a", "int32")])
+    source = next(f for f in described["value"]["schema"]["fields"] if f["field"] == "source")
+    source["fields"].append(more)
+    described["value"]["schema"]["fields"].append(more)
+    described["value"]["payload"]["source"] |= {"snapshot": snapshot, "of_a_later_release": {"a": 1}}
+    described["value"]["payload"]["of_a_later_release"] = {"a": 1}
+    found = _start_connector(tmp_path, shortest, longest, described)
+    assert found.rows("inventory.orders") == [_row(1), _row(2), _row(3)]
+    assert _operations(found) == ["c", "c", "c"]
+
+
 OTHERS: dict[str, Row] = {
     "heartbeat": {"topic": "__debezium-heartbeat.shop", "key": {"serverName": "shop"}, "value": {"ts_ms": 1}},
     "boundary": {"topic": "shop.transaction", "key": {"id": "1"}, "value": {"status": "BEGIN", "id": "1", "ts_ms": 1, "event_count": None, "data_collections": None}},
