@@ -11,6 +11,7 @@ The Airflow face, the benchmarks and users' own scripts all use it. It does not 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -71,6 +72,15 @@ class ConnectorDefinition:
             "properties": dict(self.properties),
             "changelog_options": dict(self.changelog_options),
         }
+
+    def compute_digest(self) -> str:
+        """Return a text that another definition does not have.
+
+        >>> ConnectorDefinition("shop", "mariadb", "/lake").compute_digest()
+        'c0ffee…'
+        """
+        document = json.dumps(self.to_document(), sort_keys=True, default=str)
+        return hashlib.sha256(document.encode()).hexdigest()[:16]
 
 
 def refuse_secrets(definition: ConnectorDefinition) -> None:
@@ -195,6 +205,7 @@ def open_capture(
                 notification_channels,
                 (store.metrics.add_measurements, *sinks),
                 (lambda: store.register_connector(registration)) if later else None,
+                definition.compute_digest(),
             )
             yield Capture(inputs, owner=owner, lease_wait_s=lease_wait_s)
     finally:

@@ -63,6 +63,7 @@ def get_provider_info() -> dict[str, Any]:
             "initial_snapshot",
             "changes_applied",
             "asset_changes",
+            "apply_due",
             "spark_job",
         ),
         "notifications": ["airflow_provider_cdc.notifications.connector_notifier.CdcNotifier"],

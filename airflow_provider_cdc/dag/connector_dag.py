@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,6 +12,7 @@ from airflow.sdk import DAG, BaseOperator, TaskGroup, TriggerRule
 
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.lifecycle.next_run import RETRY_AFTER_S
 from airflow_provider_cdc.hooks.airflow_compat import build_run_type_argument
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator
@@ -49,6 +50,7 @@ def cdc_task_group(
     wait: bool = True,
     poll_interval: float | timedelta = 10.0,
     wait_timeout: float | timedelta = timedelta(days=7),
+    retry_after: float | timedelta = timedelta(seconds=RETRY_AFTER_S),
     run_for: float | timedelta | None = None,
     continuous: bool = False,
     adopt: bool = False,
@@ -72,6 +74,7 @@ def cdc_task_group(
         as docs/platforms/spark.md has them
     :param wait: begin with the sensor. Without it, a run captures the changes that there are, and never waits
     :param wait_timeout: how long to wait for changes; a run in which nothing changes is skipped, not failed
+    :param retry_after: how long the sensor waits after a failure that needs a person, unless something is repaired before
     :param run_for: capture for this long instead of up to the present end of the log
     :param continuous: capture and apply side by side for ``run_for`` (an hour), without the sensor: changes are in the tables within
         seconds. The DAG has to begin a run every ``run_for``, and allow two at once: the tasks of a run continue until those of the next one
@@ -114,18 +117,27 @@ def cdc_task_group(
             # of a run, the last tasks decide: one for the capture, too. It takes no process
             capture >> [task, EmptyOperator(task_id="captured")]
         if wait and not continuous:
-            ChangesAvailableSensor(**build_sensor_arguments(poll_interval, wait_timeout), **common) >> capture
+            applied_by = [] if task is None else [task.task_id]
+            waits = build_sensor_arguments(poll_interval, wait_timeout, applied_by, retry_after)
+            ChangesAvailableSensor(**waits, **common) >> capture
     return group
 
 
-def build_sensor_arguments(poll_interval: float | timedelta, wait_timeout: float | timedelta) -> dict[str, Any]:
+def build_sensor_arguments(
+    poll_interval: float | timedelta,
+    wait_timeout: float | timedelta,
+    applied_by: Sequence[str],
+    retry_after: float | timedelta,
+) -> dict[str, Any]:
     """Arguments of the sensor that a run begins with.
 
     :param poll_interval: seconds between two polls
     :param wait_timeout: after which a run in which nothing changes is skipped, not failed
+    :param applied_by: ids of the tasks that apply
+    :param retry_after: how long it waits after a failure that needs a person
     """
-    timeout = parse_seconds("wait_timeout", wait_timeout)
-    return {"task_id": "wait", "poll_interval": poll_interval, "timeout": timeout, "soft_fail": True}
+    timeout, start = parse_seconds("wait_timeout", wait_timeout), {"applied_by": applied_by, "retry_after": retry_after}
+    return {"task_id": "wait", "poll_interval": poll_interval, "timeout": timeout, "soft_fail": True, **start}
 
 
 def _all_the_time(

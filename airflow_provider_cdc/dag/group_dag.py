@@ -11,6 +11,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, TriggerRule
 
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.lifecycle.next_run import RETRY_AFTER_S
 from airflow_provider_cdc.dag.connector_dag import CONTINUOUS, arguments_of, build_sensor_arguments
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOperator, ConnectorApplyOptions
@@ -33,6 +34,7 @@ def cdc_group_dag(
     wait: bool = True,
     poll_interval: float | timedelta = 10.0,
     wait_timeout: float | timedelta = timedelta(days=7),
+    retry_after: float | timedelta = timedelta(seconds=RETRY_AFTER_S),
     capture: Mapping[str, Any] | None = None,
     apply: Mapping[str, Any] | None = None,
     **dag: Any,
@@ -57,6 +59,7 @@ def cdc_group_dag(
     :param schedule: as of ``DAG``. With a fixed schedule, ``wait=False`` keeps runs from waiting
     :param wait: begin with the sensor. Without it, a run captures the changes that there are, and never waits
     :param wait_timeout: how long to wait for changes; a run in which nothing changes is skipped, not failed
+    :param retry_after: how long a connector waits after a failure that needs a person, unless something is repaired before
     :param capture: further arguments of :class:`~airflow_provider_cdc.operators.capture_group.CaptureGroupOperator`
     :param apply: further arguments of :class:`~airflow_provider_cdc.operators.apply_connectors.ApplyConnectorsOperator`
     :param dag: further arguments of ``DAG``
@@ -72,11 +75,13 @@ def cdc_group_dag(
     arguments = {"tags": ["cdc"], "doc_md": done, **arguments}
     with DAG(dag_id, schedule=schedule, **arguments) as built_dag:
         # the sensor of the next run polls a source that is down: nothing needs a retry meanwhile
+        behind_sensor = {"skip_unreachable": wait, "retry_after": retry_after if wait else None}
         captured = CaptureGroupOperator(
-            task_id="capture", **common, **{"skip_unreachable": wait, **parse_mapping("capture", capture)}
+            task_id="capture", **common, **{**behind_sensor, **parse_mapping("capture", capture)}
         )
         if wait:
-            AnyChangesSensor(**build_sensor_arguments(poll_interval, wait_timeout), **common) >> captured
+            waits = build_sensor_arguments(poll_interval, wait_timeout, ["apply"] if applied else [], retry_after)
+            AnyChangesSensor(**waits, **common) >> captured
         if applied:
             apply_changes = ApplyConnectorsOperator(
                 task_id="apply",

@@ -117,6 +117,9 @@ class ApplyChangesOperator(ApplyJobOperator, SparkJobOperator):
             )
         ]
 
+    def _connector_names(self) -> list[str]:
+        return [self.connector]
+
     def build_job(self, *more: str) -> SparkJob:
         """Return the job, without its secrets.
 

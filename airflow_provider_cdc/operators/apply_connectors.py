@@ -146,6 +146,9 @@ class ApplyConnectorsOperator(TextTemplates, ApplyJobOperator):
             for rendered in self.connectors
         ]  # fmt: skip
 
+    def _connector_names(self) -> list[str]:
+        return [*self._options_by_name]
+
     def _access(self, rendered: dict[str, Any]) -> ConnectorAccess:
         """Return the connector with rendered fields.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.target_database import TARGET, describe_database, open_database
 from airflow_provider_cdc.operators.base.connector_apply_report import build_connector_alias, build_topic_asset
 from airflow_provider_cdc.services.connectors.parameter_checks import parse_optional_seconds
+from airflow_provider_cdc.services.tasks.apply_notes import ApplyNotes, task_key
 from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, refuse_backfill, to_airflow_exception
 
 if TYPE_CHECKING:
@@ -79,19 +81,24 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
         self.check_parameters()
         self._ended = threading.Event()
         self._done: DatabaseApplyResult
+        self._notes: ApplyNotes
 
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_provider_cdc.targets.database.apply.apply_result import DatabaseApplyResult
         from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseApply
+        from airflow_provider_cdc.targets.database.target_engine import place_of
 
         began, sink, failed = time.monotonic(), None, True
+        self._notes = ApplyNotes(self.connector, self.state_conn_id, TARGET, "", task_key(context))
         try:
             if self.run_for is not None:
                 refuse_backfill(context)
             with open_database(self.conn_id, self.sink) as (engine, config):
-                note = describe_database(self.conn_id, self.sink)
+                self._notes = replace(self._notes, location=place_of(engine, config))
+                self._notes.record_begin()
+                described = describe_database(self.conn_id, self.sink)
                 sink = DatabaseApply(
-                    engine, config, self.connector_access.open_change_log(), self.connector, noted=note
+                    engine, config, self.connector_access.open_change_log(), self.connector, noted=described
                 )
                 self._done = DatabaseApplyResult(sink.done.place)
                 if self.run_for is None:
@@ -99,14 +106,18 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
                 else:
                     sink.apply_continuously(self._over(self.run_for, sink))
             failed = False
-        except CdcError as e:
-            raise to_airflow_exception(e) from e
+        except BaseException as e:
+            self._notes.record_failure(e, None if sink is None else sink.done.batch or None)
+            if isinstance(e, CdcError):
+                raise to_airflow_exception(e) from e
+            raise
         finally:
             if sink is not None:
                 self._measure(sink.pop_result(), seconds=time.monotonic() - began, failed=failed)
                 if failed:
                     left_to_next_run(context, self.connector_access, self._done.to_document(), self.log)
         done, ended = self._done.to_document(), self._ended.is_set()
+        self._notes.record_end(done["batch"])
         result = emit_asset_events(context, self.connector_access, done, self.log, keep=ended)
         if ended:  # Airflow may take no events any more of a task that it has ended: rather twice than never
             left_to_next_run(context, self.connector_access, done, self.log)
@@ -130,6 +141,7 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
             if time.monotonic() - reported_at >= EVERY_S and sink.done.tables:
                 reported_at = time.monotonic()
                 self._measure(sink.pop_result(), ended=False)
+                self._notes.record_progress(self._done.batch)
             left = until - time.monotonic()
             return self._ended.wait(max(min(seconds, left), 0)) or left <= 0
 

@@ -6,6 +6,7 @@ import json
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_provider_cdc.core.config.secret_redaction import find_credentials
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.hooks.target_database import CdcDatabaseHook, describe_database
+from airflow_provider_cdc.hooks.target_database import TARGET, CdcDatabaseHook, describe_database
 from airflow_provider_cdc.operators.apply_to_database import (
     emit_asset_events,
     left_to_next_run,
@@ -23,6 +24,7 @@ from airflow_provider_cdc.operators.base.connector_apply_report import build_con
 from airflow_provider_cdc.operators.base.spark_job_operator import SparkScriptOperator
 from airflow_provider_cdc.services.connectors.connector_handle import storage_options
 from airflow_provider_cdc.services.connectors.parameter_checks import parse_optional_seconds
+from airflow_provider_cdc.services.tasks.apply_notes import ApplyNotes, task_key
 from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, refuse_backfill, to_airflow_exception
 from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 
@@ -93,14 +95,19 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SparkScriptOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         began, report = time.monotonic(), dict[str, Any]()
-        failed = True
+        failed, notes = True, ApplyNotes(self.connector, self.state_conn_id, TARGET, "", task_key(context))
         try:
             if self.run_for is not None:
                 refuse_backfill(context)
+            notes.record_begin()
             self._run(context, report)
             failed = False
-        except CdcError as e:
-            raise to_airflow_exception(e) from e
+        except BaseException as e:
+            notes = replace(notes, location=report.get("place", ""))
+            notes.record_failure(e, report.get("batch") or None, needs_person=bool(report.get("terminal")))
+            if isinstance(e, CdcError):
+                raise to_airflow_exception(e) from e
+            raise
         finally:
             if "place" in report:
                 report_database_metrics(
@@ -113,6 +120,7 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SparkScriptOperator):
                 )
                 if failed:
                     left_to_next_run(context, self.connector_access, report, self.log)
+        replace(notes, location=report["place"]).record_end(report["batch"])
         return emit_asset_events(context, self.connector_access, report, self.log)
 
     def _run(self, context: Context, report: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_provider_cdc.core.errors import CdcError, ConfigError, ConnectorHalted
+from airflow_provider_cdc.core.errors import CdcError, ConfigError, ConnectorHalted, TerminalError
 from airflow_provider_cdc.core.model.run_metrics import shorten_metrics
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.base.openlineage_events import build_capture_lineage
@@ -22,6 +22,7 @@ from airflow_provider_cdc.services.tasks.connector_fields import (
     refuse_backfill,
     to_airflow_exception,
 )
+from airflow_provider_cdc.services.tasks.run_start import record_failure
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -159,6 +160,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
     def _capture_for(self, seconds: float | None, context: Context, owner: str) -> CaptureResult:
         access = self.connector_access
         self.log.info("Capturing connector %s (%s) into %s.", self.connector, self.source, self.changelog)
+        began = False
         try:
             with access.prepare_capture(
                 owner=owner,
@@ -169,7 +171,12 @@ class CaptureOperator(ConnectorFields, BaseOperator):
             ) as self._capture:
                 if self._ended:
                     self._capture.stop()
+                began = True
                 return self._capture.run(run_for_s=seconds)
+        except TerminalError as e:
+            if not began:  # otherwise the capture has recorded it
+                record_failure(access, str(e), type(e).__name__)
+            raise
         finally:
             self._capture = None
 

@@ -11,6 +11,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError, ConnectorHalted, LeaseHeld, SourceUnavailable, TerminalError
+from airflow_provider_cdc.core.spi.state_records import RunFailure
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.operators.base.openlineage_events import build_capture_lineage
 from airflow_provider_cdc.operators.base.operator_links import ConnectorsLink
@@ -21,8 +22,9 @@ from airflow_provider_cdc.services.connectors.grouped_connectors import (
     GroupFields,
     inspect_changes,
 )
-from airflow_provider_cdc.services.connectors.parameter_checks import parse_seconds
+from airflow_provider_cdc.services.connectors.parameter_checks import parse_optional_seconds, parse_seconds
 from airflow_provider_cdc.services.tasks.connector_fields import owner_of, to_airflow_exception
+from airflow_provider_cdc.services.tasks.run_start import RunStart, format_hold
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -56,6 +58,8 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
         once, however many connectors it has; connectors whose sources answer late are captured last
     :param skip_unreachable: leave out a connector whose source cannot be reached at that check, with a warning, instead of failing at the end: for a task
         behind a sensor, which continues to ask it. If nothing else is captured, it is a failure all the same, as one during its capture is
+    :param retry_after: leave out a connector that waits after a failure, with a warning: it fails once in so long a time, unless something is repaired before,
+        and others are captured meanwhile. Without it, each run tries it. It needs ``check_first``
     :param lease_ttl: seconds after which the lease of a run that died is free
     :param lease_wait: seconds to wait for the lease of another run, for each connector
     :raises ConfigError: there are no connectors, or one is there twice
@@ -74,6 +78,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
         state_conn_id: str = DEFAULT_CONN_ID,
         check_first: bool = True,
         skip_unreachable: bool = False,
+        retry_after: float | timedelta | None = None,
         lease_ttl: float | timedelta = 30.0,
         lease_wait: float | timedelta = 10.0,
         **kwargs: Any,
@@ -81,6 +86,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
         super().__init__(**kwargs)
         self._set_group(connectors, state_conn_id)
         self.check_first, self.skip_unreachable = check_first, skip_unreachable
+        self.retry_after = parse_optional_seconds("retry_after", retry_after)
         self.lease_ttl = parse_seconds("lease_ttl", lease_ttl)
         self.lease_wait = parse_seconds("lease_wait", lease_wait, zero=True)
         self.check_parameters()
@@ -92,7 +98,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
         from airflow_provider_cdc.hooks.airflow_compat import AirflowException
 
         try:
-            looked = self._looked()
+            looked = self._looked(context)
         except CdcError as e:
             raise to_airflow_exception(e) from e
         results = _GroupResult()
@@ -115,10 +121,15 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
         self.log.info("Captured %d connectors; %d had nothing to capture.", len(results.done), quiet)
         return {"connectors": results.done, "quiet": quiet, "unreachable": list(results.unreachable)}
 
-    def _looked(self) -> Iterable[ChangeInspection]:
+    def _looked(self, context: Context) -> Iterable[ChangeInspection]:
         accesses = self.connector_accesses
+        decide = None
+        if (
+            self.retry_after is not None and context["ti"].try_number == 1
+        ):  # a retry has to capture what has failed before it
+            decide = RunStart(retry_after_s=self.retry_after, persons_only=True).decide
         return (
-            inspect_changes(accesses)
+            inspect_changes(accesses, decide)
             if self.check_first
             else [ChangeInspection(access, "a run was requested") for access in accesses]
         )
@@ -150,6 +161,9 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
         """Capture a connector if there is anything to do, and record its result."""
         name = inspection.access.definition.name
         try:
+            if inspection.hold is not None:
+                self.log.warning("Skipped connector %s. %s", name, format_hold(name, inspection.hold))
+                return
             if inspection.error is not None:
                 if self.skip_unreachable and isinstance(inspection.error, SourceUnavailable):
                     results.unreachable[name] = inspection.error
@@ -172,11 +186,13 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
 
     def _record(self, failed: dict[str, Exception]) -> None:
         """Record failures for the page, the commands, and the sensor of the next run, also of those that have failed before a capture could begin."""
+        digests = {access.definition.name: access.definition.compute_digest() for access in self.connector_accesses}
         try:
             with CdcStateHook(self.state_conn_id).open_store() as store:
                 for name, error in failed.items():
                     if not isinstance(error, LeaseHeld):  # another run is alive, which ends by itself
-                        store.record_run_end(name, describe_error(error))
+                        failure = RunFailure.from_error(error, digests[name])
+                        store.record_run_end(name, describe_error(error), None, failure)
         except Exception as e:  # the task fails anyway, with errors that matter more
             self.log.warning("The errors of the captures could not be recorded: %s", e)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.sdk import BaseSensorOperator
@@ -72,9 +72,15 @@ class WaitingSensor(CheckedParameters, BaseSensorOperator):
                 raise
         return poke_result.xcom_value if isinstance(poke_result, PokeReturnValue) else None
 
-    def defer_to(self, trigger: BaseTrigger) -> NoReturn:
-        """Let a trigger wait, for as long as ``timeout`` and ``execution_timeout`` allow. Its event is the argument of ``execute_complete``."""
-        self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self._wait_limit))
+    def defer_to(self, trigger: BaseTrigger, *, at_least: datetime | None = None) -> NoReturn:
+        """Let a trigger wait, for as long as ``timeout`` and ``execution_timeout`` allow. Its event is the argument of ``execute_complete``.
+
+        :param at_least: until a minute after this moment, however short ``timeout`` is
+        """
+        limit = self._wait_limit
+        if at_least is not None and self.execution_timeout is None:
+            limit = max(limit, (at_least - datetime.now(UTC)).total_seconds() + 60)
+        self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=limit))
 
     @property
     def _wait_limit(self) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,7 +11,12 @@ from sqlalchemy.exc import IntegrityError
 
 from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.notifications import ACTION, ROW
-from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, ConnectorRegistration
+from airflow_provider_cdc.core.spi.state_records import (
+    ConnectorRecord,
+    ConnectorRegistration,
+    RunFailure,
+    TargetProgress,
+)
 from airflow_provider_cdc.core.spi.store_interfaces import ConnectorControl, Lease
 from airflow_provider_cdc.state.desired_state import control_of
 from airflow_provider_cdc.state.leases import Leases
@@ -26,6 +31,10 @@ from airflow_provider_cdc.state.models import (
 )
 from airflow_provider_cdc.state.offset_table_states import present_offsets
 from airflow_provider_cdc.state.state_database import StateDatabase
+from airflow_provider_cdc.state.target_notes import load_targets
+
+_NAMED = 500
+"""Connectors up to which a query names them; of more, all rows are read."""
 
 
 class Connectors:
@@ -108,7 +117,7 @@ def _statement(*tables: Any, metrics: bool = True) -> sa.Select[Any]:
             OffsetRow.offset, OffsetRow.version, OffsetRow.updated_at, LeaseRow.owner, LeaseRow.expires_ms, LeaseRow.acquired_at,
             ControlRow.desired_state, ControlRow.restarts, ControlRow.requested_by, ControlRow.reason, ControlRow.changed_at,
             ControlRow.run_ended_at, ControlRow.last_error, ControlRow.last_error_at,
-            ControlRow.metrics if metrics else sa.null().label("metrics"),
+            ControlRow.metrics if metrics else sa.null().label("metrics"), ControlRow.failure,
             newest.label("last_signal"),
         )
         .outerjoin(ConnectorRow, ConnectorRow.connector == names.c.connector)
@@ -125,10 +134,11 @@ def _read(database: StateDatabase, statement: sa.Select[Any]) -> list[ConnectorR
         rows = c.execute(statement).all()
         documents = {row.connector: (row.version, row.offset) for row in rows if row.offset is not None}
         offsets = present_offsets(c, documents)
-    return [_record(row, offsets.get(row.connector), now) for row in rows]
+        targets = load_targets(c, documents) if len(documents) < _NAMED else load_targets(c, None)
+    return [_record(row, offsets.get(row.connector), targets.get(row.connector, ()), now) for row in rows]
 
 
-def _record(row: sa.Row[Any], offset: Offset | None, now_ms: int) -> ConnectorRecord:
+def _record(row: sa.Row[Any], offset: Offset | None, targets: Sequence[TargetProgress], now_ms: int) -> ConnectorRecord:
     left_ms = (row.expires_ms or 0) - now_ms
     alive = left_ms > 0
     dead = row.owner is not None and not alive  # a run that has ended has returned its lease
@@ -154,4 +164,6 @@ def _record(row: sa.Row[Any], offset: Offset | None, now_ms: int) -> ConnectorRe
         metrics=row.metrics or {},
         registered_at=row.registered_at,
         last_signal=row.last_signal or 0,
+        failure=None if row.failure is None else RunFailure.from_document(row.failure),
+        targets=tuple(targets),
     )

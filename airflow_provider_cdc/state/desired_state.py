@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
+from airflow_provider_cdc.core.spi.state_records import RunFailure, marks_of
 from airflow_provider_cdc.core.spi.store_interfaces import ConnectorControl, DesiredState
-from airflow_provider_cdc.state.models import ControlRow
+from airflow_provider_cdc.state.models import ControlRow, OffsetRow, SignalRow
 from airflow_provider_cdc.state.state_database import StateDatabase, to_storable_text
 
 _NEW: dict[str, Any] = {"desired_state": DesiredState.RUNNING.value, "restarts": 0, "requested_by": "", "reason": ""}
@@ -47,7 +50,13 @@ class Controls:
                 _update(c, connector, by, reason, restarts=before.restarts + 1)
         return self.load_control(connector)
 
-    def record_run_end(self, connector: str, error: str | None, metrics: dict[str, Any] | None = None) -> None:
+    def record_run_end(
+        self,
+        connector: str,
+        error: str | None,
+        metrics: dict[str, Any] | None = None,
+        failure: RunFailure | None = None,
+    ) -> None:
         now = datetime.now(UTC)
         values: dict[str, Any] = {"run_ended_at": now}
         if metrics is not None:
@@ -56,8 +65,32 @@ class Controls:
             values |= {"last_error": to_storable_text(error, 1_000_000), "last_error_at": now}
         for attempt in self._database.iterate_attempts("record the end of the run"):
             with attempt, self._database.open_transaction() as c:
-                lock_control_row(c, connector)
+                before = lock_control_row(c, connector)
+                values["failure"] = None if failure is None else complete_failure(c, before, failure, before.failure)
                 c.execute(sa.update(ControlRow).where(ControlRow.connector == connector).values(**values))
+
+    def record_wait(self, connector: str, until: datetime) -> None:
+        """Record that a sensor waits for a repair, for pages and commands; without effect if the last run has not failed."""
+        for attempt in self._database.iterate_attempts():
+            with attempt, self._database.open_transaction() as c:
+                if (failure := lock_control_row(c, connector).failure) is not None:
+                    waits = {**failure, "waits_until": until.isoformat()}
+                    c.execute(sa.update(ControlRow).where(ControlRow.connector == connector).values(failure=waits))
+
+
+def complete_failure(
+    c: sa.Connection, control: sa.Row[Any], failure: RunFailure, before: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Add the marks of the connector's state to a failure, and count it.
+
+    :param control: the connector's row, locked
+    :param before: the failure before it, if there is one
+    """
+    offset = sa.select(OffsetRow.version).where(OffsetRow.connector == control.connector)
+    signal = sa.select(sa.func.max(SignalRow.id)).where(SignalRow.connector == control.connector)
+    marks = marks_of(c.scalar(offset), c.scalar(signal), control.restarts, control.changed_at)
+    failures = 1 if before is None else int(before["failures"]) + 1
+    return replace(failure, marks=marks, failures=failures).to_document()
 
 
 def lock_control_row(c: sa.Connection, connector: str) -> sa.Row[Any]:

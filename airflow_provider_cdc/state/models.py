@@ -256,6 +256,32 @@ class ControlRow(Base):
     """The same as ``run_ended_at`` if the last run failed."""
     metrics: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     """Of the last run that read anything, also if it failed: context → name → value."""
+    failure: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """The error that the last runs ended with, see :class:`airflow_provider_cdc.core.spi.state_records.RunFailure`; none after a run that ended well."""
+
+
+class TargetRow(Base):
+    """The progress of a target, as its applies have noted it; the target's own marker is the truth.
+
+    ``place`` stands for target and location, see :func:`airflow_provider_cdc.state.target_notes.place_of`; ``task`` is the task that applies.
+    """
+
+    __tablename__ = "cdc_target"
+
+    connector: Mapped[str] = mapped_column(String(250), primary_key=True)
+    place: Mapped[str] = mapped_column(String(64), primary_key=True)
+    target: Mapped[str] = mapped_column(String(50))
+    location: Mapped[str] = mapped_column(Text)
+    task: Mapped[str] = mapped_column(Text)
+    batch: Mapped[int] = mapped_column(BigInteger)
+    failures: Mapped[int] = mapped_column(BigInteger)
+    """Applies in a row that have failed."""
+    failure: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """As that of :class:`ControlRow`."""
+    error: Mapped[str | None] = mapped_column(Long)
+    began_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    """Older than ``began_at`` while an apply is at work."""
 
 
 class MetricRow(Base):

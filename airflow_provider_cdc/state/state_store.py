@@ -23,6 +23,7 @@ from airflow_provider_cdc.core.spi.state_records import (
     ConnectorRegistration,
     NotificationRecord,
     OffsetRecord,
+    RunFailure,
     SignalCounts,
     SignalRecord,
 )
@@ -38,6 +39,7 @@ from airflow_provider_cdc.state.pruning import RowPruner
 from airflow_provider_cdc.state.schema_history import SchemaHistories
 from airflow_provider_cdc.state.signals import Signals
 from airflow_provider_cdc.state.state_database import StateDatabase
+from airflow_provider_cdc.state.target_notes import TargetNotes
 
 
 class StateStore:
@@ -70,6 +72,7 @@ class StateStore:
         self._pruning = RowPruner(self.database)
         self._schemas = SchemaHistories(self.database, self.leases)
         self.metrics = StoredMetrics(self.database)
+        self.targets = TargetNotes(self.database)
 
     def create_tables(self) -> None:
         """Create the tables where they are missing. Airflow deployments use ``airflow db migrate`` instead."""
@@ -212,8 +215,18 @@ class StateStore:
     def request_restart(self, connector: str, by: str, reason: str = "") -> ConnectorControl:
         return self._controls.request_restart(connector, by, reason)
 
-    def record_run_end(self, connector: str, error: str | None, metrics: dict[str, Any] | None = None) -> None:
-        self._controls.record_run_end(connector, error, metrics)
+    def record_run_end(
+        self,
+        connector: str,
+        error: str | None,
+        metrics: dict[str, Any] | None = None,
+        failure: RunFailure | None = None,
+    ) -> None:
+        self._controls.record_run_end(connector, error, metrics, failure)
+
+    def record_wait(self, connector: str, until: datetime) -> None:
+        """Record that a sensor waits for a repair, at most until a moment."""
+        self._controls.record_wait(connector, until)
 
     # -- connectors ---------------------------------------------------------------------------------------------------
 

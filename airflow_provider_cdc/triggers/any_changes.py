@@ -12,39 +12,45 @@ from typing import Any, Self
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
-from airflow_provider_cdc.triggers.changes_available import something_to_capture
+from airflow_provider_cdc.services.tasks.run_start import RunStart
+from airflow_provider_cdc.triggers.changes_available import RECHECK, something_to_capture
 
 PAUSE_S = 300.0
-"""How long a connector that has failed, or that is broken, waits for changes of the others before it is reported again: a run that fails follows at once, and the
-next one waits again.
+"""How long a connector that cannot be checked waits for changes of the others before it is reported: a run that fails follows at once, and the next one waits
+after that failure.
 """
 
 
 class AnyChangesTrigger(BaseTrigger):
     """Fires when there is something to capture of any of several connectors.
 
-    One that is down, or of which the last run has failed, does not disturb the others: it is polled again.
+    One that is down, or that waits after a failure, does not disturb the others: it is polled again.
 
     Fires ``{"connector", "reason"}``: the first that has something; or, if none has for five minutes, one for which a person must act: the task that captures it
-    finds out and fails.
+    finds out and fails. While a connector waits after a failure, it fires ``{"recheck": true}`` every five minutes, as
+    :class:`~airflow_provider_cdc.triggers.changes_available.ChangesAvailableTrigger` does.
 
     :param accesses: from :meth:`from_accesses`. As they are, a hundred connectors were more than a column of MySQL takes, which is 64 KB
     :param poll_interval: seconds between two polls
+    :param start: a :class:`~airflow_provider_cdc.services.tasks.run_start.RunStart` as JSON
     """
 
-    def __init__(self, accesses: str, poll_interval: float = 10.0) -> None:
+    def __init__(self, accesses: str, poll_interval: float = 10.0, start: dict[str, Any] | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.accesses, self.poll_interval = accesses, poll_interval
+        self.accesses, self.poll_interval, self.start = accesses, poll_interval, start
 
     @classmethod
-    def from_accesses(cls, accesses: list[ConnectorAccess], poll_interval: float = 10.0) -> Self:
+    def from_accesses(
+        cls, accesses: list[ConnectorAccess], poll_interval: float = 10.0, start: RunStart | None = None
+    ) -> Self:
         """Build a trigger for these connectors."""
         documents = json.dumps([access.to_document() for access in accesses], separators=(",", ":"))
-        return cls(base64.b85encode(zlib.compress(documents.encode(), 9)).decode(), poll_interval)
+        conditions = None if start is None else start.to_document()
+        return cls(base64.b85encode(zlib.compress(documents.encode(), 9)).decode(), poll_interval, conditions)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         path = f"{type(self).__module__}.{type(self).__qualname__}"
-        return path, {"accesses": self.accesses, "poll_interval": self.poll_interval}
+        return path, {"accesses": self.accesses, "poll_interval": self.poll_interval, "start": self.start}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         documents = json.loads(zlib.decompress(base64.b85decode(self.accesses)))
@@ -58,7 +64,7 @@ class AnyChangesTrigger(BaseTrigger):
             for task in waiting:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
-        yield TriggerEvent(event)  # type: ignore[no-untyped-call]
+        yield TriggerEvent({"recheck": True} if event["reason"] == RECHECK else event)  # type: ignore[no-untyped-call]
 
     async def _wait_for_connector(self, access: ConnectorAccess) -> dict[str, str]:
         name = access.definition.name
@@ -74,4 +80,5 @@ class AnyChangesTrigger(BaseTrigger):
         return {"connector": name, "reason": reason}
 
     async def _something(self, access: ConnectorAccess) -> str:
-        return await something_to_capture(access, self.poll_interval, log=self.log, after_failure_s=PAUSE_S)
+        start = RunStart.from_document(self.start)
+        return await something_to_capture(access, self.poll_interval, log=self.log, start=start)

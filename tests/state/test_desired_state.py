@@ -134,6 +134,7 @@ def _fill(store: StateStore, connector: str) -> None:
         store.commit_batch(lease, store.load_offset(connector), m, "x")
         stored = store.load_schemas(connector)
         store.compact_schemas(lease, SchemaHistory.from_stored(stored).build_base(), stored.upto)
+    store.targets.record_begin(connector, "delta", "/lake/{table}", "dag.apply.-1")
     series = {"": MetricSeries(gauges={"run.LastRunFailed": 0.0})}
     store.metrics.add_measurements(MetricSamples(connector, "capture", {}, datetime.now(UTC), series, ended=True))
 

@@ -154,6 +154,7 @@ class ApplyReport(ApplyOutcome):
     - ``earlier``: earlier runs whose tables no task has reported, see :func:`airflow_provider_cdc.changelog.reports.apply_report_store.not_announced`
     - ``changelog``: identity of the change log
     - ``writer``: the run that has written its last batch: in a change log that was put back to an earlier state, another one writes a batch of this number
+    - ``terminal``: tables of ``failed`` whose error a person must repair
     - ``selection``: of a database, the topics that the apply takes
     - ``database``: the access to a target database
 
@@ -173,5 +174,6 @@ class ApplyReport(ApplyOutcome):
     earlier: NotRequired[list[EarlierRun]]
     changelog: NotRequired[str]
     writer: NotRequired[str]
+    terminal: NotRequired[list[str]]
     selection: NotRequired[TopicSelection]
     database: NotRequired[DatabaseAccess]

@@ -44,6 +44,7 @@ from airflow_provider_cdc.core.pandas_import_guard import without_pandas
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.core.reporting.metrics_monitor import MetricsMonitor, run_ended
 from airflow_provider_cdc.core.spi.capture_run_inputs import RunInputs
+from airflow_provider_cdc.core.spi.state_records import RunFailure
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState, Lease
 from airflow_provider_cdc.core.writing.committed_totals import BatchTotals
 
@@ -169,7 +170,7 @@ class Capture:
                 e.remedy = with_command(e, self.name)
             if isinstance(e, LeaseHeld | LeaseLost):  # how the connector stands says the run that has the lease
                 raise
-            self._ended(describe_error(e), self._measured())
+            self._ended(describe_error(e), self._measured(), RunFailure.from_error(e, self._inputs.definition))
             run_ended(self._monitor, "run", failed=True, seconds=time.monotonic() - began)
             raise
         self._ended(None, result.metrics)
@@ -264,13 +265,15 @@ class Capture:
             log.warning("The metrics of the run are not available: %s", e)
             return None
 
-    def _ended(self, error: str | None, metrics: dict[str, dict[str, Value]] | None) -> None:
+    def _ended(
+        self, error: str | None, metrics: dict[str, dict[str, Value]] | None, failure: RunFailure | None = None
+    ) -> None:
         shown = None if metrics is None else shorten_metrics(metrics, _KEPT)
         for context, values in (shown or {}).items():
             log.info("Metrics, %s: %s", context, ", ".join(f"{name}={value}" for name, value in values.items()))
         stored = shown if shown is None or self._watch is None else self._watch.to_stored_metrics(shown)
         try:
-            self._store.record_run_end(self.name, error, stored)
+            self._store.record_run_end(self.name, error, stored, failure)
         except Exception as e:  # the result of the run itself matters more
             log.warning("The result of the run could not be recorded: %s", e)
 

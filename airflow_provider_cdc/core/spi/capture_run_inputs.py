@@ -22,6 +22,7 @@ class RunInputs:
     :param signal_channels: where signals come from besides the state tables and the signal table
     :param notification_channels: where notifications go besides the state tables
     :param sinks: take the metrics of runs, while they continue and at their end
+    :param definition: digest of the definition: after a failure, another one is a sign of a repair
     :param register: records the run's definition, once it has its lease: another DAG has captured until now
     """
 
@@ -35,3 +36,4 @@ class RunInputs:
     notification_channels: Sequence[NotificationChannel] = ()
     sinks: Sequence[Sink] = ()
     register: Callable[[], None] | None = None
+    definition: str = ""

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, TypedDict
 
+from airflow_provider_cdc.core.errors import TerminalError
 from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.connector_signal import SignalState
 from airflow_provider_cdc.core.model.notifications import Notification
@@ -37,6 +38,68 @@ class ConnectorRegistration:
 
 
 @dataclass(frozen=True, slots=True)
+class RunFailure:
+    """The failure that runs have ended with, as far as the next run needs it to decide when it begins.
+
+    :param name: class of the error
+    :param needs_person: Airflow does not retry the task: the same error comes again until a person has repaired its cause
+    :param definition: digest of the definition that failed
+    :param failures: runs that have failed in a row
+    :param marks: facts of the connector's state at the failure, as :func:`marks_of` gives them: a repair changes one of them
+    :param waits_until: when the sensor that waits for a repair begins a run without one; ``None``: no sensor waits
+    """
+
+    name: str
+    needs_person: bool = False
+    definition: str = ""
+    failures: int = 1
+    marks: Mapping[str, Any] = field(default_factory=dict)
+    waits_until: datetime | None = None
+
+    @classmethod
+    def from_error(cls, error: BaseException, definition: str = "") -> RunFailure:
+        """Describe an error."""
+        return cls(type(error).__name__, isinstance(error, TerminalError), definition)
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        until = self.waits_until
+        return asdict(self) | {"waits_until": None if until is None else until.isoformat()}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> RunFailure:
+        until = document.get("waits_until")
+        return cls(**{**document, "waits_until": None if until is None else datetime.fromisoformat(until)})
+
+
+@dataclass(frozen=True, slots=True)
+class TargetProgress:
+    """The progress of a target of a connector, as its applies have noted it. The target's own marker is the truth; each apply corrects the note.
+
+    :param task: the task that applies, as ``dag.task.map_index``
+    :param batch: that all tables have, but those that have failed; 0: the first apply has not ended
+    :param failures: applies in a row that have failed; 0: the last one has ended well
+    :param error: of the last apply, if it failed
+    :param ended_at: end of the last apply that ended; before ``began_at`` while one is at work
+    """
+
+    target: str
+    location: str
+    task: str
+    began_at: datetime
+    batch: int = 0
+    failures: int = 0
+    failure: RunFailure | None = None
+    error: str | None = None
+    ended_at: datetime | None = None
+
+    @property
+    def is_at_work(self) -> bool:
+        """True if an apply has begun and has not ended; it may have been killed since."""
+        return self.ended_at is None or self.ended_at < self.began_at
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectorRecord:
     """All that the state tables hold of one connector.
 
@@ -50,6 +113,8 @@ class ConnectorRecord:
     :param last_error: of the last run that failed, which need not be the last run
     :param metrics: of the last run that read anything: context → name → value
     :param last_signal: number of the newest signal, 0 if there is none
+    :param failure: of the last run, if it failed and it is known how
+    :param targets: the targets that applies have noted
     """
 
     connector: str
@@ -69,6 +134,8 @@ class ConnectorRecord:
     metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     registered_at: datetime | None = None
     last_signal: int = 0
+    failure: RunFailure | None = None
+    targets: tuple[TargetProgress, ...] = ()
 
     @property
     def failed_at(self) -> datetime | None:
@@ -108,6 +175,20 @@ class ConnectorRecord:
     def last_batch(self) -> int:
         """The last batch."""
         return 0 if self.offset is None else self.offset.batch
+
+
+def marks_of(
+    version: int | None, last_signal: int | None, restarts: int | None, changed_at: datetime | None
+) -> dict[str, Any]:
+    """Return the facts of a connector's state that a repair changes: each command and page that repairs changes one of them.
+
+    :param version: of the offset
+    :param last_signal: number of the newest signal
+    :param restarts: requests to restart
+    :param changed_at: when it was paused or resumed last
+    """
+    changed = None if changed_at is None else changed_at.isoformat()
+    return {"version": version, "signal": last_signal or 0, "restarts": restarts or 0, "changed_at": changed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +366,10 @@ __all__ = [
     "ConnectorRegistration",
     "NotificationRecord",
     "OffsetRecord",
+    "RunFailure",
     "SignalProgress",
     "SignalRecord",
+    "TargetProgress",
+    "marks_of",
     "part_of",
 ]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_cdc.core.model.event_batch import EventBatch
     from airflow_provider_cdc.core.reporting.progress_reporter import ProgressBoard
-    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, SignalCounts
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, RunFailure, SignalCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +148,17 @@ class StateStore(Protocol):
     def load_control(self, connector: str) -> ConnectorControl:
         """Load the desired state of the connector; cheap, as it is loaded every second."""
 
-    def record_run_end(self, connector: str, error: str | None, metrics: dict[str, Any] | None = None) -> None:
+    def record_run_end(
+        self,
+        connector: str,
+        error: str | None,
+        metrics: dict[str, Any] | None = None,
+        failure: RunFailure | None = None,
+    ) -> None:
         """Record the end of a run with its error and its metrics.
 
         :param metrics: context → name → value; ``None`` leaves the metrics of an earlier run
+        :param failure: the error, for the decision when the next run begins; the store adds its marks and counts it
         """
 
 

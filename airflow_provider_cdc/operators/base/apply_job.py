@@ -20,6 +20,7 @@ from airflow_provider_cdc.operators.base.openlineage_events import build_apply_l
 from airflow_provider_cdc.operators.base.spark_job_operator import SparkScriptOperator
 from airflow_provider_cdc.services.connectors.parameter_checks import parse_optional_seconds
 from airflow_provider_cdc.services.submit.spark_job import JobStatus
+from airflow_provider_cdc.services.tasks.apply_notes import ApplyNotes, task_key
 from airflow_provider_cdc.services.tasks.connector_fields import (
     is_last_try,
     owner_of,
@@ -39,6 +40,7 @@ class ApplyJobOperator(SparkScriptOperator):
     """A task that applies change logs. Connectors are independent: an error of one does not stop the others."""
 
     run_for: float | None
+    state_conn_id: str
     _applied: Sequence[ConnectorTables] = ()
     _warm: ContinuousApplyJob | None = None
     _ended_by_airflow = False
@@ -48,6 +50,10 @@ class ApplyJobOperator(SparkScriptOperator):
     @abstractmethod
     def _connectors(self) -> list[ConnectorTables]:
         """Return the connectors to apply, by the rendered fields."""
+
+    @abstractmethod
+    def _connector_names(self) -> list[str]:
+        """Return the names of the connectors to apply."""
 
     @abstractmethod
     def _tell_job(self, connectors: Sequence[ConnectorTables], *more: str) -> None:
@@ -69,23 +75,23 @@ class ApplyJobOperator(SparkScriptOperator):
         from airflow_provider_cdc.hooks.airflow_compat import TaskDeferred
 
         began = time.monotonic()
-        failed: bool | None = True
         try:
             if self.run_for is not None:
                 refuse_backfill(context)
             self._refuse_secrets()  # also if there is nothing to submit
             self._applied = self._connectors()
+            for connector in self._applied:
+                connector.build_notes(context).record_begin()
             done = self._once(context) if self.run_for is None else self._go_on(context)
-            failed = False
-            return done
-        except TaskDeferred:
-            failed = None  # the task is not over
+        except TaskDeferred:  # the task is not over
             raise
-        except CdcError as e:
-            raise to_airflow_exception(e) from e
-        finally:
-            if failed is not None:
-                self._measure(time.monotonic() - began, failed=failed)
+        except BaseException as e:
+            self._record_end(context, time.monotonic() - began, e)
+            if isinstance(e, CdcError):
+                raise to_airflow_exception(e) from e
+            raise
+        self._record_end(context, time.monotonic() - began, None)
+        return done
 
     def resume(
         self, context: Context, event: dict[str, Any], connectors: list[str], owner: str, began: float
@@ -99,7 +105,6 @@ class ApplyJobOperator(SparkScriptOperator):
         """
         from airflow_provider_cdc.hooks.airflow_compat import AirflowException
 
-        failed = True
         try:
             self._applied = self._connectors()
             todo = [connector for connector in self._applied if connector.connector_name in connectors]
@@ -107,12 +112,28 @@ class ApplyJobOperator(SparkScriptOperator):
                 self._tried(connector, partial(connector.attach_report, owner if connector in todo else ""))
             error = self._build_end_error(JobStatus(**event)) if "stage" in event else AirflowException(event["error"])
             done = self._finish(context, todo, error)
-            failed = False
-            return done
-        except CdcError as e:
-            raise to_airflow_exception(e) from e
-        finally:
-            self._measure(time.time() - began, failed=failed)
+        except BaseException as e:
+            self._record_end(context, time.time() - began, e)
+            if isinstance(e, CdcError):
+                raise to_airflow_exception(e) from e
+            raise
+        self._record_end(context, time.time() - began, None)
+        return done
+
+    def _record_end(self, context: Context, seconds: float, error: BaseException | None) -> None:
+        """Record how the task has ended: its metrics, and what each target has now.
+
+        :param error: that it fails with
+        """
+        self._measure(seconds, failed=error is not None)
+        blamed = [connector for connector in self._applied if connector.trouble] or self._applied
+        for connector in self._applied:
+            try:
+                connector.record_end(context, error if connector in blamed else None)
+            except CdcError as e:  # the result of the apply matters more
+                self.log.warning("The progress of connector %s could not be noted: %s", connector.connector_name, e)
+        for name in self._connector_names() if not self._applied else ():  # their fields cannot be used
+            ApplyNotes(name, self.state_conn_id, self.target, "", task_key(context)).record_failure(error)
 
     def _measure(self, seconds: float, *, failed: bool) -> None:
         """Report metrics; an error of the report does not fail the task.

@@ -17,6 +17,7 @@ from airflow_provider_cdc.operators.base.continuous_job_control import Continuou
 from airflow_provider_cdc.operators.base.jvm_class_archive import little_work
 from airflow_provider_cdc.operators.base.openlineage_events import AppliedTables, is_installed
 from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
+from airflow_provider_cdc.services.tasks.apply_notes import ApplyNotes, task_key
 from airflow_provider_cdc.services.text.status_texts import table_text
 
 if TYPE_CHECKING:
@@ -151,6 +152,29 @@ class ConnectorTables:
             self.report = report
             self.trouble = _failed(report) if report["failed"] else ""
         return self.report is not None
+
+    # -- its note in the state tables ------------------------------------------------------------------------------------
+
+    def build_notes(self, context: Context) -> ApplyNotes:
+        """Return the notes of the task about this target."""
+        return ApplyNotes(self.connector_name, self.access.state_conn_id, self.target, self.location, task_key(context))
+
+    def record_end(self, context: Context, error: BaseException | None) -> None:
+        """Note how far the target is now, by the report; nothing if another job has taken over, which notes its own progress.
+
+        :param error: that the task fails with, because of this connector
+        """
+        if self.warm is not None and self.is_superseded():
+            return
+        report, notes = self.report, self.build_notes(context)
+        batch = None if report is None else report["last_batch"]
+        if error is None and not self.trouble:
+            notes.record_end(batch)
+            return
+        failed = set() if report is None else report["failed"].keys()
+        # of a job that leaves no report, it is not known whether its error passes
+        by_person = bool(failed) and failed <= {*(() if report is None else report.get("terminal", ()))}
+        notes.record_failure(error, batch, text=self.trouble, needs_person=by_person)
 
     # -- a continuous job ---------------------------------------------------------------------------------------------
 

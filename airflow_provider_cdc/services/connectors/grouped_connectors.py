@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,10 +15,13 @@ from airflow_provider_cdc.services.connectors.connector_handle import ConnectorA
 from airflow_provider_cdc.services.connectors.text_templates import TextTemplates
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.core.lifecycle.next_run import RunHold
     from airflow_provider_cdc.core.model.connector_offset import Offset
     from airflow_provider_cdc.core.model.position import Position
     from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
     from airflow_provider_cdc.state.state_store import StateStore
+
+    Decision = Callable[[ConnectorRecord | None, ConnectorAccess], str | RunHold | None]
 
 _ASKED_AT_ONCE = 64
 """Sources that are queried at the same time: many may be down, and fail after half a minute only."""
@@ -93,20 +96,23 @@ class ChangeInspection:
 
     :param reason: why there is something to capture; ``None`` if there is not
     :param error: why that is not known
+    :param hold: the wait after a failure, in which nothing is captured
     """
 
     access: ConnectorAccess
     reason: str | None = None
     error: Exception | None = None
+    hold: RunHold | None = None
 
 
-def inspect_changes(accesses: Sequence[ConnectorAccess]) -> Iterator[ChangeInspection]:
+def inspect_changes(accesses: Sequence[ConnectorAccess], decide: Decision | None = None) -> Iterator[ChangeInspection]:
     """Check which of several connectors with the same state have anything to capture, each as soon as that is known.
 
     The state tables are read at once, by one query; the connectors for which they decide come first. Then sources are queried at the same time, each once, however
     many connectors it has, and come as they answer: one that is down delays only those behind all others. A problem of a connector is
     an error of that connector alone.
 
+    :param decide: returns the reason for a run, or the wait after a failure, by the state alone; without it, the source decides
     :raises CdcError: at once: the state tables cannot be read
     """
     decided: list[ChangeInspection] = []
@@ -115,7 +121,7 @@ def inspect_changes(accesses: Sequence[ConnectorAccess]) -> Iterator[ChangeInspe
         records = records_of(store, {access.definition.name for access in accesses})
         for access in accesses:
             try:
-                inspection = _in_state(access, records[access.definition.name], store)
+                inspection = _in_state(access, records[access.definition.name], store, decide)
                 if isinstance(inspection, ChangeInspection):
                     decided.append(inspection)
                 else:
@@ -138,12 +144,18 @@ class _UndecidedConnector:
 
 
 def _in_state(
-    access: ConnectorAccess, record: ConnectorRecord | Exception | None, store: StateStore
+    access: ConnectorAccess, record: ConnectorRecord | Exception | None, store: StateStore, decide: Decision | None
 ) -> ChangeInspection | _UndecidedConnector:
     if isinstance(record, Exception):
         raise record
     if record is not None and record.control.desired_state is not DesiredState.RUNNING:
         return ChangeInspection(access)  # even if something else is wrong with it
+    decision = None if decide is None else decide(record, access)
+    if isinstance(decision, str):
+        return ChangeInspection(access, decision)
+    if decision is not None:
+        store.record_wait(access.definition.name, decision.until)
+        return ChangeInspection(access, hold=decision)
     properties = access.resolve_properties()
     changes = access.build_change_check(properties)
     reason_or_offset = changes.in_state(record, store)

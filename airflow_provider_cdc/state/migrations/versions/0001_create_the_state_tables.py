@@ -163,7 +163,23 @@ def upgrade() -> None:
         sa.Column("last_error", long, nullable=True),
         sa.Column("last_error_at", moment, nullable=True),
         sa.Column("metrics", sa.JSON, nullable=True),
+        sa.Column("failure", sa.JSON, nullable=True),
         sa.PrimaryKeyConstraint("connector", name="cdc_control_pkey"),
+    )
+    op.create_table(
+        "cdc_target",
+        sa.Column("connector", sa.String(250), nullable=False),
+        sa.Column("place", sa.String(64), nullable=False),
+        sa.Column("target", sa.String(50), nullable=False),
+        sa.Column("location", sa.Text, nullable=False),
+        sa.Column("task", sa.Text, nullable=False),
+        sa.Column("batch", sa.BigInteger, nullable=False),
+        sa.Column("failures", sa.BigInteger, nullable=False),
+        sa.Column("failure", sa.JSON, nullable=True),
+        sa.Column("error", long, nullable=True),
+        sa.Column("began_at", moment, nullable=False),
+        sa.Column("ended_at", moment, nullable=True),
+        sa.PrimaryKeyConstraint("connector", "place", name="cdc_target_pkey"),
     )
     op.create_table(
         "cdc_metric",
@@ -195,6 +211,7 @@ def downgrade() -> None:
     for table in (
         "cdc_metric_history",
         "cdc_metric",
+        "cdc_target",
         "cdc_control",
         "cdc_notification",
         "cdc_signal",

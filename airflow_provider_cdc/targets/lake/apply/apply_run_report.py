@@ -84,6 +84,7 @@ class ApplyRunReport:
     :param unreported: work of earlier runs that no report has, see :mod:`airflow_provider_cdc.targets.lake.apply.unreported_writes`
     :param changelog: identity of the change log
     :param writer: the run that has written its last batch: in a change log that was put back to an earlier state, another one writes a batch of this number
+    :param terminal: tables of ``failed`` whose error a person must repair
     :param earlier: runs before, whose tables no task has announced yet, see :func:`airflow_provider_cdc.changelog.reports.apply_report_store.not_announced`
     """
 
@@ -103,6 +104,7 @@ class ApplyRunReport:
     earlier: list[EarlierRun] = dataclasses.field(default_factory=list)
     changelog: str = ""
     writer: str = ""
+    terminal: list[str] = dataclasses.field(default_factory=list)
 
     def to_document(self) -> ApplyReport:
         """Return the report as it is stored."""

@@ -27,7 +27,7 @@ from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.changelog.reports.column_origins import ColumnOrigins
 from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.error_texts import describe_error
-from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.core.errors import CdcError, ConfigError, TerminalError
 from airflow_provider_cdc.targets.lake.apply.apply_run_report import ApplyRunReport, TableApplyResult
 from airflow_provider_cdc.targets.lake.apply.batch_applier import BatchApplier
 from airflow_provider_cdc.targets.lake.apply.job_progress_reporter import JobTableProgress
@@ -165,7 +165,7 @@ class ApplyChanges:
         self._catch_up.progress = progress = JobTableProgress.from_job(
             "Apply", len(selected), self._changelog, self._connector, self._kind, self._location, view.last
         )
-        applied, unreported = list[TableApplyResult](), list[TableApplyResult]()
+        applied, unreported, terminal = list[TableApplyResult](), list[TableApplyResult](), list[str]()
         table_states: dict[str, TableState] = {
             name: {**view.table_states[name], **view.describe_source_table(name)}
             for name in view.table_states
@@ -192,6 +192,7 @@ class ApplyChanges:
                     except Exception as e:  # the other tables continue; the run fails at its end
                         problem = f"Changes could not be applied to the table of {name}."
                         failed[name] = log_table_error(log, problem, e, self._connector, selected[name].location)
+                        terminal += [name] if isinstance(e, TerminalError) else []
                         table_states[name] = build_failed_entry(view, selected[name], [*unreported, *applied])
             finally:
                 wait(futures)  # no thread works on after the caller gets an error
@@ -209,7 +210,7 @@ class ApplyChanges:
         return ApplyRunReport(
             self._connector, self._kind, self._location, view.last, applied, failed, behind, table_states,
             round(time.monotonic() - began, 3), rules=self._rules.compute_digest(), table_rules=self._rules.format_rules() if self._rules else "",
-            unreported=unreported, changelog=view.changelog, writer=view.writer,
+            unreported=unreported, changelog=view.changelog, writer=view.writer, terminal=terminal,
         )  # fmt: skip
 
     def _select_tables(

@@ -230,6 +230,8 @@ class ContinuousApply:
                 log.warning("The table of %s is retried in %.0f s.", topic, self._failing[topic].pause)
             elif self._failing.pop(topic, None) is not None:
                 log.info("The table of %s is up to date again.", topic)
+        before = self._report.terminal if self._report else []
+        report.terminal = [*(topic for topic in before if topic in still), *report.terminal]
         report.failed = {**still, **report.failed}
         report.owner, report.earlier = self._turn.owner, self._earlier or []
         self._report = report
