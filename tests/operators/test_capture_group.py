@@ -320,9 +320,9 @@ def sensor(group: ConnectorGroup, **more: Any) -> AnyChangesSensor:
     return AnyChangesSensor(**{"task_id": "wait", "connectors": group.of(), "poll_interval": 0.1, **more})
 
 
-def defer_sensor(group: ConnectorGroup) -> Any:
+def defer_sensor(group: ConnectorGroup, **arguments: Any) -> Any:
     with pytest.raises(TaskDeferred) as e:
-        sensor(group).execute(context())
+        sensor(group, **arguments).execute(context())
     return deserialize_trigger(e.value.trigger)
 
 
@@ -465,10 +465,29 @@ def test_one_that_has_failed_begins_no_further_run_until_the_pause_is_over(
         connector_group.change("c1", key=2)
         assert (await waiting)["connector"] == "c1"
         await asyncio.to_thread(run, connector_group.of("c1"))
-        monkeypatch.setattr(any_changes, "PAUSE_S", 0.1)
-        assert (await await_first_event(defer_sensor(connector_group), within=LONGEST_S))["connector"] == "c2"
+        waiting = asyncio.create_task(
+            await_first_event(defer_sensor(connector_group, retry_after=0.1), within=LONGEST_S)
+        )
+        assert (await waiting)["connector"] == "c2"
 
     asyncio.run(run_story())
+
+
+def test_one_that_waits_for_a_repair_fails_no_run_of_the_others(connector_group: ConnectorGroup) -> None:
+    run(connector_group.of())
+    connector_group.change("c2", key=2)
+    connector_group.databases["c2"].purge_log()
+    connector_group.change("c1", key=2)
+    with pytest.raises(AirflowFailException, match="c2"):
+        run(connector_group.of(), retry_after=3600)
+    connector_group.change("c1", key=3)
+    found = run(connector_group.of(), retry_after=3600)
+    assert list(found["connectors"]) == ["c1"]
+    with pytest.raises(AirflowFailException, match="c2"):  # its hour is over
+        run(connector_group.of(), retry_after=0.001)
+    connector_group.store.request_restart("c2", "ada")
+    with pytest.raises(AirflowFailException, match="c2"):
+        run(connector_group.of(), retry_after=3600)
 
 
 def test_one_that_fails_before_its_capture_can_begin_has_failed_for_the_sensor_too(
