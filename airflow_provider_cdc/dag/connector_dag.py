@@ -27,6 +27,8 @@ LENGTH = timedelta(hours=1)
 """How long a run takes that captures and applies all the time."""
 OVERLAP = timedelta(minutes=2)
 """How long its tasks continue after that, if those of the next run are not ready before."""
+RETRY_DELAY = timedelta(seconds=20)
+"""Pause before a task of such a run is tried again: a target that is back is up to date within a minute, with the start of Spark."""
 FRESH_MS = 1000
 """``batch.max.ms`` of a connector whose changes are applied all the time."""
 
@@ -257,15 +259,21 @@ def arguments_of(
         raise ConfigError("continuous=True needs max_active_runs of at least 2: a run hands over to the next one.")
     if continuous and dag.get("catchup"):
         raise ConfigError("continuous=True captures from now on: catchup=True has no past to catch up with.")
-    delay = timedelta(seconds=10 if continuous else 30)
     return length_of(run_for) if continuous else schedule, {
         "start_date": datetime(2024, 1, 1, tzinfo=UTC),  # Airflow schedules nothing without one
         "catchup": False,
         **build_run_type_argument(),
         "max_active_runs": 2 if continuous else 1,
         **dag,
-        "default_args": {"retries": 3, "retry_delay": delay, **(dag.get("default_args") or {})},
+        "default_args": {**_build_retries(run_for, continuous=continuous), **(dag.get("default_args") or {})},
     }
+
+
+def _build_retries(run_for: float | timedelta | None, *, continuous: bool) -> dict[str, Any]:
+    """Build the arguments about retries: a continuous run has no sensor that begins another one, so its tasks are retried for about as long as it takes."""
+    if not continuous:
+        return {"retries": 3, "retry_delay": timedelta(seconds=30)}
+    return {"retries": max(3, int(length_of(run_for) / RETRY_DELAY)), "retry_delay": RETRY_DELAY}
 
 
 def length_of(run_for: float | timedelta | None) -> timedelta:

@@ -137,6 +137,7 @@ class GroupPart(_FormPart):
     wait: bool | None = None
     poll_interval: Seconds | None = None
     wait_timeout: Duration | None = None
+    retry_after: Duration | None = None
     run_for: Duration | None = None
     apply: ApplyPart | None = None
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from airflow_provider_cdc.core.lifecycle.next_run import list_owed_applies
 from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, SignalRecord
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
@@ -44,6 +45,8 @@ class ConnectorStatus:
     :param scans: incremental snapshots: table → rows read so far, in the order they are read
     :param metrics: of the last run that read anything, also if it failed: context → name → value
     :param signals: signals whose state is not final, newest first
+    :param waits_after: class of the error after which a sensor waits for a repair, at most until ``waits_until``
+    :param owed: a sentence for each target that lacks what was captured
     """
 
     connector: str
@@ -68,6 +71,9 @@ class ConnectorStatus:
     scans_paused: bool = False
     signals: tuple[SignalRecord, ...] = ()
     metrics: dict[str, Any] = field(default_factory=dict)
+    waits_after: str | None = None
+    waits_until: datetime | None = None
+    owed: tuple[str, ...] = ()
 
     def to_document(self) -> dict[str, Any]:
         """Fit for JSON."""
@@ -120,6 +126,8 @@ def status_of(record: ConnectorRecord, signals: Sequence[SignalRecord]) -> Conne
     if record.dead_owner is not None:
         error = f"The run {record.dead_owner} did not release its lease: the process was killed, or its machine failed."
         error_at = record.died_at
+    waits = record.failure if state is ConnectorState.FAILED and record.failure is not None else None
+    waits_until = None if waits is None else waits.waits_until
     return ConnectorStatus(
         connector=record.connector,
         state=state,
@@ -143,4 +151,7 @@ def status_of(record: ConnectorRecord, signals: Sequence[SignalRecord]) -> Conne
         scans_paused=offset.incremental.paused,
         signals=tuple(signals),
         metrics=dict(record.metrics),
+        waits_after=None if waits is None or waits_until is None else waits.name,
+        waits_until=waits_until,
+        owed=tuple(owed.text for owed in list_owed_applies(record)),
     )

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from airflow_provider_cdc.core.docs_addresses import build_docs_address
 from airflow_provider_cdc.core.error_texts import build_page_address, split_error_name
 from airflow_provider_cdc.core.lifecycle.connector_status import ConnectorState, state_of, status_of
+from airflow_provider_cdc.core.lifecycle.next_run import list_owed_applies
 from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.core.model.metric_samples import StoredSeries
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
@@ -130,6 +131,7 @@ def find_alerts(
         return []
     return [
         *_of_capture(record, limits, now),
+        *_of_targets(record, limits, now),
         *(alert for producer_series in series for alert in _of_series(producer_series, record, limits, now)),
         *_of_tables(late, now),
     ]
@@ -167,6 +169,8 @@ def _of_series(series: StoredSeries, record: ConnectorRecord, limits: AlertLimit
         )
     elif series.gauges["apply.LastRunFailed"]:
         yield Alert(AlertKind.APPLY_FAILED, f"{where} failed {format_age(series.at, now)}")
+    if record.targets:  # their notes say it
+        return
     waits = record.last_batch > series.gauges.get("apply.LastBatch", 0)
     if waits and (now - series.at).total_seconds() > limits.silent_s:
         yield Alert(
@@ -188,6 +192,20 @@ def _of_tables(late: Iterable[LateTables], now: datetime) -> Iterator[Alert]:
 def target_name_of(series: StoredSeries) -> str:
     """Return the name of the target of an apply; its kind and a short name of its location if it has not run since an upgrade."""
     return series.texts.get("apply.TargetName") or f"{series.tags.get('target', '')} ({series.tags.get('place', '')})"
+
+
+def _of_targets(record: ConnectorRecord, limits: AlertLimits, now: datetime) -> Iterator[Alert]:
+    """Report the targets that lack what was captured, and that no apply has tried for long."""
+    for owed in list_owed_applies(record):
+        if (target := owed.target) is None or target.batch >= owed.batch:
+            continue  # that an apply has failed says its series
+        ran_at = max(filter(None, (target.began_at, target.ended_at)))
+        if (now - ran_at).total_seconds() > limits.silent_s:
+            yield Alert(
+                AlertKind.APPLY_SILENT,
+                f"the apply to {target.target} at {target.location or 'an unknown place'} last ran {format_age(ran_at, now)}, "
+                f"and batches up to {owed.batch} are not applied",
+            )
 
 
 def _of_log(series: StoredSeries, limits: AlertLimits, now: datetime) -> Iterator[Alert]:

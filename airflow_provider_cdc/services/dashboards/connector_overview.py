@@ -177,6 +177,8 @@ def _phase(record: ConnectorRecord, status: ConnectorStatus) -> str:
         doing = f"streams changes, with an incremental snapshot of {next(iter(status.scans))}{' (paused)' if status.scans_paused else ''}"
     if record.owner is not None:
         return doing
+    if status.waits_after is not None and status.waits_until is not None:
+        return f"waits after {status.waits_after} for a repair, until {status.waits_until:%Y-%m-%d %H:%M} UTC"
     if status.state is ConnectorState.FAILED:
         return "is idle until its next run"
     return f"is idle until its next run, which {doing}"

@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.lifecycle.next_run import RETRY_AFTER_S, RunHold, find_due_apply, find_hold
-from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.core.spi.state_records import RunFailure
 from airflow_provider_cdc.hooks.state import CdcStateHook, records_of
 from airflow_provider_cdc.services.tasks.apply_notes import format_task_key
+from airflow_provider_cdc.services.text.status_texts import format_wait
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -89,15 +89,8 @@ class RunStart:
 
 
 def format_hold(connector: str, hold: RunHold) -> str:
-    """Format a wait, with the command that ends it.
-
-    >>> format_hold("shop", hold)
-    'Connector shop waits after PositionLost until 2025-01-02 04:00:00 UTC. A repair begins a run at once; so does `airflow cdc restart shop`.'
-    """
-    return (
-        f"Connector {connector} waits after {hold.failure.name} until {hold.until:%Y-%m-%d %H:%M:%S} UTC. "
-        f"A repair begins a run at once; so does `{format_cdc_command('restart', connector)}`."
-    )
+    """Format a wait, with the command that ends it."""
+    return format_wait(connector, hold.failure.name, hold.until)
 
 
 def record_failure(access: ConnectorAccess, text: str, name: str) -> None:

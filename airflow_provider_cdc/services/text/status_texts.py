@@ -10,6 +10,7 @@ from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.lifecycle.connector_status import state_of
 from airflow_provider_cdc.core.model.log_headroom import LogWindow
+from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.services.text.pause_gap_signal_texts import progress_text
 
 if TYPE_CHECKING:
@@ -114,6 +115,18 @@ def state_text(status: ConnectorStatus) -> str:
     return text
 
 
+def format_wait(connector: str, after: str, until: datetime) -> str:
+    """Format the wait of a connector after a failure, with the command that ends it.
+
+    >>> format_wait("shop", "PositionLost", datetime(2025, 1, 2, 4, tzinfo=UTC))
+    'Connector shop waits after PositionLost until 2025-01-02 04:00:00 UTC. A repair begins a run at once; so does `airflow cdc restart shop`.'
+    """
+    return (
+        f"Connector {connector} waits after {after} until {until:%Y-%m-%d %H:%M:%S} UTC. "
+        f"A repair begins a run at once; so does `{format_cdc_command('restart', connector)}`."
+    )
+
+
 def status_lines(status: ConnectorStatus) -> Iterator[str]:
     """Format the status of a connector as lines of text."""
     yield f"{status.connector} ({status.source or 'unknown source'}): {state_text(status)}"
@@ -125,6 +138,10 @@ def status_lines(status: ConnectorStatus) -> Iterator[str]:
         first, *more = status.last_error.splitlines() or [""]
         yield f"  Last error: {format_age(status.last_error_at)}: {first}"
         yield from (f"              {line}" for line in more)
+    if status.waits_after is not None and status.waits_until is not None:
+        yield f"  Waits:      {format_wait(status.connector, status.waits_after, status.waits_until)}"
+    for owed in status.owed:
+        yield f"  Owed:       {owed}"
     if text := log_text(LogWindow.from_metrics(status.metrics.get("streaming", {}))):
         yield f"  Source log: {text}"
     for table, why in status.stopped.items():

@@ -226,7 +226,10 @@ class ContinuousApply:
         for topic in topics | report.failed.keys():
             if topic in report.failed:
                 known_retry = self._failing.get(topic)
-                self._failing[topic] = RetryPause() if known_retry is None else known_retry.extend_pause()
+                by_person = topic in report.terminal
+                self._failing[topic] = (
+                    RetryPause() if known_retry is None else known_retry.extend_pause(needs_person=by_person)
+                )
                 log.warning("The table of %s is retried in %.0f s.", topic, self._failing[topic].pause)
             elif self._failing.pop(topic, None) is not None:
                 log.info("The table of %s is up to date again.", topic)
