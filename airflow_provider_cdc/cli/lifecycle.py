@@ -214,6 +214,8 @@ def check_gap(args: argparse.Namespace) -> None:
             print_json({"gap": None if gap is None else gap.to_document()})
         else:
             print(gap_text(gap, args.connector))
+            for owed in lifecycle.inspect_status().owed:
+                print(f"Owed: {owed}.")
         if gap is None:
             return
         if args.repair is None:

@@ -191,4 +191,6 @@ def forget_target(args: argparse.Namespace) -> None:
             remedy=f"--confirm {args.connector}",
         )
     ApplyReports(storage, args.connector).delete_report(args.target, args.location)
+    with open_store(args) as store:
+        store.targets.forget_target(args.connector, args.target, args.location)
     print("The target was forgotten.")

@@ -23,6 +23,7 @@ from airflow_provider_cdc.services.tasks.connector_fields import (
     to_airflow_exception,
 )
 from airflow_provider_cdc.services.tasks.run_start import record_failure
+from airflow_provider_cdc.targets.task_watch import end_with_supervisor
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -105,11 +106,12 @@ class CaptureOperator(ConnectorFields, BaseOperator):
         from airflow_provider_cdc.hooks.airflow_compat import AirflowException
 
         try:
-            result = (
-                self._until_the_next(context)
-                if self.hand_over
-                else self._capture_for(self.run_for, context, owner_of(context))
-            )
+            with end_with_supervisor(self.on_kill):
+                result = (
+                    self._until_the_next(context)
+                    if self.hand_over
+                    else self._capture_for(self.run_for, context, owner_of(context))
+                )
         except CdcError as e:
             raise to_airflow_exception(e) from e
         self.batch = result.batches[-1] if result.batches else None

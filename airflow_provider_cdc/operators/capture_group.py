@@ -25,6 +25,7 @@ from airflow_provider_cdc.services.connectors.grouped_connectors import (
 from airflow_provider_cdc.services.connectors.parameter_checks import parse_optional_seconds, parse_seconds
 from airflow_provider_cdc.services.tasks.connector_fields import owner_of, to_airflow_exception
 from airflow_provider_cdc.services.tasks.run_start import RunStart, format_hold
+from airflow_provider_cdc.targets.task_watch import end_with_supervisor
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -102,10 +103,11 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
         except CdcError as e:
             raise to_airflow_exception(e) from e
         results = _GroupResult()
-        for inspection in looked:
-            if self._ended:
-                break
-            self._attempt(inspection, context, results)
+        with end_with_supervisor(self.on_kill):
+            for inspection in looked:
+                if self._ended:
+                    break
+                self._attempt(inspection, context, results)
         if self._ended:
             earlier_failures = f" Earlier failures: {_texts(results.failed)}" if results.failed else ""
             raise AirflowException(

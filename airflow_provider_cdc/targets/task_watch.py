@@ -1,7 +1,7 @@
-"""Ends a Spark job with the task that has submitted it.
+"""Ends a Spark job with the task that has submitted it, and a capture with the process that supervises its task.
 
 Airflow ends a job with its task. If the task's process is killed, the job would continue, and no task would read its result: so a job that continues
-for a while looks for the process.
+for a while looks for the process. A task whose supervisor is killed would keep the lease of its connector in the same way, and its retry would wait for it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,32 @@ def end_with_task(stop: Callable[[], object], *, poll_s: float = POLL_S) -> None
     task = os.environ.get(TASK_PROCESS, "")
     if task and _is_alive(task):
         threading.Thread(target=_watch, args=(task, stop, poll_s), name="cdc-task-watch", daemon=True).start()
+
+
+@contextmanager
+def end_with_supervisor(stop: Callable[[], object], *, poll_s: float = POLL_S) -> Iterator[None]:
+    """Call ``stop`` when the process that has started this one is gone, as long as the block runs.
+
+    >>> with end_with_supervisor(capture.stop):
+    ...     capture.run()
+
+    :param stop: ends the work at its next boundary
+    """
+    supervisor, over = identify_process(os.getppid()), threading.Event()
+
+    def watch(process: str) -> None:
+        while not over.wait(poll_s):
+            if not _is_alive(process):
+                log.warning("The supervisor of this task is gone (process %s): the task ends.", process)
+                stop()
+                return
+
+    if supervisor is not None:
+        threading.Thread(target=watch, args=(supervisor,), name="cdc-supervisor-watch", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def _watch(task: str, stop: Callable[[], object], poll_s: float) -> None:

@@ -81,10 +81,9 @@ def test_a_target_that_is_back_is_right_within_a_minute_and_a_lost_position_fail
     unpause(services, "lost")
     services.until(lambda: "success" in states("lost") and waiting_run("lost"), 240, "the tables are captured")
     services.json("PATCH", "/api/v2/dags/lost", {"is_paused": True})
-    server.sql("INSERT INTO next.t VALUES (2)", "FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
-    services.until(lambda: waiting_run("lost") is None, 120, "the change is captured")
-    services.until(lambda: "running" not in states("lost"), 120, "the last run has ended")
-    server.sql("INSERT INTO next.t VALUES (3)", "FLUSH BINARY LOGS")
+    server.sql(
+        "INSERT INTO next.t VALUES (2)", "FLUSH BINARY LOGS", "INSERT INTO next.t VALUES (3)", "FLUSH BINARY LOGS"
+    )
     (newest,) = server.sql("SHOW MASTER STATUS")
     server.sql(f"PURGE BINARY LOGS TO '{newest[0]}'")
     unpause(services, "lost")

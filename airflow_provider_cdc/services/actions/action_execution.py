@@ -168,6 +168,7 @@ def _do(store: StateStore, record: ConnectorRecord, action: ConnectorAction, by:
                 ),
                 safe="The target may be forgotten or not; no batch was removed.",
             )
+            store.targets.forget_target(record.connector, action.target, action.location)
         case _:
             store.set_control(record.connector, _DESIRED_STATES[_name(action)], by, action.reason)
     return None
