@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from airflow_provider_cdc.operators.base.openlineage_events import build_apply_l
 from airflow_provider_cdc.operators.base.spark_job_operator import SparkScriptOperator
 from airflow_provider_cdc.services.connectors.parameter_checks import parse_optional_seconds
 from airflow_provider_cdc.services.submit.spark_job import JobStatus
-from airflow_provider_cdc.services.tasks.apply_notes import ApplyNotes, task_key
+from airflow_provider_cdc.services.tasks.apply_notes import ApplyNotes, load_notes, task_key
 from airflow_provider_cdc.services.tasks.connector_fields import (
     is_last_try,
     owner_of,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
+    from airflow_provider_cdc.core.spi.state_records import TargetProgress
     from airflow_provider_cdc.hooks.airflow_compat import AirflowException
     from airflow_provider_cdc.operators.base.connector_apply_report import ConnectorTables
 
@@ -44,6 +45,7 @@ class ApplyJobOperator(SparkScriptOperator):
     _applied: Sequence[ConnectorTables] = ()
     _warm: ContinuousApplyJob | None = None
     _ended_by_airflow = False
+    _noted: Mapping[str, Sequence[TargetProgress]] = {}
 
     # -- for those who inherit ----------------------------------------------------------------------------------------
 
@@ -80,8 +82,7 @@ class ApplyJobOperator(SparkScriptOperator):
                 refuse_backfill(context)
             self._refuse_secrets()  # also if there is nothing to submit
             self._applied = self._connectors()
-            for connector in self._applied:
-                connector.build_notes(context).record_begin()
+            self._noted = load_notes(self.state_conn_id, self._connector_names())
             done = self._once(context) if self.run_for is None else self._go_on(context)
         except TaskDeferred:  # the task is not over
             raise
@@ -129,7 +130,8 @@ class ApplyJobOperator(SparkScriptOperator):
         blamed = [connector for connector in self._applied if connector.trouble] or self._applied
         for connector in self._applied:
             try:
-                connector.record_end(context, error if connector in blamed else None)
+                noted = self._noted.get(connector.connector_name, ())
+                connector.record_end(context, error if connector in blamed else None, noted)
             except CdcError as e:  # the result of the apply matters more
                 self.log.warning("The progress of connector %s could not be noted: %s", connector.connector_name, e)
         for name in self._connector_names() if not self._applied else ():  # their fields cannot be used
@@ -163,6 +165,7 @@ class ApplyJobOperator(SparkScriptOperator):
         owner = owner_of(context)
         for connector in todo:
             connector.owner = owner
+            connector.build_notes(context).record_begin()
         archive = self._complete(todo, "--owner", owner, little=all(connector.little for connector in todo))
         names = [connector.connector_name for connector in todo]
         self._defer_submission(context, "resume", connectors=names, owner=owner, began=time.time())
@@ -203,6 +206,8 @@ class ApplyJobOperator(SparkScriptOperator):
         warm.tasks = [connector.warm for connector in todo if connector.warm is not None]
         self._warm = warm
         error: AirflowException | None = None
+        for connector in todo:
+            connector.build_notes(context).record_begin()
         if todo:
             self._complete(todo, "--run-for", f"{self.run_for:g}", "--owner", warm.owner)
             with warm.track_submission():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.reports.apply_report import ApplyReport, TableApplied
     from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
     from airflow_provider_cdc.changelog.reports.asset_event_outbox import AssetEventOutbox
+    from airflow_provider_cdc.core.spi.state_records import TargetProgress
     from airflow_provider_cdc.hooks.airflow_compat import AirflowException
 
 _UNANNOUNCED = "cdc_unannounced"
@@ -159,17 +160,19 @@ class ConnectorTables:
         """Return the notes of the task about this target."""
         return ApplyNotes(self.connector_name, self.access.state_conn_id, self.target, self.location, task_key(context))
 
-    def record_end(self, context: Context, error: BaseException | None) -> None:
+    def record_end(self, context: Context, error: BaseException | None, noted: Sequence[TargetProgress] = ()) -> None:
         """Note how far the target is now, by the report; nothing if another job has taken over, which notes its own progress.
 
         :param error: that the task fails with, because of this connector
+        :param noted: the notes before the task: if nothing was submitted and they are right, they stay
         """
         if self.warm is not None and self.is_superseded():
             return
         report, notes = self.report, self.build_notes(context)
         batch = None if report is None else report["last_batch"]
         if error is None and not self.trouble:
-            notes.record_end(batch)
+            if self.owner or batch is None or not notes.is_right(noted, batch):
+                notes.record_end(batch)
             return
         failed = set() if report is None else report["failed"].keys()
         # of a job that leaves no report, it is not known whether its error passes

@@ -200,7 +200,8 @@ def _of_targets(record: ConnectorRecord, limits: AlertLimits, now: datetime) -> 
         if (target := owed.target) is None or target.batch >= owed.batch:
             continue  # that an apply has failed says its series
         ran_at = max(filter(None, (target.began_at, target.ended_at)))
-        if (now - ran_at).total_seconds() > limits.silent_s:
+        # a continuous apply begins once an hour, and notes its progress at its end
+        if (now - ran_at).total_seconds() > limits.silent_s * (2 if target.is_at_work else 1):
             yield Alert(
                 AlertKind.APPLY_SILENT,
                 f"the apply to {target.target} at {target.location or 'an unknown place'} last ran {format_age(ran_at, now)}, "

@@ -10,7 +10,7 @@ A note that cannot be written is no error of the apply. The connector owes the t
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from airflow_provider_cdc.hooks.state import CdcStateHook
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_cdc.core.spi.state_records import TargetProgress
     from airflow_provider_cdc.state.target_notes import TargetNotes
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,20 @@ def task_key(context: Context) -> str:
     return format_task_key(ti.dag_id, ti.task_id, getattr(ti, "map_index", -1))
 
 
+def load_notes(state_conn_id: str, connectors: Collection[str]) -> dict[str, tuple[TargetProgress, ...]]:
+    """Load the notes about the targets of connectors by one query, so that those that are right need not be written again.
+
+    :return: connector → its targets; empty if the state tables cannot be read
+    """
+    try:
+        with CdcStateHook(state_conn_id).open_store(patience_s=_PATIENCE_S) as store:
+            records = store.load_records(connectors)
+    except Exception as e:  # the notes are written then
+        log.warning("The notes about targets cannot be read from the state tables: %s", e)
+        return {}
+    return {name: record.targets for name, record in records.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class ApplyNotes:
     """The notes of one task about one target of a connector.
@@ -58,6 +73,18 @@ class ApplyNotes:
     target: str
     location: str
     task: str
+
+    def is_right(self, targets: Collection[TargetProgress], batch: int) -> bool:
+        """Check whether the last apply of this task has ended well and has noted this batch.
+
+        :param targets: as :func:`load_notes` returns them
+        """
+        place = self.target, self.location, self.task
+        return any(
+            (noted.target, noted.location, noted.task) == place
+            and noted.batch == batch and not noted.failures and not noted.is_at_work
+            for noted in targets
+        )  # fmt: skip
 
     def record_begin(self) -> None:
         """Record that an apply has begun."""

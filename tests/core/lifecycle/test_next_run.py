@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
+from airflow_provider_cdc.core.lifecycle.connector_status import status_of
 from airflow_provider_cdc.core.lifecycle.next_run import (
     AT_WORK_S,
     LONGEST_PAUSE_S,
@@ -21,6 +22,7 @@ from airflow_provider_cdc.core.lifecycle.next_run import (
 from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.spi.desired_state import ConnectorControl, DesiredState
 from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, RunFailure, TargetProgress, marks_of
+from airflow_provider_cdc.services.text.status_texts import status_lines
 
 NOW = datetime(2025, 1, 2, 3, 4, 5, tzinfo=UTC)
 TASK, OTHER = "dag.apply.-1", "other.apply.-1"
@@ -169,3 +171,18 @@ def test_a_target_that_needs_a_person_waits_through_commits_of_the_capture_and_n
     assert find_due_apply(record(2, target, version=8), [TASK], NOW) is None
     assert find_due_apply(record(2, target), [TASK], NOW, retry_after_s=59) is not None
     assert find_due_apply(record(2, target, control=ConnectorControl(restarts=1)), [TASK], NOW) is not None
+
+
+def test_the_status_says_what_is_owed_and_how_long_the_connector_waits() -> None:
+    target = TargetProgress("delta", "/lake", TASK, ago(61), 1, 1, None, "away", ago(60))
+    broken = failed(PositionLost, 1)
+    assert broken.failure is not None
+    waits = RunFailure(
+        **{f: getattr(broken.failure, f) for f in broken.failure.__dataclass_fields__} | {"waits_until": NOW}
+    )
+    fields = {f: getattr(broken, f) for f in broken.__dataclass_fields__}
+    shop = ConnectorRecord(**fields | {"failure": waits, "targets": (target,), "offset": Offset(batch=2)})
+    lines = list(status_lines(status_of(shop, [])))
+    wait = "Connector shop waits after PositionLost until 2025-01-02 03:04:05 UTC. A repair begins a run at once; so does `airflow cdc restart shop`."
+    assert f"  Waits:      {wait}" in lines
+    assert "  Owed:       batches up to 2 are not applied to delta at /lake" in lines

@@ -216,3 +216,28 @@ def test_the_dag_fails_with_a_sentence_for_each_and_takes_limits(shop_connector:
     )
     with pytest.raises(AirflowException, match="400 s behind"):
         look(**task.op_kwargs)
+
+
+def test_a_target_that_lacks_batches_and_that_no_apply_tries_is_reported_by_its_note(
+    shop_connector: ShopConnector,
+) -> None:
+    shop_connector.order(1)
+    capture(shop_connector)
+    note = ("shop", "delta", "/lake", "d.apply.-1")
+    shop_connector.store.targets.record_end(*note, 0)
+
+    def silent(later: timedelta) -> list[str]:
+        return [
+            alert for alert in list_alerts(shop_connector, later=later) if alert.endswith(alert_ending("ApplySilent"))
+        ]
+
+    assert silent(0.9 * HOUR) == []
+    (alert,) = silent(1.1 * HOUR)
+    assert "the apply to delta at /lake last ran 1 h ago, and batches up to " in alert
+    shop_connector.store.targets.record_begin(*note)  # one that continues notes its progress at its end
+    assert silent(1.1 * HOUR) == []
+    assert len(silent(2.1 * HOUR)) == 1
+    record = shop_connector.store.find_connector("shop")
+    assert record is not None
+    shop_connector.store.targets.record_end(*note, record.last_batch)
+    assert silent(9 * HOUR) == []
