@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError, TransientError
 from airflow_provider_cdc.core.lifecycle.next_run import RETRY_AFTER_S
+from airflow_provider_cdc.hooks.airflow_compat import AirflowFailException
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.sensors.waiting_sensor import WaitingSensor
 from airflow_provider_cdc.services.connectors.grouped_connectors import (
@@ -68,10 +69,21 @@ class AnyChangesSensor(GroupFields, WaitingSensor):
         )
 
     def poke_at_timeout(self, context: Context) -> bool:
-        """Have a connector that cannot be checked captured, too: the capture fails and names it."""
-        return any(
-            inspection.reason is not None or inspection.error is not None for inspection in self._looked(context)
-        )
+        """Have a connector that cannot be checked captured, too: the capture fails and names it.
+
+        :raises AirflowFailException: there is nothing else, and a connector still waits after a failure
+        """
+        looked = self._looked(context)
+        if any(inspection.reason is not None or inspection.error is not None for inspection in looked):
+            return True
+        waits = [
+            format_hold(inspection.access.definition.name, inspection.hold)
+            for inspection in looked
+            if inspection.hold is not None
+        ]
+        if waits:
+            raise AirflowFailException("\n".join(waits))
+        return False
 
     def start_waiting(self, context: Context) -> None:
         try:

@@ -76,7 +76,10 @@ class ChangesAvailableSensor(ConnectorFields, WaitingSensor):
 
         :raises AirflowFailException: it still waits
         """
-        found = self._look(context)
+        try:
+            found = self._look(context)
+        except CdcError as e:
+            raise self._to_exception(e) from e
         if isinstance(found, RunHold):
             raise AirflowFailException(format_hold(self.connector, found))
         return found is not None
