@@ -144,6 +144,8 @@ class TableSchema(_FrozenModel):
     :param version: grows by one with each schema change of the table; 1 is the first known schema
     :param key: names of the key columns, in key order; empty for a table without a key
     :param documents: the rows are documents; ``None`` for a table like any other
+    :param provisional: neither a snapshot at its position nor statements in the log prove it: it is from a catalog that may be ahead of the
+        log. A source whose log does not describe rows completely must not decode them with it
     """
 
     id: TableId
@@ -153,6 +155,7 @@ class TableSchema(_FrozenModel):
     comment: str | None = None
     version: int = 1
     documents: DocumentSchema | None = None
+    provisional: bool = False
 
     def __hash__(self) -> int:
         return hash((self.id, self.version, self.columns))
@@ -174,8 +177,8 @@ class TableSchema(_FrozenModel):
         return self.documents.body if self.documents is not None and self.documents.preferred_form == "variant" else ""
 
     def same_structure(self, other: TableSchema) -> bool:
-        """Check whether only the version differs."""
-        return self.model_copy(update={"version": other.version}) == other
+        """Check whether at most the version differs, and whether it is provisional."""
+        return self.model_copy(update={"version": other.version, "provisional": other.provisional}) == other
 
 
 class TableChange(_FrozenModel):

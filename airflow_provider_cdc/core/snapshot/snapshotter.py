@@ -74,6 +74,7 @@ class Snapshotter:
         self._board, self._metrics = inputs.changelog.open_progress_board(inputs.name), SnapshotMetrics()
         self._notifications = SnapshotNotifications(self._batcher, [], {})
         self._full: set[TableId] = set()
+        self._earlier = False
         self.changed: set[TableId] = set()
 
     def run(
@@ -95,7 +96,7 @@ class Snapshotter:
             captured before
         :raises SnapshotStopped: the run was asked to end; tables that were complete before are committed
         """
-        pending = self._state.snapshot_state.pending
+        pending, self._earlier = self._state.snapshot_state.pending, at is not None
         names = [name for name in pending if only is None or name in only]
         self._metrics = self._run_metrics.start_snapshot(len(names))
         requests = self._state.snapshot_state.request_numbers
@@ -278,6 +279,8 @@ class Snapshotter:
         recorded = self._history.find_schema(table)
         kind: Literal["ALTER", "CREATE"] = "ALTER" if recorded is not None else "CREATE"
         present = session.schemas[table]
+        if self._earlier and present.columns:
+            present = present.model_copy(update={"provisional": True})
         if recorded is not None and not self._source.STRUCTURED:
             present = self._source.resolve_reread_schema(present, recorded)
         change = self._history.apply_change(TableChange(type=kind, id=table, table=present))

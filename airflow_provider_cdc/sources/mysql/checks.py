@@ -73,24 +73,17 @@ def _settings(server: MySqlServer, config: MySqlConfig) -> list[Finding]:
     settings = (
         ("binlog_format", "ROW", "changes are logged as statements, which cannot be captured"),
         ("binlog_row_image", "FULL", "rows are logged without all of their columns"),
-        ("binlog_row_metadata", "FULL", "rows are logged without the names and types of their columns"),
     )
     for name, value, why in settings:
         have = v.get(name)
-        if have is None and name == "binlog_row_metadata":
-            findings.append(
-                Finding(
-                    f"The server {server.version} has no setting binlog_row_metadata: {why}.",
-                    "upgrade it to MySQL 8.0.1, MariaDB 10.5 or newer",
-                )
-            )
-        elif have is not None and have.upper() != value:
+        if have is not None and have.upper() != value:
             findings.append(
                 Finding(
                     f"{name} is {have}: {why}.",
                     f"SET GLOBAL {name} = '{value}'; and the same in the server's configuration",
                 )
             )
+    findings += _row_metadata(server)
     if "PARTIAL_JSON" in v.get("binlog_row_value_options", ""):
         findings.append(
             Finding(
@@ -106,6 +99,31 @@ def _settings(server: MySqlServer, config: MySqlConfig) -> list[Finding]:
             )
         )
     return findings
+
+
+def _row_metadata(server: MySqlServer) -> list[Finding]:
+    """Return a finding if rows are logged without the names of their columns: a warning if the schema history can give them."""
+    have = server.variables.get("binlog_row_metadata")
+    if have is None:
+        return [
+            Finding(
+                f"The server {server.version} has no setting binlog_row_metadata: rows are logged without the names and "
+                "types of their columns.",
+                "upgrade it to MySQL 8.0.1, MariaDB 10.5 or newer",
+            )
+        ]
+    if have.upper() == "FULL":
+        return []
+    fix = "SET GLOBAL binlog_row_metadata = 'FULL'; and the same in the server's configuration"
+    if have.upper() == "MINIMAL":
+        problem = (
+            "binlog_row_metadata is MINIMAL: rows are logged without the names of their columns. The schema history has "
+            "the names; a table is stopped where the history does not match the catalog."
+        )
+        return [Finding(problem, fix, fatal=False)]
+    return [
+        Finding(f"binlog_row_metadata is {have}: rows are logged without the names and types of their columns.", fix)
+    ]
 
 
 def _replica(connection: Connection, server: MySqlServer) -> list[Finding]:

@@ -26,6 +26,8 @@ class MySqlPosition:
     :param prepared: XA transactions that are prepared but not ended: XA id → file, offset and server at which they begin
     :param last: the last captured transaction, which identifies the log: ``gtid``, ``file`` and ``pos`` at which it begins, and ``time``, see
         :mod:`airflow_provider_cdc.sources.mysql.log.log_identity`; empty if it is not known
+    :param moved: the stream has not come here from a snapshot: a person has named the position, or it was the oldest one of the log. Statements
+        that it has not read may have changed the known structures
     """
 
     file: str
@@ -35,6 +37,7 @@ class MySqlPosition:
     server: str = ""
     prepared: dict[str, dict[str, Any]] = field(default_factory=dict)
     last: dict[str, Any] = field(default_factory=dict)
+    moved: bool = field(default=False, compare=False)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
@@ -58,6 +61,8 @@ class MySqlPosition:
             isinstance(value, str) if name in ("gtid", "file") else _is_number(value) for name, value in last.items()
         ):
             raise TypeError("last has texts and numbers")
+        if not isinstance(document.get("moved", False), bool):
+            raise TypeError("moved is true or false")
         if last and not {"gtid", "file", "pos", "time"} <= set(last):
             raise ValueError("last has gtid, file, pos and time")
         return cls(**document)
@@ -70,6 +75,8 @@ class MySqlPosition:
             document["prepared"] = self.prepared
         if self.last:
             document["last"] = self.last
+        if self.moved:
+            document["moved"] = True
         return document
 
     def has_reached(self, other: MySqlPosition) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -104,7 +105,8 @@ class MySqlSource(Source):
         with raise_cdc_errors(self._config), self._connected().cursor() as cursor:
             cursor.execute("SHOW BINARY LOGS")
             files = cursor.fetchall()
-        return MySqlPosition(str(files[0][0]), 4, "", self._file_created(str(files[0][0])), self.server_info.identity)
+        file = str(files[0][0])
+        return MySqlPosition(file, 4, created=self._file_created(file), server=self.server_info.identity, moved=True)
 
     def may_have_changed(self, position: Position, end: Position) -> bool:
         if not position.has_reached(end):
@@ -226,12 +228,14 @@ class MySqlSource(Source):
         with raise_cdc_errors(self._config, str(dict(data))):
             named = position_of(data, self._config, self.server_info, self._connected())
         if named is None:
-            return super().position_of(data)
+            written = super().position_of(data)
+            assert isinstance(written, MySqlPosition)
+            return replace(written, moved=True)
         try:
             self.verify_position(named)
         except PositionLost as e:
             raise build_position_error(e) from e
-        return named
+        return replace(named, moved=True)
 
     def table_of(self, document: Mapping[str, Any], database: str, schema: str | None) -> TableChange:
         from airflow_provider_cdc.sources.mysql.schema.schema_signal import table_of

@@ -113,6 +113,18 @@ def _findings(**variables: str) -> list[Any]:
         ({"log_bin": "OFF"}, "writes no binary log", "log_bin=binlog", True),
         ({"binlog_format": "MIXED"}, "binlog_format is MIXED", "SET GLOBAL binlog_format = 'ROW'", True),
         ({"binlog_row_image": "NOBLOB"}, "binlog_row_image is NOBLOB", "SET GLOBAL binlog_row_image = 'FULL'", True),
+        (
+            {"binlog_row_metadata": "MINIMAL"},
+            "binlog_row_metadata is MINIMAL",
+            "SET GLOBAL binlog_row_metadata = 'FULL'",
+            False,
+        ),
+        (
+            {"binlog_row_metadata": "NO_LOG"},
+            "binlog_row_metadata is NO_LOG",
+            "SET GLOBAL binlog_row_metadata = 'FULL'",
+            True,
+        ),
         ({"server_id": "7"}, "database.server.id is 7", "choose a number", True),
         ({"binlog_expire_logs_seconds": "3600"}, "less than a day", "binlog_expire_logs_seconds = 864000", False),
     ],

@@ -5,6 +5,7 @@ Kernels read row events, a buffer full at a time; :mod:`.event_dispatcher` reads
 
 from __future__ import annotations
 
+import contextlib
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterator
@@ -14,14 +15,16 @@ from airflow_provider_cdc.core.errors import SourceLogDamaged, SourceUnavailable
 from airflow_provider_cdc.core.model.log_items import Heartbeat, LogBlock, LogItem, Rollback, SchemaChange
 from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.connect import MySqlServer
+from airflow_provider_cdc.sources.mysql.connect import MySqlServer, connect, raise_cdc_errors
 from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
 from airflow_provider_cdc.sources.mysql.log.binlog_position_tracker import LogCursor
 from airflow_provider_cdc.sources.mysql.log.block_builder import BlockBuilder
 from airflow_provider_cdc.sources.mysql.log.event_dispatcher import EventDispatcher, TransactionReread
 from airflow_provider_cdc.sources.mysql.log.events.event_decompression import decompress_events
 from airflow_provider_cdc.sources.mysql.log.events.event_table import EventSet
+from airflow_provider_cdc.sources.mysql.log.log_end import log_end
 from airflow_provider_cdc.sources.mysql.log.query_events import QueryEventReader
+from airflow_provider_cdc.sources.mysql.log.rows.structure_proof import ForecastTables, NoTables, StructureProof
 from airflow_provider_cdc.sources.mysql.log.rows.table_map_cache import TableMapCache
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
@@ -43,6 +46,8 @@ class BinlogStream:
         :meth:`airflow_provider_cdc.core.spi.source.Source.stream_log`
     :param metrics: the counters to add to
     :param single: read the prepared XA transaction of this id as if it were committed
+    :param proof: proves the structures of rows without column names; by default, one for the position of this stream
+    :param rows: whether rows are read; without them, the stream is one of statements
     """
 
     def __init__(
@@ -57,14 +62,20 @@ class BinlogStream:
         patience: Callable[[], float] | None = None,
         single: str | None = None,
         metrics: LogMetrics | None = None,
+        proof: StructureProof | None = None,
+        rows: bool = True,
     ) -> None:
-        self._config, self._server, self._tables, self._single = config, server, tables, single
+        self._config, self._server, self._tables, self._single, self._rows = config, server, tables, single, rows
         self._metrics = metrics or LogMetrics()
         self._patience = patience or (lambda: config.poll_interval_ms / 1000)
         self._catalog = catalog
         self._cursor = LogCursor(server, start, until)
         names = TableNameResolver.from_server(server, tables)
-        maps = TableMapCache(config, tables, catalog, names, mariadb=server.mariadb)
+        self._proof = proof or StructureProof(
+            tables, catalog, lambda: self._cursor.position, self._read_end, self._read_statements
+        )
+        captured = tables if rows else NoTables()
+        self._maps = maps = TableMapCache(config, captured, catalog, names, mariadb=server.mariadb, proof=self._proof)
         shows_lengths = server.mariadb or server.version_tuple < (8, 0, 19)
         applier = DdlApplier(config, tables, catalog, names, shows_lengths=shows_lengths)
         self._dispatcher = EventDispatcher(
@@ -109,10 +120,11 @@ class BinlogStream:
         """
         cursor, follow = self._cursor, self._cursor.until is None and self._single is None
         patience = self._patience if follow else None
+        unregistered = self._single is not None or not self._rows
+        self._maps.discard_unnamed_maps()
         with BinlogConnection(
-            self._config, self._server, cursor.position,
-            follow=follow, unregistered=self._single is not None, patience=patience,
-        ) as connection:  # fmt: skip
+            self._config, self._server, cursor.position, follow=follow, unregistered=unregistered, patience=patience
+        ) as connection:
             cursor.start_after(connection.gtids, connection.without_log)
             complete = cursor.has_reached_end
             if complete:  # only transactions of excluded sources were missing, which the server has purged
@@ -178,12 +190,25 @@ class BinlogStream:
         :param begin: file and offset at which it begins, as ``MySqlPosition.prepared`` has it
         """
         start = MySqlPosition(str(begin["file"]), int(str(begin["pos"])), server=self._server.identity)
-        stream = BinlogStream(self._config, self._server, start, None, self._tables, self._catalog, single=xid)
+        stream = BinlogStream(
+            self._config, self._server, start, None, self._tables, self._catalog, single=xid, proof=self._proof
+        )
         for item in stream.read_items():
             if isinstance(item, LogBlock | Rollback | SchemaChange):
                 yield item
             if isinstance(item, LogBlock) and not item.open:
                 return
+
+    def _read_end(self) -> MySqlPosition:
+        with raise_cdc_errors(self._config), contextlib.closing(connect(self._config)) as connection:
+            return log_end(connection, self._server)
+
+    def _read_statements(
+        self, start: MySqlPosition, end: MySqlPosition, tables: ForecastTables
+    ) -> Iterator[SchemaChange]:
+        """Yield the schema changes between two positions; see :class:`.structure_proof.StructureProof`."""
+        stream = BinlogStream(self._config, self._server, start, end, tables, self._catalog, rows=False)
+        yield from (item for item in stream.read_items() if isinstance(item, SchemaChange))
 
 
 class _DumpRetries:

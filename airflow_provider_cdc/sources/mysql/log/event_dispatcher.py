@@ -185,7 +185,7 @@ class EventDispatcher:
     # -- one event that the kernel leaves to plain Python ------------------------------------------------------------
 
     def _new_map(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
-        schema = self._maps.add_map(buffer.events.get_event_body(i), buffer.format_location(i))
+        schema = self._maps.add_map(buffer.events.get_event_body(i), buffer.format_location(i), buffer.get_place(i))
         if schema is None or (yield from self._complete(buffer)):
             return
         recorded = self._tables.find_schema(schema.id)
@@ -260,6 +260,7 @@ class EventDispatcher:
             self.cursor.discard_transaction()
         if (yield from self._complete(buffer)):
             return
+        self._maps.discard_unnamed_maps()
         name, pos = parse_rotate(buffer.events.get_event_body(i))
         self.cursor.begin_file(name, pos)
         self.cursor.read_up_to(pos)

@@ -17,6 +17,7 @@ from airflow_provider_cdc.sources.mysql.log.log_identity import BinlogEvent, beg
 from airflow_provider_cdc.sources.mysql.log.rows.row_decoder import RoutedEvents
 from airflow_provider_cdc.sources.mysql.log.rows.table_map_cache import TableMapCache
 from airflow_provider_cdc.sources.mysql.log.transaction_ids import gtid_numbers, transaction_columns
+from airflow_provider_cdc.sources.mysql.position import file_number
 
 Int64s = npt.NDArray[np.int64]
 _REPEATED = np.array([ev.FORMAT_DESCRIPTION, ev.MARIADB_GTID_LIST, ev.MARIADB_START_ENCRYPTION])
@@ -100,6 +101,10 @@ class EventBuffer:
     def get_start_offset(self, i: int) -> int:
         """Offset in the log file at which an event begins, 64 bits."""
         return int(self.routed.ends[i] - self.events.table[i, k.EV_SIZE])
+
+    def get_place(self, i: int) -> tuple[int, int]:
+        """Return the number of the log file, and the offset in it, at which an event begins."""
+        return file_number(self.routed.file), self.get_start_offset(i)
 
     def format_location(self, i: int) -> str:
         """File and offset of an event as text, for errors and logs."""

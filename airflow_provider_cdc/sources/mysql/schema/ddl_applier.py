@@ -257,7 +257,7 @@ class DdlApplier:
             return
         present = self._catalog.read_table(table)
         if present is not None and present.column_names == structure.column_names and present.key != structure.key:
-            schema = structure.model_copy(update={"key": present.key})
+            schema = structure.model_copy(update={"key": present.key, "provisional": True})
             effect.changes.append(TableChange(type="ALTER", id=table, table=schema))
 
     def _unknown(self, s: ddl.UnknownStatement, query: QueryEvent, where: str, effect: DdlEffect) -> None:
@@ -341,8 +341,10 @@ class DdlApplier:
         change = altered.change
         if altered.keys_unknown and change.table is not None:
             present = self._catalog.read_table(now)
-            if present is not None and present.column_names == change.table.column_names:
-                change = change.model_copy(update={"table": change.table.model_copy(update={"key": present.key})})
+            columns = change.table.column_names
+            if present is not None and present.column_names == columns and present.key != change.table.key:
+                update = {"key": present.key, "provisional": True}
+                change = change.model_copy(update={"table": change.table.model_copy(update=update)})
         return change
 
     def _altered_too(self, table: TableId, s: ddl.AlterTable, query: QueryEvent, effect: DdlEffect) -> None:

@@ -23,9 +23,9 @@ class LiveCatalog:
     any_case: bool = False
 
     def read_table(self, table: TableId) -> TableSchema | None:
-        """Read the current schema of a table; ``None`` if it does not exist."""
+        """Read the current schema of a table, which is provisional for the log; ``None`` if it does not exist."""
         schema: TableSchema | None = self.ask(lambda c: c.read_table(table, any_case=self.any_case))
-        return schema
+        return None if schema is None else schema.model_copy(update={"provisional": True})
 
     def is_table(self, table: TableId) -> bool | None:
         """Check whether a name is that of a table; ``None`` if nothing has it now."""

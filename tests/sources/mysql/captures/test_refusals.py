@@ -120,7 +120,7 @@ def test_missing_grant_is_named_with_the_statement_that_gives_it(connector: Conn
         ("binlog_format", "MIXED", "ROW"),
         ("binlog_row_image", "MINIMAL", "FULL"),
         ("binlog_row_image", "NOBLOB", "FULL"),
-        ("binlog_row_metadata", "MINIMAL", "FULL"),
+        ("binlog_row_metadata", "NO_LOG", "FULL"),
     ],
 )
 def test_server_setting_that_loses_data(

@@ -15,8 +15,10 @@ from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.log.rows.row_layout import UNNAMED, LayoutMismatch, RowImageLayout, build_layout
+from airflow_provider_cdc.sources.mysql.log.rows.structure_proof import StructureProof
 from airflow_provider_cdc.sources.mysql.log.rows.table_map_parser import TableMap, parse_table_map
 from airflow_provider_cdc.sources.mysql.log.rows.table_map_schema import counting_layout, schema_of_table_map
+from airflow_provider_cdc.sources.mysql.log.rows.unnamed_table_map import has_minimal_metadata, name_columns
 from airflow_provider_cdc.sources.mysql.schema.column_types import SYSTEM_DATABASES
 from airflow_provider_cdc.sources.mysql.schema.live_catalog import LiveCatalog
 from airflow_provider_cdc.sources.mysql.schema.table_name_resolver import TableNameResolver
@@ -32,18 +34,23 @@ _SEQUENCE = [
 
 
 class _StoredTableMap(NamedTuple):
-    """A table map without its table id and flags: where the kernel has its bytes, and the number of its layout."""
+    """A table map without its table id and flags: where the kernel has its bytes, and the number of its layout.
+
+    :param unnamed: the structure that rows without column names are decoded with; ``None`` if the map has the names
+    """
 
     offset: int
     length: int
     number: int
+    unnamed: TableSchema | None = None
 
 
 class TableMapCache:
     """The table maps seen so far, as the ``route`` kernel looks them up.
 
     A new or changed table map is compared with the table's schema in force. If they do not match, the schema of the catalog is tried,
-    then the schema that the map itself describes. If that is ambiguous, reading stops: rows are never decoded under a guess.
+    then the schema that the map itself describes. If that is ambiguous, reading stops: rows are never decoded under a guess. A map without
+    column names needs the schema in force, and a proof that it is the one of the rows.
 
     :ivar layouts: layouts by number, as the kernel gives it
     :ivar left_out: schemas whose rows are counted but not captured, each with the reason
@@ -57,7 +64,13 @@ class TableMapCache:
         names: TableNameResolver,
         *,
         mariadb: bool,
+        proof: StructureProof | None = None,
     ) -> None:
+        """Create an empty cache.
+
+        :param proof: of structures of rows without column names; without it, such rows are an error
+        """
+        self._proof = proof
         self._config, self._tables, self._catalog, self._names = config, tables, catalog, names
         self._mariadb = mariadb
         self.layouts: list[RowImageLayout] = []
@@ -86,6 +99,11 @@ class TableMapCache:
         self._of_body.clear()
         self._of_table_id.clear()
 
+    def discard_unnamed_maps(self) -> None:
+        """Forget the maps if some have no column names, as table ids begin again: another structure may get the same id."""
+        if any(stored.unnamed is not None for stored in self._of_body.values()):
+            self.discard_maps()
+
     def trim_maps(self) -> None:
         """Forget all maps if there are many. No transaction may be open: its rows may need a map that came before.
 
@@ -108,16 +126,19 @@ class TableMapCache:
         stored = self._of_table_id.get(table_id)
         return stored is not None and stored.number == k.NOT_CAPTURED
 
-    def add_map(self, body: bytes, where: str) -> TableSchema | None:
+    def add_map(self, body: bytes, where: str, at: tuple[int, int] = (0, 0)) -> TableSchema | None:
         """Add a new table map.
 
         :param where: position of the event, for errors
+        :param at: number of the log file, and offset of the event
         :return: the table's schema from the catalog or the map, if the known one does not match; the caller applies it as a schema
             change and calls again. Otherwise ``None``
         :raises SchemaConflict: no schema matches the map
         """
         described = body[k.MAP_DESCRIPTION :]
         stored = self._of_body.get(described)
+        if stored is not None and stored.unnamed is not None and self._doubt(stored.unnamed, at):
+            stored = None
         if stored is None:
             table_map, number = parse_table_map(body, mariadb=self._mariadb), k.NOT_CAPTURED
             table = self._names.resolve_table(table_map.database, table_map.table)
@@ -126,12 +147,14 @@ class TableMapCache:
                 and self._tables.is_captured(table)
                 and not self._is_sequence(table_map, table)
             ):
-                layout = self._layout(table_map, table, where)
+                layout = self._layout(table_map, table, where, at)
                 if isinstance(layout, TableSchema):
                     return layout
                 number = len(self.layouts)
                 self.layouts.append(layout)
-            stored = self._of_body[described] = _StoredTableMap(self._store(described), len(described), number)
+            unnamed = self.layouts[number].schema if number >= 0 and table_map.names is None else None
+            stored = _StoredTableMap(self._store(described), len(described), number, unnamed)
+            self._of_body[described] = stored
         self._remember(int.from_bytes(body[:6], "little"), stored)
         return None
 
@@ -146,8 +169,11 @@ class TableMapCache:
         there = self._catalog.is_table(table)
         return not there if there is not None else not is_known and table_map.names == _SEQUENCE
 
-    def _layout(self, table_map: TableMap, table: TableId, where: str) -> RowImageLayout | TableSchema:
-        result = self._fitting(table_map, table, where)
+    def _layout(
+        self, table_map: TableMap, table: TableId, where: str, at: tuple[int, int]
+    ) -> RowImageLayout | TableSchema:
+        unnamed = table_map.names is None
+        result = self._unnamed(table_map, table, at) if unnamed else self._fitting(table_map, table, where)
         if not isinstance(result, str):
             return result
         problem = result
@@ -170,8 +196,6 @@ class TableMapCache:
 
     def _fitting(self, table_map: TableMap, table: TableId, where: str) -> RowImageLayout | TableSchema | str:
         """Return the layout of the rows; or the schema to apply first; or the reason why no schema matches."""
-        if table_map.names is None:
-            return UNNAMED
         schema = self._tables.find_schema(table)
         problem = "its schema is unknown"
         if schema is not None:
@@ -195,6 +219,24 @@ class TableMapCache:
             return logged
         except LayoutMismatch as e:
             return f"{problem}; with the schema in the log: {e}"
+
+    def _unnamed(self, table_map: TableMap, table: TableId, at: tuple[int, int]) -> RowImageLayout | str:
+        """Return the layout of rows without column names; or the reason why the schema history does not give it."""
+        if self._proof is None or not has_minimal_metadata(table_map):
+            return UNNAMED
+        schema = self._tables.find_schema(table)
+        if schema is None:
+            return f"{UNNAMED}, and the schema history does not have the table"
+        try:
+            named = name_columns(table_map, schema, self._catalog.collation_charsets)
+            layout = self._build(named, schema)
+        except LayoutMismatch as e:
+            return f"{UNNAMED}, and the schema history does not match: {e}"
+        doubt = self._doubt(schema, at)
+        return layout if doubt is None else f"{UNNAMED}, and the schema history may not match: {doubt}"
+
+    def _doubt(self, schema: TableSchema, at: tuple[int, int]) -> str | None:
+        return None if self._proof is None else self._proof.find_doubt(schema, at)
 
     def _build(self, table_map: TableMap, schema: TableSchema) -> RowImageLayout:
         """Build the layout in either reading of the signs.

@@ -110,7 +110,10 @@ def test_what_the_log_leaves_open_is_left_out_and_reported(mariadb: Any, tmp_pat
 def test_rows_of_all_types_are_counted_without_their_values(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str, metadata: str
 ) -> None:
-    """Rows are counted although the log lacks facts that their values need: signs, character sets, members."""
+    """Rows are counted although the log lacks facts that their values need: signs, character sets, members.
+
+    With MINIMAL, a change without a log makes their structure unknown.
+    """
     server = request.getfixturevalue(kind)
     own = {"UUID": "UUID()", "INET6": "'::1'"} if kind == "mariadb" else {"VECTOR(3)": "TO_VECTOR('[1,2,3]')"}
     more = {"BIGINT UNSIGNED": str(2**64 - 1), "JSON": "'[1, null]'", "POINT": "POINT(1, 2)", "DATETIME": "0"} | own
@@ -122,9 +125,12 @@ def test_rows_of_all_types_are_counted_without_their_values(
         connector = mysql_connector(server, tmp_path, "mariadb" if kind == "mariadb" else "mysql", **listed)
         connector.capture()
         db.sql("ALTER TABLE t ADD made INT DEFAULT (id + 1)", f"SET GLOBAL binlog_row_metadata = '{metadata}'")
+        silent = ("SET sql_log_bin = 0", "ALTER TABLE t ADD extra INT", "SET sql_log_bin = 1")
+        made = "5, 6" if metadata == "MINIMAL" else "5"
         try:
             db.sql(
-                "SET sql_mode = ''", f"INSERT INTO t VALUES (1, {', '.join(values)}, 5), (2, {', '.join(['NULL'] * len(values))}, 5)",
+                *(silent if metadata == "MINIMAL" else ()), "SET sql_mode = ''",
+                f"INSERT INTO t VALUES (1, {', '.join(values)}, {made}), (2, {', '.join(['NULL'] * len(values))}, {made})",
                 "UPDATE t SET c0 = 3", "DELETE FROM t WHERE id = 2",
             )  # fmt: skip
         finally:
@@ -179,7 +185,7 @@ class _UnnamedStory(RewriteStory):
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize(("kind", "metadata"), [("mariadb", ("NO_LOG", "MINIMAL")), ("mysql97", ("MINIMAL",))])
+@pytest.mark.parametrize(("kind", "metadata"), [("mariadb", ("NO_LOG",))])
 def test_rows_without_the_names_of_their_columns_are_counted_and_never_guessed(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str, metadata: tuple[str, ...], capsys: Any, monkeypatch: Any
 ) -> None:
