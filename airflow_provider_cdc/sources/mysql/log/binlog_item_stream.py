@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from airflow_provider_cdc.core.errors import SourceLogDamaged, SourceUnavailable
 from airflow_provider_cdc.core.model.log_items import Heartbeat, LogBlock, LogItem, Rollback, SchemaChange
+from airflow_provider_cdc.core.model.table_schema import TableChange
 from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import MySqlServer, connect, raise_cdc_errors
@@ -96,6 +97,8 @@ class BinlogStream:
         :raises SourceLogDamaged: an event cannot be read
         :raises UnknownLogEvent: an event that may carry data is not known
         """
+        if self._cursor.position.moved and self._rows and not self._names_columns:
+            yield from self._distrust_structures()
         patience = _DumpRetries()
         while True:
             began_at = self._cursor.position
@@ -112,6 +115,27 @@ class BinlogStream:
             elif patience.is_over:
                 raise self._ended_early()
             patience.wait_before_retry()
+
+    @property
+    def _names_columns(self) -> bool:
+        """Check whether the server logs rows with the names of their columns."""
+        return self._server.variables.get("binlog_row_metadata", "").upper() == "FULL"
+
+    def _distrust_structures(self) -> Iterator[LogItem]:
+        """Mark the known structures as provisional: the position was moved, and statements may have been skipped."""
+        self._cursor.accept_move()
+        known = filter(self._tables.is_captured, self._tables.list_known_tables())
+        schemas = [schema for schema in map(self._tables.find_schema, known) if schema and not schema.provisional]
+        changes = [
+            TableChange(type="ALTER", id=schema.id, table=schema.model_copy(update={"provisional": True}))
+            for schema in schemas
+        ]
+        if changes:
+            at = self._cursor.position
+            source = {
+                "server_id": 0, "gtid": None, "file": at.file, "pos": at.pos, "row": 0, "thread": None, "query": None
+            }  # fmt: skip
+            yield SchemaChange("", changes[0].id.namespace, changes, at, time.time_ns() // 1000, source)
 
     def _pass(self) -> Generator[LogItem, None, bool]:
         """Read from the cursor's position to the end of the dump.

@@ -131,6 +131,10 @@ class LogCursor:
         assert self.until is not None
         return first_that_reaches(self.gtids, parse_gtids(self.until.gtids), numbers)
 
+    def accept_move(self) -> None:
+        """Record that the known structures do not count as those of this position any more."""
+        self.position = replace(self.position, moved=False)
+
     # -- transactions -------------------------------------------------------------------------------------------------
 
     def commit_transactions(self, end: int, executed: Int64s | None = None, last: dict[str, Any] | None = None) -> None:

@@ -151,8 +151,11 @@ class StructureProof:
                 return f"the catalog cannot be compared: {e.message}"
             difference = find_difference(schema, present)
             if self._is_provisional(schema):
-                return self._doubt_provisional(schema, difference)
-            doubt = None if difference is None else self._find_unexplained(schema, present, before, difference)
+                doubt = self._doubt_provisional(schema, difference)
+            elif difference is not None:
+                doubt = self._find_unexplained(schema, present, before, difference)
+            else:
+                doubt = None
             if doubt is None:
                 if before.same_log(self._position()):
                     self._agreed[schema.id] = schema, (file_number(before.file), before.pos)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,10 +11,21 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_cdc.core.errors import UnreadableValue
+from airflow_provider_cdc.core.errors import SchemaConflict, UnreadableValue
+from airflow_provider_cdc.core.model.log_items import SchemaChange
+from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.sources.mysql.log.rows import structure_proof
+from airflow_provider_cdc.sources.mysql.log.rows.structure_proof import StructureProof
+from airflow_provider_cdc.sources.mysql.log.rows.table_map_cache import TableMapCache
+from airflow_provider_cdc.sources.mysql.position import MySqlPosition
+from airflow_provider_cdc.sources.mysql.schema.catalog_reader import captured_column
+from airflow_provider_cdc.sources.mysql.schema.column_types import MySqlColumnType
+from airflow_provider_cdc.sources.mysql.schema.live_catalog import LiveCatalog
+from airflow_provider_cdc.sources.mysql.schema.table_name_resolver import TableNameResolver
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.signals import snapshot, snapshot_as_advised
+from tests.support.sources.mysql import binlog as made
+from tests.support.sources.mysql.mysql_chunks import FixedTables
 from tests.support.sources.mysql.row_metadata import list_events, row_metadata
 from tests.support.sources.mysql.workload import source_rows
 
@@ -92,6 +104,206 @@ def test_a_table_that_was_altered_without_a_log_is_stopped_alone_and_read_again_
         db.sql("INSERT INTO a VALUES (3, 3, 2, 1)")
         connector.capture()
         assert connector.rows(f"{db.name}.a") == source_rows(server, db.name, "a")
+
+
+_TABLE = TableId(namespace="d", name="t")
+
+
+def _schema(*names: str, provisional: bool = False) -> TableSchema:
+    columns = tuple(
+        captured_column(_TABLE, name, MySqlColumnType("int"), made.CONFIG, nullable=name != "id") for name in names
+    )
+    return TableSchema(id=_TABLE, columns=columns, key=("id",), provisional=provisional)
+
+
+def _place(pos: int, *, moved: bool = False) -> MySqlPosition:
+    return MySqlPosition("log.000001", pos, server="s", moved=moved)
+
+
+class _ServerWithStatements:
+    """Stand-in for a server: its catalog, which is ahead of the log that is read, and the statements in the rest of the log.
+
+    :ivar reads: pairs of positions between which statements were read
+    """
+
+    def __init__(self, present: TableSchema | None, *statements: tuple[int, TableSchema | None]) -> None:
+        self.present, self.statements, self.end = present, list(statements), 1000
+        self.asked, self.position = 0, _place(100)
+        self.reads: list[tuple[int, int]] = []
+
+    def read_table(self, table: TableId, *, any_case: bool = False) -> TableSchema | None:
+        self.asked += 1
+        return self.present
+
+    def _between(self, start: MySqlPosition, end: MySqlPosition, tables: Any) -> Iterator[SchemaChange]:
+        self.reads.append((start.pos, end.pos))
+        for pos, schema in self.statements:
+            if start.pos < pos <= end.pos:
+                change = TableChange(type="ALTER" if schema else "DROP", id=_TABLE, table=schema, exact=False)
+                yield SchemaChange("", "d", [change], _place(pos), 0)
+
+    def proof(self, known: TableSchema) -> StructureProof:
+        catalog = LiveCatalog(lambda question: question(self))  # type: ignore[arg-type]
+        tables = FixedTables({_TABLE: known})
+        return StructureProof(tables, catalog, lambda: self.position, lambda: _place(self.end), self._between)
+
+
+def _doubt(known: TableSchema, server: _ServerWithStatements) -> str:
+    return server.proof(known).find_doubt(known, (1, 150)) or ""
+
+
+@pytest.fixture
+def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(structure_proof, "_PAUSES_S", (0,))
+
+
+@pytest.mark.usefixtures("_without_pauses")
+def test_the_catalog_or_statements_that_lead_to_it_prove_a_structure() -> None:
+    known, other, third = _schema("id", "x", "y"), _schema("id", "y", "x"), _schema("id", "z")
+    assert _doubt(known, _ServerWithStatements(known)) == ""
+    assert "are id, y, x, and known are id, x, y" in _doubt(known, _ServerWithStatements(other))
+    assert _doubt(known, _ServerWithStatements(other, (500, other))) == ""
+    assert _doubt(known, _ServerWithStatements(third, (500, other), (600, third))) == ""
+    assert "sql_log_bin" in _doubt(known, _ServerWithStatements(other, (500, other), (600, third)))
+    assert _doubt(known, _ServerWithStatements(None, (500, None))) == ""
+    assert "does not exist" in _doubt(known, _ServerWithStatements(None))
+    # the statement came to the log after the catalog was read
+    assert _doubt(known, _ServerWithStatements(other, (500, other), (1000, third))) != ""
+    unclear = other.model_copy(update={"provisional": True})
+    assert "does not show the whole structure" in _doubt(known, _ServerWithStatements(other, (500, unclear)))
+
+
+@pytest.mark.usefixtures("_without_pauses")
+def test_a_provisional_structure_needs_the_catalog_and_no_later_statement() -> None:
+    known, other = _schema("id", "x", "y", provisional=True), _schema("id", "y", "x")
+    present = _schema("id", "x", "y")
+    assert _doubt(known, _ServerWithStatements(present)) == ""
+    assert "ahead of the log" in _doubt(known, _ServerWithStatements(other))
+    assert "a later statement" in _doubt(known, _ServerWithStatements(present, (500, other), (600, present)))
+    server = _ServerWithStatements(present, (500, other), (600, present))
+    server.position = _place(100, moved=True)
+    assert "set by hand" in _doubt(present, server)
+
+
+@pytest.mark.usefixtures("_without_pauses")
+def test_catalog_and_log_are_read_once_for_what_they_were_read_for() -> None:
+    known, other = _schema("id", "x", "y"), _schema("id", "y", "x")
+    server = _ServerWithStatements(other, (500, other))
+    proof = server.proof(known)
+    assert [proof.find_doubt(known, (1, pos)) for pos in (150, 160, 1000)] == [None] * 3
+    assert (server.asked, server.reads) == (1, [(100, 1000)])
+    server.end = 2000
+    assert proof.find_doubt(known, (1, 1001)) is None
+    assert (server.asked, server.reads) == (2, [(100, 1000), (1000, 2000)])
+
+
+class _CountedProof:
+    """Stand-in for a proof: it counts the questions, and doubts when it is told to."""
+
+    asked = 0
+    doubt: str | None = None
+
+    def find_doubt(self, schema: TableSchema, at: tuple[int, int]) -> str | None:
+        self.asked += 1
+        return self.doubt
+
+
+def _unnamed_map(table_id: int) -> bytes:
+    """Return a table map of two INT columns, the first one not nullable, with signs and without names."""
+    head = table_id.to_bytes(6, "little") + b"\x01\x00" + b"\x01d\x00" + b"\x01t\x00"
+    return head + b"\x02\x03\x03" + b"\x00" + b"\x02" + b"\x01\x01\x00"
+
+
+def test_each_new_table_id_is_proved_and_a_new_file_or_connection_forgets_them() -> None:
+    """A statement on a table gives it a new id; after a restart of the server, the same id may mean another structure."""
+    proof, tables = _CountedProof(), FixedTables({_TABLE: _schema("id", "x")})
+    names = TableNameResolver(0, tables)
+    maps = TableMapCache(made.CONFIG, tables, made.CATALOG, names, mariadb=False, proof=proof)  # type: ignore[arg-type]
+    for table_id in (1, 2):
+        assert maps.add_map(_unnamed_map(table_id), "here") is None
+    assert (proof.asked, len(maps.layouts)) == (2, 1)
+    maps.discard_unnamed_maps()
+    assert not maps.restore_map(1)
+    assert maps.add_map(_unnamed_map(1), "here") is None
+    proof.doubt = "the catalog differs"
+    with pytest.raises(SchemaConflict, match="the catalog differs") as caught:
+        maps.add_map(_unnamed_map(3), "here")
+    assert caught.value.table == "d.t"
+    assert not maps.restore_map(3)
+
+
+_CASES: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "generated columns": ("", "", (
+        "CREATE TABLE g (id INT PRIMARY KEY, x INT, y INT AS (x + 1) STORED, z INT AS (x + 2))", "INSERT INTO g (id, x) VALUES (1, 2)",
+        "UPDATE g SET x = 3")),
+    "invisible column": ("mariadb mysql97", "", (
+        "CREATE TABLE g (id INT PRIMARY KEY, h INT INVISIBLE, x INT)", "INSERT INTO g (id, h, x) VALUES (1, 2, 3)")),
+    "generated invisible key": ("mysql97", "", (
+        "SET SESSION sql_generate_invisible_primary_key = 1", "CREATE TABLE g (x INT, y INT)", "INSERT INTO g (x, y) VALUES (1, 2)")),
+    "index on an expression": ("mysql97", "", (
+        "CREATE TABLE g (id INT PRIMARY KEY, x INT, INDEX ((x + 1)))", "INSERT INTO g VALUES (1, 2)")),
+    "index on an expression, with a hidden column": ("mysql80", "g", (
+        "CREATE TABLE g (id INT PRIMARY KEY, x INT, INDEX ((x + 1)))", "INSERT INTO g VALUES (1, 2)")),
+    "partitions": ("", "", (
+        "CREATE TABLE g (id INT PRIMARY KEY, x INT) PARTITION BY HASH (id) PARTITIONS 2", "INSERT INTO g VALUES (1, 2)",
+        "ALTER TABLE g ADD PARTITION PARTITIONS 1", "INSERT INTO g VALUES (2, 3)")),
+    "view and temporary table": ("", "", (
+        "CREATE TABLE g (id INT PRIMARY KEY, x INT, y INT)", "CREATE VIEW v AS SELECT y, x FROM g", "INSERT INTO v VALUES (1, 2)",
+        "CREATE TEMPORARY TABLE g (id INT PRIMARY KEY, y INT, x INT)", "INSERT INTO g VALUES (1, 1, 1)", "DROP TEMPORARY TABLE g",
+        "UPDATE g SET x = 9")),
+    "another character set of the database": ("", "g", (
+        "ALTER DATABASE CHARACTER SET latin1", "CREATE TABLE g (id INT PRIMARY KEY, t VARCHAR(20))", "INSERT INTO g VALUES (1, 'a')",
+        "ALTER DATABASE CHARACTER SET utf8mb4")),
+    "made without a log": ("", "g", (
+        "SET sql_log_bin = 0", "CREATE TABLE g (id INT PRIMARY KEY, x INT, y INT)", "SET sql_log_bin = 1", "INSERT INTO g VALUES (1, 2, 3)")),
+    "made without a log, and named by a statement": ("", "g", (
+        "SET sql_log_bin = 0", "CREATE TABLE g (id INT PRIMARY KEY, x INT, y INT)", "SET sql_log_bin = 1",
+        "CREATE TABLE IF NOT EXISTS g (id INT PRIMARY KEY, y INT, x INT)", "INSERT INTO g VALUES (1, 2, 3)")),
+    "made by a query": ("", "", (
+        "CREATE TABLE g AS SELECT 1 AS id, 2 AS x, 3 AS y", "INSERT INTO g VALUES (2, 3, 4)")),
+    "made by a query, then altered": ("", "", (
+        "CREATE TABLE g AS SELECT 1 AS id, 2 AS x, 3 AS y", "INSERT INTO g VALUES (2, 3, 4)", "ALTER TABLE g MODIFY y INT AFTER id",
+        "INSERT INTO g VALUES (3, 4, 5)")),
+    "key without a log": ("", "a", (
+        "SET sql_log_bin = 0", "ALTER TABLE a DROP PRIMARY KEY, ADD PRIMARY KEY (x)", "SET sql_log_bin = 1", "INSERT INTO a VALUES (1, 2, 3)")),
+    "members without a log": ("", "e", (
+        "SET sql_log_bin = 0", "ALTER TABLE e MODIFY m ENUM('q','p')", "SET sql_log_bin = 1", "INSERT INTO e VALUES (2, 'p')")),
+    "the same table made again": ("", "", (
+        "INSERT INTO a VALUES (5, 6, 7)", "DROP TABLE a", "CREATE TABLE a (id INT PRIMARY KEY, y INT, x INT)", "INSERT INTO a VALUES (1, 2, 3)")),
+}  # fmt: skip
+"""Case → the servers that have it (all of them, if empty), the tables that are stopped, and the statements."""
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mysql97", "mysql80"])
+def test_tables_are_captured_or_stopped_with_their_repair(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(structure_proof, "_PAUSES_S", (0.05,))
+    server = request.getfixturevalue(kind)
+    for number, (case, (kinds, stopped, statements)) in enumerate(_CASES.items()):
+        if kinds and kind not in kinds.split():
+            continue
+        with server.database() as db, row_metadata(server, "MINIMAL"):
+            source = "mariadb" if kind == "mariadb" else "mysql"
+            connector = mysql_connector(server, tmp_path / str(number), source, database_include_list=db.name)
+            db.sql(
+                "CREATE TABLE a (id INT, x INT NOT NULL, y INT, PRIMARY KEY (id))",
+                "CREATE TABLE e (id INT PRIMARY KEY, m ENUM('p','q'))", "INSERT INTO e VALUES (1, 'p')",
+            )  # fmt: skip
+            connector.capture()
+            db.sql(*statements)
+            found = ""
+            try:
+                connector.capture()
+            except UnreadableValue as e:
+                found = " ".join(re.findall(rf"{db.name}\.(\w+): Rows of", str(e)))
+                snapshot_as_advised(connector, str(e))
+                connector.capture()
+            assert found == stopped, case
+            db.sql("DROP VIEW IF EXISTS v")
+            for table in ("a", "e", "g"):
+                if any(f"TABLE {table} " in text for text in statements) or table != "g":
+                    assert connector.rows(f"{db.name}.{table}") == source_rows(server, db.name, table), (case, table)
 
 
 class _NamedValues:
