@@ -5,7 +5,6 @@ Kernels read row events, a buffer full at a time; :mod:`.event_dispatcher` reads
 
 from __future__ import annotations
 
-import contextlib
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterator
@@ -16,14 +15,14 @@ from airflow_provider_cdc.core.model.log_items import Heartbeat, LogBlock, LogIt
 from airflow_provider_cdc.core.model.table_schema import TableChange
 from airflow_provider_cdc.core.spi.source import CapturedTableSchemas
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
-from airflow_provider_cdc.sources.mysql.connect import MySqlServer, connect, raise_cdc_errors
+from airflow_provider_cdc.sources.mysql.connect import MySqlServer
 from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
 from airflow_provider_cdc.sources.mysql.log.binlog_position_tracker import LogCursor
 from airflow_provider_cdc.sources.mysql.log.block_builder import BlockBuilder
 from airflow_provider_cdc.sources.mysql.log.event_dispatcher import EventDispatcher, TransactionReread
 from airflow_provider_cdc.sources.mysql.log.events.event_decompression import decompress_events
 from airflow_provider_cdc.sources.mysql.log.events.event_table import EventSet
-from airflow_provider_cdc.sources.mysql.log.log_end import log_end
+from airflow_provider_cdc.sources.mysql.log.log_end import end_of, show_log_end
 from airflow_provider_cdc.sources.mysql.log.query_events import QueryEventReader
 from airflow_provider_cdc.sources.mysql.log.rows.structure_proof import ForecastTables, NoTables, StructureProof
 from airflow_provider_cdc.sources.mysql.log.rows.table_map_cache import TableMapCache
@@ -224,8 +223,10 @@ class BinlogStream:
                 return
 
     def _read_end(self) -> MySqlPosition:
-        with raise_cdc_errors(self._config), contextlib.closing(connect(self._config)) as connection:
-            return log_end(connection, self._server)
+        """Read the end of the log, over the connection of the catalog: one may have to be read for each table."""
+        rows = self._catalog.ask(lambda catalog: catalog.run_query(show_log_end(self._server)))
+        gtids = self._catalog.ask(lambda c: c.run_query("SELECT @@gtid_binlog_pos")) if self._server.mariadb else [[""]]
+        return end_of(rows, self._server, str(gtids[0][0] or ""))
 
     def _read_statements(
         self, start: MySqlPosition, end: MySqlPosition, tables: ForecastTables

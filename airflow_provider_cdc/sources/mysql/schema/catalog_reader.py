@@ -165,6 +165,12 @@ class MySqlCatalog:
         estimates = self._query(_TABLES, where, arguments) if arguments else []
         return {TableId(namespace=db, name=name): int(rows or 0) for db, name, _, rows, *_ in estimates}
 
+    def run_query(self, sql: str) -> tuple[tuple[Any, ...], ...]:
+        """Return the rows of a query."""
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql)
+            return tuple(cursor.fetchall())
+
     def create_statement(self, table: TableId) -> str:
         """``SHOW CREATE TABLE``."""
         return create_statement(self._connection, table)
