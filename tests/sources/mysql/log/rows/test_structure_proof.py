@@ -422,6 +422,7 @@ def _capture_with_repairs(connector: Connector) -> int:
     raise AssertionError("a table is stopped again and again")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("kind", ["mariadb", "mysql97", "mysql80"])
 def test_no_value_comes_under_the_name_of_another_column(
