@@ -131,7 +131,7 @@ class BinlogStream:
         ]
         if changes:
             at = self._cursor.position
-            source = {
+            source: dict[str, object] = {
                 "server_id": 0, "gtid": None, "file": at.file, "pos": at.pos, "row": 0, "thread": None, "query": None
             }  # fmt: skip
             yield SchemaChange("", changes[0].id.namespace, changes, at, time.time_ns() // 1000, source)
