@@ -71,7 +71,7 @@ class Controls:
 
     def record_wait(self, connector: str, until: datetime) -> None:
         """Record that a sensor waits for a repair, for pages and commands; without effect if the last run has not failed."""
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("record the wait of a sensor"):
             with attempt, self._database.open_transaction() as c:
                 if (failure := lock_control_row(c, connector).failure) is not None:
                     waits = {**failure, "waits_until": until.isoformat()}

@@ -73,7 +73,7 @@ class TargetNotes:
     ) -> None:
         t, place = TargetRow, place_of(target, location)
         mine = (t.connector == connector) & (t.place == place if location else t.task == task)
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("note the progress of a target"):
             with attempt, self._database.open_transaction() as c:
                 control = lock_control_row(c, connector)  # one at a time: a row is read, and then written
                 before = c.execute(sa.select(t.failures, t.failure).where(mine)).first()
@@ -98,7 +98,7 @@ class TargetNotes:
     def forget_target(self, connector: str, target: str, location: str) -> None:
         """Delete the note of a target, which gets no changes any more."""
         t = TargetRow
-        for attempt in self._database.iterate_attempts():
+        for attempt in self._database.iterate_attempts("forget a target"):
             with attempt, self._database.open_transaction() as c:
                 c.execute(sa.delete(t).where(t.connector == connector, t.place == place_of(target, location)))
 
