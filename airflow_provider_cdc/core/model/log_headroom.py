@@ -56,7 +56,7 @@ class LogWindow:
 
 @dataclass(frozen=True, slots=True)
 class LogRetention:
-    """How long a source keeps its log.
+    """The time for which a source keeps its log.
 
     :param seconds: ``None``: without limit
     :param setting: the setting that decides it, with its value, in the words of the source

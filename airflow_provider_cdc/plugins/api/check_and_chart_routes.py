@@ -44,7 +44,7 @@ class Prerequisite(_Model):
 
 
 class SourceLogRetention(_Model):
-    """How long the source keeps its log."""
+    """The time for which the source keeps its log."""
 
     seconds: float | None = Field(description="null: without limit")
     setting: str = Field(description="The setting of the source that decides it, with its value")

@@ -1,4 +1,4 @@
-"""How long a server keeps its binary log: by its own settings, or by those of Amazon RDS and Aurora, which ignore the server's."""
+"""The time for which a server keeps its binary log: by its own settings, or by those of Amazon RDS and Aurora, which ignore the server's."""
 
 from __future__ import annotations
 

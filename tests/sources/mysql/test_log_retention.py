@@ -1,4 +1,4 @@
-"""How long a server keeps its log: its own settings, and those of Amazon RDS."""
+"""The time for which a server keeps its log: its own settings, and those of Amazon RDS."""
 
 from __future__ import annotations
 
