@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -27,21 +28,22 @@ SUPERVISOR = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.
 
 
 def test_a_capture_whose_supervisor_is_killed_ends_and_returns_its_lease(tmp_path: Path) -> None:
+    store = StateStore(f"sqlite:///{tmp_path}/state.db", patience_s=5)
+    store.create_tables()
     command = [sys.executable, "-c", SUPERVISOR, TASK, str(tmp_path)]
-    with subprocess.Popen(
-        command, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as supervisor:
+    with (
+        (tmp_path / "task.log").open("w") as log,
+        subprocess.Popen(command, start_new_session=True, stdout=log, stderr=log) as supervisor,
+    ):
         try:
-            url = f"sqlite:///{tmp_path}/state.db"
-            wait_until(lambda: (tmp_path / "state.db").exists(), "the task has begun")
-            store = StateStore(url, patience_s=5)
-            store.create_tables()
             wait_until(lambda: getattr(store.find_connector("shop"), "owner", None), "the task has the lease")
             os.kill(supervisor.pid, signal.SIGKILL)
             wait_until(lambda: getattr(store.find_connector("shop"), "run_ended_at", None), "the capture has ended")
+            wait_until(lambda: getattr(store.find_connector("shop"), "owner", "") is None, "the lease is free")
             record = store.find_connector("shop")
             assert record is not None
-            assert (record.owner, record.dead_owner) == (None, None)
-            store.close()
+            assert record.dead_owner is None  # it was returned, and has not only expired
         finally:
-            os.killpg(supervisor.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(supervisor.pid, signal.SIGKILL)
+    store.close()

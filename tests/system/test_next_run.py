@@ -13,6 +13,7 @@ import pytest
 from dev.airflow import Airflow, Services
 from dev.patience import overload
 from dev.servers.mysql_family import CAPTURE_PRIVILEGES
+from tests.support.sources.mysql.mysql_server import purge_log
 from tests.system.test_on_demand import DagRuns
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
@@ -84,8 +85,7 @@ def test_a_target_that_is_back_is_right_within_a_minute_and_a_lost_position_fail
     server.sql(
         "INSERT INTO next.t VALUES (2)", "FLUSH BINARY LOGS", "INSERT INTO next.t VALUES (3)", "FLUSH BINARY LOGS"
     )
-    (newest,) = server.sql("SHOW MASTER STATUS")
-    server.sql(f"PURGE BINARY LOGS TO '{newest[0]}'")
+    purge_log(server)
     unpause(services, "lost")
     services.until(lambda: "failed" in states("lost"), 180, "a run fails")
 
