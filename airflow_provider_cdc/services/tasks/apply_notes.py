@@ -10,8 +10,7 @@ A note that cannot be written is no error of the apply. The connector owes the t
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -88,24 +87,21 @@ class ApplyNotes:
 
     def record_begin(self) -> None:
         """Record that an apply has begun."""
-        with self._noting() as notes:
-            notes.record_begin(self.connector, self.target, self.location, self.task)
+        self._write(lambda notes: notes.record_begin(self.connector, self.target, self.location, self.task))
 
     def record_progress(self, batch: int) -> None:
         """Record the progress of an apply that continues.
 
         :param batch: that all tables have
         """
-        with self._noting() as notes:
-            notes.record_progress(self.connector, self.target, self.location, self.task, batch)
+        self._write(lambda notes: notes.record_progress(self.connector, self.target, self.location, self.task, batch))
 
     def record_end(self, batch: int | None) -> None:
         """Record that an apply has ended well.
 
         :param batch: that all tables have; ``None`` if it is not known
         """
-        with self._noting() as notes:
-            notes.record_end(self.connector, self.target, self.location, self.task, batch)
+        self._write(lambda notes: notes.record_end(self.connector, self.target, self.location, self.task, batch))
 
     def record_failure(
         self, error: BaseException | None, batch: int | None = None, *, text: str = "", needs_person: bool = False
@@ -122,16 +118,18 @@ class ApplyNotes:
             needs_person or isinstance(error, TerminalError),
         )
         text = text or str(error) or repr(error)
-        with self._noting() as notes:
-            notes.record_end(self.connector, self.target, self.location, self.task, batch, text, failure)
+        self._write(
+            lambda notes: notes.record_end(self.connector, self.target, self.location, self.task, batch, text, failure)
+        )
 
-    @contextmanager
-    def _noting(self) -> Iterator[TargetNotes]:
+    def _write(self, note: Callable[[TargetNotes], None]) -> None:
         try:
             with CdcStateHook(self.state_conn_id).open_store(patience_s=_PATIENCE_S) as store:
-                yield store.targets
+                note(store.targets)
         except Exception as e:  # the apply itself matters more
             log.warning(
                 "The progress of target %s of %s could not be noted in the state tables: %s",
-                self.target, self.connector, e,
-            )  # fmt: skip
+                self.target,
+                self.connector,
+                e,
+            )
