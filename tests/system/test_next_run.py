@@ -100,7 +100,7 @@ def test_a_target_that_is_back_is_right_within_a_minute_and_a_lost_position_fail
     def rows() -> list[tuple[int]]:
         with closing(sqlite3.connect(database)) as connection:
             try:
-                return connection.execute("SELECT id FROM t ORDER BY id").fetchall()
+                return connection.execute("SELECT id FROM away_next_t ORDER BY id").fetchall()
             except sqlite3.OperationalError:
                 return []
 
