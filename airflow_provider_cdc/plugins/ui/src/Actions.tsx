@@ -35,7 +35,7 @@ function MoreActions({ choices, onChoose }: { choices: Choice[]; onChoose: Chose
         <Menu.Positioner>
           <Menu.Content maxW="24rem" data-testid="more-actions">
             {choices.map((one) => (
-              <Menu.Item key={one.title} value={one.title} color={one.administers ? "fg.error" : undefined} overflowWrap="anywhere" onSelect={() => choose(one)}>
+              <Menu.Item key={one.title} value={one.title} color={one.administers ? "red.fg" : undefined} overflowWrap="anywhere" onSelect={() => choose(one)}>
                 {shortened(one.title, 120)}
               </Menu.Item>
             ))}

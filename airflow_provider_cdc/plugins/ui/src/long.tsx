@@ -20,7 +20,7 @@ export function Long({ text, most = MOST }: { text: string; most?: number }) {
   return (
     <>
       <bdi>{all ? plain(text) : shortened(text, most)}</bdi>{" "}
-      <Button size="2xs" variant="outline" aria-expanded={all} onClick={() => setAll(!all)}>
+      <Button size="2xs" variant="outline" maxW="full" whiteSpace="normal" h="auto" minH={6} aria-expanded={all} onClick={() => setAll(!all)}>
         {all ? "Show less" : `Show all ${count(text.length)} characters`}
       </Button>
     </>
