@@ -235,6 +235,8 @@ def _find_refused(
         except ConfigError as e:
             problems = {m["name"]: m["why"] for line in e.message.splitlines() if (m := _PROBLEM.fullmatch(line))}
             named = {key: why for key, why in problems.items() if key in remaining}
+            if not named:  # a problem of several properties, or of a family, which has another name
+                named = {key: line.strip() for line in e.message.splitlines() for key in remaining if key in line}
             if not named:
                 raise
             for key, why in named.items():

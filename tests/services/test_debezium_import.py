@@ -123,6 +123,21 @@ def test_the_salt_of_pseudonyms_goes_to_the_connection() -> None:
     }  # fmt: skip
 
 
+def test_problems_of_families_and_of_several_properties_are_those_of_each() -> None:
+    """Their messages begin with another name, or with two."""
+    imported = _import(
+        "mysql",
+        **{
+            "driver.useSSL": "false", "table.include.list": "a.b", "table.exclude.list": "a.c", "tombstones.on.delete": "false",
+            "column.mask.hash.v2.SHA-257.with.salt.x": "a.b.c",
+        },
+    )  # fmt: skip
+    assert {line.name for line in imported.refused} == {
+        "driver.useSSL", "table.include.list", "table.exclude.list", "column.mask.hash.v2.SHA-257.with.salt.x",
+    }  # fmt: skip
+    assert _outcomes(imported)["tombstones.on.delete"] == "taken"
+
+
 def test_a_converter_with_its_properties_is_taken() -> None:
     boolean = "io.debezium.connector.binlog.converters.TinyIntOneToBooleanConverter"
     imported = _import("mysql", converters="b", **{"b.type": boolean, "b.selector": "shop.*"})
