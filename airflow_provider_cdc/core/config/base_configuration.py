@@ -29,14 +29,15 @@ from airflow_provider_cdc.core.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
-# Three families of properties, which have a part of their names free; each is one field, by the name in the first line.
+# Four families of properties, which have a part of their names free; each is one field, by the name in the first line.
 COLUMN_TEXTS = "column.mask.with.<length>.chars, column.truncate.to.<length>.chars"
 COLUMN_TEXT = re.compile(r"column\.(mask\.with|truncate\.to)\.(\d+)\.chars")
 COLUMN_HASHES = (
     "column.mask.hash.v2.<hashAlgorithm>.with.salt.<salt>, column.mask.hash.<hashAlgorithm>.with.salt.<salt>"
 )
 COLUMN_HASH = re.compile(r"column\.mask\.hash\.(?:(?P<v2>v2)\.)?(?P<algorithm>[^.]+)\.with\.salt\.(?P<salt>.+)")
-_COLUMN_FAMILIES: Final = {COLUMN_TEXTS: COLUMN_TEXT, COLUMN_HASHES: COLUMN_HASH}
+DRIVER_OPTIONS = "driver.*"
+_FAMILIES: Final = {COLUMN_TEXTS: COLUMN_TEXT, COLUMN_HASHES: COLUMN_HASH, DRIVER_OPTIONS: re.compile(r"driver\.(.+)")}
 CONSUMER = "signal.consumer.*"
 CONSUMER_NAME = re.compile(r"signals?\.consumer\.(.+)")
 CONSUMER_OF_CONNECTION: Final = tuple(
@@ -201,10 +202,10 @@ class Configuration(BaseModel):
                     problems.append(f"{key}: a {type(value).__name__} is not valid; use a string or a number")
             elif key in fields:
                 values[key] = value
-            elif (family := _find_family(key)) in fields:
-                families.setdefault(family, {})[key] = value
             elif (reason := cls.explain_no_effect(key, value)) is not None:
                 log.warning("Property %s is accepted and has no effect: %s.", key, reason)
+            elif (family := _find_family(key)) in fields:
+                families.setdefault(family, {})[key] = value
             else:
                 problems.append(f"{key}: {cls._explain_wrong_name(key)}")
         config: Self | None = None
@@ -306,7 +307,7 @@ class Configuration(BaseModel):
                 field = type(self).model_fields[name]
                 name = str(field.alias)
                 shown[name] = sorted(value) if isinstance(value, frozenset) else strip_credentials(name, value)
-        for family in _COLUMN_FAMILIES:
+        for family in _FAMILIES:
             shown |= shown.pop(family, {})
         for name, secret in shown.pop(CONSUMER, {}).items():
             if not self.is_secret(full := CONSUMER.replace("*", name)):
@@ -322,7 +323,7 @@ def _wider(name: str, before: set[str], now: set[str]) -> bool:
 
 def _find_family(name: str) -> str:
     """Find the field of the family that a name belongs to; empty if it belongs to none."""
-    return next((family for family, names in _COLUMN_FAMILIES.items() if names.fullmatch(name)), "")
+    return next((family for family, names in _FAMILIES.items() if names.fullmatch(name)), "")
 
 
 def _match(table: Mapping[str, str], key: str) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -125,6 +125,9 @@ class Db2Config(RelationalConfig):
         },
     )
     CONNECTION: ClassVar[Mapping[str, str]] = {**RelationalConfig.CONNECTION, "schema": "database.dbname"}
+    PASSED_OPTIONS: ClassVar[Mapping[str, Callable[[str], object]]] = {
+        "ClientAcctStr": str, "ClientApplName": str, "ClientUserID": str, "ClientWrkStnName": str, "ConnectTimeout": int, "TLSVersion": str,
+    }  # fmt: skip
     LISTS: ClassVar[Mapping[str, PropertyEffect]] = {
         "schema.include.list": PropertyEffect.TABLES,
         "schema.exclude.list": PropertyEffect.TABLES,

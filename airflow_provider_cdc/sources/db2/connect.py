@@ -248,6 +248,7 @@ def _connection_string(config: Db2Config) -> str:
         "PATCH2": "15",  # numbers have a point, whatever the process's locale
         "ClientApplName": "airflow_provider_cdc",
     }
+    keywords |= config.parse_driver_options()
     if config.database_authentication is not None:
         keywords["Authentication"] = config.database_authentication.value.upper()
     if config.database_ssl_mode is Db2SslMode.REQUIRED:

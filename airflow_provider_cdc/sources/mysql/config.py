@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -173,6 +173,7 @@ class MySqlConfig(RelationalConfig):
         "gcp_conn_id": "connection with the credentials for tokens of Cloud SQL",
         "azure_conn_id": "connection with the credentials for tokens of Azure Database",
     }
+    PASSED_OPTIONS: ClassVar[Mapping[str, Callable[[str], object]]] = {"program_name": str, "max_allowed_packet": int}
     LISTS: ClassVar[Mapping[str, PropertyEffect]] = {
         "database.include.list": PropertyEffect.TABLES,
         "database.exclude.list": PropertyEffect.TABLES,

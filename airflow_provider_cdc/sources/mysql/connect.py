@@ -122,6 +122,7 @@ def connect(config: MySqlConfig, *, initial: bool = True, **options: Any) -> Con
         "connect_timeout": seconds,
         "read_timeout": seconds,  # of the greeting and the login; queries have their own
         "program_name": "airflow_provider_cdc",
+        **config.parse_driver_options(),
     }
     with raise_cdc_errors(config):
         connection = log_in(config, settings | options)

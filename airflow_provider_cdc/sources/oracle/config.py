@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -315,6 +315,10 @@ class OracleConfig(RelationalConfig):
     )
     CONNECTION: ClassVar[Mapping[str, str]] = {**RelationalConfig.CONNECTION, "schema": "database.dbname"}
     CONNECTION_ONLY: ClassVar[tuple[str, ...]] = ("rac.nodes", "log.mining.readonly.hostname")  # fmt: skip
+    PASSED_OPTIONS: ClassVar[Mapping[str, Callable[[str], object]]] = {
+        "expire_time": int, "program": str, "retry_count": int, "retry_delay": int, "sdu": int, "stmtcachesize": int,
+        "tcp_connect_timeout": float,
+    }  # fmt: skip
     LISTS: ClassVar[Mapping[str, PropertyEffect]] = {
         "schema.include.list": PropertyEffect.TABLES,
         "schema.exclude.list": PropertyEffect.TABLES,
@@ -327,6 +331,7 @@ class OracleConfig(RelationalConfig):
         "log.mining.clientid.exclude.list": PropertyEffect.CHANGES,
     }
     IGNORED: ClassVar[Mapping[str, str]] = {
+        "driver.oracle.jdbc.timezoneAsRegion": "sessions have the time zone UTC",
         "log.mining.transaction.snapshot.boundary.mode": "transactions that are open at a snapshot are always captured, as with all",
         "log.mining.buffer.drop.on.stop": "uncommitted changes are carried over, see log.mining.buffer.carry.max.bytes",
         "log.mining.buffer.infinispan.*": "uncommitted changes are buffered in memory and in files",

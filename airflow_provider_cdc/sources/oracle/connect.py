@@ -36,6 +36,10 @@ CONNECT_SECONDS: Final = 20.0
 KEEP_ALIVE_MINUTES: Final = 2
 """Network gateways drop idle connections after some minutes (Debezium Oracle connector, "Frequently asked questions")."""
 
+_DEFAULT_OPTIONS: Final[dict[str, Any]] = {
+    "tcp_connect_timeout": CONNECT_SECONDS, "expire_time": KEEP_ALIVE_MINUTES, "program": "airflow_provider_cdc",
+}  # fmt: skip
+
 SESSION: Final = (
     "ALTER SESSION SET NLS_DATE_FORMAT = 'SYYYY-MM-DD HH24:MI:SS' NLS_TIMESTAMP_FORMAT = 'SYYYY-MM-DD HH24:MI:SS.FF9'"
     " NLS_TIMESTAMP_TZ_FORMAT = 'SYYYY-MM-DD HH24:MI:SS.FF9 TZH:TZM' NLS_NUMERIC_CHARACTERS = '.,'",
@@ -107,10 +111,7 @@ def connect(config: OracleConfig, *, host: str | None = None, container: bool = 
         connection = oracledb.connect(
             user=config.database_user,
             password=config.database_password.get_secret_value(),
-            tcp_connect_timeout=CONNECT_SECONDS,
-            expire_time=KEEP_ALIVE_MINUTES,
-            program="airflow_provider_cdc",
-            **settings,
+            **{**_DEFAULT_OPTIONS, **config.parse_driver_options(), **settings},
         )
         try:
             connection.call_timeout = config.database_query_timeout_ms

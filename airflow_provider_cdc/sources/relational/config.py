@@ -5,12 +5,12 @@ This module is imported at DAG parse: it must stay light.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 
-from airflow_provider_cdc.core.config.base_configuration import PropertyEffect
+from airflow_provider_cdc.core.config.base_configuration import DRIVER_OPTIONS, PropertyEffect
 from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.core.spi.converter_properties import with_converters
@@ -57,6 +57,16 @@ class RelationalConfig(TableConfig):
         "further properties.",
     )
 
+    driver_options: dict[str, str] = Field(
+        {},
+        alias=DRIVER_OPTIONS,
+        description="Options of the Python driver, after the prefix. Oracle: expire_time, program, retry_count, retry_delay, sdu, stmtcachesize, "
+        "tcp_connect_timeout. Db2: ClientAcctStr, ClientApplName, ClientUserID, ClientWrkStnName, ConnectTimeout, TLSVersion. MySQL and MariaDB: "
+        "program_name, max_allowed_packet. Others are rejected: an option can have files read, or send the password to another server.",
+    )
+
+    PASSED_OPTIONS: ClassVar[Mapping[str, Callable[[str], object]]] = {}
+    """Names that ``driver.*`` may have → the type of their values."""
     CONNECTION: ClassVar[Mapping[str, str]] = {
         "host": "database.hostname",
         "port": "database.port",
@@ -82,7 +92,6 @@ class RelationalConfig(TableConfig):
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
         "event.processing.failure.handling.mode": "an event that cannot be read is always an error",
         "event.converting.failure.handling.mode": "a value that cannot be read is always an error",
-        "driver.*": "this connector uses no JDBC driver that could receive properties",
         "streaming.delay.ms": "the snapshot's offset is durable before streaming begins",
     }
     HARMLESS: ClassVar[Mapping[str, tuple[str, ...]]] = {
@@ -91,6 +100,28 @@ class RelationalConfig(TableConfig):
         "schema.history.internal.skip.unparseable.ddl": ("false",),
         "streaming.delay.ms": ("0",),
     }
+
+    @field_validator("driver_options", mode="before")
+    @classmethod
+    def _passed(cls, options: Mapping[str, Any]) -> dict[str, str]:
+        texts = {name: str(value) for name, value in options.items()}
+        for name, text in texts.items():
+            convert = cls.PASSED_OPTIONS.get(name.removeprefix("driver."))
+            if convert is None:
+                valid = ", ".join(f"driver.{option}" for option in cls.PASSED_OPTIONS)
+                raise ValueError(f"{name} is not passed to the driver. Valid options are: {valid}")
+            if not text.isprintable() or set(text) & set(";{}="):
+                raise ValueError(f"{name}: the value has characters that separate options")
+            try:
+                convert(text)
+            except ValueError:
+                raise ValueError(f"{name}: {text!r} is no number") from None
+        return texts
+
+    def parse_driver_options(self) -> dict[str, Any]:
+        """Return the options for the driver, without the prefix, with values of their types."""
+        named = {name.removeprefix("driver."): text for name, text in self.driver_options.items()}
+        return {name: self.PASSED_OPTIONS[name](text) for name, text in named.items()}
 
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:

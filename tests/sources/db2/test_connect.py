@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import AccessDenied, ConfigError, SourceUnavailable
+from airflow_provider_cdc.sources.db2 import connect
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import (
     Db2Connection,
@@ -109,6 +110,28 @@ def test_a_lock_is_waited_for_as_long_as_was_said(db: Db2Adapter, connection: Db
             assert caught.value.code in LOCKED
         writer.rollback()
     connection.execute(f"LOCK TABLE {db.name('t')} IN SHARE MODE")
+
+
+def test_options_of_the_driver_are_keywords_of_the_connection(db2: Db2, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[str] = []
+
+    def record(text: str) -> Db2Connection:
+        given.append(text)
+        return Db2Connection(text)
+
+    monkeypatch.setattr(connect, "Db2Connection", record)
+    options = {"driver.ClientAcctStr": "finance", "driver.ConnectTimeout": 7}
+    connect_database(settings(db2, **options)).close()
+    keywords = dict(part.split("=", 1) for part in given[0].split(";") if part)
+    assert (keywords["ClientAcctStr"], keywords["ConnectTimeout"]) == ("finance", "7")
+    assert keywords["ClientApplName"] == "airflow_provider_cdc"
+    for name, value in {
+        "driver.HOSTNAME": "elsewhere",
+        "driver.TraceFileName": "/tmp/x",
+        "driver.ClientAcctStr": "a;PORT=1",
+    }.items():
+        with pytest.raises(ConfigError, match=name):
+            settings(db2, **{name: value})
 
 
 def test_who_is_asked(connection: Db2Connection) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +130,18 @@ def test_timeouts_of_the_network_are_set_for_the_reader_of_the_log_alone(mysql97
     assert of_the_reader(_config(mysql97)) == [("30",), ("60",)]
     assert query_scalar(connection, "SELECT @@session.net_read_timeout") == 30
     connection.close()
+
+
+def test_options_of_the_driver_reach_it(mysql97: Any) -> None:
+    login = {"database.hostname": mysql97.host, "database.port": mysql97.port, "database.user": mysql97.user}
+    given = {**BASE, **login, "database.password": mysql97.password}
+    named = MySqlConfig.parse({**given, "driver.program_name": "cdc of sales"})
+    with closing(connect(named)) as connection, connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT attr_value FROM performance_schema.session_account_connect_attrs"
+            " WHERE processlist_id = CONNECTION_ID() AND attr_name = 'program_name'"
+        )
+        assert [str(value) for (value,) in cursor.fetchall()] == ["cdc of sales"]
+    assert named.to_public_properties()["driver.program_name"] == "cdc of sales"
+    with pytest.raises(ConfigError, match=r"driver\.local_infile is not passed to the driver"):
+        MySqlConfig.parse({**given, "driver.local_infile": "1"})

@@ -74,6 +74,38 @@ def test_url_in_each_documented_form_leads_to_the_database(oracle: Oracle, url: 
         assert fetch_scalar(connection, "SELECT SYS_CONTEXT('USERENV', 'DB_NAME') FROM DUAL") == oracle.database
 
 
+def test_driver_gets_its_options_and_they_decide_over_no_address(
+    oracle: Oracle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {}
+    real = oracledb.connect
+
+    def record(**arguments: Any) -> Any:
+        given.update(arguments)
+        return real(**arguments)
+
+    monkeypatch.setattr(oracledb, "connect", record)
+    options = {
+        "driver__retry_count": "2",
+        "driver__sdu": 4096,
+        "driver__expire_time": "5",
+        "driver__tcp_connect_timeout": "2.5",
+    }
+    with closing(connect(settings(oracle, **options))) as connection:
+        assert fetch_scalar(connection, "SELECT SYS_CONTEXT('USERENV', 'DB_NAME') FROM DUAL") == oracle.database
+    assert {name: given[name] for name in ("retry_count", "sdu", "expire_time", "tcp_connect_timeout", "program")} == {
+        "retry_count": 2, "sdu": 4096, "expire_time": 5, "tcp_connect_timeout": 2.5, "program": "airflow_provider_cdc",
+    }  # fmt: skip
+    for name, text in {
+        "driver__host": "elsewhere",
+        "driver__wallet_location": "/",
+        "driver__dsn": "x",
+        "driver__sdu": "big",
+    }.items():
+        with pytest.raises(ConfigError, match=name.replace("__", r"\.")):
+            settings(oracle, **{name: text})
+
+
 def test_nodes_of_a_cluster_are_reached_with_their_own_ports() -> None:
     with Oracle({"threads": 2}) as server:
         for number, node in enumerate(server.nodes, 1):
