@@ -57,10 +57,10 @@ def _fence(example: list[str]) -> str:
     return "```\n" + inspect.cleandoc("\n".join(example)) + "\n```"
 
 
-def write_signature(name: str, made: Callable[..., Any]) -> str:
+def write_signature(name: str, obj: Callable[..., Any]) -> str:
     """Return a signature as a block of code, with an argument on each line."""
     lines = []
-    signature = inspect.signature(made)
+    signature = inspect.signature(obj)
     for argument in signature.parameters.values():
         if argument.name == "self":
             continue
@@ -69,7 +69,7 @@ def write_signature(name: str, made: Callable[..., Any]) -> str:
         star = {argument.VAR_KEYWORD: "**", argument.VAR_POSITIONAL: "*"}.get(argument.kind, "")
         default = "" if argument.default is argument.empty else f" = {_default(argument.default)}"
         lines.append(f"    {star}{argument.name}: {_annotation(argument.annotation)}{default},")
-    result = "" if inspect.isclass(made) else f" -> {_annotation(signature.return_annotation)}"
+    result = "" if inspect.isclass(obj) else f" -> {_annotation(signature.return_annotation)}"
     return "\n".join(["```", f"{name}(", *lines, f"){result}", "```"])
 
 
@@ -82,15 +82,15 @@ def _annotation(annotation: Any) -> str:
     return str(annotation).strip("'\"") if isinstance(annotation, str) else getattr(annotation, "__name__", "Any")
 
 
-def _described(name: str, made: Any) -> Iterator[str]:
+def _described(name: str, obj: Any) -> Iterator[str]:
     from airflow_provider_cdc import dag
 
     yield f"### {name}"
-    yield f"`from {dag.__name__ if name in dag.__all__ else made.__module__} import {name}`"
-    yield write_signature(name, made)
-    yield write_markdown(made.__doc__ or "")
+    yield f"`from {dag.__name__ if name in dag.__all__ else obj.__module__} import {name}`"
+    yield write_signature(name, obj)
+    yield write_markdown(obj.__doc__ or "")
     for method in METHODS.get(name, ()):
-        function = getattr(made, method)
+        function = getattr(obj, method)
         plain = inspect.unwrap(function)
         yield f"#### {name}.{method}"
         yield write_signature(method, plain)
@@ -113,9 +113,9 @@ def python() -> dict[str, str]:
     blocks = {
         "definitions": [item for item in public if inspect.isclass(item[1])],
         "factories": [item for item in public if not inspect.isclass(item[1])],
-    } | {title: [(made.__name__, made) for made in found] for title, found in others.items()}
+    } | {title: [(obj.__name__, obj) for obj in found] for title, found in others.items()}
     return {
-        title: "\n\n".join(part for name, made in found for part in _described(name, made))
+        title: "\n\n".join(part for name, obj in found for part in _described(name, obj))
         for title, found in blocks.items()
     }
 
@@ -313,8 +313,8 @@ def write_classes(text: str) -> str:
 
     def filled(found: re.Match[str]) -> str:
         module, _, name = found[1].rpartition(".")
-        made = getattr(importlib.import_module(module), name)
-        parts = [f"`from {module} import {name}`", write_signature(name, made), write_markdown(made.__doc__ or "")]
+        obj = getattr(importlib.import_module(module), name)
+        parts = [f"`from {module} import {name}`", write_signature(name, obj), write_markdown(obj.__doc__ or "")]
         return f"<!-- class {found[1]} begins -->\n" + "\n\n".join(parts) + "\n<!-- class ends -->"
 
     return _CLASSES.sub(filled, text)

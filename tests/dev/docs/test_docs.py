@@ -211,4 +211,4 @@ def test_the_description_of_the_package_names_every_source_and_kind_of_target() 
     words = project["description"].lower()
     missing = [kind for kind in {*SOURCES} - {"memory", "debezium"} if kind not in words]
     assert missing == []
-    assert all(word in words for word in ("delta", "iceberg", "relational"))
+    assert all(word in words for word in ("delta", "iceberg", "databases"))
