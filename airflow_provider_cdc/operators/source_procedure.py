@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SourceProcedureOperator(StateFields, BaseOperator):
-    """Has a procedure carried out at the source of a connector, as ``airflow cdc <kind> <procedure>`` does.
+    """Has a procedure carried out at the source of a connector, as ``airflow cdc db2 add-table`` does.
 
     It must be confirmed with the connector's name; with ``plan_only`` it changes nothing.
 
