@@ -129,15 +129,14 @@ def _target(
     waiting = store.list_batches(record.connector, batch=batch) if report["last_batch"] < record.last_batch else []
     producer = f"apply {report['target']} {status_texts.target_place(report['location'])}"
     measured = next((whole.series for whole in wholes if whole.series.producer == producer), None)
-    answer = {
-        **report,
+    more = {
         "producer": producer,
         "waiting_events": record.last_seq - waiting[0].first_seq + 1 if waiting else None,
         "waiting_since": waiting[0].created_at if waiting else None,
         "ran_at": None if measured is None else measured.at,
         "run_failed": measured is not None and bool(measured.gauges.get("apply.LastRunFailed")),
     }
-    return response_models.TargetAnswer.model_validate(answer)
+    return response_models.TargetAnswer.model_validate({**report, **more})
 
 
 def _beside(record: ConnectorRecord) -> tuple[list[status_texts.AppliedTarget], list[JobProgress], str | None]:
