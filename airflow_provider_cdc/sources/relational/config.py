@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, SecretStr, field_validator
 
-from airflow_provider_cdc.core.config.base_configuration import DRIVER_OPTIONS, PropertyEffect
+from airflow_provider_cdc.core.config.base_configuration import PropertyEffect
 from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.core.spi.converter_properties import with_converters
@@ -59,7 +59,7 @@ class RelationalConfig(TableConfig):
 
     driver_options: dict[str, str] = Field(
         {},
-        alias=DRIVER_OPTIONS,
+        alias="driver.*",
         description="Options of the Python driver, after the prefix. Oracle: expire_time, program, retry_count, retry_delay, sdu, stmtcachesize, "
         "tcp_connect_timeout. Db2: ClientAcctStr, ClientApplName, ClientUserID, ClientWrkStnName, ConnectTimeout, TLSVersion. MySQL and MariaDB: "
         "program_name, max_allowed_packet. Others are rejected: an option can have files read, or send the password to another server.",
