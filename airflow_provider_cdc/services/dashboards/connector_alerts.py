@@ -25,7 +25,7 @@ from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.core.model.metric_samples import StoredSeries
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
-from airflow_provider_cdc.services.dashboards.late_tables import LateTables, find_late_tables
+from airflow_provider_cdc.services.dashboards.late_tables import LateTables, find_late_tables, target_name_of
 from airflow_provider_cdc.services.text.status_texts import format_age, format_remaining_time
 
 if TYPE_CHECKING:
@@ -185,13 +185,8 @@ def _of_tables(late: Iterable[LateTables], now: datetime) -> Iterator[Alert]:
         more = f"; so do {tables.others} more tables" if tables.others else ""
         yield Alert(
             AlertKind.TABLE_STALE,
-            f"the table of {tables.topic} in {tables.target} ({tables.place}) is {age} old: it lacks changes that were captured since{more}",
+            f"the table of {tables.topic} in {tables.target} is {age} old: it lacks changes that were captured since{more}",
         )
-
-
-def target_name_of(series: StoredSeries) -> str:
-    """Return the name of the target of an apply; its kind and a short name of its location if it has not run since an upgrade."""
-    return series.texts.get("apply.TargetName") or f"{series.tags.get('target', '')} ({series.tags.get('place', '')})"
 
 
 def _of_targets(record: ConnectorRecord, limits: AlertLimits, now: datetime) -> Iterator[Alert]:

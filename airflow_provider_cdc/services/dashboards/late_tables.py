@@ -21,14 +21,13 @@ LAGGING = "apply.LaggingTableLastBatch"
 class LateTables:
     """The tables of one target that lack changes for longer than a limit.
 
-    :param target: the kind of the target, and ``place`` the short name of its location
+    :param target: the name of the target
     :param topic: of the table that lacks changes for the longest time
     :param since: when the oldest change that it lacks was captured
     :param others: number of further such tables
     """
 
     target: str
-    place: str
     topic: str
     since: datetime
     others: int
@@ -76,5 +75,9 @@ def _late_tables(
     if not since:
         return None
     topic = min(since, key=lambda name: (since[name], name))
-    tags = whole.tags
-    return LateTables(tags.get("target", ""), tags.get("place", ""), topic, since[topic], len(since) - 1)
+    return LateTables(target_name_of(whole), topic, since[topic], len(since) - 1)
+
+
+def target_name_of(series: StoredSeries) -> str:
+    """Return the name of the target of an apply; its kind and a short name of its location if it has not run since an upgrade."""
+    return series.texts.get("apply.TargetName") or f"{series.tags.get('target', '')} ({series.tags.get('place', '')})"

@@ -178,8 +178,8 @@ def test_a_table_that_lacks_changes_is_reported_when_the_oldest_of_them_is_older
     assert list_stale(shop_connector, later=HOUR / 2) == []
     (text,) = list_stale(shop_connector, later=2 * HOUR)
     assert re.fullmatch(
-        r"shop: the table of shop\.inventory\.orders in delta \(\w{8}\) is 2 h old: it lacks changes that were captured since \[TableStale\]\. "
-        "Check: airflow cdc status shop",
+        r"shop: the table of shop\.inventory\.orders in delta at /lake is 2 h old: it lacks changes that were captured since \[TableStale\]\. "
+        r"Check: airflow cdc status shop or docs/alerts/TableStale\.md",
         text,
     )
     assert list_stale(shop_connector, later=2 * HOUR, stale_s=3 * 3600) == []
@@ -227,9 +227,7 @@ def test_a_target_that_lacks_batches_and_that_no_apply_tries_is_reported_by_its_
     shop_connector.store.targets.record_end(*note, 0)
 
     def silent(later: timedelta) -> list[str]:
-        return [
-            alert for alert in list_alerts(shop_connector, later=later) if alert.endswith(alert_ending("ApplySilent"))
-        ]
+        return [alert for alert in list_alerts(shop_connector, later=later) if "[ApplySilent]" in alert]
 
     assert silent(0.9 * HOUR) == []
     (alert,) = silent(1.1 * HOUR)
