@@ -134,7 +134,7 @@ def _read(database: StateDatabase, statement: sa.Select[Any]) -> list[ConnectorR
         rows = c.execute(statement).all()
         documents = {row.connector: (row.version, row.offset) for row in rows if row.offset is not None}
         offsets = present_offsets(c, documents)
-        targets = load_targets(c, documents) if len(documents) < _NAMED else load_targets(c, None)
+        targets = load_targets(c, [row.connector for row in rows] if len(rows) < _NAMED else None)
     return [_record(row, offsets.get(row.connector), targets.get(row.connector, ()), now) for row in rows]
 
 

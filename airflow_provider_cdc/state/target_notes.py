@@ -88,7 +88,7 @@ class TargetNotes:
                 if before is not None:
                     c.execute(sa.update(t).where(mine).values(task=task, **values))
                 else:
-                    first = {"batch": 0, "failures": 0, "began_at": datetime.now(UTC)}
+                    first = {"batch": 0, "failures": 0, "began_at": values.get("ended_at") or datetime.now(UTC)}
                     of = {"connector": connector, "place": place, "target": target, "location": location, "task": task}
                     c.execute(sa.insert(t).values(**{**first, **of, **values}))
                 if location:

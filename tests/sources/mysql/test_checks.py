@@ -126,7 +126,6 @@ def _findings(**variables: str) -> list[Any]:
             True,
         ),
         ({"server_id": "7"}, "database.server.id is 7", "choose a number", True),
-        ({"binlog_expire_logs_seconds": "3600"}, "less than a day", "binlog_expire_logs_seconds = 864000", False),
     ],
 )
 def test_a_setting_that_will_not_do_is_reported(variables: dict[str, str], message: str, fix: str, fatal: bool) -> None:
