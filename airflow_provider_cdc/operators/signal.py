@@ -252,7 +252,8 @@ def execute_snapshot(
     if replace:
         data["replace"] = True
     if key_ranges:
-        data["key-ranges"] = [*key_ranges]
+        # anything but a list is rejected when the signal is sent
+        data["key-ranges"] = list(key_ranges) if isinstance(key_ranges, Sequence) else key_ranges
     return data
 
 
