@@ -17,7 +17,7 @@ from airflow_provider_cdc.services.connectors.grouped_connectors import (
     GroupFields,
     inspect_changes,
 )
-from airflow_provider_cdc.services.connectors.parameter_checks import parse_seconds
+from airflow_provider_cdc.services.connectors.parameter_checks import parse_names, parse_seconds
 from airflow_provider_cdc.services.tasks.connector_fields import to_airflow_exception
 from airflow_provider_cdc.services.tasks.run_start import RunStart, format_hold
 from airflow_provider_cdc.triggers.any_changes import AnyChangesTrigger
@@ -61,7 +61,8 @@ class AnyChangesSensor(GroupFields, WaitingSensor):
     ) -> None:
         super().__init__(poll_interval=poll_interval, deferrable=deferrable, **kwargs)
         self._set_group(connectors, state_conn_id)
-        self.applied_by, self.retry_after = list(applied_by), parse_seconds("retry_after", retry_after, zero=True)
+        self.applied_by = parse_names("applied_by", applied_by)
+        self.retry_after = parse_seconds("retry_after", retry_after, zero=True)
 
     def poke(self, context: Context) -> bool:
         return any(

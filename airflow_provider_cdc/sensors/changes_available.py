@@ -11,7 +11,7 @@ from airflow_provider_cdc.core.lifecycle.next_run import RETRY_AFTER_S, RunHold
 from airflow_provider_cdc.hooks.airflow_compat import AirflowFailException
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.sensors.waiting_sensor import WaitingSensor
-from airflow_provider_cdc.services.connectors.parameter_checks import parse_seconds
+from airflow_provider_cdc.services.connectors.parameter_checks import parse_names, parse_seconds
 from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, to_airflow_exception
 from airflow_provider_cdc.services.tasks.run_start import RunStart, format_hold, record_failure
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
@@ -60,7 +60,8 @@ class ChangesAvailableSensor(ConnectorFields, WaitingSensor):
     ) -> None:
         super().__init__(poll_interval=poll_interval, deferrable=deferrable, **kwargs)
         self._set_connector(definition, conn_id, state_conn_id, None)
-        self.applied_by, self.retry_after = list(applied_by), parse_seconds("retry_after", retry_after, zero=True)
+        self.applied_by = parse_names("applied_by", applied_by)
+        self.retry_after = parse_seconds("retry_after", retry_after, zero=True)
 
     def poke(self, context: Context) -> bool:
         try:

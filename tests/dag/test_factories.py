@@ -299,7 +299,8 @@ def test_one_dag_applies_what_several_connectors_capture_as_soon_as_they_do() ->
     )
     assert (dag.dag_id, dag.max_active_runs, dag.catchup, dag.tags) == ("cdc_apply", 1, False, {"x"})
     starts = [asset.uri for asset in dag.schedule.objects]
-    assert sorted(starts) == ["cdc://billing/captured", "cdc://shop/captured"]
+    due = ["cdc://billing/cdc_apply/apply-due", "cdc://shop/cdc_apply/apply-due"]
+    assert sorted(starts) == sorted(["cdc://billing/captured", "cdc://shop/captured", *due])
     (apply,) = dag.tasks
     assert isinstance(apply, ApplyConnectorsOperator)
     assert [one["location"] for one in apply.connectors] == ["/lake/{table}", "/b/{table}"]

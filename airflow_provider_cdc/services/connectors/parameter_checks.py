@@ -50,6 +50,15 @@ def parse_text(name: str, value: Any) -> str:
     return _text(name, value, rendered=False)
 
 
+def parse_names(name: str, value: Any) -> list[str]:
+    """Return a list of names; one text is a list of one name.
+
+    :raises ConfigError: it is no list of texts
+    """
+    names: str | list[str] = _names(name, value, rendered=False)
+    return [names] if isinstance(names, str) else names
+
+
 def parse_mapping(name: str, value: Any) -> dict[str, Any]:
     """Return further arguments; empty if there are none.
 

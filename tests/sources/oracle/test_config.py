@@ -233,7 +233,7 @@ def test_connection_gives_host_account_and_database() -> None:
         "database.dbname": "ORCLCDB", "database.pdb.name": "PDB1",
     }  # fmt: skip
     assert OracleConfig.from_connection() == {}
-    assert OracleConfig.list_secret_names() == ["database.password", "database.ssl.wallet.password"]
+    assert OracleConfig.list_secret_names() == ["column.mask.salt", "database.password", "database.ssl.wallet.password"]
 
 
 @pytest.mark.parametrize(
