@@ -181,7 +181,7 @@ def test_a_group_whose_source_is_away_at_the_end_of_the_time_is_captured_and_fai
     away = ChangeInspection(
         sensor.connector_accesses[0], error=SourceUnavailable("It does not answer.", remedy="start it")
     )  # type: ignore[attr-defined]
-    monkeypatch.setattr("airflow_provider_cdc.sensors.any_changes.inspect_changes", lambda _: [away])
+    monkeypatch.setattr("airflow_provider_cdc.sensors.any_changes.inspect_changes", lambda *_: [away])
     assert not sensor.poke(context())
     assert trigger_failed(sensor, "Trigger timeout") is None
 

@@ -267,7 +267,8 @@ def test_only_recovery_builds_a_history_again_that_is_there(
     db.add_column("shop.a", "more", "string")
     connector.capture({"snapshot.mode": mode})
     records = [r for r in connector.store.schema_history("test") for c in r.changes if c.id.name == "a"]
-    assert [r.snapshot for r in records] == [True, mode == "recovery"]
+    # the statement that the stream reads then proves the structure of the catalog, which may have been ahead of the log
+    assert [r.snapshot for r in records] == ([True, True, False] if mode == "recovery" else [True, False])
     assert records[-1].changes[0].table is not None
     assert records[-1].changes[0].table.column_names[-1] == "more"
 
