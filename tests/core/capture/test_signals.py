@@ -380,7 +380,7 @@ def test_a_type_of_ones_own_is_carried_out_and_its_errors_are_states_of_the_sign
     with caplog.at_level(logging.INFO):
         assert connector.capture().events == 1
     assert signal_state(connector, numbers[0]) == ("done", "2 at entry 7")
-    assert signal_state(connector, numbers[1]) == ("failed", "'n'")
+    assert signal_state(connector, numbers[1]) == ("failed", "KeyError: 'n'")
     assert "counting for test" in caplog.text
 
 
