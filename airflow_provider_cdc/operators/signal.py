@@ -252,9 +252,13 @@ def execute_snapshot(
     if replace:
         data["replace"] = True
     if key_ranges:
-        # anything but a list is rejected when the signal is sent
-        data["key-ranges"] = list(key_ranges) if isinstance(key_ranges, Sequence) else key_ranges
+        data["key-ranges"] = _to_list(key_ranges)
     return data
+
+
+def _to_list(value: Any) -> Any:
+    """Return a sequence as a list; other values are left as they are, and rejected when the signal is sent."""
+    return list(value) if isinstance(value, Sequence) else value
 
 
 def _number(value: int | str | None) -> int | str | None:

@@ -107,7 +107,7 @@ def test_a_table_that_the_properties_do_not_fit_goes_on_when_they_are_mended(
         for number in range(3):
             t.insert("s.good", {"id": number, "m": 1, "n": 0})
     insert_rows(source, connector, "s.bad", ids=(1, 2))
-    with pytest.raises(TargetError, match=r"(?s)p\.s\.bad: primary\.key\.fields names m") as caught:
+    with pytest.raises(TargetError, match=r"(?s)p\.s\.bad: ConfigError: primary\.key\.fields names m") as caught:
         of(engine, connector, primary__key__fields="id,m").apply()
     assert "p.s.good:" not in str(caught.value)
     assert_equal_tables(engine, source, "s.good")
