@@ -45,13 +45,15 @@ ELSEWHERE = {
     "db2 remove-table",
     "db2 switch-capture-instance",
     "examples",
+    "grants",
+    "import",
     "spark-files",
     "state copy",
 }
 """``verify`` looks at tables, with Spark: tests/targets/lake/verify/test_verify_beside.py has it beside a capture and an apply. ``forget-target`` is about
 applies, and prints its plan unless it is confirmed: tests/cli/test_maintain.py. Those of Db2 print their plan, unless they
-are confirmed: tests/cli/test_procedures.py. ``row`` has to be allowed first: tests/cli/test_row.py. ``examples`` and ``spark-files``
-know no connector. ``state copy`` is refused beside a run: tests/state/test_state_copy.py."""
+are confirmed: tests/cli/test_procedures.py. ``row`` has to be allowed first: tests/cli/test_row.py. ``examples``, ``grants``,
+``import`` and ``spark-files`` know no connector. ``state copy`` is refused beside a run: tests/state/test_state_copy.py."""
 LOOK: dict[str, list[str]] = {
     "check": ["shop"],
     "connectors": [],

@@ -1,4 +1,4 @@
-"""When the next run begins, in a real Airflow: for a target that is back while the source is quiet, and after a lost position."""
+"""Begin of the next run, in a real Airflow: for a target that is back while the source is quiet, and after a lost position."""
 
 from __future__ import annotations
 

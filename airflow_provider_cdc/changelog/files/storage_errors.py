@@ -14,7 +14,7 @@ class CreationUnconfirmed(StorageUnavailable):
 def storage_error(e: OSError, path: str) -> StorageFull | StorageUnavailable:
     """Build this project's error for an ``OSError`` of the change log's storage."""
     if is_disk_full(e):
-        retention = format_cdc_command("maintain", "CONNECTOR", only="retention")
+        retention = format_cdc_command("maintain", "CONNECTOR", only="retention", now=True)
         return StorageFull(
             f"No space is left where the change log is written ({e.strerror}).",
             where=path,

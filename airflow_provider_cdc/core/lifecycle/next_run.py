@@ -40,7 +40,7 @@ class OwedApply:
 
     @property
     def text(self) -> str:
-        """What is owed to which target, in words."""
+        """Describe the batches and their target in words."""
         if self.target is None:
             return f"no apply has confirmed the batches up to {self.batch} yet"
         where = f"{self.target.target} at {self.target.location}"

@@ -295,7 +295,7 @@ def test_a_full_disk_is_reported_with_what_to_do(number: int) -> None:
     assert error.where == "/lake/x"
     assert "offset was not moved" in (error.safe or "")
     assert "free space" in (error.remedy or "")
-    assert "airflow cdc maintain CONNECTOR --only retention" in (error.remedy or "")
+    assert "airflow cdc maintain CONNECTOR --only retention --now" in (error.remedy or "")
 
 
 def test_a_refused_request_is_worth_a_retry(storage: Storage, tmp_path: Path) -> None:

@@ -53,5 +53,5 @@ def test_properties_of_debezium_s_relational_connectors_are_known(
     with caplog.at_level(logging.WARNING):
         config.parse(GIVEN | own | {"schema.history.internal.kafka.topic": "history"})
     assert "the schema history is stored in the state tables" in caplog.text
-    with pytest.raises(ConfigError, match="uses no JDBC driver"):
+    with pytest.raises(ConfigError, match=r"driver\.x is not passed to the driver"):
         config.parse(GIVEN | own | {"driver.x": "1"})

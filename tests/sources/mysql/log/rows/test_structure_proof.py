@@ -198,7 +198,7 @@ def test_catalog_and_log_are_read_once_for_what_they_were_read_for() -> None:
 
 
 class _CountedProof:
-    """Stand-in for a proof: it counts the questions, and doubts when it is told to."""
+    """Stand-in for a proof: it counts the questions, and doubts on demand."""
 
     asked = 0
     doubt: str | None = None
