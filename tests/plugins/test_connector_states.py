@@ -17,7 +17,7 @@ API = "/api/v1/connectors"
 GOOD, LATE, FAILED = AttentionLevel.NONE, AttentionLevel.LATE, AttentionLevel.FAILED
 LEVELS = {
     "new": GOOD, "healthy": GOOD, "ended-on-purpose": GOOD, "behind": LATE, "lease-held": LATE, "snapshot-stuck": LATE, "log-end-near": LATE,
-    "source-away": FAILED, "position-lost": FAILED, "target-away": FAILED, "row-refused": FAILED, "storage-full": FAILED, "quarantined": FAILED,
+    "source-away": FAILED, "position-gone": FAILED, "target-away": FAILED, "row-refused": FAILED, "storage-full": FAILED, "quarantined": FAILED,
     "schema-refused": FAILED,
 }  # fmt: skip
 

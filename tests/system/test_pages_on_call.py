@@ -37,7 +37,7 @@ class BrokenConnector(NamedTuple):
 EXPECTED = {
     "position-lost": BrokenConnector("", "", "airflow cdc gap position-lost"),
     "ddl-refused": BrokenConnector("Rows of oncall.orders were written with an unknown table definition", "", "airflow cdc snapshot ddl-refused oncall.orders --type blocking --replace"),
-    "disk-full": BrokenConnector("No space is left where the change log is written", "disk-full", "free space"),
+    "disk-full": BrokenConnector("No space is left where the change log is written", "disk-full", "airflow cdc maintain disk-full --only retention --now"),
     "source-down": BrokenConnector("The database does not answer", "127.0.0.1:1", "check that the server is up"),
 }  # fmt: skip
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
+from airflow_provider_cdc.state.models import Base
 from airflow_provider_cdc.state.state_store import StateStore
 from dev.airflow import Airflow, Services
 from tests.support.airflow.connector_states import ConnectorStates
@@ -24,7 +26,7 @@ HEADLINES = {
     "behind": "The capture is 25 min behind its source.",
     "ended-on-purpose": "No run is alive, and the last one ended without an error",
     "source-away": "It stops at the capture: the last run failed",
-    "position-lost": "It stops at the source: the log no longer has the position.",
+    "position-gone": "It stops at the source: the log no longer has the position.",
     "target-away": "It stops at the target delta at s3://lake/target-away/{table}: the apply failed",
     "row-refused": "It stops at the target database sales_dwh: 1 table failed.",
     "storage-full": "It stops at the capture: the last run failed",
@@ -36,7 +38,7 @@ HEADLINES = {
 }
 """Connector → the beginning of its headline."""
 BROKEN = {
-    "position-lost": "Source", "source-away": "Capture", "target-away": "Apply", "row-refused": "Target", "storage-full": "Capture",
+    "position-gone": "Source", "source-away": "Capture", "target-away": "Apply", "row-refused": "Target", "storage-full": "Capture",
     "quarantined": "Capture", "schema-refused": "Capture",
 }  # fmt: skip
 """Connector → the first step of the picture that says *stops here*."""
@@ -47,6 +49,9 @@ def states(airflow: Airflow, services: Services, tmp_path_factory: pytest.TempPa
     store = StateStore(f"sqlite:///{airflow.home}/airflow.db")
     ConnectorStates(store, tmp_path_factory.mktemp("states"), store.database.engine).create_all()
     yield
+    with store.database.engine.begin() as c:  # other tests share the state tables
+        for table in Base.metadata.sorted_tables:
+            c.execute(sa.delete(table).where(table.c.connector.in_(HEADLINES)))
     store.close()
 
 

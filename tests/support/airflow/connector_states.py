@@ -31,7 +31,7 @@ SOURCE_AWAY = (
 )
 POSITION_LOST = (
     "The server no longer has the log at the position: it keeps binlog.000412 to binlog.000431.\n  Where:  binlog.000407:8812\n"
-    "  Safe:   Everything up to the position is captured; the offset is untouched.\n  Repair: airflow cdc gap position-lost"
+    "  Safe:   Everything up to the position is captured; the offset is untouched.\n  Repair: airflow cdc gap position-gone"
 )
 STORAGE_FULL = (
     "No space is left where the change log is written (No space left on device).\n  Where:  /srv/cdc/storage-full/0000000048\n"
@@ -96,7 +96,7 @@ class ConnectorStates:
         self._failed("source-away", SOURCE_AWAY)
 
     def _position_lost(self) -> None:
-        self._failed("position-lost", POSITION_LOST)
+        self._failed("position-gone", POSITION_LOST)
 
     def _target_away(self) -> None:
         self._at_work("target-away")
