@@ -175,8 +175,7 @@ def test_schema_changes_in_the_log_are_debeziums(streamed_connectors: tuple[str,
             unread |= {c["id"] for c in mine["tableChanges"]} if mine else set()
             continue
         if mine is None:
-            # an index changes nothing of the structure, and for the key the catalog is asked, which has another one by then
-            assert "INDEX" in item["ddl"][0] or "DROP PRIMARY KEY" in item["ddl"][0], item["ddl"]
+            assert "INDEX" in item["ddl"][0], item["ddl"]  # it changes nothing of the structure
             continue
         if {c["id"] for c in item["tableChanges"]} & unread:
             continue
@@ -185,6 +184,8 @@ def test_schema_changes_in_the_log_are_debeziums(streamed_connectors: tuple[str,
         )
         for a, z in zip(theirs, found, strict=True):
             stale = tuple(STALE) if a["id"] in STALE_TABLES else ()
+            if "DROP PRIMARY KEY" in item["ddl"][0]:  # for the key the catalog is asked, which has another one by then
+                stale += ("primaryKeyColumnNames",)
             problems += [f"{mine['ddl'][:60]}: {p}" for p in _same_change(a, z, kind, stale)]
         compared += 1
         assert (mine["databaseName"], mine["schemaName"]) == (item["databaseName"], item["schemaName"])
