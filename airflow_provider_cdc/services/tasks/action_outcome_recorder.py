@@ -27,6 +27,7 @@ def record_outcome(connector: str, state_conn_id: str, action: str, context: Con
     :raises StateUnavailable: it could not be recorded
     """
     from airflow_provider_cdc.core.model.notifications import ACTION, Notification, NotificationType
+    from airflow_provider_cdc.hooks.airflow_compat import AirflowException
 
     ti, lines = context["ti"], list[str]()
     data = {
@@ -49,7 +50,8 @@ def record_outcome(connector: str, state_conn_id: str, action: str, context: Con
         yield lines
     except Exception as e:
         try:
-            note(NotificationType.FAILED, describe_error(e))
+            # an exception of Airflow has the name of our error in its text
+            note(NotificationType.FAILED, str(e) if isinstance(e, AirflowException) else describe_error(e))
         except CdcError as record_error:  # the task itself reports its failure
             log.warning("The outcome could not be recorded for the pages: %s", record_error)
         raise
