@@ -158,7 +158,7 @@ def test_a_log_comes_back_to_tables_that_were_adopted_for_another(
         shutil.copytree(old, one.folder / "c")
 
     one._reopened(restore_log)
-    assert "p.s.busy: The table was built from another change log" in one.apply()
+    assert "p.s.busy: TargetError: The table was built from another change log" in one.apply()
 
 
 @pytest.mark.parametrize("mode", ["history", "log"])
