@@ -277,7 +277,7 @@ class TargetRow(Base):
     failures: Mapped[int] = mapped_column(BigInteger)
     """Applies in a row that have failed."""
     failure: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    """As that of :class:`ControlRow`."""
+    """The last failure, in the form of :attr:`ControlRow.failure`."""
     error: Mapped[str | None] = mapped_column(Long)
     began_at: Mapped[datetime] = mapped_column(UtcDateTime)
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

@@ -137,12 +137,12 @@ def test_what_fails_of_log_or_tables_keeps_nothing_of_the_other_from_being_done_
     clean(capsys)
     monkeypatch.setattr(ChangeLog, "find_first_batch", _refuse_access)
     with pytest.raises(
-        SystemExit, match=r"Old batches of shop could not be removed: OSError: nobody may read it\ndelta at"
+        SystemExit, match=r"Old batches of shop could not be removed: OSError: the folder is not readable\ndelta at"
     ):
         run("maintain", "shop", "-o", form)
     assert len((tmp_path / "calls").read_text().splitlines()) == 4
     found = json.loads(capsys.readouterr().out)
-    assert found["changelog"] == {"problem": "Old batches of shop could not be removed: OSError: nobody may read it"}
+    assert found["changelog"] == {"problem": "Old batches of shop could not be removed: OSError: the folder is not readable"}
     with pytest.raises(SystemExit) as ended:
         run("maintain", "shop", "--only", "tables", "-o", form)
     assert "Old batches" not in str(ended.value)
@@ -151,7 +151,7 @@ def test_what_fails_of_log_or_tables_keeps_nothing_of_the_other_from_being_done_
 
 
 def _refuse_access(*_: Any) -> None:
-    raise OSError("nobody may read it")
+    raise OSError("the folder is not readable")
 
 
 def test_targets_are_listed_with_what_they_hold_back(change_log: ChangeLog, capsys: pytest.CaptureFixture[str]) -> None:
