@@ -142,7 +142,9 @@ def test_what_fails_of_log_or_tables_keeps_nothing_of_the_other_from_being_done_
         run("maintain", "shop", "-o", form)
     assert len((tmp_path / "calls").read_text().splitlines()) == 4
     found = json.loads(capsys.readouterr().out)
-    assert found["changelog"] == {"problem": "Old batches of shop could not be removed: OSError: the folder is not readable"}
+    assert found["changelog"] == {
+        "problem": "Old batches of shop could not be removed: OSError: the folder is not readable"
+    }
     with pytest.raises(SystemExit) as ended:
         run("maintain", "shop", "--only", "tables", "-o", form)
     assert "Old batches" not in str(ended.value)
