@@ -103,7 +103,9 @@ class RelationalConfig(TableConfig):
 
     @field_validator("driver_options", mode="before")
     @classmethod
-    def _passed(cls, options: Mapping[str, Any]) -> dict[str, str]:
+    def _passed(cls, options: Any) -> dict[str, str]:
+        if not isinstance(options, Mapping):
+            raise ValueError("options of the driver are given one by one, as driver.NAME")
         texts = {name: str(value) for name, value in options.items()}
         for name, text in texts.items():
             convert = cls.PASSED_OPTIONS.get(name.removeprefix("driver."))
