@@ -27,10 +27,10 @@ from airflow_provider_cdc.dag import ConnectorDefinition, cdc_dag
 
 properties = {{"database.ssl.mode": "disabled", "table.include.list": "next.t"}}
 away = ConnectorDefinition("away", "mariadb", "{changelog}", {{**properties, "database.server.id": 4721}})
-lost = ConnectorDefinition("lost", "mariadb", "{changelog}", {{**properties, "database.server.id": 4722}})
+purged = ConnectorDefinition("purged", "mariadb", "{changelog}", {{**properties, "database.server.id": 4722}})
 group, once = {{"poll_interval": 1, "retry_after": 900}}, {{"retries": 0}}
 away_dag = cdc_dag(away, conn_id="next_mariadb", database="next_target", dag_id="away", group=group, default_args=once)
-lost_dag = cdc_dag(lost, conn_id="next_mariadb", dag_id="lost", group=group, default_args=once)
+purged_dag = cdc_dag(purged, conn_id="next_mariadb", dag_id="purged", group=group, default_args=once)
 """
 
 
@@ -51,7 +51,7 @@ def dag_runs(services: Services, airflow: Airflow, mariadb_factory: Any) -> Iter
         try:
             yield runs, server
         finally:
-            for dag in ("away", "lost"):
+            for dag in ("away", "purged"):
                 services.request("PATCH", f"/api/v2/dags/{dag}", {"is_paused": True})
                 for run in runs.of(dag):
                     if run["state"] == "running":
@@ -79,20 +79,20 @@ def test_a_target_that_is_back_is_right_within_a_minute_and_a_lost_position_fail
         return str(newest["dag_run_id"]) if waits else None
 
     # a lost position
-    unpause(services, "lost")
-    services.until(lambda: "success" in states("lost") and waiting_run("lost"), 240, "the tables are captured")
+    unpause(services, "purged")
+    services.until(lambda: "success" in states("purged") and waiting_run("purged"), 240, "the tables are captured")
     services.json("PATCH", "/api/v2/dags/lost", {"is_paused": True})
     server.sql(
         "INSERT INTO next.t VALUES (2)", "FLUSH BINARY LOGS", "INSERT INTO next.t VALUES (3)", "FLUSH BINARY LOGS"
     )
     purge_log(server)
-    unpause(services, "lost")
-    services.until(lambda: "failed" in states("lost"), 180, "a run fails")
+    unpause(services, "purged")
+    services.until(lambda: "failed" in states("purged"), 180, "a run fails")
 
     # meanwhile: a target that is away, whose source is quiet
     unpause(services, "away")
     services.until(lambda: states("away").count("failed") >= 2, 300, "two runs have failed")
-    failed = states("lost").count("failed")
+    failed = states("purged").count("failed")
     began = time.monotonic()
     (airflow.home / "next").mkdir()
     busy, database = overload(), airflow.home / "next" / "t.db"
@@ -113,10 +113,10 @@ def test_a_target_that_is_back_is_right_within_a_minute_and_a_lost_position_fail
 
     # one failed run, and the next one waits for a repair
     time.sleep(max(0.0, WATCHED_S - (time.monotonic() - began)))
-    assert states("lost").count("failed") == failed == 1
-    run = waiting_run("lost")
+    assert states("purged").count("failed") == failed == 1
+    run = waiting_run("purged")
     assert run is not None
-    assert "waits after PositionLost until" in runs.log("lost", run, "wait")
-    assert "waits after PositionLost until" in airflow.run("cdc", "status", "lost", status=1).stdout
-    airflow.run("cdc", "gap", "lost", "--repair", "snapshot", "--confirm", "lost")
-    runs.until("lost", run, "capture", "success", seconds=120)
+    assert "waits after PositionLost until" in runs.log("purged", run, "wait")
+    assert "waits after PositionLost until" in airflow.run("cdc", "status", "purged", status=1).stdout
+    airflow.run("cdc", "gap", "purged", "--repair", "snapshot", "--confirm", "purged")
+    runs.until("purged", run, "capture", "success", seconds=120)

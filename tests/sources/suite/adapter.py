@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from airflow_provider_cdc.core.config.base_configuration import COLUMN_TEXTS
+from airflow_provider_cdc.core.config.base_configuration import COLUMN_HASHES, COLUMN_TEXTS
 from airflow_provider_cdc.core.model.table_schema import TableId
 from tests.support.connectors import Connector
 from tests.support.sources.rewrite_journal import Table
@@ -177,6 +177,7 @@ class Adapter(abc.ABC):
         :param tables: pattern of the tables
         """
         a = self.collection("a").replace('"', "")
+        hashed = "column.mask.hash.v2.SHA-256.with.salt.x"
         return {
             "snapshot.include.collection.list": ({name: rf"{self.namespace}\.a"}, {name: ""}),
             "column.include.list": ({name: rf"{tables}\.(id|n)"}, {name: ""}),
@@ -184,6 +185,7 @@ class Adapter(abc.ABC):
             COLUMN_TEXTS: (
                 {"column.mask.with.2.chars": rf"{tables}\.note"}, {"column.mask.with.2.chars": None}
             ),
+            COLUMN_HASHES: ({hashed: rf"{tables}\.note"}, {hashed: None}),
             "skipped.operations": ({name: "d"}, {name: "none"}),
             "snapshot.select.statement.overrides": (
                 {name: a, f"{name}.{a}": self.select("a", self.condition("id", ">", 3))}, {name: None, f"{name}.{a}": None}

@@ -296,7 +296,7 @@ def test_tables_are_captured_or_stopped_with_their_repair(
             try:
                 connector.capture()
             except UnreadableValue as e:
-                found = " ".join(re.findall(rf"{db.name}\.(\w+): Rows of", str(e)))
+                found = " ".join(re.findall(rf"{db.name}\.(\w+): \w+: Rows of", str(e)))
                 snapshot_as_advised(connector, str(e))
                 connector.capture()
             assert found == stopped, case
