@@ -43,9 +43,9 @@ export function ErrorName({ error }: { error: { name?: string; page?: string } }
     return null;
   }
   return /^(https?:\/)?\//.test(error.page ?? "") ? (
-    <Anchor href={error.page} target="_blank" rel="noreferrer" textDecoration="underline" data-testid="error-name">{error.name}</Anchor>
+    <Anchor href={error.page} target="_blank" rel="noreferrer" textDecoration="underline" data-testid="error-name"><bdi>{shortened(error.name, 80)}</bdi></Anchor>
   ) : (
-    <Text as="span" title={error.page} data-testid="error-name">{error.name}</Text>
+    <Text as="span" title={error.page} data-testid="error-name"><bdi>{shortened(error.name, 80)}</bdi></Text>
   );
 }
 
