@@ -4,7 +4,7 @@
 
 >>> with CdcStateHook().open_store() as store:
 ...     load_alerts(store, AlertLimits(behind_s=300))
-['shop: 412 s behind its source [BehindSource]. Check: airflow cdc status shop or https://airflow.example.com/cdc/docs/alerts/BehindSource.md']
+['shop: 412 s behind its source [BehindSource]. Check: airflow cdc status shop; page: https://airflow.example.com/cdc/docs/alerts/BehindSource.md']
 
 The word in brackets is the name of the alert's page in ``docs/alerts``.
 """
@@ -104,7 +104,7 @@ def format_alerts(
         if not stored.topic:
             measured.setdefault(stored.connector, []).append(stored)
     return [
-        f"{record.connector}: {text} [{kind}]. Check: {format_cdc_command('status', record.connector)} or {_find_page(record, kind)}"
+        f"{record.connector}: {text} [{kind}]. Check: {format_cdc_command('status', record.connector)}; page: {_find_page(record, kind)}"
         for record in connectors
         for kind, text in find_alerts(
             record, measured.get(record.connector, ()), limits, now, (late or {}).get(record.connector, ())

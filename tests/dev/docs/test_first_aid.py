@@ -108,7 +108,7 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.Capture
 
 def _commands(page: Path) -> list[str]:
     """Commands of a page with their arguments, each once, in their order."""
-    texts = (match[1].partition(" or http")[0].strip() for match in COMMAND.finditer(page.read_text()))
+    texts = (match[1].partition("; page: ")[0].strip() for match in COMMAND.finditer(page.read_text()))
     found = (text.replace("--conn-id …", "--conn-id shop").replace("CONNECTOR", "shop") for text in texts)
     return list(dict.fromkeys(command for command in found if command not in NAMES))
 

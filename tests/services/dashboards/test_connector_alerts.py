@@ -51,7 +51,7 @@ def record_apply(shop_connector: ShopConnector, at: datetime | None = None, **ga
 def alert_ending(kind: str) -> str:
     """Return the ending of an alert of this kind."""
     page = "errors/ConfigError" if kind == "RunFailed" else f"alerts/{kind}"
-    return f" [{kind}]. Check: airflow cdc status shop or docs/{page}.md"
+    return f" [{kind}]. Check: airflow cdc status shop; page: docs/{page}.md"
 
 
 def list_alerts(shop_connector: ShopConnector, *, later: timedelta = timedelta(), **limits: float) -> list[str]:
@@ -179,7 +179,7 @@ def test_a_table_that_lacks_changes_is_reported_when_the_oldest_of_them_is_older
     (text,) = list_stale(shop_connector, later=2 * HOUR)
     assert re.fullmatch(
         r"shop: the table of shop\.inventory\.orders in delta at /lake is 2 h old: it lacks changes that were captured since \[TableStale\]\. "
-        r"Check: airflow cdc status shop or docs/alerts/TableStale\.md",
+        r"Check: airflow cdc status shop; page: docs/alerts/TableStale\.md",
         text,
     )
     assert list_stale(shop_connector, later=2 * HOUR, stale_s=3 * 3600) == []
