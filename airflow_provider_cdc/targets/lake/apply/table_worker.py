@@ -129,7 +129,11 @@ class TableWorker:
             self._check_rule(owner, table, target, view)
         stood: TableState = {"location": table.location, "stamp": "", "batch": NEVER if at is None else at}
         stood = {**stood, **view.describe_source_table(name, table.topic), **table.to_document()}
-        return self.refresh_report_entry(name, stood) if settle else stood
+        if not settle:
+            return stood
+        reported = view.find_report_entry(name)
+        known = reported["stamp"] if reported["location"] == table.location else ""
+        return self.refresh_report_entry(name, {**stood, "stamp": known})
 
     def _check_rule(self, owner: Owner, table: TargetTable, target: Target, view: BacklogState) -> None:
         """Check the rule of a table without new events, unless it is that of the last run.
@@ -154,10 +158,10 @@ class TableWorker:
     def refresh_report_entry(self, name: str, stood: TableState) -> TableState:
         """Return the report's entry of a table, with its present state and batch.
 
-        :param stood: its known state
+        :param stood: its known state, with the last stamp of its location or none
         """
         # the stamp is read first: if the table changes in between, the next run looks closer
-        looks = read_table_stamp(self._changelog, self._kind, stood["location"])
+        looks = read_table_stamp(self._changelog, self._kind, stood["location"], stood["stamp"])
         target = self._open(stood["location"])
         if not target.exists():
             return {**stood, "stamp": looks, "batch": NEVER}

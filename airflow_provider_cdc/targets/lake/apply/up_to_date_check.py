@@ -22,14 +22,17 @@ _LOOKS = 16
 """Tables that are checked at the same time."""
 
 
-def read_table_stamp(changelog: ChangeLog, target: str, location: str) -> str:
-    """Return the stamp of a table; empty if there is none, or if it cannot be read from here."""
+def read_table_stamp(changelog: ChangeLog, target: str, location: str, known: str = "") -> str:
+    """Return the stamp of a table; empty if there is none, or if it cannot be read from here.
+
+    :param known: an earlier stamp of the table, which makes the look cheap
+    """
     look = load_format(target).load_stamp()
     if look is None:
         return ""
     try:
         files, folder = changelog.storage.resolve_url(location)
-        return look(files, folder)
+        return look(files, folder, known)
     except Exception as e:  # each kind of store has different errors; Spark, with separate settings, may reach it
         log.info("The table at %s cannot be inspected without Spark: %s", location, e)
         return ""
@@ -39,7 +42,8 @@ def find_unchanged_topics(changelog: ChangeLog, target: str, table_states: Mappi
     """Topics whose tables have the stamp that is in the report."""
 
     def same(item: tuple[str, TableState]) -> bool:
-        return bool(item[1]["stamp"]) and read_table_stamp(changelog, target, item[1]["location"]) == item[1]["stamp"]
+        known = item[1]["stamp"]
+        return bool(known) and read_table_stamp(changelog, target, item[1]["location"], known) == known
 
     with ThreadPoolExecutor(_LOOKS, thread_name_prefix="cdc-look") as pool:
         return {

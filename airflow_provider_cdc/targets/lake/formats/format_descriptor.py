@@ -58,7 +58,7 @@ class TableFormat:
     :param advised: settings that suit change batches better than the defaults; settings of the user win
     :param silenced: loggers of the JVM that report errors where nothing is wrong
     :param named: whether a table may be one of a catalog (``catalog.schema.table``), and not only in a folder
-    :param stamp: a function of a filesystem (fsspec) and a folder, as ``module:name``; see :meth:`load_stamp`. Not every kind has one
+    :param stamp: a function of a filesystem (fsspec), a folder and an earlier stamp, as ``module:name``; see :meth:`load_stamp`. Not every kind has one
     """
 
     kind: str
@@ -94,8 +94,8 @@ class TableFormat:
         """Return the Maven coordinates of its jars for a release of Spark, as :func:`~.release_packages.find_packages`."""
         return find_packages(self.kind, spark_version)
 
-    def load_stamp(self) -> Callable[[Any, str], str] | None:
-        """Load a function that returns a text, without Spark.
+    def load_stamp(self) -> Callable[[Any, str, str], str] | None:
+        """Load a function that returns a text, without Spark, for a filesystem, a folder, and an earlier text or none.
 
         The text changes whenever the table in a folder changes, and is empty if there is none.
         """

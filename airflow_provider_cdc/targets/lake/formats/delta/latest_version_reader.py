@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import re
-import zlib
 from typing import Any
 
+from airflow_provider_cdc.targets.lake.formats.version_stamp import read_version_stamp
+
 _COMMIT = re.compile(r"(\d{20})\.json")
-_HEAD = 4096
-"""Bytes of a commit in which its own unique id is."""
 
 
-def stamp(files: Any, folder: str) -> str:
-    """Return the newest version of a table.
-
-    That is its number, and a text that distinguishes it from another table's version of this number.
+def stamp(files: Any, folder: str, known: str = "") -> str:
+    """Return the newest version of a table, as :func:`~airflow_provider_cdc.targets.lake.formats.version_stamp.read_version_stamp`.
 
     :param files: fsspec filesystem
+    :param known: an earlier stamp
     :return: empty if there is no table
     """
-    log = f"{folder}/_delta_log"
-    try:
-        files.invalidate_cache(log)
-        names = [str(path).rstrip("/").rsplit("/", 1)[-1] for path in files.ls(log, detail=False)]
-    except (FileNotFoundError, NotADirectoryError):
-        return ""
-    newest = max((name for name in names if _COMMIT.fullmatch(name)), default=None)
-    if newest is None:
-        return ""
-    path = f"{log}/{newest}"
-    with files.open(path, "rb") as commit:
-        head = commit.read(_HEAD)
-    return f"{int(newest[:20])}:{files.size(path)}:{zlib.crc32(head):08x}"
+    return read_version_stamp(
+        files, f"{folder}/_delta_log", _find_version, lambda number: (f"{number:020}.json",), known
+    )
+
+
+def _find_version(name: str) -> int | None:
+    match = _COMMIT.fullmatch(name)
+    return int(match[1]) if match else None

@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import re
-import zlib
 from typing import Any
 
+from airflow_provider_cdc.targets.lake.formats.version_stamp import read_version_stamp
+
 _METADATA = re.compile(r"v(\d+)(\.gz)?\.metadata\.json(\.gz)?")
-_HEAD = 4096
-"""Bytes of a metadata file in which the table's unique id and the time of the commit are."""
 
 
-def stamp(files: Any, folder: str) -> str:
-    """Return the newest version of a table by path.
-
-    That is its number, and a text that distinguishes it from another table's version of this number.
+def stamp(files: Any, folder: str, known: str = "") -> str:
+    """Return the newest version of a table by path, as :func:`~airflow_provider_cdc.targets.lake.formats.version_stamp.read_version_stamp`.
 
     :param files: fsspec filesystem
+    :param known: an earlier stamp
     :return: empty if there is no table
     """
-    metadata = f"{folder}/metadata"
-    try:
-        files.invalidate_cache(metadata)
-        names = [str(path).rstrip("/").rsplit("/", 1)[-1] for path in files.ls(metadata, detail=False)]
-    except (FileNotFoundError, NotADirectoryError):
-        return ""
-    versions = {int(match[1]): name for name in names if (match := _METADATA.fullmatch(name))}
-    if not versions:
-        return ""
-    newest = max(versions)
-    path = f"{metadata}/{versions[newest]}"
-    with files.open(path, "rb") as opened:
-        head = opened.read(_HEAD)
-    return f"{newest}:{files.size(path)}:{zlib.crc32(head):08x}"
+    return read_version_stamp(files, f"{folder}/metadata", _find_version, _list_names, known)
+
+
+def _find_version(name: str) -> int | None:
+    match = _METADATA.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def _list_names(number: int) -> tuple[str, ...]:
+    """Names of a version's file by its compression, as Iceberg's tables by path look for them."""
+    return f"v{number}.metadata.json", f"v{number}.gz.metadata.json", f"v{number}.metadata.json.gz"
