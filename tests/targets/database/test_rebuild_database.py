@@ -114,7 +114,7 @@ def test_a_table_that_still_refuses_a_row_is_named_and_the_others_are_built(
         t.update("s.t", {"id": 2}, {"c": 3})
     connector.capture()
     report = rebuild(engine, connector, "s.t", "s.u")
-    assert f"p.s.t: {dialect_of(engine).fold_name('p_s_t')} rejects a row" in report["problem"]
+    assert f"p.s.t: TargetError: {dialect_of(engine).fold_name('p_s_t')} rejects a row" in report["problem"]
     assert [table["topic"] for table in report["tables"]] == ["p.s.u"]
     assert in_order(rows(engine, "p_s_u")) == in_order(source.copy_rows("s.u"))
 
