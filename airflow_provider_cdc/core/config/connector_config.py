@@ -137,6 +137,13 @@ class ConnectorConfig(DefaultSourceConfig):
         le=64,
         description="Number of parallel readers of one snapshot (Debezium's default is 1).",
     )
+    snapshot_max_rows_per_second: int = Field(
+        0,
+        alias="snapshot.max.rows.per.second",
+        ge=0,
+        description="Not in Debezium. Rows that all readers of a snapshot together read in a second, on average; incremental snapshots, too. "
+        "0: no limit.",
+    )
     snapshot_fetch_size: int = Field(
         10_240,
         alias="snapshot.fetch.size",

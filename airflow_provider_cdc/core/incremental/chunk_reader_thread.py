@@ -34,6 +34,7 @@ from airflow_provider_cdc.core.model.key_json import Key
 from airflow_provider_cdc.core.model.notifications import ScanProblem, TableScanStatus
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.core.row_rate_limit import RowRateLimit
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, ChunkRows, KeyRange, StructureChanged
 
 log = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ class ChunkReaderThread:
         self._target_s = config.incremental_snapshot_chunk_target_ms / 1000
         self.chunk_rows = config.incremental_snapshot_chunk_size
         self._max_bytes = config.incremental_snapshot_chunk_max_bytes
-        self._size = WindowSize()
+        self._size, self._limit = WindowSize(), RowRateLimit(config.snapshot_max_rows_per_second)
         self._changed = threading.Condition()
         self._queue: deque[TableProgress] = deque()
         self.windows: deque[ChunkWindow] = deque()
@@ -171,7 +172,8 @@ class ChunkReaderThread:
         """Register the next window, as soon as there is room for it. ``None`` = the end."""
         with self._changed:
             while not self._ended:
-                if self._queue and self._position is not None and self._room():
+                pause_s = self._limit.compute_pause()
+                if self._queue and self._position is not None and self._room() and not pause_s:
                     progress = self._queue[0]
                     self._number += 1
                     window = ChunkWindow(
@@ -179,7 +181,7 @@ class ChunkReaderThread:
                     )
                     self.windows.append(window)
                     return window, progress, self._generation
-                self._changed.wait(1.0)
+                self._changed.wait(min(pause_s, 1.0) or 1.0)
         return None
 
     def _room(self) -> bool:
@@ -233,6 +235,7 @@ class ChunkReaderThread:
         chunk = self._visible(reader, window, progress, generation, rows, limit, queries)
         if chunk is None:
             return
+        self._limit.record_rows(len(chunk))
         if grows and len(chunk) >= limit:
             self._adapt(time.monotonic() - began)
         last = chunk.complete or chunk.last is None or chunk.last == progress.scan.upto

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from airflow_provider_cdc.core.config.property_enums import RowCountOrder
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRejected
@@ -21,6 +21,7 @@ from airflow_provider_cdc.core.model.run_metrics import RunMetrics, SnapshotMetr
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.reporting.progress_reporter import ProgressReporter
+from airflow_provider_cdc.core.row_rate_limit import RowRateLimit
 from airflow_provider_cdc.core.snapshot.parallel_chunk_reader import Group, GroupLookahead, Item, in_parallel
 from airflow_provider_cdc.core.snapshot.snapshot_markers import MarkedRows, SnapshotMarkers
 from airflow_provider_cdc.core.snapshot.snapshot_policy import SnapshotPolicy, snapshot_query
@@ -31,6 +32,9 @@ from airflow_provider_cdc.core.writing.run_output import RunOutput
 from airflow_provider_cdc.core.writing.snapshot_notifications import SnapshotNotifications
 
 log = logging.getLogger(__name__)
+
+_LONGEST_PAUSE_S: Final = 0.2
+"""Seconds after which a snapshot that waits sees that the run was asked to end."""
 
 
 class SnapshotStopped(Exception):
@@ -71,6 +75,7 @@ class Snapshotter:
         )  # fmt: skip
         self._readers, self._group_rows = config.snapshot_max_threads, config.batch_max_rows
         self._order, self._query = config.snapshot_tables_order_by_row_count, snapshot_query(config)
+        self._limit = RowRateLimit(config.snapshot_max_rows_per_second)
         self._board, self._metrics = inputs.changelog.open_progress_board(inputs.name), SnapshotMetrics()
         self._notifications = SnapshotNotifications(self._batcher, [], {})
         self._full: set[TableId] = set()
@@ -327,11 +332,13 @@ class Snapshotter:
         marks.expect_chunks({table: len(chunks) for table, chunks in group.items() if chunks})
         done, shown, earlier = 0, time.monotonic(), sum(self._metrics.rows.values())
         while left:
+            self._wait_for_rate()
             item = next(items)
             if self._stopped():
                 raise SnapshotStopped
             if isinstance(item, RowBlock):
                 self._write(session, marks.mark_rows(item))
+                self._limit.record_rows(len(item))
                 done += len(item)
             elif isinstance(item, SnapshotChunk):
                 self._write(session, marks.end_chunk(item.table))
@@ -343,6 +350,16 @@ class Snapshotter:
                 self._report_progress(work, item.table.id, earlier + done, done, total, len(group), tables)
         if marks.has_held_rows:
             self._write(session, marks.release_held_rows(rows_follow=items.rows_follow()))
+
+    def _wait_for_rate(self) -> None:
+        """Wait until more rows may be read. Readers wait, too: they are at most a few blocks ahead.
+
+        :raises SnapshotStopped: the run was asked to end
+        """
+        while (pause_s := self._limit.compute_pause()) > 0:
+            if self._stopped():
+                raise SnapshotStopped
+            time.sleep(min(pause_s, _LONGEST_PAUSE_S))
 
     def _report_progress(
         self, work: ProgressReporter, table: TableId, rows: int, done: int, total: int, group: int, tables: int

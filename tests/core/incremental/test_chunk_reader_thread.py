@@ -167,3 +167,13 @@ def test_a_window_as_large_as_all_may_be_waits_alone(db: MemoryDatabase, monkeyp
     """A single row may be larger than a chunk may."""
     monkeypatch.setattr(ChunkRows, "memory_bytes", 1 << 30)
     assert windows_ahead(db, 1) == 1
+
+
+def test_a_limit_of_rows_spreads_the_chunks(db: MemoryDatabase) -> None:
+    config = TableConfig.parse(
+        {"topic.prefix": "t", "incremental.snapshot.chunk.size": 5, "snapshot.max.rows.per.second": 50}
+    )
+    began = time.monotonic()
+    windows = windows_ahead(db, 3, config)
+    assert time.monotonic() - began >= 0.2
+    assert windows <= 10 * (time.monotonic() - began) + 1 < AHEAD

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -223,3 +224,18 @@ def test_source_blocks_of_read_rows_say_snapshot(db: MemoryDatabase, tmp_path: P
         assert set(others) <= {"first", "first_in_data_collection", "true"}
         assert last in ("last_in_data_collection", "last")
     assert all(record.snapshot for record in manifest.schema_changes)
+
+
+def test_a_limit_of_rows_slows_the_readers_down_and_does_not_keep_the_run_from_its_end(
+    db: MemoryDatabase, tmp_path: Path
+) -> None:
+    limited = {"snapshot_max_rows_per_second": 60, "memory_block_rows": 5, "snapshot_max_threads": 3}
+    connector = memory_connector(db, tmp_path / "slow", **limited)
+    began = time.monotonic()
+    connector.capture()
+    assert 0.9 < time.monotonic() - began < LONGEST_S  # 60 rows, all but the last block of which are paid for
+    _equal(connector, db)
+    stopped = memory_connector(db, tmp_path / "stopped", **{**limited, "snapshot_max_rows_per_second": 1})
+    began = time.monotonic()
+    stopped.capture(until=lambda: time.monotonic() - began > 0.3)
+    assert time.monotonic() - began < 5  # and not a minute
