@@ -11,13 +11,16 @@ import pyarrow.compute as pc
 
 Numbers = npt.NDArray[np.int64]
 
+_MOST_COMBINATIONS = 1 << 62
+"""Values of several columns are one number up to so many; beyond, the columns that follow are compared without those before."""
+
 
 def match_keys(rows: pa.Table, keys: pa.Table) -> npt.NDArray[np.bool_]:
     """For each row, whether its key is one of ``keys``. NULL is equal to NULL.
 
     :param rows: with the columns of ``keys``, of the same types, in the same order
     """
-    candidates = _candidates(rows, keys)
+    candidates, keys = _narrow(rows, keys)
     codes, key_codes = number_rows(rows.take(pa.array(candidates)), keys)
     is_key = np.zeros(max(codes.max(initial=0), key_codes.max(initial=0)) + 1, np.bool_)
     is_key[key_codes] = True
@@ -34,7 +37,7 @@ def match_multiset(rows: pa.Table, gone: pa.Table) -> npt.NDArray[np.bool_]:
     >>> match_multiset(pa.table({"a": [1, 2, 1, 1]}), pa.table({"a": [1, 1, 3]}))
     array([ True, False,  True, False])
     """
-    candidates = _candidates(rows, gone)
+    candidates, gone = _narrow(rows, gone)
     codes, gone_codes = number_rows(rows.take(pa.array(candidates)), gone, one_zero=False)
     number = np.bincount(gone_codes, minlength=max(codes.max(initial=0), gone_codes.max(initial=0)) + 1)
     order = np.argsort(codes, kind="stable")
@@ -45,14 +48,41 @@ def match_multiset(rows: pa.Table, gone: pa.Table) -> npt.NDArray[np.bool_]:
     return matches
 
 
-def _candidates(rows: pa.Table, others: pa.Table) -> Numbers:
-    """Rows that may be equal to some of others, in order: each of their values is one that those have in this column."""
-    candidates: Numbers = np.arange(rows.num_rows)
-    for column, values in zip(rows.select(others.column_names).columns, others.columns, strict=True):
-        if not (pa.types.is_floating(values.type) or pa.types.is_nested(values.type)):
-            left = column if len(candidates) == rows.num_rows else column.take(pa.array(candidates))
-            candidates = candidates[pc.is_in(left, value_set=pc.unique(values)).to_numpy()]
-    return candidates
+def _narrow(rows: pa.Table, others: pa.Table) -> tuple[Numbers, pa.Table]:
+    """Leave out rows that no row of the other side can equal, on both sides.
+
+    Values are looked up among those of the smaller side: numbering or hashing all keys of a commit for each row group would cost more than
+    reading it.
+
+    :return: the numbers of the rows, in order, and the other rows
+    """
+    sides = [rows.select(others.column_names), others]
+    left: list[Numbers] = [np.arange(side.num_rows) for side in sides]
+    codes: list[Numbers] = [np.zeros(side.num_rows, np.int64) for side in sides]  # of the columns so far, together
+    combinations = 1
+    for name in others.column_names:
+        if pa.types.is_floating(others[name].type) or pa.types.is_nested(others[name].type):
+            continue
+        small, large = (0, 1) if len(left[0]) <= len(left[1]) else (1, 0)
+        values = [_take(side[name], numbers) for side, numbers in zip(sides, left, strict=True)]
+        known = pc.unique(values[small])
+        combinations *= max(len(known), 1)
+        if combinations > _MOST_COMBINATIONS:
+            combinations, codes = max(len(known), 1), [np.zeros_like(code) for code in codes]
+        for side in (0, 1):
+            found = pc.index_in(values[side], value_set=known)
+            valid = found.is_valid().to_numpy()
+            left[side] = left[side][valid]
+            codes[side] = codes[side][valid] * len(known) + found.drop_null().to_numpy()
+        for narrowed, by in ((large, small), (small, large)):
+            same = pc.is_in(pa.array(codes[narrowed]), value_set=pc.unique(pa.array(codes[by])))
+            stays = same.to_numpy(zero_copy_only=False)
+            left[narrowed], codes[narrowed] = left[narrowed][stays], codes[narrowed][stays]
+    return left[0], others if len(left[1]) == others.num_rows else others.take(pa.array(left[1]))
+
+
+def _take(column: pa.ChunkedArray, numbers: Numbers) -> pa.ChunkedArray:
+    return column if len(numbers) == len(column) else column.take(pa.array(numbers))
 
 
 def number_rows(*tables: pa.Table, one_zero: bool = True) -> list[Numbers]:
