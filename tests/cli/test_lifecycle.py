@@ -61,7 +61,7 @@ def test_status_says_in_words_how_a_connector_stands(
     captured_connector.store.send("shop", SentSignal("ad-hoc", "execute-snapshot", "{}"))
     run("status", "shop")
     output = capsys.readouterr().out
-    assert output.startswith("shop (memory): unassigned")
+    assert output.startswith("shop (memory): idle")
     assert "Position:   entry 4; batch 3, seq 4; offset moved " in output
     assert "Signal 1: execute-snapshot (id ad-hoc), received" in output
     assert "Tables:     1: inventory.orders" in output
@@ -81,7 +81,7 @@ def test_status_of_a_connector_whose_connection_is_gone_shows_the_tables_that_ar
     monkeypatch.delenv("AIRFLOW_CONN_SHOP")
     run("status", "shop")
     output = capsys.readouterr().out
-    assert output.startswith("shop (memory): unassigned")
+    assert output.startswith("shop (memory): idle")
     assert "Tables:     1: inventory.orders" in output
 
 
@@ -131,7 +131,7 @@ def test_status_says_so_if_the_change_log_cannot_be_read(
     (Path(captured_connector.definition.changelog) / "shop" / "applied" / "delta-0.json").mkdir(parents=True)
     run("status", "shop")
     output = capsys.readouterr().out
-    assert output.startswith("shop (memory): unassigned")
+    assert output.startswith("shop (memory): idle")
     assert "Targets:    the change log cannot be read from here" in output
 
 

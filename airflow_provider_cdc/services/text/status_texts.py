@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.lifecycle.connector_status import state_of
+from airflow_provider_cdc.core.lifecycle.connector_status import ConnectorState, state_of
 from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.services.text.pause_gap_signal_texts import progress_text
@@ -104,7 +104,7 @@ def state_text(status: ConnectorStatus) -> str:
     >>> state_text(status)
     'paused for 2 min, by ada: upgrade of the database'
     """
-    text: str = status.state.value
+    text = "idle" if status.state is ConnectorState.UNASSIGNED else str(status.state.value)
     if status.state_since is not None:
         text += f" for {format_age(status.state_since).removesuffix(' ago')}"
     if status.owner is not None:
