@@ -15,6 +15,9 @@ SNAPSHOT_QUERIES: Final = "airflow_provider_cdc.snapshot_queries"
 SNAPSHOT_LOCKS: Final = "airflow_provider_cdc.snapshot_locks"
 """See :data:`airflow_provider_cdc.core.snapshot.snapshot_policy.SnapshotLock`."""
 
+CONVERTERS: Final = "airflow_provider_cdc.converters"
+"""See :class:`airflow_provider_cdc.core.converters.column_converter.ColumnConverter`."""
+
 
 def list_extensions(group: str) -> dict[str, importlib.metadata.EntryPoint]:
     """Entry points of a group, by name, not loaded yet.

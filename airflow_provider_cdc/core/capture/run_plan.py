@@ -108,6 +108,7 @@ class RunPlanner:
         if lost is LostPositionMode.SNAPSHOT:
             return RunPlan(self._all_pending(offset, lists), rows=True)
         self._same_types(before)
+        self._same_conversions()
         if not snapshots_again:
             rows = self._rows_of(left, rows) if left else reads_rows(policy)
         if lost is LostPositionMode.INCREMENTAL:
@@ -202,6 +203,31 @@ class RunPlanner:
                 where=", ".join(retyped),
                 safe="Nothing was read; the offset is untouched.",
                 remedy=f"set {shown} back to its earlier value; or convert all rows to the new form: snapshot all tables again, with snapshot.mode=always for one run",
+            )
+
+    def _same_conversions(self) -> None:
+        """Check that users' converters give columns the types with which tables were captured.
+
+        :raises ConfigError: they give others, or the converters are others
+        """
+        tables = [t for t in self._history.current_tables if self._filters.is_table_captured(t) and t != self._signals]
+        recorded = [schema for t in tables if (schema := self._history.find_schema(t)) is not None]
+        both = [
+            (schema.id, schema.converted, self._filters.record_conversions(schema).converted) for schema in recorded
+        ]
+        others = [
+            f"{table}.{column}"
+            for table, then, now in both
+            for column in sorted({*then, *now})
+            if then.get(column) != now.get(column)
+        ]
+        if others:
+            raise ConfigError(
+                "Converters give columns another type than these were captured with.",
+                where=", ".join(others),
+                safe="Nothing was read; the offset is untouched.",
+                remedy="set converters back to its earlier value, and install the earlier version of their package; or convert all rows to the new form: "
+                "snapshot all tables again, with snapshot.mode=always for one run",
             )
 
     def _warn_of_missing(self, before: RecordedFilterLists, plan: RunPlan) -> None:

@@ -126,9 +126,12 @@ class SchemaChangeHandler:
     def _as_in_events(self, change: TableChange) -> TableChange:
         """Return the change with the values of new columns as events have them.
 
-        Rules that hide or cut texts do so here as well.
+        Rules that hide or cut texts do so here as well, and users' converters. A value that is not known then has the table read again.
         """
-        if change.table is None or not any(change.added.values()) or not self._tables.is_captured(change.id):
+        if change.table is None or not self._tables.is_captured(change.id):
+            return change
+        change = self._convert_added(change, change.table)
+        if change.table is None or not any(change.added.values()):
             return change
         names = change.table.column_names
         maskings = {names[i]: masking for i, masking in self._filters.build_maskings(change.table).items()}
@@ -137,6 +140,16 @@ class SchemaChangeHandler:
             for name, value in change.added.items()
         }
         return change.model_copy(update={"added": added})
+
+    def _convert_added(self, change: TableChange, table: TableSchema) -> TableChange:
+        converted = self._filters.find_converted_columns(table)
+        added, exact = dict(change.added), change.exact
+        for name in added.keys() & converted.keys():
+            if (value := added[name]) is not None:
+                added[name] = converted[name].convert_text(value)
+                exact = exact and added[name] is not None
+        recorded = self._filters.record_conversions(table)
+        return change.model_copy(update={"table": recorded, "added": added, "exact": exact})
 
     def _concerns(self, change: TableChange) -> bool:
         captured = self._tables.is_captured
@@ -206,4 +219,13 @@ class SchemaChangeHandler:
             now = self._filters.compute_visible_length(change.table, change.table.get_column(name))
             if previous in before and now > -1 and now != self._filters.compute_visible_length(old, before[previous]):
                 return f"another length of column {name} is captured than under its earlier name {previous}"
+        return self._converted_otherwise(old, change, change.table)
+
+    def _converted_otherwise(self, old: TableSchema, change: TableChange, table: TableSchema) -> str | None:
+        """Why targets have other values than events of a column that a user's converter accepts now, or accepted before."""
+        for name in table.column_names:
+            if name not in change.added and old.converted.get(change.renamed.get(name, name)) != table.converted.get(
+                name
+            ):
+                return f"column {name} is converted in another way than before"
         return None

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 from airflow_provider_cdc.core.config.column_masking import WHOLE, Masking, Maskings
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
+from airflow_provider_cdc.core.converters.column_converter import ConvertedColumn, CustomConverters
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.table_schema import NOT_CAPTURED, Column, TableId, TableSchema
 
@@ -50,6 +51,7 @@ class Filters:
         self._snapshot = _matcher(config.snapshot_include_collection_list)
         self._keys = _parse_keys(columns.keys)
         self._maskings = Maskings(columns.texts, columns.salt)
+        self._converters = CustomConverters(columns.converters)
         self._has_values = config.has_values
         self._signals = (config.signal_data_collection or "").casefold()
         self._typed_columns = _matcher(columns.propagated), _matcher(columns.propagated_types)
@@ -73,7 +75,8 @@ class Filters:
     def select_columns(self, schema: TableSchema) -> TableSchema:
         """Return the schema of the captured columns.
 
-        Excluded columns are left out, and those that cannot be captured; the key is replaced where the configuration says so.
+        Excluded columns are left out, and those that cannot be captured; the key is replaced where the configuration says so, and columns that users'
+        converters accept have the types of these.
 
         Key columns are always part of it, even when a column list excludes them from the row images
         (:meth:`in_images`).
@@ -88,10 +91,18 @@ class Filters:
                 where=f"columns of {schema.id}: {', '.join(c.name for c in readable) or 'none with a type that can be captured'}",
                 remedy="list columns of each captured table, as <database>.<table>.<column>, or leave the table out",
             )
+        converted = self.find_converted_columns(schema)
         columns = tuple(
-            self._described(schema.id, c) for c in readable if c.name in key or self.in_images(schema.id, c.name)
+            converted[c.name].column if c.name in converted else self._described(schema.id, c)
+            for c in readable
+            if c.name in key or self.in_images(schema.id, c.name)
         )
-        return schema.model_copy(update={"columns": columns, "key": key})
+        return schema.model_copy(update={"columns": columns, "key": key, "converted": {}})
+
+    def record_conversions(self, schema: TableSchema) -> TableSchema:
+        """Return a schema for the schema history: with the types that users' converters give its columns now."""
+        types = {name: column.column.type for name, column in self.find_converted_columns(schema).items()}
+        return schema if types == schema.converted else schema.model_copy(update={"converted": types})
 
     def list_needed_columns(self, schema: TableSchema) -> frozenset[str]:
         """Names of the columns whose values are needed. Of the others no value is decoded: one that cannot be read does no harm.
@@ -112,6 +123,26 @@ class Filters:
         :raises ConfigError: it is part of the key
         """
         return self._maskings.find_column_maskings(schema, _names(schema.id), self.select_key_columns(schema))
+
+    def find_converted_columns(self, schema: TableSchema) -> dict[str, ConvertedColumn]:
+        """Map the columns that users' converters accept to their conversions, be they captured or not.
+
+        :raises ConfigError: a converter cannot be used, or accepts a column of the key, or one that is masked or truncated
+        """
+        converted = self._converters.find_converted_columns(schema)
+        key = self.select_key_columns(schema) if converted else ()
+        for name, column in converted.items():
+            why = "is part of the key, which distinguishes rows" if name in key else None
+            if self._maskings.find_masking(name, _names(schema.id)) is not None:
+                why = "is masked or truncated"
+            if why is not None:
+                raise ConfigError(
+                    f"{column.setting} accepts {schema.id}.{name}, which {why}, and cannot be converted.",
+                    where=f"table {schema.id}",
+                    safe="Committed batches are safe, and the next run resumes after them.",
+                    remedy="let find_conversion return None for this column",
+                )
+        return converted
 
     def compute_text_limit(self, schema: TableSchema, column: Column) -> float:
         """Return how many characters of a captured column's texts are captured.

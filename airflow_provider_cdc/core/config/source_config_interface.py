@@ -29,6 +29,7 @@ class ColumnSelection:
     :param salt: of pseudonyms, if it comes from the connection
     :param propagated: patterns of columns whose schemas name their type in the database
     :param propagated_types: the same by the type
+    :param converters: converters that users have written, as ``converters`` names them: name, type and options of each
     """
 
     include: tuple[str, ...] = ()
@@ -38,6 +39,7 @@ class ColumnSelection:
     propagated: tuple[str, ...] = ()
     propagated_types: tuple[str, ...] = ()
     salt: str | None = field(default=None, repr=False)
+    converters: tuple[Mapping[str, str], ...] = ()
 
 
 class DefaultSourceConfig(Configuration):

@@ -126,6 +126,7 @@ class SchemaHistory:
             before = self._tables.get(change.id)
             same = before is not None and before.same_structure(change.table) and change.type == "ALTER"
             same = same and before is not None and before.provisional == change.table.provisional
+            same = same and before is not None and before.converted == change.table.converted
             if same and change.exact and not _moves_values(before, change):
                 return None
             table = change.table.model_copy(update={"version": self._versions.get(change.id, 0) + 1})

@@ -146,6 +146,7 @@ class TableSchema(_FrozenModel):
     :param documents: the rows are documents; ``None`` for a table like any other
     :param provisional: neither a snapshot at its position nor statements in the log prove it: it is from a catalog that may be ahead of the
         log. A source whose log does not describe rows completely must not decode them with it
+    :param converted: column → Arrow type that a user's converter gives it in events; the type of the column is the one that it has in the source's rows
     """
 
     id: TableId
@@ -156,6 +157,7 @@ class TableSchema(_FrozenModel):
     version: int = 1
     documents: DocumentSchema | None = None
     provisional: bool = False
+    converted: dict[str, str] = Field(default_factory=dict)
 
     def __hash__(self) -> int:
         return hash((self.id, self.version, self.columns))
@@ -177,8 +179,9 @@ class TableSchema(_FrozenModel):
         return self.documents.body if self.documents is not None and self.documents.preferred_form == "variant" else ""
 
     def same_structure(self, other: TableSchema) -> bool:
-        """Check whether at most the version differs, and whether it is provisional."""
-        return self.model_copy(update={"version": other.version, "provisional": other.provisional}) == other
+        """Check whether at most the version differs, whether it is provisional, and which columns are converted."""
+        beside = {"version": other.version, "provisional": other.provisional, "converted": other.converted}
+        return self.model_copy(update=beside) == other
 
 
 class TableChange(_FrozenModel):

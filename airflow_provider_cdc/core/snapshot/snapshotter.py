@@ -288,6 +288,7 @@ class Snapshotter:
             present = present.model_copy(update={"provisional": True})
         if recorded is not None and not self._source.STRUCTURED:
             present = self._source.resolve_reread_schema(present, recorded)
+        present = self._filters.record_conversions(present)
         change = self._history.apply_change(TableChange(type=kind, id=table, table=present))
         if change is not None and change.table is not None:
             self._record(session, table, change, [change.table] if table != self._hidden else [])

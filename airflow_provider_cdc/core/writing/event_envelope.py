@@ -32,7 +32,7 @@ from airflow_provider_cdc.core.model.log_items import (
     RowBlock,
 )
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema, row_struct
+from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema, arrow_type, row_struct
 from airflow_provider_cdc.core.model.transient_key_duplicates import KeysOverlap
 from airflow_provider_cdc.core.writing.key_conflict_order import KeyOrder
 from airflow_provider_cdc.core.writing.row_block_slices import RowBlockPart, RowBlockParts
@@ -112,6 +112,7 @@ class Envelope:
         :param snapshot: value of ``source.snapshot``; of a block of one table, one for each row
         :return: batches, and the last sequence number given out now
         :raises SchemaConflict: the log does not have the key of a row
+        :raises UnreadableValue: a user's converter does not convert a value
         """
         for rows in block.rows:
             check_keys(rows, self._select(rows.table), block)
@@ -376,16 +377,22 @@ class Envelope:
         position = {name: i for i, name in enumerate(schema.column_names)}
         shown = {name for name in captured.column_names if self._filters.in_images(schema.id, name)}
         images = tuple(i for name, i in position.items() if name in shown)
+        converted = {position[name]: column for name, column in self._filters.find_converted_columns(schema).items()}
         full = row_struct(schema)
+        types = [
+            full.field(i) if i not in converted else pa.field(name, arrow_type(converted[i].column.type))
+            for name, i in position.items()
+        ]
         selected = SelectedColumns(
             topic=self.claim_topic(schema.id),
             schema=captured,
             images=None if len(images) == len(position) else images,
             names=np.array([schema.column_names[i] for i in images]),
             key=tuple(position[name] for name in captured.key),
-            image_type=full if len(images) == len(position) else pa.struct([full.field(i) for i in images]),
+            image_type=pa.struct([types[i] for i in images]),
             key_type=row_struct(schema, only=captured.key) if captured.key else None,
             maskings=self._filters.build_maskings(schema),
+            converted=converted,
         )
         self._selected[id(schema)] = (schema, selected)
         return selected

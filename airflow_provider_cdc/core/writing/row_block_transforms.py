@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.config.column_masking import Masking
+from airflow_provider_cdc.core.converters.column_converter import ConvertedColumn
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.model.log_items import CREATE, DELETE, READ, TRUNCATE, UPDATE, LogBlock, RowBlock
 from airflow_provider_cdc.core.model.table_schema import TableSchema, arrow_type
@@ -32,18 +33,26 @@ class SelectedColumns:
     image_type: pa.StructType
     key_type: pa.StructType | None
     maskings: dict[int, Masking] = field(default_factory=dict)  # column → the masking of its values in images
+    converted: dict[int, ConvertedColumn] = field(default_factory=dict)  # the same of columns that are converted
 
 
 def image_of(image: pa.StructArray | None, selected: SelectedColumns, n: int) -> pa.StructArray:
-    """Return an image with the captured columns."""
+    """Return an image with the captured columns.
+
+    :raises UnreadableValue: a user's converter does not convert a value
+    """
     if image is None:
         return pa.nulls(n, selected.image_type)
-    maskings = selected.maskings
-    if selected.images is None and not maskings:
+    maskings, converted = selected.maskings, selected.converted
+    if selected.images is None and not maskings and not converted:
         return image
     mask = image.is_null() if image.null_count else None
-    shown = range(image.type.num_fields) if selected.images is None else selected.images
-    children = [maskings[i](image.field(i)) if i in maskings else image.field(i) for i in shown]
+    children = []
+    for i in range(image.type.num_fields) if selected.images is None else selected.images:
+        values = image.field(i)
+        if i in converted:
+            values = converted[i].convert_values(values, mask)
+        children.append(maskings[i](values) if i in maskings else values)
     return pa.StructArray.from_arrays(children, fields=list(selected.image_type), mask=mask)
 
 

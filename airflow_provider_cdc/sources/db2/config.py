@@ -12,7 +12,6 @@ from airflow_provider_cdc.core.config.base_configuration import ConnectionForm, 
 from airflow_provider_cdc.core.config.property_enums import Patterns, TimePrecision
 from airflow_provider_cdc.core.config.select_overrides import with_statements
 from airflow_provider_cdc.core.model.table_schema import Column, TableId
-from airflow_provider_cdc.core.spi.converter_properties import check_converters
 from airflow_provider_cdc.sources.db2.config_enums import (
     NOT_LOGGED,
     Authentication,
@@ -155,12 +154,6 @@ class Db2Config(RelationalConfig):
         """:attr:`asn_capture_schema` as SQL takes it."""
         escaped = self.asn_capture_schema.replace('"', '""')
         return f'"{escaped}"'
-
-    @field_validator("converters")
-    @classmethod
-    def _known_converters(cls, converters: tuple[dict[str, str], ...]) -> tuple[dict[str, str], ...]:
-        check_converters(converters, {})
-        return converters
 
     @field_validator("database_hostname", "database_dbname", "database_user", "database_ssl_ca")
     @classmethod

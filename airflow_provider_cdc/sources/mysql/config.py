@@ -13,7 +13,6 @@ from airflow_provider_cdc.core.config.property_enums import Patterns
 from airflow_provider_cdc.core.config.select_overrides import name_parts, with_statements
 from airflow_provider_cdc.core.login_tokens import TOKEN_MAKERS
 from airflow_provider_cdc.core.model.table_schema import TableId
-from airflow_provider_cdc.core.spi.converter_properties import check_converters
 from airflow_provider_cdc.sources.mysql.converters import CONVERTERS
 from airflow_provider_cdc.sources.relational.config import RelationalConfig
 
@@ -201,17 +200,12 @@ class MySqlConfig(RelationalConfig):
         "schema.history.internal.skip.unparseable.ddl": "unknown DDL is never skipped: the catalog is read instead",
         "inconsistent.schema.handling.mode": "rows of an unknown table are looked up in the catalog, or an error",
     }
+    BUILT_IN_CONVERTERS: ClassVar[Mapping[str, Mapping[str, str]]] = CONVERTERS
     HARMLESS: ClassVar[Mapping[str, tuple[str, ...]]] = {"inconsistent.schema.handling.mode": ("fail",)}
 
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:
         return super().parse(with_statements(properties))
-
-    @field_validator("converters")
-    @classmethod
-    def _known_converters(cls, converters: tuple[dict[str, str], ...]) -> tuple[dict[str, str], ...]:
-        check_converters(converters, CONVERTERS)
-        return converters
 
     @field_validator("snapshot_select_statement_overrides")
     @classmethod

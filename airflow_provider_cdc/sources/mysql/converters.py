@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from airflow_provider_cdc.core.converters.converter_properties import is_column_selected
 from airflow_provider_cdc.core.model.table_schema import Column
-from airflow_provider_cdc.core.spi.converter_properties import is_column_selected
 
 BOOLEAN: Final = "io.debezium.connector.binlog.converters.TinyIntOneToBooleanConverter"
 JDBC_SINK: Final = "io.debezium.connector.binlog.converters.JdbcSinkDataTypesConverter"
@@ -34,7 +34,11 @@ def apply_converters(column: Column, where: str, converters: Sequence[Mapping[st
     for converter in converters:
         if converter["type"] == JDBC_SINK:
             column = _with_charset(column, where, converter)
-        elif _is_boolean(column, converter) and is_column_selected(converter.get("selector"), where):
+        elif (
+            converter["type"] == BOOLEAN
+            and _is_boolean(column, converter)
+            and is_column_selected(converter.get("selector"), where)
+        ):
             column = column.model_copy(update={"type": "bool"})
     return column
 

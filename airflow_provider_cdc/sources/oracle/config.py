@@ -24,7 +24,7 @@ from airflow_provider_cdc.sources.oracle.config_enums import (
     QueryFilterMode,
     Strategy,
 )
-from airflow_provider_cdc.sources.oracle.number_column_converters import check_number_converters
+from airflow_provider_cdc.sources.oracle.number_column_converters import CONVERTERS, check_decimal_modes
 from airflow_provider_cdc.sources.relational.config import RelationalConfig
 
 _PROVIDER = re.compile(r"\s*(config-[\w-]+|ldaps?)\s*:", re.IGNORECASE)
@@ -349,6 +349,7 @@ class OracleConfig(RelationalConfig):
         "log.mining.hash.area.size": "set HASH_AREA_SIZE with a logon trigger",
         "log.mining.sort.area.size": "set SORT_AREA_SIZE with a logon trigger",
     }
+    BUILT_IN_CONVERTERS: ClassVar[Mapping[str, Mapping[str, str]]] = CONVERTERS
     HARMLESS: ClassVar[Mapping[str, tuple[str, ...]]] = {"include.schema.comments": ("false",)}
 
     @classmethod
@@ -368,8 +369,8 @@ class OracleConfig(RelationalConfig):
 
     @field_validator("converters")
     @classmethod
-    def _known_converters(cls, converters: tuple[dict[str, str], ...]) -> tuple[dict[str, str], ...]:
-        check_number_converters(converters)
+    def _known_decimal_modes(cls, converters: tuple[dict[str, str], ...]) -> tuple[dict[str, str], ...]:
+        check_decimal_modes(converters)
         return converters
 
     @field_validator("database_url")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider_cdc.core.config.property_enums import DecimalHandling
+from airflow_provider_cdc.core.converters.converter_properties import is_column_selected
 from airflow_provider_cdc.core.model.table_schema import TableId
-from airflow_provider_cdc.core.spi.converter_properties import check_converters, is_column_selected
 
 BOOLEAN: Final = "io.debezium.connector.oracle.converters.NumberOneToBooleanConverter"
 ZERO_SCALE: Final = "io.debezium.connector.oracle.converters.NumberToZeroScaleConverter"
@@ -41,14 +41,13 @@ def number_converters(converters: Sequence[Mapping[str, str]]) -> list[NumberCon
     return [NumberConverter(c["type"], {k: v for k, v in c.items() if k not in ("name", "type")}) for c in converters]
 
 
-def check_number_converters(converters: Sequence[Mapping[str, str]]) -> None:
-    """Check the property ``converters``.
+def check_decimal_modes(converters: Sequence[Mapping[str, str]]) -> None:
+    """Check the decimal modes in the property ``converters``.
 
-    :raises ValueError: a converter or one of its properties is unknown, or a value is wrong
+    :raises ValueError: there is no such mode
     """
-    check_converters(converters, CONVERTERS)
     for c in converters:
-        if c.get("decimal.mode", DecimalHandling.PRECISE) not in [*DecimalHandling]:
+        if c["type"] == ZERO_SCALE and c.get("decimal.mode", DecimalHandling.PRECISE) not in [*DecimalHandling]:
             raise ValueError(
                 f"{c['name']}.decimal.mode: {c['decimal.mode']!r} is not one of {', '.join(DecimalHandling)}"
             )

@@ -5,15 +5,17 @@ This module is imported at DAG parse: it must stay light.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 from pydantic import Field, SecretStr, field_validator
 
 from airflow_provider_cdc.core.config.base_configuration import PropertyEffect
+from airflow_provider_cdc.core.config.connector_config import ColumnSelection
 from airflow_provider_cdc.core.config.table_source_config import TableConfig
+from airflow_provider_cdc.core.converters.converter_properties import check_converters, with_converters
 from airflow_provider_cdc.core.errors import SourceUnavailable
-from airflow_provider_cdc.core.spi.converter_properties import with_converters
 from airflow_provider_cdc.core.ssh_tunnels import find_address
 
 
@@ -22,7 +24,7 @@ class RelationalConfig(TableConfig):
 
     Those are the properties of Debezium's relational connectors that are without effect or refused here.
 
-    A source defines ``database.port`` again, with its default, checks the names and properties of ``converters``, and adds its own.
+    A source defines ``database.port`` again, with its default, names its :attr:`BUILT_IN_CONVERTERS`, and adds its own.
     """
 
     database_hostname: str = Field(
@@ -53,8 +55,8 @@ class RelationalConfig(TableConfig):
     converters: tuple[dict[str, str], ...] = Field(
         (),
         alias="converters",
-        description="Names of converters; each name needs a name.type property with a documented class, and may have "
-        "further properties.",
+        description="Names of converters; each name needs a name.type property with a documented class or the name of an entry point, and may have "
+        "further properties. See docs/reference/custom-converters.md.",
     )
 
     driver_options: dict[str, str] = Field(
@@ -65,6 +67,8 @@ class RelationalConfig(TableConfig):
         "program_name, max_allowed_packet. Others are rejected: an option can have files read, or send the password to another server.",
     )
 
+    BUILT_IN_CONVERTERS: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    """Documented classes that ``converters`` may name → their properties → ``patterns``, ``bool`` or the name of a mode."""
     PASSED_OPTIONS: ClassVar[Mapping[str, Callable[[str], object]]] = {}
     """Names that ``driver.*`` may have → the type of their values."""
     CONNECTION: ClassVar[Mapping[str, str]] = {
@@ -101,6 +105,12 @@ class RelationalConfig(TableConfig):
         "streaming.delay.ms": ("0",),
     }
 
+    @field_validator("converters")
+    @classmethod
+    def _known_converters(cls, converters: tuple[dict[str, str], ...]) -> tuple[dict[str, str], ...]:
+        check_converters(converters, cls.BUILT_IN_CONVERTERS)
+        return converters
+
     @field_validator("driver_options", mode="before")
     @classmethod
     def _passed(cls, options: Any) -> dict[str, str]:
@@ -128,6 +138,10 @@ class RelationalConfig(TableConfig):
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:
         return super().parse(with_converters(properties))
+
+    def column_rules(self) -> ColumnSelection:
+        own = tuple(c for c in self.converters if c["type"] not in self.BUILT_IN_CONVERTERS)
+        return dataclasses.replace(super().column_rules(), converters=own)
 
     def find_address(self, host: str | None = None, port: int | None = None) -> tuple[str, int]:
         """Return the host and port to connect to: the server's own, or the local end of an SSH tunnel. Call it for each connection.

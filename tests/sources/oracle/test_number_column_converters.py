@@ -13,6 +13,7 @@ from dev.servers.oracle import Oracle
 from tests.sources.oracle.redo.redo_tables import config
 from tests.sources.oracle_adapter import oracle_connector
 from tests.support.change_log.rendered import capture_records, of_table, row_fields
+from tests.support.own_converters import own_converters
 
 BOOLEAN = "io.debezium.connector.oracle.converters.NumberOneToBooleanConverter"
 ZERO_SCALE = "io.debezium.connector.oracle.converters.NumberToZeroScaleConverter"
@@ -147,3 +148,15 @@ def test_a_converter_that_is_not_known_or_not_complete_is_refused(options: dict[
     with pytest.raises(ConfigError) as e:
         config(converters="b", **options)
     assert words in str(e.value)
+
+
+def test_a_converter_of_a_user_works_beside_the_documented_ones_with_options_of_its_own(
+    schema: Oracle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_converters(tmp_path, monkeypatch)
+    rows, nodes = _capture_both_rows(
+        schema, tmp_path, "A NUMBER(1), CODE VARCHAR2(20) DEFAULT '1-2'", ["1, DEFAULT", "0, NULL", "1, '7-8'"],
+        converters="boolean, isbn", **{"boolean.type": BOOLEAN, "isbn.type": "isbn", "isbn.column": "code"},
+    )  # fmt: skip
+    assert rows == [[True, 12], [False, None], [True, 78]]
+    assert nodes["CODE"] == {"type": "int64", "optional": True, "default": 12}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from typing import ClassVar
 
 import pytest
 from pydantic import Field
@@ -20,6 +22,7 @@ class _MinimalConfig(RelationalConfig):
     """The configuration of another relational source, as short as it can be."""
 
     database_port: int = Field(50_000, alias="database.port", description="Port of the server.", ge=1, le=65535)
+    BUILT_IN_CONVERTERS: ClassVar[Mapping[str, Mapping[str, str]]] = {"x.Y": {"selector": "patterns"}}
 
 
 def test_a_source_has_the_server_the_account_and_the_converters_by_inheriting_them() -> None:

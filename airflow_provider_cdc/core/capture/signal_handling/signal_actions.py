@@ -51,7 +51,7 @@ class SignalActions:
         snapshots: SnapshotActions,
     ) -> None:
         self._connector, self._source = inputs.name, inputs.source
-        self._config, self._store = inputs.config, inputs.store
+        self._config, self._filters, self._store = inputs.config, inputs.filters, inputs.store
         self._state, self._writer = output.state, output.writer
         self._history, self._tables, self._incremental, self._snapshots = history, tables, incremental, snapshots
 
@@ -98,6 +98,8 @@ class SignalActions:
         done = []
         self._history.remove_renamed(changes)
         for change in changes:
+            if change.table is not None:
+                change = change.model_copy(update={"table": self._filters.record_conversions(change.table)})
             versioned = self._history.apply_change(change)
             if versioned is None:
                 continue

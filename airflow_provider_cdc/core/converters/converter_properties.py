@@ -5,7 +5,10 @@ See the Debezium documents, "Custom converters".
     >>> with_converters({"converters": "b", "b.type": "x.Y", "b.selector": "shop.*"})
     {'converters': [{'name': 'b', 'type': 'x.Y', 'selector': 'shop.*'}]}
 
-A converter is a rule on what a column becomes, in snapshots and in the stream alike; Java classes cannot be loaded here.
+A converter is a rule on what a column becomes, in snapshots and in the stream alike. Its type is a documented class that is built in, or the name of
+an entry point (:mod:`.column_converter`). Java classes cannot be loaded here.
+
+This module is imported at DAG parse: it must stay light.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from airflow_provider_cdc.core.entry_points import CONVERTERS, list_extensions
 
 
 def with_converters(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -29,16 +34,18 @@ def with_converters(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_converters(converters: Sequence[Mapping[str, str]], types: Mapping[str, Mapping[str, str]]) -> None:
-    """Check that converters exist and have only known properties.
+    """Check that converters exist, and that built-in ones have only known properties.
 
-    :param types: class → its properties → ``patterns`` or ``bool``
+    Properties of a user's own converter are its own affair.
+
+    :param types: class that is built in → its properties → ``patterns`` or ``bool``
     :raises ValueError: there is no such converter, or it has no such property
     """
     for converter in converters:
         name, type_ = converter.get("name", ""), converter.get("type", "")
         if type_ not in types:
-            problem = f"{type_!r} is not a known type" if type_ else "required and not set"
-            raise ValueError(f"{name}.type: {problem}. Valid values are: {', '.join(types)}")
+            _check_installed(name, type_, types)
+            continue
         for key, value in converter.items():
             kind = {"name": "", "type": ""}.get(key, types[type_].get(key))
             if kind is None:
@@ -47,6 +54,17 @@ def check_converters(converters: Sequence[Mapping[str, str]], types: Mapping[str
                 raise ValueError(f"{name}.{key}: {value!r} is neither true nor false")
             if kind == "patterns":
                 _check_patterns(f"{name}.{key}", value)
+
+
+def _check_installed(name: str, type_: str, types: Mapping[str, Mapping[str, str]]) -> None:
+    installed = list_extensions(CONVERTERS)
+    if type_ in installed:
+        return
+    problem = f"{type_!r} is not a known type" if type_ else "required and not set"
+    hint = "; Java classes cannot be loaded: write the converter in Python" if "." in type_ else ""
+    valid = ", ".join([*types, *sorted(installed)])
+    names = f"Valid values are: {valid}" if valid else "No value is installed"
+    raise ValueError(f"{name}.type: {problem}{hint}. {names} (entry points of group {CONVERTERS})")
 
 
 def is_column_selected(patterns: str | None, column: str) -> bool:
