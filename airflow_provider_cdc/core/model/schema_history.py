@@ -124,7 +124,7 @@ class SchemaHistory:
         """Apply one change. Returns it with its version, or ``None`` when nothing about the table changed."""
         if change.table is not None:
             before = self._tables.get(change.id)
-            same = before is not None and before.same_structure(change.table) and change.type == "ALTER"
+            same = before is not None and before.same_description(change.table) and change.type == "ALTER"
             same = same and before is not None and before.provisional == change.table.provisional
             same = same and before is not None and before.converted == change.table.converted
             if same and change.exact and not _moves_values(before, change):

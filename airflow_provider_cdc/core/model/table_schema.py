@@ -98,6 +98,12 @@ class Column(_FrozenModel):
     def __hash__(self) -> int:
         return hash((self.name, self.type))
 
+    def with_comment(self, text: str | None) -> Column:
+        """Return the column with another comment."""
+        if text == self.declared.comment:
+            return self
+        return self.model_copy(update={"declared": self.declared.model_copy(update={"comment": text})})
+
 
 class EventColumn(_FrozenModel):
     """A top-level column of a table's events, beside ``before`` and ``after``. It may be null.
@@ -179,9 +185,18 @@ class TableSchema(_FrozenModel):
         return self.documents.body if self.documents is not None and self.documents.preferred_form == "variant" else ""
 
     def same_structure(self, other: TableSchema) -> bool:
+        """Check whether rows have the same columns: comments, versions, conversions, and whether it is provisional, may differ."""
+        return self._without_comments().same_description(other._without_comments())
+
+    def same_description(self, other: TableSchema) -> bool:
         """Check whether at most the version differs, whether it is provisional, and which columns are converted."""
         beside = {"version": other.version, "provisional": other.provisional, "converted": other.converted}
         return self.model_copy(update=beside) == other
+
+    def _without_comments(self) -> TableSchema:
+        if self.comment is None and all(c.declared.comment is None for c in self.columns):
+            return self
+        return self.model_copy(update={"comment": None, "columns": tuple(c.with_comment(None) for c in self.columns)})
 
 
 class TableChange(_FrozenModel):

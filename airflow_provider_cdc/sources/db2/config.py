@@ -135,10 +135,8 @@ class Db2Config(RelationalConfig):
     }
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
         "schema.history.internal.skip.unparseable.ddl": "change tables contain no DDL: table structures are read from the catalog",
-        "include.schema.comments": "the schema history does not contain comments of tables and columns",
         "snapshot.locking.mode": "Db2 connectors lock as snapshot.isolation.mode defines",
     }
-    HARMLESS: ClassVar[Mapping[str, tuple[str, ...]]] = {"include.schema.comments": ("false",)}
 
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:

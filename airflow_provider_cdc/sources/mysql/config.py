@@ -117,11 +117,6 @@ class MySqlConfig(RelationalConfig):
         description="Whether events contain the statement that caused them, if the server logs it "
         "(binlog_rows_query_log_events, binlog_annotate_row_events).",
     )
-    include_schema_comments: bool = Field(
-        False,
-        alias="include.schema.comments",
-        description="Whether schema changes contain the comments of tables and columns.",
-    )
     binlog_net_write_timeout: int = Field(
         0,
         alias="binlog.net.write.timeout",

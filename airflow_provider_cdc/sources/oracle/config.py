@@ -345,12 +345,10 @@ class OracleConfig(RelationalConfig):
         "database.out.server.name": "Oracle's thin driver does not support XStream: changes are read with LogMiner",
         "openlogreplicator.*": "changes are read with LogMiner",
         "schema.history.internal.skip.unparseable.ddl": "unknown DDL is never skipped: the catalog is read instead",
-        "include.schema.comments": "the schema history does not contain comments of tables and columns",
         "log.mining.hash.area.size": "set HASH_AREA_SIZE with a logon trigger",
         "log.mining.sort.area.size": "set SORT_AREA_SIZE with a logon trigger",
     }
     BUILT_IN_CONVERTERS: ClassVar[Mapping[str, Mapping[str, str]]] = CONVERTERS
-    HARMLESS: ClassVar[Mapping[str, tuple[str, ...]]] = {"include.schema.comments": ("false",)}
 
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:

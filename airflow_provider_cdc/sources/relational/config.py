@@ -59,6 +59,11 @@ class RelationalConfig(TableConfig):
         "further properties. See docs/reference/custom-converters.md.",
     )
 
+    include_schema_comments: bool = Field(
+        False,
+        alias="include.schema.comments",
+        description="Whether schema changes contain the comments of tables and columns.",
+    )
     driver_options: dict[str, str] = Field(
         {},
         alias="driver.*",

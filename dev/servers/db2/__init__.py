@@ -17,7 +17,7 @@ Where it differs from Db2, as far as is known:
 
 * The log is tables filled by row triggers (:mod:`dev.servers.db2.log.log`). Changes of rows in a transaction that has altered the same table before are
   logged with the columns of before.
-* ADDTABLE, REMOVETABLE, ASNCDCSERVICES and ``ALTER TABLE … DATA CAPTURE`` take effect at once, in transactions of their own.
+* ADDTABLE, REMOVETABLE, ASNCDCSERVICES, COMMENT ON and ``ALTER TABLE … DATA CAPTURE`` take effect at once, in transactions of their own.
 * TRUNCATE of a table with DATA CAPTURE CHANGES is refused: what the agent makes of it is not public. So are DROP COLUMN and changes of types there, but
   for longer strings, as Db2's documents say.
 * The engine has no DECFLOAT, GRAPHIC, XML, BINARY and TIMESTAMP(p): such columns are strings, bytes and TIMESTAMP there, and SYSCAT shows what was declared.

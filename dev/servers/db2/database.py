@@ -250,6 +250,10 @@ class Database:
         self._catalog.drop_type(schema, name)
         self._types = self._catalog.distinct_types()
 
+    def comment(self, schema: str, table: str, comments: dict[str, str]) -> None:
+        """``COMMENT ON``, at once."""
+        self._catalog.comment((schema, table), comments)
+
     def run_stats(self, schema: str, table: str) -> None:
         """``RUNSTATS``."""
         self._catalog.run_stats((schema, table))

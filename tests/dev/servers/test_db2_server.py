@@ -47,6 +47,32 @@ def test_values_come_back_as_they_were_bound(server: Db2, kind: str) -> None:
 # the catalogue
 
 
+def test_comments_are_in_the_catalogue_and_leave_the_structure(server: Db2) -> None:
+    server.sql("CREATE TABLE APP.NOTED (ID INTEGER, A INTEGER, B INTEGER)")
+    altered = "SELECT ALTER_TIME FROM SYSCAT.TABLES WHERE TABNAME = 'NOTED'"
+    (before,) = server.rows(altered)
+    server.sql("COMMENT ON TABLE APP.NOTED IS 'it''s one'", "COMMENT ON COLUMN APP.NOTED.A IS 'a value'")
+    server.sql("COMMENT ON APP.NOTED (B IS 'another, value', ID IS '')")
+    tables = "SELECT REMARKS FROM SYSCAT.TABLES WHERE TABNAME = '{}'"
+    columns = "SELECT REMARKS FROM SYSCAT.COLUMNS WHERE TABNAME = '{}' ORDER BY COLNO"
+    assert server.rows(tables.format("NOTED")) == [("it's one",)]
+    assert server.rows(columns.format("NOTED")) == [(None,), ("a value",), ("another, value",)]
+    assert server.rows(altered) == [before]
+    server.sql("ALTER TABLE APP.NOTED RENAME COLUMN A TO C", "RENAME TABLE APP.NOTED TO NOTED2")
+    server.sql("ALTER TABLE APP.NOTED2 DROP COLUMN B", "ALTER TABLE APP.NOTED2 ADD COLUMN B INTEGER")
+    assert server.rows(tables.format("NOTED2")) == [("it's one",)]
+    assert server.rows(columns.format("NOTED2")) == [(None,), ("a value",), (None,)]
+    server.sql("COMMENT ON TABLE APP.NOTED2 IS ''", "COMMENT ON COLUMN APP.NOTED2.C IS ''")
+    assert server.rows(tables.format("NOTED2")) == [(None,)]
+    for statement, state in (
+        ("COMMENT ON TABLE APP.NOTED IS 'x'", "42704"),
+        ("COMMENT ON COLUMN APP.NOTED2.A IS 'x'", "42703"),
+        (f"COMMENT ON TABLE APP.NOTED2 IS '{'x' * 255}'", "22001"),
+    ):
+        with pytest.raises(Exception, match=state):
+            server.sql(statement)
+
+
 def test_the_catalogue_follows_ddl(server: Db2) -> None:
     server.sql(
         "CREATE TABLE APP.CAT (ID INTEGER NOT NULL GENERATED ALWAYS AS IDENTITY, A DECIMAL(9, 2) DEFAULT 1.5, B VARCHAR(10) FOR BIT DATA, "

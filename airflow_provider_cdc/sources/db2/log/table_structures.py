@@ -68,7 +68,7 @@ class TableStructures:
                 continue
             if (source := raw.get(registration.table)) is not None:
                 present = captured_structure(source, change_table, registration.before_prefix)
-                if not recorded.same_structure(present):
+                if not recorded.same_description(present):
                     altered.append(altered_table(recorded, present))
             self._change_tables[registration.table] = change_table
             self._read_marks[registration.table] = _mark(registration)

@@ -31,7 +31,8 @@ def captured_structure(source: TableSchema, change: TableSchema | None, before_p
     columns = [c for c in source.columns if c.name in logged or Db2ColumnType.from_column(c).base in NOT_LOGGED]
     columns += [c.model_copy(update={"nullable": True}) for name, c in logged.items() if name not in own]
     names = {c.name for c in columns}
-    return TableSchema(id=source.id, columns=tuple(columns), key=source.key if names.issuperset(source.key) else ())
+    key = source.key if names.issuperset(source.key) else ()
+    return source.model_copy(update={"columns": tuple(columns), "key": key})
 
 
 def data_columns(change: TableSchema, before_prefix: str | None, own: Sequence[str] = ()) -> list[Column]:

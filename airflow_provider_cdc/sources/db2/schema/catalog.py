@@ -27,10 +27,10 @@ log = logging.getLogger(__name__)
 MOST_NAMED: Final = 200
 """More tables are not named one by one in a query: their schemas are."""
 
-_TABLES: Final = "SELECT t.TABSCHEMA, t.TABNAME, t.CARD, t.CREATE_TIME FROM SYSCAT.TABLES t WHERE t.TYPE = 'T' AND {where} ORDER BY t.TABSCHEMA, t.TABNAME"
+_TABLES: Final = "SELECT t.TABSCHEMA, t.TABNAME, t.CARD, t.CREATE_TIME, t.REMARKS FROM SYSCAT.TABLES t WHERE t.TYPE = 'T' AND {where} ORDER BY t.TABSCHEMA, t.TABNAME"
 _COLUMNS: Final = """
 SELECT t.TABSCHEMA, t.TABNAME, t.COLNAME, t.TYPESCHEMA, t.TYPENAME, t.LENGTH, t.STRINGUNITSLENGTH, t.SCALE, t.CODEPAGE, t."NULLS", t."DEFAULT",
-t."IDENTITY", t."GENERATED"
+t."IDENTITY", t."GENERATED", t.REMARKS
 FROM SYSCAT.COLUMNS t WHERE {where} ORDER BY t.TABSCHEMA, t.TABNAME, t.COLNO"""
 _KEYS: Final = """
 SELECT t.TABSCHEMA, t.TABNAME, t.INDNAME, t.UNIQUERULE, k.COLNAME
@@ -86,26 +86,28 @@ class Db2CatalogReader:
             return {}
         columns: dict[_Name, list[_Row]] = defaultdict(list)
         keys: dict[_Name, dict[tuple[str, str], list[str]]] = defaultdict(lambda: defaultdict(list))
-        exist = {(_text(schema), _text(name)) for schema, name, *_ in self._query(_TABLES, names)}
+        exist = {(_text(schema), _text(name)): remarks for schema, name, *_, remarks in self._query(_TABLES, names)}
         for schema, name, *rest in self._query(_COLUMNS, names):
             columns[_text(schema), _text(name)].append(tuple(rest))
         for schema, name, index, kind, column in self._query(_KEYS, names):
             keys[_text(schema), _text(name)][_text(kind), _text(index)].append(str(column))
         return {
-            self._id(*name): self._schema(name, columns[name], keys[name]) for name in sorted(exist) if columns[name]
+            self._id(*name): self._schema(name, columns[name], keys[name], remarks)
+            for name, remarks in sorted(exist.items())
+            if columns[name]
         }
 
     def estimate_row_counts(self, tables: Iterable[TableId]) -> dict[TableId, int]:
         """Rows of tables by the optimizer's statistics; 0 without statistics."""
         names = {(t.namespace, t.name) for t in tables}
         rows = self._query(_TABLES, names) if names else []
-        return {self._id(_text(schema), _text(name)): max(int(card or 0), 0) for schema, name, card, _ in rows}
+        return {self._id(_text(schema), _text(name)): max(int(card or 0), 0) for schema, name, card, *_ in rows}
 
     def read_creation_times(self, tables: Iterable[TableId]) -> dict[TableId, datetime]:
         """Read when tables were created, by the server's clock, of those that exist."""
         names = {(t.namespace, t.name) for t in tables}
         rows = self._query(_TABLES, names) if names else []
-        return {self._id(_text(schema), _text(name)): moment for schema, name, _, moment in rows}
+        return {self._id(_text(schema), _text(name)): moment for schema, name, _, moment, _ in rows}
 
     # -- plumbing -----------------------------------------------------------------------------------------------------
 
@@ -123,13 +125,19 @@ class Db2CatalogReader:
         rows = self.connection.fetch_rows(sql.format(where=where), *schemas)
         return [row for row in rows if (_text(row[0]), _text(row[1])) in names]
 
-    def _schema(self, name: _Name, rows: list[_Row], keys: dict[tuple[str, str], list[str]]) -> TableSchema:
+    def _schema(
+        self, name: _Name, rows: list[_Row], keys: dict[tuple[str, str], list[str]], remarks: str | None
+    ) -> TableSchema:
         columns = [self._column(row) for row in rows]
         candidates = [(kind == "P", index, tuple(names)) for (kind, index), names in keys.items()]
-        return TableSchema(id=self._id(*name), columns=tuple(columns), key=row_key(candidates, columns))
+        key, comment = row_key(candidates, columns), self._comment(remarks)
+        return TableSchema(id=self._id(*name), columns=tuple(columns), key=key, comment=comment)
+
+    def _comment(self, remarks: str | None) -> str | None:
+        return remarks or None if self.config.include_schema_comments else None
 
     def _column(self, row: _Row) -> Column:
-        name, type_schema, type_name, length, units, scale, codepage, nulls, default, identity, generated = row
+        name, type_schema, type_name, length, units, scale, codepage, nulls, default, identity, generated, remarks = row
         owner, distinct = _text(type_schema), None
         type_name = _text(type_name)
         if owner != "SYSIBM":
@@ -143,10 +151,11 @@ class Db2CatalogReader:
         )
         computed = _text(generated) != "" and _text(identity) != "Y"
         value, expression = (None, False) if _text(identity) == "Y" or computed else default_of(default, type_)
-        return make_column(
+        column = make_column(
             str(name), type_, self.config, nullable=_text(nulls) == "Y", distinct=distinct, default=value,
             default_is_expression=expression, generated=computed, auto_incremented=_text(identity) == "Y",
         )  # fmt: skip
+        return column.with_comment(self._comment(remarks))
 
     def _source_type(self, schema: str, name: str) -> tuple[str, int | None, int | None, int | None] | None:
         """Source type, length, scale and code page of a distinct type; ``None`` for structured types, whose values are not captured."""

@@ -272,7 +272,7 @@ class DdlApplier:
             present, recorded = self._catalog.read_table(table), self._tables.find_schema(table)
             if present is None:
                 self._captured.rows_changed(table, effect)
-            elif named or recorded is None or not recorded.same_structure(present):
+            elif named or recorded is None or not recorded.same_description(present):
                 kind: Literal["CREATE", "ALTER"] = "CREATE" if recorded is None else "ALTER"
                 effect.changes.append(TableChange(type=kind, id=table, table=present, exact=False))
         if tables:

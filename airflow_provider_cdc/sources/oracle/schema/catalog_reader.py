@@ -68,6 +68,11 @@ JOIN ALL_IND_COLUMNS{at} k ON k.INDEX_OWNER = t.OWNER AND k.INDEX_NAME = t.INDEX
 WHERE t.UNIQUENESS = 'UNIQUE' AND t.INDEX_TYPE = 'NORMAL' AND t.STATUS <> 'UNUSABLE' AND {where}
 ORDER BY t.TABLE_OWNER, t.TABLE_NAME, t.INDEX_NAME, k.COLUMN_POSITION"""
 
+_COMMENTS = """
+SELECT t.OWNER, t.TABLE_NAME, NULL, t.COMMENTS FROM ALL_TAB_COMMENTS{at} t WHERE t.COMMENTS IS NOT NULL AND {where}"""
+_COLUMN_COMMENTS = """
+SELECT t.OWNER, t.TABLE_NAME, t.COLUMN_NAME, t.COMMENTS FROM ALL_COL_COMMENTS{at} t WHERE t.COMMENTS IS NOT NULL AND {where}"""
+
 _UNLOGGED = """
 SELECT t.OWNER, t.TABLE_NAME, t.COLUMN_NAME, t.DATA_TYPE
 FROM ALL_TAB_COLS{at} t
@@ -276,7 +281,22 @@ class OracleCatalog:
         for sql in (_CONSTRAINTS, _INDEXES):
             for owner, name, key, kind, column in self._query(sql, names, at):
                 keys[self._id(owner, name)][kind, key].append(column)
-        return {table: self._schema(table, columns[table], keys[table]) for table in tables if columns[table]}
+        schemas = {table: self._schema(table, columns[table], keys[table]) for table in tables if columns[table]}
+        return self._with_comments(schemas, names, at) if self.config.include_schema_comments else schemas
+
+    def _with_comments(
+        self, schemas: dict[TableId, TableSchema], names: set[tuple[str, str]] | None, at: str
+    ) -> dict[TableId, TableSchema]:
+        comments: dict[TableId, dict[str | None, str]] = defaultdict(dict)
+        for sql in (_COMMENTS, _COLUMN_COMMENTS):
+            for owner, name, column, text in self._query(sql, names, at):
+                comments[self._id(owner, name)][column] = str(text)
+        commented = dict(schemas)
+        for table in comments.keys() & schemas.keys():
+            schema, texts = schemas[table], comments[table]
+            columns = tuple(c.with_comment(texts.get(c.name)) for c in schema.columns)
+            commented[table] = schema.model_copy(update={"columns": columns, "comment": texts.get(None)})
+        return commented
 
     def _names(self, names: set[tuple[str, str]] | None, at: str) -> list[TableId]:
         """Return the existing tables that can be captured."""

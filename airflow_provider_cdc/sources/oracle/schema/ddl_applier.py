@@ -76,6 +76,8 @@ class DdlApplier:
                 self._inexact(self._captured.in_namespace(schema), why, where, effect)
             case ddl.CreateIndex() | ddl.DropIndex() | ddl.AlterIndex():
                 self._index(statement, owner, where, effect)
+            case ddl.CommentOn():
+                self._comment(statement, owner, effect)
             case ddl.UnknownStatement():
                 self._unknown(statement, owner, where, effect)
             case _:
@@ -86,6 +88,22 @@ class DdlApplier:
 
     def _id(self, name: ddl.QualifiedName, owner: str) -> TableId:
         return TableId(catalog=self._catalog, namespace=name.namespace or owner, name=name.name)
+
+    # -- comments -----------------------------------------------------------------------------------------------------
+
+    def _comment(self, s: ddl.CommentOn, owner: str, effect: DdlEffect) -> None:
+        """Record another comment of a table or of one of its columns."""
+        table = self._id(s.table, owner)
+        known = self._tables.find_schema(table)
+        if known is None or not self._config.include_schema_comments or not self._captured.is_captured(table):
+            return
+        if s.column is None:
+            commented = known.model_copy(update={"comment": s.text})
+        else:
+            columns = tuple(c.with_comment(s.text) if c.name == s.column else c for c in known.columns)
+            commented = known.model_copy(update={"columns": columns})
+        if commented != known:
+            effect.changes.append(TableChange(type="ALTER", id=table, table=commented))
 
     # -- tables that come and go --------------------------------------------------------------------------------------
 

@@ -44,8 +44,9 @@ class DdlColumnBuilder:
         if c.identity:
             value, expression = None, False
         nullable = c.nullable if c.nullable is not None else old.nullable if old is not None else True
-        return make_column(
+        column = make_column(
             self._table, c.name, type_, self._config, nullable=nullable, default=value, default_is_expression=expression,
             generated=c.virtual or bool(declared and declared.generated),
             auto_incremented=c.identity or bool(declared and declared.auto_incremented),
         )  # fmt: skip
+        return column.with_comment(declared.comment if declared is not None else None)

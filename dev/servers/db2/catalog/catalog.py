@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 from dev.servers.db2.engine.driver import Connection, Row, run_atomically
+from dev.servers.db2.errors import Db2Error, undefined_object_error
 from dev.servers.db2.log.log import Log, Table, columns_of
 from dev.servers.db2.log.positions import text
 from dev.servers.db2.statements.declarations import BITS, UNICODE, ColumnDeclaration
@@ -114,7 +115,7 @@ class Catalog:
     def renamed(self, old: Table, new: Table) -> None:
         """A table has another name: what was declared of it, granted and counted stays."""
         with self._lock, run_atomically(self._connection):
-            for name in ("DECLARED", "TABAUTH"):
+            for name in ("DECLARED", "REMARKS", "TABAUTH"):
                 self._connection.execute(
                     f"UPDATE DB2CAT.{name} SET TABSCHEMA = ?, TABNAME = ? WHERE TABSCHEMA = ? AND TABNAME = ?",
                     (*new, *old),
@@ -124,11 +125,37 @@ class Catalog:
     def column_renamed(self, table: Table, old: str, new: str) -> None:
         """A column has another name: what was declared of it stays."""
         with self._lock, run_atomically(self._connection):
-            self._connection.execute(
-                "UPDATE DB2CAT.DECLARED SET COLNAME = ? WHERE TABSCHEMA = ? AND TABNAME = ? AND COLNAME = ?",
-                (new, *table, old),
-            )
+            for name in ("DECLARED", "REMARKS"):
+                self._connection.execute(
+                    f"UPDATE DB2CAT.{name} SET COLNAME = ? WHERE TABSCHEMA = ? AND TABNAME = ? AND COLNAME = ?",
+                    (new, *table, old),
+                )
             self._connection.commit()
+
+    def comment(self, table: Table, comments: dict[str, str]) -> None:
+        """``COMMENT ON``, in a transaction of its own: column → comment, of the table itself under an empty name. It alters no structure.
+
+        :raises Db2Error: there is no such table or column
+        """
+        with self._lock, run_atomically(self._connection):
+            run, of_table = self._connection, "TABSCHEMA = ? AND TABNAME = ?"
+            columns = {row[0] for row in run.rows(f"SELECT COLNAME FROM DB2CAT.COLUMNS WHERE {of_table}", table)}
+            if not columns:
+                raise undefined_object_error(".".join(table))
+            for column, remark in comments.items():
+                if column and column not in columns:
+                    raise Db2Error(-205, "42703", column, ".".join(table))
+                if len(remark.encode()) > 254:
+                    raise Db2Error(-433, "22001", remark)
+                run.execute(f"DELETE FROM DB2CAT.REMARKS WHERE {of_table} AND COLNAME = ?", (*table, column))
+                if remark:
+                    run.execute(f"INSERT INTO DB2CAT.REMARKS VALUES (?, ?, ?, {text(remark)})", (*table, column))
+                name, key = ("COLUMNS", (*table, column)) if column else ("TABLES", table)
+                where = of_table + (" AND COLNAME = ?" if column else "")
+                run.execute(
+                    f"UPDATE DB2CAT.{name} SET REMARKS = {text(remark) if remark else 'NULL'} WHERE {where}", key
+                )
+            run.commit()
 
     def distinct_types(self) -> dict[Table, str]:
         """The words of the type that each distinct type is made of."""
@@ -190,7 +217,7 @@ class Catalog:
             "DELETE FROM DB2CAT.INDEXCOLUSE WHERE INDSCHEMA || '.' || INDNAME IN (SELECT INDSCHEMA || '.' || INDNAME FROM DB2CAT.INDEXES WHERE TABSCHEMA = ? AND TABNAME = ?)",
             table,
         )
-        for name in (*BY_TABLE, "DECLARED", "TABAUTH"):
+        for name in (*BY_TABLE, "DECLARED", "REMARKS", "TABAUTH"):
             run.execute(f"DELETE FROM DB2CAT.{name} WHERE TABSCHEMA = ? AND TABNAME = ?", table)
 
     def _write(self, table: Table, kind: str, conglomerate: int) -> None:
@@ -220,22 +247,34 @@ class Catalog:
         for name in BY_TABLE:
             run.execute(f"DELETE FROM DB2CAT.{name} WHERE TABSCHEMA = ? AND TABNAME = ?", table)
         captured = "Y" if self._log.active(table) else "N"
+        remarks = self._remarks(table, [column["COLNAME"] for column in columns])
         self._insert("TABLES", {
             "TABSCHEMA": table[0], "TABNAME": table[1], "OWNER": "DB2INST1", "TYPE": kind, "CREATE_TIME": created, "ALTER_TIME": altered,
             "INVALIDATE_TIME": altered, "COLCOUNT": len(columns), "TABLEID": conglomerate % 32768, "TBSPACEID": 2, "TBSPACE": "USERSPACE1",
             "CARD": before[0][2] if before else -1, "KEYCOLUMNS": len(keys), "KEYUNIQUE": sum(1 for index in indexes.values() if index["rule"] == "U"),
-            "DATACAPTURE": captured,
+            "DATACAPTURE": captured, "REMARKS": remarks.get(""),
         })  # fmt: skip
         for column in columns:
-            self._insert(
-                "COLUMNS", {"TABSCHEMA": table[0], "TABNAME": table[1], **column, "KEYSEQ": keys.get(column["COLNAME"])}
-            )
+            name = column["COLNAME"]
+            more = {"KEYSEQ": keys.get(name), "REMARKS": remarks.get(name)}
+            self._insert("COLUMNS", {"TABSCHEMA": table[0], "TABNAME": table[1], **column, **more})
         self._write_keys(table, indexes, now)
         of_table = {"TABSCHEMA": table[0], "TABNAME": table[1], "OWNER": "DB2INST1"}
         for constraint, schema, other, key in run.rows(_REFERENCES, table):
             self._insert("TABCONST", {"CONSTNAME": constraint, **of_table, "TYPE": "F"})
             refers = {"REFTABSCHEMA": schema, "REFTABNAME": other, "REFKEYNAME": key}
             self._insert("FOREIGNKEYS", {"CONSTNAME": constraint, **of_table, **refers})
+
+    def _remarks(self, table: Table, columns: list[str]) -> dict[str, str]:
+        """What COMMENT ON has said of a table and of its columns; of columns that are gone it is forgotten."""
+        rows = self._connection.rows(
+            "SELECT COLNAME, REMARKS FROM DB2CAT.REMARKS WHERE TABSCHEMA = ? AND TABNAME = ?", table
+        )
+        for name in {row[0] for row in rows} - {"", *columns}:
+            self._connection.execute(
+                "DELETE FROM DB2CAT.REMARKS WHERE TABSCHEMA = ? AND TABNAME = ? AND COLNAME = ?", (*table, name)
+            )
+        return {row[0]: row[1] for row in rows}
 
     def _write_keys(self, table: Table, indexes: dict[str, dict[str, Any]], now: Any) -> None:
         of_table = {"TABSCHEMA": table[0], "TABNAME": table[1]}

@@ -51,6 +51,7 @@ class Server(Protocol):
     def distinct_types(self) -> dict[Table, str]: ...
     def create_type(self, schema: str, name: str, words: str) -> None: ...
     def drop_type(self, schema: str, name: str) -> None: ...
+    def comment(self, schema: str, table: str, comments: dict[str, str]) -> None: ...
     def suspend(self, schema: str, table: str) -> None: ...
     def run_stats(self, schema: str, table: str) -> None: ...
     def data_capture(self, schema: str, table: str, *, changes: bool) -> None: ...
@@ -110,6 +111,12 @@ _TYPE = re.compile(
     rf"^CREATE\s+(?:DISTINCT\s+)?TYPE\s+{QUALIFIED}\s+AS\s+(.+?)(?:\s+WITH\s+(?:COMPARISONS|\w+\s+TYPE\s+RULES))?$",
     re.IGNORECASE | re.DOTALL,
 )
+_COMMENT = re.compile(
+    rf"^COMMENT\s+ON\s+(?:TABLE\s+{QUALIFIED}|COLUMN\s+{QUALIFIED}\s*\.\s*({NAME}))\s+IS\s+(\x01\d+\x01)$",
+    re.IGNORECASE,
+)
+_COMMENTS = re.compile(rf"^COMMENT\s+ON\s+(?!TABLE\b|COLUMN\b){QUALIFIED}\s*\((.+)\)$", re.IGNORECASE | re.DOTALL)
+_COLUMN_COMMENT = re.compile(rf"\s*({NAME})\s+IS\s+(\x01\d+\x01)\s*", re.IGNORECASE)
 _DROP_TYPE = re.compile(rf"^DROP\s+(?:DISTINCT\s+)?TYPE\s+{QUALIFIED}$", re.IGNORECASE)
 _INDEX = re.compile(rf"^CREATE\s+(?:UNIQUE\s+)?INDEX\s+{QUALIFIED}\s+ON\s+{QUALIFIED}", re.IGNORECASE)
 _NO_TABLE = re.compile(r"^(?:CREATE|ALTER|DROP)\s+(?:SCHEMA|SEQUENCE)\b", re.IGNORECASE)
@@ -152,6 +159,7 @@ def plan_statement(text: str, session: Session, server: Server) -> Plan:
     return (
         _of_asn(sql, session, server)
         or _of_types(sql, session, server)
+        or _of_comments(sql, session, server)
         or _of_structure(sql, session, server)
         or _of_rows(sql, session, server)
     )
@@ -212,6 +220,22 @@ def _of_types(sql: MaskedStatement, session: Session, server: Server) -> Plan | 
     if found := _DROP_TYPE.match(sql.text):
         server.drop_type(*_table(sql, session, found.group(1), found.group(2)))
         return Plan(NOTHING)
+    return None
+
+
+def _of_comments(sql: MaskedStatement, session: Session, server: Server) -> Plan | None:
+    """``COMMENT ON`` a table, a column, or several columns at once."""
+    if found := _COMMENT.match(sql.text):
+        schema, table, column_schema, column_table, column, remark = found.groups()
+        named = _table(sql, session, schema or column_schema, table or column_table)
+        server.comment(*named, {sql.name(column) if column else "": sql.literal(remark)})
+        return Plan(NOTHING)
+    if found := _COMMENTS.match(sql.text):
+        parts = [_COLUMN_COMMENT.fullmatch(part) for part in found.group(3).split(",")]
+        if all(parts):
+            comments = {sql.name(part[1]): sql.literal(part[2]) for part in parts if part}
+            server.comment(*_table(sql, session, found.group(1), found.group(2)), comments)
+            return Plan(NOTHING)
     return None
 
 

@@ -6,7 +6,7 @@ from dev.servers.oracle.engine.catalog import Key, Sequence, Table, User
 from dev.servers.oracle.engine.privileges import ROLES, SYSTEM_PRIVILEGES
 from dev.servers.oracle.errors import OraError, unknown
 from dev.servers.oracle.session_protocol import Session
-from dev.servers.oracle.sql.lexer import Tokens
+from dev.servers.oracle.sql.lexer import STRING, Tokens
 from dev.servers.oracle.sql.statements import Statement
 from dev.servers.oracle.statements import ddl_log, private_tables, tables
 from dev.servers.oracle.values.datatypes import DataType, qualify_names
@@ -256,13 +256,19 @@ def _comment(session: Session, reader: Tokens) -> None:
         reader.expect("COLUMN")
     path = reader.names()
     reader.expect("IS")
-    text = reader.next().text or None
-    table = session.names.table(path if of_table else path[:-1], "ALTER")
+    text = reader.next()
+    if text.kind != STRING:
+        raise OraError(1780)
+    reader.end()
+    names = path if of_table else path[:-1]
+    if names[-1].startswith("BIN$"):
+        raise OraError(38301)
+    table = session.names.table(names, "ALTER")
     with session.engine.writing():
         if of_table:
-            table.comment = text
+            table.comment = text.text or None
         else:
-            table.column(path[-1]).comment = text
+            table.column(path[-1]).comment = text.text or None
         session.engine.catalog.save(table)
         ddl_log.log(session, reader, table, table.owner, table.name)
 

@@ -628,3 +628,25 @@ def test_a_wrong_control_call_says_so(server: Oracle) -> None:
     with pytest.raises(OracleError, match="no option mood"):
         server.configure(mood="good")
     assert server.nodes == [f"127.0.0.1:{server.port}"]
+
+
+def test_comments_are_in_the_dictionary_and_in_the_redo_and_leave_the_structure(server: Oracle) -> None:
+    server.sql("CREATE TABLE NOTED (ID NUMBER(9), V NUMBER)", "COMMENT ON TABLE NOTED IS 'it''s one'")
+    server.sql("COMMENT ON COLUMN APP.NOTED.V IS 'a value'", "ALTER TABLE NOTED RENAME COLUMN V TO W")
+    comments = "SELECT COMMENTS FROM ALL_{}_COMMENTS WHERE TABLE_NAME = 'NOTED'"
+    with closing(server.connect()) as connection:
+        assert rows(connection, comments.format("TAB")) == [("it's one",)]
+        assert rows(connection, comments.format("COL") + " ORDER BY COLUMN_NAME") == [(None,), ("a value",)]
+        run(connection, "COMMENT ON COLUMN NOTED.W IS ''")
+        assert rows(connection, comments.format("COL")) == [(None,), (None,)]
+        for statement, number in (
+            ("COMMENT ON COLUMN NOTED.V IS 'x'", 904),
+            ("COMMENT ON TABLE NOTED IS 5", 1780),
+            ("COMMENT ON TABLE GONE IS 'x'", 942),
+            ("COMMENT ON TABLE \"BIN$abc==$0\" IS 'x'", 38301),
+        ):
+            with pytest.raises(oracledb.DatabaseError, match=f"ORA-{number:05d}"):
+                run(connection, statement)
+        run(connection, "DROP TABLE NOTED")
+        with pytest.raises(oracledb.DatabaseError, match="ORA-00942"):
+            run(connection, "COMMENT ON TABLE NOTED IS 'x'")

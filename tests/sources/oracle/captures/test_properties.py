@@ -85,7 +85,6 @@ def test_properties_without_a_meaning_here_are_accepted_and_reported(
     [
         ("event.processing.failure.handling.mode", "skip", "always an error"),
         ("schema.history.internal.skip.unparseable.ddl", "true", "catalog is read instead"),
-        ("include.schema.comments", "true", "comments"),
         ("topic.naming.strategy", "com.example.Names", "Java classes cannot be loaded"),
         ("transforms", "unwrap", "table rules replace"),
         ("errors.tolerance", "all", "always an error"),

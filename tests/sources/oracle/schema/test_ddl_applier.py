@@ -467,3 +467,27 @@ def test_nothing_of_a_password_is_reported(world: SchemaModel, caplog: pytest.Lo
         "CREATE DATABASE LINK l CONNECT TO u IDENTIFIED BY s3cr3t",
     )
     assert "s3cr3t" not in caplog.text
+
+
+def test_comments_change_only_themselves_and_stay_with_their_columns() -> None:
+    world = SchemaModel({"include.schema.comments": True})
+    world.run(CREATE)
+    before = world.table()
+    world.run("COMMENT ON TABLE t IS 'orders'", "COMMENT ON COLUMN app.t.v IS 'it''s a text'")
+    assert world.reasons == [None]
+    assert (world.table().comment, world.table().get_column("V").declared.comment) == ("orders", "it's a text")
+    assert world.table().same_structure(before)
+    assert not world.table().same_description(before)
+    world.run("ALTER TABLE t MODIFY v VARCHAR2(40)", "ALTER TABLE t RENAME COLUMN v TO w", "ALTER TABLE t ADD v NUMBER")
+    assert [c.declared.comment for c in world.table().columns] == [None, "it's a text", None, None]
+    again = world.run("COMMENT ON COLUMN t.w IS 'it''s a text'", "COMMENT ON COLUMN t.gone IS 'x'")
+    assert again.changes == []
+    world.run("COMMENT ON COLUMN t.w IS ''", "COMMENT ON TABLE t IS ''")
+    assert world.table().same_description(world.table().model_copy(update={"comment": None}))
+    assert [c.declared.comment for c in world.table().columns] == [None] * 4
+    assert world.asked == []
+
+
+def test_without_the_property_comments_change_nothing(world: SchemaModel) -> None:
+    assert world.run("COMMENT ON TABLE t IS 'orders'").changes == []
+    assert world.table().comment is None

@@ -31,6 +31,7 @@ from airflow_provider_cdc.sources.oracle.schema.ddl.statement_reader import pars
 from airflow_provider_cdc.sources.oracle.schema.ddl.statements import (
     AlterIndex,
     AlterTable,
+    CommentOn,
     CreateIndex,
     CreateTable,
     DropIndex,
@@ -61,6 +62,7 @@ __all__ = [
     "ChangePartitionData",
     "ColumnDefault",
     "ColumnDefinition",
+    "CommentOn",
     "CreateIndex",
     "CreateTable",
     "DropColumn",

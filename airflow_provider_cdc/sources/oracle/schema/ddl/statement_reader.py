@@ -17,6 +17,7 @@ from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.ddl_cursor import Dd
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.ignored_statements import ignored_kind
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.object_statement_grammar import (
     read_alter_index,
+    read_comment,
     read_create_index,
     read_drop_index,
     read_drop_table,
@@ -58,6 +59,8 @@ def parse_ddl_statement(sql: str) -> Statement:
     try:
         return _statement(cursor)
     except StatementNotUnderstood as e:
+        if head.next_key == "COMMENT":  # whatever it says, no row is read in another way
+            return IgnoredStatement("comment")
         return UnknownStatement(sql.strip(), tuple(dict.fromkeys(cursor.tables)), str(e))
 
 
@@ -78,6 +81,8 @@ def _statement(cursor: DdlCursor) -> Statement:
             return read_truncate(cursor)
         case "RENAME":
             return read_rename(cursor)
+        case "COMMENT":
+            return read_comment(cursor)
         case "FLASHBACK":
             cursor.expect("TABLE")
             return read_flashback(cursor)

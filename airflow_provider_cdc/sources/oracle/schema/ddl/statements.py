@@ -124,6 +124,19 @@ class AlterIndex:
 
 
 @dataclass(frozen=True, slots=True)
+class CommentOn:
+    """``COMMENT ON TABLE`` or ``COLUMN``. It changes no structure.
+
+    :param column: ``None`` = the comment is that of the table
+    :param text: ``None`` = there is none any more
+    """
+
+    table: QualifiedName
+    column: str | None
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class DropUser:
     """``DROP USER … CASCADE``: all tables of the schema are gone."""
 
@@ -142,6 +155,7 @@ Statement: TypeAlias = (
     | DropIndex
     | AlterIndex
     | DropUser
+    | CommentOn
     | IgnoredStatement
     | UnknownStatement
 )

@@ -10,6 +10,7 @@ from airflow_provider_cdc.sources.oracle.schema.ddl import (
     AlterIndex,
     AlterTable,
     ChangePartitionData,
+    CommentOn,
     CreateIndex,
     CreateTable,
     DropColumn,
@@ -263,6 +264,9 @@ OTHERS: list[tuple[str, Statement]] = [
     ("ALTER INDEX i REBUILD ONLINE", AlterIndex(QualifiedName(None, "I"))),
     ("ALTER INDEX i RENAME TO j", AlterIndex(QualifiedName(None, "I"), "J")),
     ("DROP USER app CASCADE", DropUser("APP")),
+    ("COMMENT ON TABLE t IS 'x; it''s'", CommentOn(QualifiedName(None, "T"), None, "x; it's")),
+    ("COMMENT ON COLUMN s.\"t\".c IS q'[a'b]'", CommentOn(QualifiedName("S", "t"), "C", "a'b")),
+    ("COMMENT ON COLUMN t.c IS ''", CommentOn(QualifiedName(None, "T"), "C", None)),
 ]  # fmt: skip
 
 
@@ -272,8 +276,9 @@ def test_other_statements_on_tables_and_indexes(sql: str, expected: Statement) -
 
 
 IGNORED = [
-    ("COMMENT ON TABLE t IS 'x; y'", "comment"),
-    ("COMMENT ON COLUMN t.c IS 'x'", "comment"),
+    ("COMMENT ON MATERIALIZED VIEW m IS 'x; y'", "comment"),
+    ("COMMENT ON COLUMN t.c@remote IS 'x'", "comment"),
+    ("COMMENT ON TABLE t IS :1", "comment"),
     ("GRANT SELECT ON t TO u", "grant"),
     ("REVOKE ALL ON t FROM u", "revoke"),
     ("CREATE OR REPLACE FORCE EDITIONABLE VIEW v AS SELECT * FROM t", "create view"),

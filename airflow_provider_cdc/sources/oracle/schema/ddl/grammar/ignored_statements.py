@@ -8,7 +8,7 @@ from __future__ import annotations
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.ddl_cursor import DdlCursor
 
 _IGNORED = frozenset((
-    "GRANT", "REVOKE", "COMMENT", "AUDIT", "NOAUDIT", "ANALYZE", "PURGE", "ASSOCIATE", "DISASSOCIATE", "EXPLAIN", "LOCK", "SET",
+    "GRANT", "REVOKE", "AUDIT", "NOAUDIT", "ANALYZE", "PURGE", "ASSOCIATE", "DISASSOCIATE", "EXPLAIN", "LOCK", "SET",
     "ADMINISTER",
 ))  # fmt: skip
 _OBJECTS = frozenset((

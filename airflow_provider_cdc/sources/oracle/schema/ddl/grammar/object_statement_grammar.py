@@ -5,6 +5,7 @@ from __future__ import annotations
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.ddl_cursor import DdlCursor
 from airflow_provider_cdc.sources.oracle.schema.ddl.statements import (
     AlterIndex,
+    CommentOn,
     CreateIndex,
     DropIndex,
     DropTable,
@@ -16,6 +17,27 @@ from airflow_provider_cdc.sources.oracle.schema.ddl.statements import (
     TruncateTable,
 )
 from airflow_provider_cdc.sources.relational.ddl_statements import IgnoredStatement, QualifiedName
+from airflow_provider_cdc.sources.relational.sql_token_cursor import STRING
+
+
+def read_comment(cursor: DdlCursor) -> Statement:
+    """Parse the statement after ``COMMENT``. Comments on anything but tables and their columns concern no table."""
+    cursor.expect("ON")
+    of_column = cursor.accept("COLUMN")
+    if not of_column and not cursor.accept("TABLE"):
+        return IgnoredStatement("comment")
+    path = [cursor.parse_name()]
+    while cursor.accept("."):
+        path.append(cursor.parse_name())
+    column = path.pop() if of_column else None
+    if not 0 < len(path) < 3:
+        cursor.fail("a name of this database expected")
+    cursor.expect("IS")
+    if cursor.next_token.kind != STRING:
+        cursor.fail("a text expected")
+    text = cursor.consume_token().value
+    cursor.expect_end()
+    return CommentOn(QualifiedName(path[0] if len(path) > 1 else None, path[-1]), column, text or None)
 
 
 def read_drop_table(cursor: DdlCursor) -> DropTable:
