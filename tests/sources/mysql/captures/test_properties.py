@@ -54,19 +54,23 @@ def test_texts_can_be_pseudonyms_in_the_snapshot_and_in_the_stream(
     db: Any, connector_factory: Callable[..., Connector]
 ) -> None:
     db.sql(
-        "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(80), b CHAR(8))", "INSERT INTO t VALUES (1, 'secret', 'secret')"
+        "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(80), b CHAR(8), c CHAR(8), d CHAR(8), e CHAR(8))",
+        "INSERT INTO t VALUES (1, 'secret', 'secret', 'secret', 'secret', 'secret')",
     )
     connector = connector_factory()
     connector.properties |= {
         "column.mask.hash.v2.SHA-256.with.salt.${connection}": rf"{db.name}\.t\.[ab]",
-    }  # fmt: skip
+        "column.exclude.list": rf"{db.name}\.t\.c",
+        "column.mask.with.3.chars": rf"{db.name}\.t\.d",
+        "column.truncate.to.2.chars": rf"{db.name}\.t\.e",
+    }
     connector.secrets["column.mask.salt"] = "of the connection"
     (read,) = of_table(capture_records(connector), "t")
-    db.sql("INSERT INTO t VALUES (2, 'secret', NULL)")
+    db.sql("INSERT INTO t VALUES (2, 'secret', NULL, 'secret', 'secret', 'secret')")
     (insert,) = of_table(capture_records(connector), "t")
     pseudonym = hashlib.sha256(b"of the connectionsecret").hexdigest()
-    assert read["value"]["after"] == {"id": 1, "a": pseudonym, "b": pseudonym[:8]}
-    assert insert["value"]["after"] == {"id": 2, "a": pseudonym, "b": None}
+    assert read["value"]["after"] == {"id": 1, "a": pseudonym, "b": pseudonym[:8], "d": "***", "e": "se"}
+    assert insert["value"]["after"] == {"id": 2, "a": pseudonym, "b": None, "d": "***", "e": "se"}
     written = b"".join(f.read_bytes() for f in connector.folder.rglob("*") if f.is_file())
     assert b"secret" not in written
     assert b"of the connection" not in written
