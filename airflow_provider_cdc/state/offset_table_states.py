@@ -26,7 +26,7 @@ from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.state.models import OffsetTableRow
 
 MARK: Final = "by_table"
-PENDING, READ_AT, SCAN = "pending", "read_at", "scan"
+PENDING, READ_AT, SCAN, SET_ASIDE = "pending", "read_at", "scan", "set_aside"
 _AT_ONCE = 500
 """Rows that one statement names."""
 
@@ -44,7 +44,7 @@ def has_tables(offset: Offset | None) -> bool:
     """Check whether an offset says anything of single tables."""
     if offset is None:
         return False
-    return bool(offset.snapshot.pending or offset.snapshot.read_at or offset.incremental.scans)
+    return bool(offset.snapshot.pending or offset.snapshot.read_at or offset.incremental.scans or offset.set_aside)
 
 
 def split_document(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[OffsetTableState]]:
@@ -53,6 +53,7 @@ def split_document(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Of
     snapshot, incremental = dict(small.pop("snapshot", {})), dict(small.pop("incremental", {}))
     states = [OffsetTableState(part, n, s) for part in (PENDING, READ_AT) for n, s in snapshot.pop(part, {}).items()]
     states += [OffsetTableState(SCAN, scan["table"], scan) for scan in incremental.pop("scans", [])]
+    states += [OffsetTableState(SET_ASIDE, n, {"events": e}) for n, e in small.pop("set_aside", {}).items()]
     rest = {"snapshot": snapshot, "incremental": incremental, MARK: bool(states)}
     return small | {key: value for key, value in rest.items() if value}, states
 
@@ -74,6 +75,8 @@ def restore_document(document: Mapping[str, Any], states: Sequence[OffsetTableSt
             snapshot[part] = {s.name: s.state for s in by_part[part]}
     if SCAN in by_part:
         incremental["scans"] = [s.state for s in by_part[SCAN]]
+    if SET_ASIDE in by_part:
+        whole["set_aside"] = {s.name: s.state["events"] for s in by_part[SET_ASIDE]}
     return whole | {k: v for k, v in {"snapshot": snapshot, "incremental": incremental}.items() if v}
 
 

@@ -18,7 +18,7 @@ _SHOWN = 5
 class InitialSnapshotTrigger(StateTrigger):
     """Fires when the initial snapshot is complete: the connector has a position, and no table of that snapshot is left.
 
-    Tables that a signal asks for do not count. Fires ``{"seq", "batch"}``: the connector's progress by then.
+    Tables that a signal asks for do not count, nor those that are read again after an event was set aside. Fires ``{"seq", "batch"}``: the connector's progress by then.
     """
 
     def poll_state(self, record: ConnectorRecord | None, store: StateStore) -> PollResult:
@@ -27,7 +27,7 @@ class InitialSnapshotTrigger(StateTrigger):
         if offset is None or offset.position is None:
             text = f"Connector {self.connector} has captured nothing yet{f': {why}' if why else ''}."
             return PollResult(text, f"nothing {why}")
-        left = sorted(table for table in offset.snapshot.pending if table not in offset.snapshot.request_numbers)
+        left = sorted(n for n, table in offset.snapshot.pending.items() if table.request is None and not table.repair)
         if not left:
             text = f"The initial snapshot of {self.connector} is complete, at seq {offset.seq}."
             return PollResult(text, "complete", {"seq": offset.seq, "batch": offset.batch})

@@ -44,6 +44,7 @@ from airflow_provider_cdc.core.errors import (
     NotGranted,
     QueryRejected,
     SourceBusy,
+    TerminalError,
     UnreadableValue,
 )
 from airflow_provider_cdc.core.incremental.incremental_coordinator import IncrementalCoordinator, writes_watermarks
@@ -141,7 +142,9 @@ class CaptureRun:
         self._heartbeats = heartbeats = Heartbeats(config, inputs.source, committer.advance_offset)
         self._progress = progress = RequestProgress(name, store, state, inputs.changelog.open_progress_board(name))
         rereads = ResnapshotScheduler(state, history, incremental)
-        self._stopped = stopped = StoppedTables(inputs, output, tables, incremental)
+        self._stopped = stopped = StoppedTables(
+            inputs, output, tables, incremental, history, reads_rows=self._reads_rows
+        )
         snapshots = SnapshotActions(inputs, output, history, tables, incremental, rereads, chunks)
         actions = SignalActions(inputs, output, history, tables, incremental, snapshots)
         self._signals = signals = SignalProcessor(inputs, output, signal_table, actions, incremental, watch)
@@ -295,13 +298,13 @@ class CaptureRun:
             self._planned = plan
             self._without_table(e, planned if self.batcher.committed_offset == committed else None)
 
-    def _without_table(self, e: UnreadableValue, planned: Offset | None) -> None:
+    def _without_table(self, e: TerminalError, planned: Offset | None) -> None:
         """Continue with the tables that are left, without the one of a value that cannot be read.
 
         If a request asked for it, the request fails, and the captured rows of the table stay as they were.
 
         :param planned: the offset to continue with; ``None``: the committed one, as tables were read meanwhile
-        :raises UnreadableValue: no table is left, or it is of no table that could be stopped alone
+        :raises TerminalError: no table is left, or it is of no table that could be stopped alone
         """
         if e.table in self.batcher.committed_offset.snapshot.request_numbers:
             return self._refused(e)
@@ -316,14 +319,20 @@ class CaptureRun:
             raise e
         return None
 
-    def _refused(self, e: CdcError) -> None:
+    def _refused(self, e: TerminalError) -> None:
         """Fail the requests of pending tables, as the database rejects a statement or the account lacks a right.
 
-        The request fails, and capture continues. If capture itself lacks a right, the run ends when it streams.
+        The request fails, and capture continues. Tables that are read after an event was set aside are stopped. If capture itself lacks a right, the run ends when it streams.
 
         :raises CdcError: the statement belongs to no request
         """
-        requests = set(self.batcher.committed_offset.snapshot.request_numbers.values())
+        committed = self.batcher.committed_offset.snapshot
+        requests = set(committed.request_numbers.values())
+        if not requests and committed.pending.keys() == committed.repaired_tables:
+            for table in committed.pending:
+                e.table = table
+                self._without_table(e, None)
+            return
         if not requests:
             raise e
         self._committer.discard_uncommitted()

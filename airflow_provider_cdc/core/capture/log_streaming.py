@@ -38,7 +38,7 @@ class Streaming:
     :param tables: the tables that the log reader may decode
     :param report: is called between two transactions
     :param metrics: of the stream
-    :param stopped: takes tables with a value that cannot be read
+    :param stopped: takes tables with an event or a value that cannot be read
     :param carrier: keeps the state that the source carries over from one stream to the next; ``None``: it carries nothing
     """
 
@@ -89,8 +89,9 @@ class Streaming:
             try:
                 self._phase(start, ahead[0][1] if ahead else None if reads_chunks else end, bounded and reads_chunks)
             except TerminalError as e:
-                self._stop_table(e)
-                continue
+                self._leave_out_table(e)
+                if not state.snapshot_state.pending:
+                    continue
             if state.snapshot_state.pending or self._watch.is_stop_due:
                 break
             if (reads_chunks or state.repositioned) and bounded:
@@ -114,7 +115,7 @@ class Streaming:
                 try:
                     self._catch_up(start, ahead[0][1] if ahead else end)
                 except TerminalError as e:
-                    self._stop_table(e)
+                    self._leave_out_table(e)
                     continue
                 if not ahead:
                     break
@@ -130,15 +131,15 @@ class Streaming:
             self._items.rollback()
         self._committer.commit()
 
-    def _stop_table(self, e: TerminalError) -> None:
+    def _leave_out_table(self, e: TerminalError) -> None:
         """Continue without the table that an error names, from the last transaction that is whole.
 
-        :raises TerminalError: it names no table that could be stopped alone
+        :raises TerminalError: it names no table that could be left out alone
         """
         if e.table is None:
             raise e
         self._items.rollback()
-        self._stopped.stop_table(e)
+        self._stopped.leave_out_table(e)
         self._committer.commit()
 
     def _hold_back(self) -> list[tuple[str, Position]]:

@@ -130,9 +130,11 @@ class RunPlanner:
         return plan
 
     def _left(self, offset: Offset) -> list[str]:
-        """Tables that an interrupted snapshot has not read yet; without those of requests."""
+        """Tables that an interrupted snapshot has not read yet; without those of requests, and those of which an event was set aside."""
         pending, signals = offset.snapshot.pending, str(self._signals)
-        return [name for name, table in pending.items() if table.request is None and name != signals]
+        return [
+            name for name, table in pending.items() if table.request is None and not table.repair and name != signals
+        ]
 
     def _rows_of(self, left: list[str], rows: bool) -> bool:
         """Return whether the rows of the tables that an interrupted snapshot has left are read.

@@ -21,6 +21,8 @@ from airflow_provider_cdc.core.config.property_enums import (
     CHUNK_BYTES,
     RETENTION_MS,
     ChannelTypes,
+    FailureHandling,
+    HandlingMode,
     LostPositionMode,
     MetricTags,
     NameAdjustment,
@@ -34,6 +36,7 @@ from airflow_provider_cdc.core.config.property_enums import (
     WatermarkStrategy,
 )
 from airflow_provider_cdc.core.config.source_config_interface import ColumnSelection, DefaultSourceConfig
+from airflow_provider_cdc.core.errors import TerminalError, UnreadableValue
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.table_schema import TableId
@@ -267,6 +270,19 @@ class ConnectorConfig(DefaultSourceConfig):
         "again as with snapshot.mode=when_needed (snapshot), or resume at the oldest position and read the tables by an incremental "
         "snapshot (incremental).",
     )
+    event_processing_failure_handling_mode: HandlingMode = Field(
+        FailureHandling.FAIL,
+        alias="event.processing.failure.handling.mode",
+        description="Action after an event of the log that cannot be processed: stop its table, and fail at the end of each run (fail); set the event aside "
+        "with a warning, and read its table again (warn); the same without a warning in the task's log (skip, or ignore). Debezium skips the event and "
+        "does not read the table. An event whose table is not known always ends the run.",
+    )
+    event_converting_failure_handling_mode: HandlingMode = Field(
+        FailureHandling.FAIL,
+        alias="event.converting.failure.handling.mode",
+        description="The same for an event with a value that cannot be converted. Debezium's default is 'warn', which writes null for the value. The default "
+        "here is 'fail', because null would be a wrong value: no mode writes it.",
+    )
     guardrail_collections_max: int = Field(
         0,
         alias="guardrail.collections.max",
@@ -396,6 +412,12 @@ class ConnectorConfig(DefaultSourceConfig):
         config = self.model_copy()
         config._connector = name
         return config
+
+    def find_failure_handling(self, error: TerminalError) -> FailureHandling:
+        """Find the handling of an event of the log that has caused an error."""
+        if isinstance(error, UnreadableValue):
+            return self.event_converting_failure_handling_mode
+        return self.event_processing_failure_handling_mode
 
     @property
     def connector_name(self) -> str:

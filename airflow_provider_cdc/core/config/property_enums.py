@@ -73,6 +73,17 @@ class TimePrecision(enum.StrEnum):
     CONNECT = "connect"
 
 
+class FailureHandling(enum.StrEnum):
+    """Ways to handle an event of the log that cannot be read (Debezium connector documents, ``event.processing.failure.handling.mode``)."""
+
+    FAIL = "fail"
+    """The table is stopped, and each run fails until a person has it read again."""
+    WARN = "warn"
+    """The event is set aside with a warning, and its table is read again."""
+    SKIP = "skip"
+    """The same, without a warning in the log of the task."""
+
+
 class RowCountOrder(enum.StrEnum):
     DISABLED = "disabled"
     ASCENDING = "ascending"
@@ -207,6 +218,13 @@ def find_metric_tags(properties: Mapping[str, Any]) -> dict[str, str]:
     return {str(name): str(text) for name, text in tags.items()} if isinstance(tags, dict) else {}
 
 
+def _spell_handling(value: Any) -> Any:
+    text = value.strip().lower() if isinstance(value, str) else value
+    return FailureHandling.SKIP if text == "ignore" else text
+
+
+HandlingMode = Annotated[FailureHandling, BeforeValidator(_spell_handling)]
+"""``fail``, ``warn``, or ``skip``, which some of Debezium's connectors call ``ignore``."""
 MetricTags = Annotated[dict[str, str], BeforeValidator(_split_tags)]
 """Tags of metrics, written as ``name=value,name=value``."""
 ChannelTypes = Annotated[dict[str, tuple[str, ...]], BeforeValidator(_split_channels)]

@@ -40,7 +40,7 @@ ACCEPTED: Final = {
 REFUSED: Final = {
     "transforms*": "single message transforms belong to Kafka Connect; table rules replace the documented transforms (docs/targets/rules.md)",
     "predicates*": "predicates select records for transforms of Kafka Connect, which do not exist here",
-    "errors.tolerance": "an event that cannot be read is always an error",
+    "errors.tolerance": "an event that cannot be read is an error, unless event.processing.failure.handling.mode has it set aside",
 }
 """Refused: with them, users expect other events."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from airflow_provider_cdc.core.lifecycle.next_run import list_owed_applies
@@ -41,6 +41,7 @@ class ConnectorStatus:
     :param last_error: of the last run that failed, which need not be the last run
     :param pending: tables that have still to be read whole
     :param stopped: table → why nothing of it is captured until it is read whole again
+    :param set_aside: table → its events of the last day that were set aside, and whether it was read again
     :param waiting: tables that are read, at positions that streaming has not reached yet
     :param scans: incremental snapshots: table → rows read so far, in the order they are read
     :param metrics: of the last run that read anything, also if it failed: context → name → value
@@ -66,6 +67,7 @@ class ConnectorStatus:
     moved_at: datetime | None
     pending: tuple[str, ...] = ()
     stopped: dict[str, str] = field(default_factory=dict)
+    set_aside: dict[str, str] = field(default_factory=dict)
     waiting: tuple[str, ...] = ()
     scans: dict[str, int] = field(default_factory=dict)
     scans_paused: bool = False
@@ -115,6 +117,29 @@ def state_of(record: ConnectorRecord) -> tuple[ConnectorState, datetime | None]:
     return ConnectorState.UNASSIGNED, ended
 
 
+def describe_set_aside(offset: Offset, now: datetime | None = None) -> dict[str, str]:
+    """Describe the events of the last day that were set aside, by table.
+
+    >>> describe_set_aside(offset)
+    {'shop.orders': '1 event was set aside (UnreadableValue: …), after binlog.000003:4711, at 2025-01-02 03:04:05 UTC. The table was read again.'}
+    """
+    found = {}
+    for table, events in offset.forget_set_aside(int((now or datetime.now(UTC)).timestamp() * 1000)).set_aside.items():
+        count, last = len(events), events[-1]
+        number = "1 event was" if count == 1 else f"{count} events were"
+        at = f"{datetime.fromtimestamp(last.at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        if table in offset.snapshot.repaired_tables:
+            state = "No event of the table is captured until it is read again, which the capture does by itself"
+        elif table in offset.stopped:
+            state = "The table is stopped"
+        else:
+            state = "The table was read again; its target tables of mode history or log lack the changes in between"
+        found[table] = (
+            f"{number} set aside ({last.error}: {last.text.rstrip('.')}), after {last.position}, at {at}. {state}."
+        )
+    return found
+
+
 def status_of(record: ConnectorRecord, signals: Sequence[SignalRecord]) -> ConnectorStatus:
     """Make the status of a connector.
 
@@ -146,6 +171,7 @@ def status_of(record: ConnectorRecord, signals: Sequence[SignalRecord]) -> Conne
         moved_at=record.moved_at,
         pending=tuple(sorted(offset.snapshot.pending)),
         stopped=dict(offset.stopped),
+        set_aside=describe_set_aside(offset),
         waiting=tuple(sorted(offset.snapshot.read_at)),
         scans={scan.table: scan.rows for scan in offset.incremental.scans},
         scans_paused=offset.incremental.paused,

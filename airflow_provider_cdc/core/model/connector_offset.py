@@ -7,9 +7,12 @@ the position, the last sequence number, the tables that a snapshot has still to 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field
+
+SET_ASIDE_MS: Final = 24 * 3_600_000
+"""How long an event that was set aside is kept in the offset; notifications keep it longer."""
 
 
 class PendingTable(BaseModel):
@@ -20,6 +23,7 @@ class PendingTable(BaseModel):
     :param select: statement that gives its rows instead of all of them
     :param streamed: its events are captured until it is read, as they were before; otherwise they are part of the read
     :param due: it is read even if the request fails, because a statement has rewritten its rows
+    :param repair: its rows are read whatever ``snapshot.mode`` says, because an event was set aside
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -29,6 +33,7 @@ class PendingTable(BaseModel):
     select: str | None = None
     streamed: bool = False
     due: bool = False
+    repair: bool = False
 
     def merge_reason(self, *, held: bool, request: int | None, select: str | None) -> PendingTable:
         """Add one more reason to read the table. If one of the reasons wants all rows, all rows are read."""
@@ -41,7 +46,22 @@ class PendingTable(BaseModel):
             select=select,
             streamed=self.streamed,
             due=self.due or both,
+            repair=self.repair,
         )
+
+    def after_set_aside(self, *, held: bool) -> PendingTable:
+        """Have all rows read after an event that was set aside; no event is captured until then.
+
+        :param held: whether the target may hold rows of the table
+        """
+        update = {
+            "held": held or self.held,
+            "select": None,
+            "streamed": False,
+            "due": self.request is not None,
+            "repair": True,
+        }
+        return self.model_copy(update=update)
 
 
 class SnapshotState(BaseModel):
@@ -68,6 +88,11 @@ class SnapshotState(BaseModel):
     def streamed_tables(self) -> set[str]:
         """Pending tables whose events are captured until they are read."""
         return {name for name, table in self.pending.items() if table.streamed}
+
+    @property
+    def repaired_tables(self) -> set[str]:
+        """Pending tables of which an event was set aside."""
+        return {name for name, table in self.pending.items() if table.repair}
 
     @property
     def request_numbers(self) -> dict[str, int]:
@@ -299,6 +324,23 @@ class IncrementalState(BaseModel):
         return failed.pop(str(request), ""), self.model_copy(update={"failed": failed})
 
 
+class SetAsideEvent(BaseModel):
+    """An event of the log that cannot be read, and that is not captured: its table is read again.
+
+    :param at_ms: when it was set aside
+    :param error: name of the error
+    :param text: of the error, cut
+    :param position: its transaction begins here or later
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    at_ms: int
+    error: str
+    text: str
+    position: str
+
+
 class CarriedFile(BaseModel):
     """A file in which a source carries something from one run to the next, in the change log's storage.
 
@@ -325,6 +367,7 @@ class Offset(BaseModel):
     :param incremental: tables that are read in chunks beside the stream
     :param signal: number of the last signal that was taken
     :param stopped: table → why its events are left out until it is read whole again: a value or a row of it cannot be read
+    :param set_aside: table → its events of the last day that were set aside, oldest first
     :param carried: what the source has put beside the position, see :mod:`airflow_provider_cdc.core.spi.carry_over`
     """
 
@@ -338,6 +381,7 @@ class Offset(BaseModel):
     incremental: IncrementalState = Field(default_factory=IncrementalState)
     signal: int = 0
     stopped: dict[str, str] = Field(default_factory=dict)
+    set_aside: dict[str, tuple[SetAsideEvent, ...]] = Field(default_factory=dict)
     carried: CarriedFile | None = None
     changelog: str = ""
 
@@ -369,6 +413,26 @@ class Offset(BaseModel):
         """Events of a table are left out from here on, and it is not read."""
         snapshot = self.snapshot.remove_pending({table}).record_passed({table})
         return self.model_copy(update={"stopped": self.stopped | {table: why}, "snapshot": snapshot})
+
+    def set_event_aside(self, table: str, event: SetAsideEvent, *, held: bool) -> Self:
+        """Events of a table are left out from here on, until it is read again.
+
+        :param held: whether the target may hold rows of it
+        """
+        pending = self.snapshot.pending.get(table, PendingTable()).after_set_aside(held=held)
+        snapshot = self.snapshot.record_passed({table})
+        snapshot = snapshot.model_copy(update={"pending": snapshot.pending | {table: pending}})
+        events = (*self.set_aside.get(table, ()), event)
+        return self.model_copy(update={"set_aside": self.set_aside | {table: events}, "snapshot": snapshot})
+
+    def forget_set_aside(self, now_ms: int) -> Self:
+        """Forget events that were set aside more than a day ago; those of tables that are still to be read stay."""
+        before, repaired = now_ms - SET_ASIDE_MS, self.snapshot.repaired_tables
+        left = {
+            table: events if table in repaired else tuple(event for event in events if event.at_ms >= before)
+            for table, events in self.set_aside.items()
+        }
+        return self.model_copy(update={"set_aside": {table: events for table, events in left.items() if events}})
 
     def resume_tables(self, tables: Collection[str]) -> Self:
         """Return the offset in which some tables are not stopped any more."""

@@ -25,6 +25,9 @@ ROW: Final = "Row"
 """Our own kind: a person has looked at the data of a row. Kept for good, as it is the only record of it."""
 
 
+EVENT: Final = "Event"
+"""Our own kind: of an event of the log that was set aside."""
+
 ACTION: Final = "Action"
 """Our own kind: a person has asked for something on a page. Kept for good, as :data:`ROW` is."""
 
@@ -40,6 +43,7 @@ class NotificationType(enum.StrEnum):
     SKIPPED = "SKIPPED"
     REFUSED = "REFUSED"
     FAILED = "FAILED"
+    SET_ASIDE = "SET_ASIDE"
     VIEWED = "VIEWED"
     REQUESTED = "REQUESTED"
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from typing import Any, Final, Literal
 
 from airflow_provider_cdc.core.config.property_enums import RowCountOrder
-from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRejected
+from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRejected, UnreadableValue
 from airflow_provider_cdc.core.model.log_items import RowBlock
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.run_metrics import RunMetrics, SnapshotMetrics
@@ -104,9 +104,9 @@ class Snapshotter:
         pending, self._earlier = self._state.snapshot_state.pending, at is not None
         names = [name for name in pending if only is None or name in only]
         self._metrics = self._run_metrics.start_snapshot(len(names))
-        requests = self._state.snapshot_state.request_numbers
+        requests, repaired = self._state.snapshot_state.request_numbers, self._state.snapshot_state.repaired_tables
         self._notifications = SnapshotNotifications(
-            self._batcher, [n for n in names if n != str(self._hidden)], requests
+            self._batcher, [n for n in names if n != str(self._hidden)], requests, repaired
         )
         try:
             self._run(names, data, at, added, catch_up)
@@ -133,12 +133,14 @@ class Snapshotter:
             for name, sql in state.snapshot_state.select_statements.items()
             if name in ids and name in names
         }
-        requested = state.snapshot_state.request_numbers
+        repaired = state.snapshot_state.repaired_tables
+        requested = state.snapshot_state.request_numbers.keys() | repaired
         read_tables = {t for t in tables if str(t) in requested or (data and self._filters.is_snapshot_table(t))} - {
             self._hidden
         }
         own = self._queried([schemas[t] for t in tables if t in read_tables and t not in selects])
         read_tables -= {t for t, sql in own.items() if sql is None}
+        _check_repaired(repaired, own)
         selects |= {t: sql for t, sql in own.items() if sql is not None}
         stay: set[str] = set()
         if at is None and state.offset.position is not None:
@@ -388,6 +390,22 @@ class Snapshotter:
                 rows.table = schema
             self._writer.write_read_rows(rows, session.position, snapshot=block.snapshot, metrics=self._metrics)
             self._metrics.rows[str(rows.table.id)] = self._metrics.rows.get(str(rows.table.id), 0) + len(rows)
+
+
+def _check_repaired(repaired: set[str], own: Mapping[TableId, str | None]) -> None:
+    """Check that the user's query reads the tables of which an event was set aside.
+
+    :raises UnreadableValue: it leaves one out
+    """
+    for table, sql in own.items():
+        if sql is None and str(table) in repaired:
+            e = UnreadableValue(
+                f"An event of {table} was set aside, and snapshot.query.mode.custom.name excludes its rows from snapshots.",
+                where=str(table),
+                remedy="let the query return the rows of the table",
+            )
+            e.table = str(table)
+            raise e
 
 
 @contextlib.contextmanager

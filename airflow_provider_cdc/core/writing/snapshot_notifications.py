@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from airflow_provider_cdc.core.model.connector_offset import IncrementalState, Offset, TableScan
 from airflow_provider_cdc.core.model.connector_signal import Signal, SignalState
@@ -25,12 +25,19 @@ class SnapshotNotifications:
 
     :param names: of the tables
     :param requests: table → number of the signal that asked for it
+    :param repaired: tables of which an event was set aside
     """
 
-    def __init__(self, batcher: BatchBuilder, names: Sequence[str], requests: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        batcher: BatchBuilder,
+        names: Sequence[str],
+        requests: Mapping[str, int],
+        repaired: Collection[str] = (),
+    ) -> None:
         self._batcher, self._names = batcher, list(names)
         self._requests = {name: number for name, number in requests.items() if name in names}
-        self._kind = BLOCKING if self._requests else INITIAL
+        self._kind = BLOCKING if self._requests or {*repaired} & {*names} else INITIAL
         self._begun = False
 
     def notify_started(self) -> None:

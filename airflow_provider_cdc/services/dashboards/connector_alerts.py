@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from airflow_provider_cdc.core.docs_addresses import build_docs_address
 from airflow_provider_cdc.core.error_texts import build_page_address, split_error_name
-from airflow_provider_cdc.core.lifecycle.connector_status import ConnectorState, state_of, status_of
+from airflow_provider_cdc.core.lifecycle.connector_status import ConnectorState, describe_set_aside, state_of, status_of
 from airflow_provider_cdc.core.lifecycle.next_run import list_owed_applies
+from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.core.model.metric_samples import StoredSeries
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
@@ -43,6 +44,7 @@ class AlertKind(enum.StrEnum):
     APPLY_FAILED = "ApplyFailed"
     APPLY_SILENT = "ApplySilent"
     TABLE_STALE = "TableStale"
+    EVENT_SET_ASIDE = "EventSetAside"
 
 
 class Alert(NamedTuple):
@@ -152,6 +154,8 @@ def _of_capture(record: ConnectorRecord, limits: AlertLimits, now: datetime) -> 
     ended = record.run_ended_at
     if state is not ConnectorState.RUNNING and ended is not None and (now - ended).total_seconds() > limits.silent_s:
         yield Alert(AlertKind.NO_RUN, f"no run since the last run ended {format_age(ended, now)}")
+    for table, text in describe_set_aside(record.offset or Offset(), now).items():
+        yield Alert(AlertKind.EVENT_SET_ASIDE, f"an event of {table} cannot be read: {text.rstrip('.')}")
 
 
 def _of_series(series: StoredSeries, record: ConnectorRecord, limits: AlertLimits, now: datetime) -> Iterator[Alert]:

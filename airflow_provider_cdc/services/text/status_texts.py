@@ -146,6 +146,8 @@ def status_lines(status: ConnectorStatus) -> Iterator[str]:
         yield f"  Source log: {text}"
     for table, why in status.stopped.items():
         yield f"  Stopped: {table}: {why}"
+    for table, text in status.set_aside.items():
+        yield f"  Set aside:  {table}: {text}"
     if status.pending:
         yield f"  Pending:    {', '.join(status.pending)}"
     if status.waiting:

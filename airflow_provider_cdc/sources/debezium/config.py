@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_va
 
 from airflow_provider_cdc.core.config.base_configuration import ConnectionForm
 from airflow_provider_cdc.core.config.connector_config import NO_CONNECTOR
-from airflow_provider_cdc.core.config.property_enums import LostPositionMode, SnapshotMode
+from airflow_provider_cdc.core.config.property_enums import FailureHandling, LostPositionMode, SnapshotMode
 from airflow_provider_cdc.core.config.table_source_config import TableConfig
 from airflow_provider_cdc.core.model.table_schema import TableId
 
@@ -212,6 +212,15 @@ class DebeziumConfig(TableConfig):
             raise ValueError(
                 "snapshot.mode: only never is valid, because the source has events and no tables that could be read"
             )
+        modes = {
+            "event.processing.failure.handling.mode": self.event_processing_failure_handling_mode,
+            "event.converting.failure.handling.mode": self.event_converting_failure_handling_mode,
+        }
+        for name, mode in modes.items():
+            if mode is not FailureHandling.FAIL:
+                raise ValueError(
+                    f"{name}: only fail is valid, because the source has no tables that could be read again after an event"
+                )
         if self.position_lost_mode is not LostPositionMode.FAIL:
             raise ValueError(
                 "position.lost.mode: only fail is valid, because the source has events and no tables that a "

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
-from airflow_provider_cdc.core.errors import ConfigError, PositionLost, SchemaConflict
+from airflow_provider_cdc.core.errors import ConfigError, PositionLost, SchemaConflict, UnreadableValue, values_of
 from airflow_provider_cdc.core.model.log_items import (
     READ,
     BlockTransactions,
@@ -275,7 +275,16 @@ def _group(rows: list[tuple[int, LoggedRowChange]]) -> list[TableId]:
 def _images(rows: Sequence[Row | None], schema: TableSchema) -> pa.StructArray | None:
     if all(row is None for row in rows):
         return None
-    return pa.array(rows, row_struct(schema))
+    try:
+        return pa.array(rows, row_struct(schema))
+    except UnicodeEncodeError as e:
+        with values_of(schema.id):
+            raise UnreadableValue(
+                f"A value of {schema.id} cannot be captured: a text has half a character, which no form of Unicode may have.",
+                where=str(schema.id),
+                safe="Nothing is lost: the batch was not written.",
+                remedy="correct the value at the source",
+            ) from e
 
 
 def _lacking(rows: Sequence[Row | None], schema: TableSchema) -> npt.NDArray[np.bool_] | None:

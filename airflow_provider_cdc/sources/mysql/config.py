@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from airflow_provider_cdc.core.config.base_configuration import ConnectionForm, PropertyEffect
-from airflow_provider_cdc.core.config.property_enums import Patterns
+from airflow_provider_cdc.core.config.property_enums import FailureHandling, HandlingMode, Patterns
 from airflow_provider_cdc.core.config.select_overrides import name_parts, with_statements
+from airflow_provider_cdc.core.errors import SchemaConflict, TerminalError, UnreadableValue
 from airflow_provider_cdc.core.login_tokens import TOKEN_MAKERS
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mysql.converters import CONVERTERS
@@ -145,6 +146,17 @@ class MySqlConfig(RelationalConfig):
         description="Whether rows of transactions of excluded GTID sources are skipped.",
     )
 
+    event_deserialization_failure_handling_mode: HandlingMode | None = Field(
+        None,
+        alias="event.deserialization.failure.handling.mode",
+        description="Deprecated: use event.processing.failure.handling.mode. It has an effect if that is not set.",
+    )
+    inconsistent_schema_handling_mode: HandlingMode = Field(
+        FailureHandling.FAIL,
+        alias="inconsistent.schema.handling.mode",
+        description="As event.processing.failure.handling.mode, for rows of a table whose schema is known neither to the schema history nor to the catalog.",
+    )
+
     FORM: ClassVar[ConnectionForm] = ConnectionForm(
         labels={"login": "User"},
         hidden=("schema",),
@@ -187,16 +199,13 @@ class MySqlConfig(RelationalConfig):
         "binlog.buffer.size": "rolled back changes are always skipped, whatever their size",
         "enable.time.adjuster": "the server stores years with four digits",
         "table.ignore.builtin": "system tables are never captured",
-        "event.deserialization.failure.handling.mode": "an event that cannot be read is always an error",
     }
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
         "database.ssl.keystore*": "Java key stores are not supported: set database.ssl.cert and database.ssl.key to PEM files",
         "database.ssl.truststore*": "Java key stores are not supported: set database.ssl.ca to a PEM file",
         "schema.history.internal.skip.unparseable.ddl": "unknown DDL is never skipped: the catalog is read instead",
-        "inconsistent.schema.handling.mode": "rows of an unknown table are looked up in the catalog, or an error",
     }
     BUILT_IN_CONVERTERS: ClassVar[Mapping[str, Mapping[str, str]]] = CONVERTERS
-    HARMLESS: ClassVar[Mapping[str, tuple[str, ...]]] = {"inconsistent.schema.handling.mode": ("fail",)}
 
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:
@@ -234,6 +243,14 @@ class MySqlConfig(RelationalConfig):
         if (hidden := ", ".join(self.hidden_columns())) and self.include_query:
             raise ValueError(f"include.query: the statements would expose the values that {hidden} hides")
         return self
+
+    def find_failure_handling(self, error: TerminalError) -> FailureHandling:
+        if isinstance(error, SchemaConflict):
+            return self.inconsistent_schema_handling_mode
+        older, name = self.event_deserialization_failure_handling_mode, "event_processing_failure_handling_mode"
+        if older is not None and not isinstance(error, UnreadableValue) and name not in self.model_fields_set:
+            return older
+        return super().find_failure_handling(error)
 
     def find_widened_lists(self, before: Self) -> list[str]:
         lists = super().find_widened_lists(before)

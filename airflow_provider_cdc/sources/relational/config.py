@@ -99,13 +99,9 @@ class RelationalConfig(TableConfig):
         "source.struct.version": "the source block has the current format",
     }
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
-        "event.processing.failure.handling.mode": "an event that cannot be read is always an error",
-        "event.converting.failure.handling.mode": "a value that cannot be read is always an error",
         "streaming.delay.ms": "the snapshot's offset is durable before streaming begins",
     }
     HARMLESS: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "event.processing.failure.handling.mode": ("fail",),
-        "event.converting.failure.handling.mode": ("fail", "warn"),
         "schema.history.internal.skip.unparseable.ddl": ("false",),
         "streaming.delay.ms": ("0",),
     }

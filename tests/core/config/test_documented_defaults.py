@@ -73,7 +73,6 @@ def test_a_property_may_have_its_documented_default(source: str, name: str, valu
     ("source", "name", "harmless", "refused"),
     [
         ("oracle", "topic.naming.strategy", "io.debezium.schema.SchemaTopicNamingStrategy", "com.example.Names"),
-        ("mysql", "event.processing.failure.handling.mode", "FAIL", "ignore"),
         ("mysql", "streaming.delay.ms", 0, 5),
         ("mysql", "schema.history.internal.skip.unparseable.ddl", False, True),
         ("sink", "table.naming.strategy", "io.debezium.connector.jdbc.naming.DefaultTableNamingStrategy", "com.example.Names"),

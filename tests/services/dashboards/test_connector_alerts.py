@@ -11,12 +11,16 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.core.lifecycle.connector_status import status_of
 from airflow_provider_cdc.core.model.metric_samples import MetricSamples, MetricSeries
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.dag import alerts_dag
 from airflow_provider_cdc.operators.base.apply_metrics import measure_report
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.services.dashboards.connector_alerts import AlertLimits, load_alerts
+from airflow_provider_cdc.services.dashboards.connector_overview import load_overview
+from airflow_provider_cdc.services.dashboards.overview_models import AttentionLevel
+from airflow_provider_cdc.services.text.status_texts import status_lines
 from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
 from tests.support.airflow.airflow_versions import AirflowException
 from tests.support.patience import wait_until
@@ -239,3 +243,30 @@ def test_a_target_that_lacks_batches_and_that_no_apply_tries_is_reported_by_its_
     assert record is not None
     shop_connector.store.targets.record_end(*note, record.last_batch)
     assert silent(9 * HOUR) == []
+
+
+def test_an_event_that_was_set_aside_is_reported_for_a_day(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Alert, overview and status say the same, and the connector has not failed."""
+    shop = make_shop(monkeypatch, tmp_path, f"alerts {tmp_path.name}", event_converting_failure_handling_mode="warn")
+    shop.database.create_table("inventory.notes", {"id": "int64!", "note": "string"}, key=("id",))
+    capture(shop)
+    with shop.database.transaction() as t:
+        t.insert("inventory.notes", {"id": 1, "note": "half a character: \ud83d"})
+    with shop.database.transaction() as t:
+        t.update("inventory.notes", {"id": 1}, {"note": "whole"})
+    capture(shop)
+    (text,) = [text for text in list_alerts(shop) if "[EventSetAside]" in text]
+    said = r"1 event was set aside \(UnreadableValue: A value of inventory\.notes .*\), after entry \d+, at 20.* UTC\. The table was read again; its target tables of mode history or log lack the changes in between"  # fmt: skip
+    assert re.fullmatch(
+        rf"shop: an event of inventory\.notes cannot be read: {said}{re.escape(alert_ending('EventSetAside'))}", text
+    )
+    (summary,) = load_overview(shop.store)
+    assert summary.trouble is AttentionLevel.LATE
+    assert [p for p in summary.problems if re.search(said, p)]
+    record = shop.store.find_connector("shop")
+    assert record is not None
+    lines = list(status_lines(status_of(record, ())))
+    assert [line for line in lines if re.fullmatch(rf"  Set aside:  inventory\.notes: {said}\.", line)]
+    assert status_of(record, ()).stopped == {}
+    assert [text for text in list_alerts(shop, later=25 * HOUR) if "[EventSetAside]" in text] == []
+    shop.store.close()

@@ -135,9 +135,8 @@ def test_a_prefix_has_letters_digits_dots_hyphens_and_underscores(prefix: str) -
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
-        ("event.converting.failure.handling.mode", "skip", "always an error"),
-        ("event.processing.failure.handling.mode", "warn", "always an error"),
-        ("inconsistent.schema.handling.mode", "warn", "looked up in the catalog"),
+        ("event.converting.failure.handling.mode", "null", "Valid values are: fail, warn, skip"),
+        ("event.processing.failure.handling.mode", "log", "Valid values are: fail, warn, skip"),
         ("streaming.delay.ms", 5, "durable before streaming begins"),
         ("topic.naming.strategy", "a.b.C", "Java classes cannot be loaded"),
         ("transforms", "route", "belong to Kafka Connect"),

@@ -83,11 +83,10 @@ def test_properties_without_a_meaning_here_are_accepted_and_reported(
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
-        ("event.processing.failure.handling.mode", "skip", "always an error"),
         ("schema.history.internal.skip.unparseable.ddl", "true", "catalog is read instead"),
         ("topic.naming.strategy", "com.example.Names", "Java classes cannot be loaded"),
         ("transforms", "unwrap", "table rules replace"),
-        ("errors.tolerance", "all", "always an error"),
+        ("errors.tolerance", "all", "event.processing.failure.handling.mode has it set aside"),
         ("column.mask.hash.SHA-256", "A.B.C", "salt"),
         ("column.mask.with.many.chars", "A.B.C", "length"),
         ("column.truncate.to.-1.chars", "A.B.C", "length"),
