@@ -179,9 +179,11 @@ class TerminalError(CdcError):
     """A person must act; retrying changes nothing.
 
     :ivar table: name of the only table that it concerns: this table is stopped, and all others are captured. ``None``: the run ends
+    :ivar ends_with_read: a snapshot of the table ends it; otherwise the log after the snapshot has it again
     """
 
     table: str | None = None
+    ends_with_read: bool = True
 
 
 class ConfigError(TerminalError):

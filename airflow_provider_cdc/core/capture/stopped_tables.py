@@ -64,6 +64,9 @@ class StoppedTables:
         handling = self._config.find_failure_handling(e)
         if handling is FailureHandling.FAIL or e.table is None or self._tables.is_signal_table(e.table):
             return self.stop_table(e)
+        if not e.ends_with_read:
+            log.error("A snapshot of %s would not help, so that the table is not read again by itself.", e.table)
+            return self.stop_table(e)
         table = next((t for t in self._history.current_tables if str(t) == e.table), None)
         if not self._reads_rows or (table is not None and not self._filters.is_snapshot_table(table)):
             log.error("No snapshot reads rows of %s, so that the table cannot be read again by itself.", e.table)
@@ -88,7 +91,7 @@ class StoppedTables:
             table, event.position, event.error, e,
         )  # fmt: skip
         self._incremental.cancel_reads()
-        self._end_scans(table, "it is read as a whole, because an event was set aside")
+        self._end_scans(table, f"{table} is read as a whole, because an event was set aside")
         queue_notification(
             self._batcher, EVENT, NotificationType.SET_ASIDE, table=table, error=event.error, message=event.text,
             where=(e.where or "")[:_TEXT], position=event.position,
@@ -104,7 +107,7 @@ class StoppedTables:
             raise e
         log.error("Table %s is stopped; capture of all other tables continues. %s", e.table, e)
         self._incremental.cancel_reads()
-        self._end_scans(e.table, "its rows cannot be read")
+        self._end_scans(e.table, f"{e.table} is stopped, because its rows cannot be read")
         text = " ".join(
             filter(
                 None,
@@ -126,7 +129,7 @@ class StoppedTables:
         gone = [scan for scan in state.scans if scan.table == table]
         state = state.retain_scans([scan for scan in state.scans if scan.table != table])
         for scan in gone:
-            state = state.request_failed(scan.request, f"{table} is stopped, because {why}")
+            state = state.request_failed(scan.request, why)
             if not any(left.request == scan.request for left in state.scans):
                 message, state = state.request_ended(scan.request)
                 self._batcher.end_signal(scan.request, SignalState.FAILED, message)

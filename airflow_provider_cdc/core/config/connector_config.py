@@ -277,11 +277,11 @@ class ConnectorConfig(DefaultSourceConfig):
         "with a warning, and read its table again (warn); the same without a warning in the task's log (skip, or ignore). Debezium skips the event and "
         "does not read the table. An event whose table is not known always ends the run.",
     )
-    event_converting_failure_handling_mode: HandlingMode = Field(
-        FailureHandling.FAIL,
+    event_converting_failure_handling_mode: HandlingMode | None = Field(
+        None,
         alias="event.converting.failure.handling.mode",
-        description="The same for an event with a value that cannot be converted. Debezium's default is 'warn', which writes null for the value. The default "
-        "here is 'fail', because null would be a wrong value: no mode writes it.",
+        description="The same for an event with a value that cannot be converted. The default is the value of event.processing.failure.handling.mode. "
+        "Debezium's default is 'warn', which writes null for the value: that would be a wrong value, and no mode writes it here.",
     )
     guardrail_collections_max: int = Field(
         0,
@@ -415,7 +415,7 @@ class ConnectorConfig(DefaultSourceConfig):
 
     def find_failure_handling(self, error: TerminalError) -> FailureHandling:
         """Find the handling of an event of the log that has caused an error."""
-        if isinstance(error, UnreadableValue):
+        if isinstance(error, UnreadableValue) and self.event_converting_failure_handling_mode is not None:
             return self.event_converting_failure_handling_mode
         return self.event_processing_failure_handling_mode
 

@@ -217,7 +217,7 @@ class DebeziumConfig(TableConfig):
             "event.converting.failure.handling.mode": self.event_converting_failure_handling_mode,
         }
         for name, mode in modes.items():
-            if mode is not FailureHandling.FAIL:
+            if mode not in (None, FailureHandling.FAIL):
                 raise ValueError(
                     f"{name}: only fail is valid, because the source has no tables that could be read again after an event"
                 )

@@ -11,7 +11,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from airflow_provider_cdc.core.config.base_configuration import ConnectionForm, PropertyEffect
 from airflow_provider_cdc.core.config.property_enums import FailureHandling, HandlingMode, Patterns
 from airflow_provider_cdc.core.config.select_overrides import name_parts, with_statements
-from airflow_provider_cdc.core.errors import SchemaConflict, TerminalError, UnreadableValue
+from airflow_provider_cdc.core.errors import SchemaConflict, TerminalError
 from airflow_provider_cdc.core.login_tokens import TOKEN_MAKERS
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mysql.converters import CONVERTERS
@@ -151,10 +151,11 @@ class MySqlConfig(RelationalConfig):
         alias="event.deserialization.failure.handling.mode",
         description="Deprecated: use event.processing.failure.handling.mode. It has an effect if that is not set.",
     )
-    inconsistent_schema_handling_mode: HandlingMode = Field(
-        FailureHandling.FAIL,
+    inconsistent_schema_handling_mode: HandlingMode | None = Field(
+        None,
         alias="inconsistent.schema.handling.mode",
-        description="As event.processing.failure.handling.mode, for rows of a table whose schema is known neither to the schema history nor to the catalog.",
+        description="As event.processing.failure.handling.mode, for rows that match no known schema of their table. The default is the value of that property "
+        "(Debezium's default is 'fail').",
     )
 
     FORM: ClassVar[ConnectionForm] = ConnectionForm(
@@ -244,12 +245,18 @@ class MySqlConfig(RelationalConfig):
             raise ValueError(f"include.query: the statements would expose the values that {hidden} hides")
         return self
 
+    @model_validator(mode="before")
+    @classmethod
+    def _present_name(cls, values: dict[str, Any]) -> dict[str, Any]:
+        older, name = (
+            values.get("event.deserialization.failure.handling.mode"),
+            "event.processing.failure.handling.mode",
+        )
+        return values if older is None else {name: older, **values}
+
     def find_failure_handling(self, error: TerminalError) -> FailureHandling:
-        if isinstance(error, SchemaConflict):
+        if isinstance(error, SchemaConflict) and self.inconsistent_schema_handling_mode is not None:
             return self.inconsistent_schema_handling_mode
-        older, name = self.event_deserialization_failure_handling_mode, "event_processing_failure_handling_mode"
-        if older is not None and not isinstance(error, UnreadableValue) and name not in self.model_fields_set:
-            return older
         return super().find_failure_handling(error)
 
     def find_widened_lists(self, before: Self) -> list[str]:

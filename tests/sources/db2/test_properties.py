@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.connector import open_source
-from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.errors import ConfigError, UnreadableValue
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
 from tests.support.change_log.rendered import capture_records, of_table, row_fields
 from tests.support.connectors import Connector
+from tests.support.signals import snapshot
 
 ConnectorFactory = Callable[..., Connector]
 DOCUMENTED = {
@@ -207,3 +208,45 @@ def test_the_delimiter_and_the_name_of_the_transactions_are_in_the_topics(
     id_ = row["value"]["source"]["commit_lsn"]
     assert (begin["value"]["id"], end["value"]["id"], row["value"]["transaction"]["id"]) == (id_, id_, id_)
     assert (end["value"]["event_count"], row["value"]["transaction"]["total_order"]) == (1, 1)
+
+
+def write_unknown_operation(db: Db2Adapter) -> None:
+    """Write a row into the change table of ``T`` that no agent writes, and others of both tables around it."""
+    run(db, f"INSERT INTO {db.name('T')} VALUES (2)", f"INSERT INTO {db.name('U')} VALUES (2)")
+    db.server.sql(f"UPDATE {db.change_table('T')} SET IBMSNAP_OPERATION = 'X'")
+    run(db, f"INSERT INTO {db.name('T')} VALUES (3)", f"INSERT INTO {db.name('U')} VALUES (3)")
+
+
+def captured_ids(connector: Connector, db: Db2Adapter, table: str) -> list[int]:
+    return sorted(row["ID"] for row in connector.rows(f"{db.namespace}.{table}"))
+
+
+def test_an_event_that_cannot_be_read_stops_its_table_or_is_set_aside(
+    db: Db2Adapter, connector_factory: ConnectorFactory
+) -> None:
+    for table in ("T", "U"):
+        db._create(table, {"ID": "INTEGER"}, ("ID",))
+        run(db, f"INSERT INTO {db.name(table)} VALUES (1)")
+    connector = connector_factory()
+    connector.capture()
+    write_unknown_operation(db)
+    with pytest.raises(UnreadableValue, match=rf"1 table is stopped.*{db.namespace}\.T: UnknownLogEvent: .*'X'"):
+        connector.capture()
+    assert (captured_ids(connector, db, "T"), captured_ids(connector, db, "U")) == ([1], [1, 2, 3])
+    snapshot(connector, f"{db.namespace}.T", type="blocking")
+    aside = {"event.processing.failure.handling.mode": "warn"}
+    connector.capture(aside)
+    run(db, f"DELETE FROM {db.name('T')}")
+    connector.capture(aside)
+    assert captured_ids(connector, db, "T") == []
+    run(db, f"DELETE FROM {db.name('U')} WHERE ID > 1")
+    write_unknown_operation(db)
+    connector.capture(aside)
+    assert (captured_ids(connector, db, "T"), captured_ids(connector, db, "U")) == ([2, 3], [1, 2, 3])
+    offset = connector.store.load_offset(connector.name).offset
+    assert offset is not None
+    ((event,),) = offset.set_aside.values()
+    assert (offset.stopped, event.error) == ({}, "UnknownLogEvent")
+    run(db, f"INSERT INTO {db.name('T')} VALUES (4)")
+    connector.capture(aside)
+    assert captured_ids(connector, db, "T") == [2, 3, 4]

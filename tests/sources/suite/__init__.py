@@ -13,11 +13,12 @@ from tests.sources.suite.common import RunKilled, dies_at_commit, equal, start_c
 from tests.sources.suite.filters import Lists
 from tests.sources.suite.restarts import Restarts
 from tests.sources.suite.rows import Rows
+from tests.sources.suite.set_aside import SetAside
 from tests.sources.suite.source import SourceContract
 from tests.sources.suite.structure import Structure
 
 
-class SourceSuite(Rows, Structure, Lists, Restarts, SourceContract):
+class SourceSuite(Rows, Structure, Lists, Restarts, SetAside, SourceContract):
     """All that every source must do. Subclasses give the fixture ``db``."""
 
 

@@ -153,7 +153,7 @@ class ChangeTableReader:
         count = pair_rows(commit.words, codes, self._layout.registration.pairs, ops, before, after)
         if count < 0:
             at = -1 - count
-            raise UnknownLogEvent(
+            error = UnknownLogEvent(
                 f"A row of the change table {self._layout.registration.change_table_name} has the unknown "
                 f"operation {letters[at]!r}.",
                 where=self._where(commit.bytes_at(at)),
@@ -161,6 +161,8 @@ class ChangeTableReader:
                 remedy="inspect the row in the change table; if a program other than the capture agent has written "
                 "it, delete it",
             )
+            error.table = str(self._layout.schema.id)
+            raise error
         return ops[:count], before[:count], after[:count]
 
     def _lacking(

@@ -59,7 +59,7 @@ def build_unlogged_error(table: TableId, columns: list[str]) -> UnreadableValue:
         safe="All rows of the table that were read are captured, and capture of all other tables continues.",
         remedy=_remedy(names),
     )
-    e.table = str(table)
+    e.table, e.ends_with_read = str(table), False
     return e
 
 

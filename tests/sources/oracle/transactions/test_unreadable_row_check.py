@@ -168,6 +168,38 @@ def test_a_change_without_a_text_stops_its_table(
     assert ids(connector, "GOOD") == [1]
 
 
+def test_a_change_without_a_text_is_set_aside_and_its_table_is_read_again(
+    schema: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
+    connector = connector_factory("NUMBER(9)", event_processing_failure_handling_mode="warn")
+    connector.capture()
+    schema.sql("INSERT INTO ODD VALUES (1, 5)")
+    inject(schema, "ODD", 1, None)
+    schema.sql("INSERT INTO GOOD VALUES (1)", "INSERT INTO ODD VALUES (2, 6)")
+    connector.capture()
+    assert (ids(connector, "ODD"), ids(connector, "GOOD")) == ([1, 2], [1])
+    offset = connector.store.load_offset(connector.name).offset
+    assert offset is not None
+    ((event,),) = offset.set_aside.values()
+    assert (list(offset.set_aside), event.error) == (["APP.ODD"], "UnreadableValue")
+    schema.sql("DELETE FROM ODD WHERE ID = 1", "INSERT INTO ODD VALUES (3, 7)")
+    connector.capture()
+    assert ids(connector, "ODD") == [2, 3]
+
+
+def test_a_table_that_logminer_ignores_is_stopped_at_once_whatever_the_properties_say(
+    schema: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
+    """No snapshot would help: the stream that follows it has no change of the table either."""
+    connector = connector_factory("BFILE", event_processing_failure_handling_mode="warn")
+    schema.sql("INSERT INTO GOOD VALUES (1)")
+    with pytest.raises(UnreadableValue, match=r"LogMiner returns no changes of .*ODD"):
+        connector.capture()
+    offset = connector.store.load_offset(connector.name).offset
+    assert offset is not None
+    assert (list(offset.stopped), offset.set_aside) == (["APP.ODD"], {})
+
+
 def test_a_row_that_says_that_it_is_no_change_is_none(
     schema: Oracle, connector_factory: Callable[..., Connector]
 ) -> None:
