@@ -67,7 +67,8 @@ class StoppedTables:
         if not e.ends_with_read:
             log.error("A snapshot of %s would not help, so that the table is not read again by itself.", e.table)
             return self.stop_table(e)
-        table = next((t for t in self._history.current_tables if str(t) == e.table), None)
+        known = next((t for t in self._history.ever_known_tables if str(t) == e.table), None)
+        table = known or next(iter(self._source.discover_tables(lambda t: str(t) == e.table)), None)
         if not self._reads_rows or (table is not None and not self._filters.is_snapshot_table(table)):
             log.error("No snapshot reads rows of %s, so that the table cannot be read again by itself.", e.table)
             return self.stop_table(e)
@@ -78,23 +79,25 @@ class StoppedTables:
                 "%d events of %s were set aside in a day; the table is not read again by itself.", _PER_DAY, e.table
             )
             return self.stop_table(e)
-        held = table is not None and self._history.has_seen_table(table)
-        self._set_aside(e, e.table, SetAsideEvent(
-            at_ms=now, error=e.page_name, text=e.message[:_TEXT], position=self._state.position_text
-        ), held, logging.WARNING if handling is FailureHandling.WARN else logging.DEBUG)  # fmt: skip
+        event = SetAsideEvent(at_ms=now, error=e.page_name, text=e.message[:_TEXT], position=self._state.position_text)
+        log.log(
+            logging.WARNING if handling is FailureHandling.WARN else logging.DEBUG,
+            "An event of %s after %s is set aside: the table is read again, and capture of all other tables continues. %s: %s",
+            e.table, event.position, event.error, e,
+        )  # fmt: skip
+        self._set_aside(e.table, event, e.where or "", held=known is not None)
         return None
 
-    def _set_aside(self, e: TerminalError, table: str, event: SetAsideEvent, held: bool, level: int) -> None:
-        log.log(
-            level,
-            "An event of %s after %s is set aside: the table is read again, and capture of all other tables continues. %s: %s",
-            table, event.position, event.error, e,
-        )  # fmt: skip
+    def _set_aside(self, table: str, event: SetAsideEvent, where: str, *, held: bool) -> None:
+        """Mark a table, and record its event.
+
+        :param held: whether the target may hold rows of it
+        """
         self._incremental.cancel_reads()
         self._end_scans(table, f"{table} is read as a whole, because an event was set aside")
         queue_notification(
             self._batcher, EVENT, NotificationType.SET_ASIDE, table=table, error=event.error, message=event.text,
-            where=(e.where or "")[:_TEXT], position=event.position,
+            where=where[:_TEXT], position=event.position,
         )  # fmt: skip
         self._state.offset = self._state.offset.set_event_aside(table, event, held=held)
 

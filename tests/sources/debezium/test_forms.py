@@ -334,6 +334,7 @@ def test_only_selected_topics_are_read(tmp_path: Path) -> None:
         ({"topics": "shop.a.b", "bootstrap.servers": "k:9092"}, "exclude each other"),
         ({"snapshot.mode": "initial"}, "only never"),
         ({"position.lost.mode": "snapshot"}, "only fail"),
+        ({"event.processing.failure.handling.mode": "warn"}, "only fail"),
         ({"decimal.handling.mode": "string"}, "has no effect here"),
         ({"events.path.options": "[]"}, "must be a JSON object"),
         ({"events.path": ""}, "events.path"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError, SchemaConflict, UnreadableValue
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 
 DEFAULTS: dict[str, Any] = {
@@ -206,3 +206,28 @@ def test_every_documented_property_is_known(name: str) -> None:
 )
 def test_what_leaves_out_changes_is_known(given: dict[str, str], found: list[str]) -> None:
     assert MySqlConfig.parse({**BASE, **given}).leaves_out() == found
+
+
+PROCESSING = "event.processing.failure.handling.mode"
+OLDER = "event.deserialization.failure.handling.mode"
+CONVERTING = "event.converting.failure.handling.mode"
+INCONSISTENT = "inconsistent.schema.handling.mode"
+
+
+@pytest.mark.parametrize(
+    ("properties", "row", "value", "schema"),
+    [
+        ({}, "fail", "fail", "fail"),
+        ({PROCESSING: "Warn"}, "warn", "warn", "warn"),
+        ({OLDER: "ignore"}, "skip", "skip", "skip"),
+        ({OLDER: "ignore", PROCESSING: "warn"}, "warn", "warn", "warn"),
+        ({CONVERTING: "warn"}, "fail", "warn", "fail"),
+        ({PROCESSING: "skip", CONVERTING: "fail", INCONSISTENT: "warn"}, "skip", "fail", "warn"),
+    ],
+)
+def test_an_event_is_handled_as_the_property_for_its_error_says_or_that_for_all(
+    properties: dict[str, str], row: str, value: str, schema: str
+) -> None:
+    config = MySqlConfig.parse({**BASE, **properties})
+    errors = PrerequisiteError("a row"), UnreadableValue("a value"), SchemaConflict("a schema")
+    assert [config.find_failure_handling(error) for error in errors] == [row, value, schema]
