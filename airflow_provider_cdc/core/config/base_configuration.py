@@ -20,7 +20,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
@@ -345,8 +345,9 @@ def _explain(error: Any, cls: type[Configuration], fields: Mapping[str, str]) ->
     value, annotation = error["input"], field.annotation if field is not None else None
     secret = annotation is SecretStr or annotation == SecretStr | None or find_credentials(key, value)
     shown = "********" if secret else repr(value)
-    if error["type"] == "enum" and isinstance(annotation, type) and issubclass(annotation, enum.Enum):
-        valid = [str(v.value) for v in annotation]
+    choices = next((a for a in (annotation, *get_args(annotation)) if isinstance(a, enum.EnumType)), None)
+    if error["type"] == "enum" and choices is not None:
+        valid = [str(v.value) for v in choices.__members__.values()]
         near = difflib.get_close_matches(str(value), valid, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
         return f"{key}: {shown} is not a valid value{hint} Valid values are: {', '.join(valid)}"
