@@ -345,9 +345,10 @@ def _explain(error: Any, cls: type[Configuration], fields: Mapping[str, str]) ->
     value, annotation = error["input"], field.annotation if field is not None else None
     secret = annotation is SecretStr or annotation == SecretStr | None or find_credentials(key, value)
     shown = "********" if secret else repr(value)
-    choices = next((a for a in (annotation, *get_args(annotation)) if isinstance(a, enum.EnumType)), None)
+    types = [a for a in (annotation, *get_args(annotation)) if isinstance(a, type)]
+    choices: type[enum.Enum] | None = next((a for a in types if issubclass(a, enum.Enum)), None)
     if error["type"] == "enum" and choices is not None:
-        valid = [str(v.value) for v in choices.__members__.values()]
+        valid = [str(v.value) for v in choices]
         near = difflib.get_close_matches(str(value), valid, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
         return f"{key}: {shown} is not a valid value{hint} Valid values are: {', '.join(valid)}"

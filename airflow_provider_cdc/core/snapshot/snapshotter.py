@@ -402,6 +402,7 @@ def _check_repaired(repaired: set[str], own: Mapping[TableId, str | None]) -> No
             e = UnreadableValue(
                 f"An event of {table} was set aside, and snapshot.query.mode.custom.name excludes its rows from snapshots.",
                 where=str(table),
+                safe="All other tables are captured; the table is stopped.",
                 remedy="let the query return the rows of the table",
             )
             e.table = str(table)
