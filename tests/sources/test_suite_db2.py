@@ -17,6 +17,7 @@ from tests.sources.db2_adapter import Db2Adapter
 from tests.sources.suite import INT, LONG, TEXT, Adapter, SourceSuite, equal, start_connector
 from tests.sources.suite.common import events, open_connector_source
 from tests.sources.suite.incremental import IncrementalSuite
+from tests.sources.suite.on_demand import OnDemandSuite
 from tests.support.change_log.log_consistency import consistent
 from tests.support.patience import LONGEST_S
 from tests.support.sources.db2 import db2_real
@@ -165,3 +166,7 @@ class TestDb2(_Db2, SourceSuite):
 
 class TestIncremental(_Db2, IncrementalSuite):
     """Chunks beside the stream."""
+
+
+class TestOnDemand(_Db2, OnDemandSuite):
+    """Signals that begin and stop snapshots."""

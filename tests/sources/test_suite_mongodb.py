@@ -19,6 +19,7 @@ from tests.sources.mongodb_adapter import MongoAdapter
 from tests.sources.suite import Adapter, SourceSuite
 from tests.sources.suite.common import events, open_connector_source
 from tests.sources.suite.incremental import IncrementalSuite
+from tests.sources.suite.on_demand import OnDemandSuite
 from tests.support.sources.mongodb import mongodb_connectors
 
 OPLOG_BYTES = 3_000_000
@@ -123,3 +124,10 @@ class TestIncremental(_MongoDb, IncrementalSuite):
     # these name columns of keys; keys of documents are in mongodb/test_row.py and test_snapshots.py
     test_ranges_of_keys_are_repaired_beside_a_writer = None  # type: ignore[assignment]
     test_ranges_of_composite_keys = None  # type: ignore[assignment]
+
+
+class TestOnDemand(_MongoDb, OnDemandSuite):
+    """Signals that begin and stop snapshots."""
+
+    # what a signalling collection holds is documents, and the subject of mongodb/captures/test_signals.py
+    test_rows_of_the_signal_table_are_signals_whatever_their_ids_and_a_wrong_one_harms_nothing = None  # type: ignore[assignment]

@@ -17,6 +17,7 @@ from dev.servers import Oracle
 from tests.sources.oracle_adapter import OracleAdapter
 from tests.sources.suite import INT, TEXT, Adapter, SourceSuite, equal, start_connector
 from tests.sources.suite.incremental import IncrementalSuite
+from tests.sources.suite.on_demand import OnDemandSuite
 from tests.support.signals import signal_state, snapshot_as_advised
 from tests.support.workloads.small_tables import operations
 
@@ -73,7 +74,7 @@ class TestRedoLogCatalog(SourceSuite):
             yield OracleAdapter(container, stack, log_mining_strategy="redo_log_catalog")
 
 
-class TestIncremental(IncrementalSuite):
+class TestIncremental(IncrementalSuite, OnDemandSuite):
     """A database without containers, two instances, and the hybrid strategy."""
 
     @pytest.fixture

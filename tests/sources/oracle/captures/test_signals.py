@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.core.incremental.chunks_per_window import WindowSize
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
 from tests.support.change_log.rendered import capture_records, of_table
 from tests.support.connectors import Connector
-from tests.support.signals import send, signal_state, snapshot
+from tests.support.signals import list_notifications, scans, send, signal_state, snapshot
 
 LOGGED = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
 DOCUMENTED = "CREATE TABLE {} (ID VARCHAR2(42) PRIMARY KEY, TYPE VARCHAR2(32) NOT NULL, DATA VARCHAR2(2048) NULL)"
@@ -105,6 +106,56 @@ def test_a_table_without_a_key_of_its_own_is_read_by_its_row_ids(
     connector.capture()
     assert signal_state(connector, number) == ("done", "")
     assert sorted(row["A"] for row in connector.rows("APP.BAG")) == list(range(25))
+
+
+def test_a_snapshot_on_demand_is_notified_under_the_id_of_its_signal(
+    db: Oracle, connector_factory: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WindowSize, "compute_chunk_count", lambda *_: 1)
+    db.sql("CREATE TABLE BARE (ID NUMBER(9) PRIMARY KEY)", LOGGED.format("BARE"))
+    connector = connector_factory(table_include_list=r"APP\.(PRODUCTS|BARE)", batch_max_rows=1)
+    snapshot(connector, "APP.PRODUCTS", "APP.BARE", id_="ad-hoc-1")
+    send(connector, "pause-snapshot", id_="ad-hoc-2")
+    send(connector, "resume-snapshot", id_="ad-hoc-3")
+    connector.capture()
+    rows = [row.notification for row in connector.store.list_notifications("test", after=0, limit=1000)]
+    found = [n for n in rows if n.aggregate_type == "Incremental Snapshot"]
+    name = {"connector_name": "test"}
+    both = name | {"data_collections": "APP.PRODUCTS, APP.BARE"}
+    progress = both | {"current_collection_in_progress": "APP.PRODUCTS", "maximum_key": "[24]"}
+    assert [(n.type, n.additional_data) for n in found] == [
+        ("STARTED", both), ("PAUSED", name), ("RESUMED", name),
+        ("IN_PROGRESS", progress | {"last_processed_key": "[9]", "total_rows_scanned": "10"}),
+        ("IN_PROGRESS", progress | {"last_processed_key": "[19]", "total_rows_scanned": "20"}),
+        ("TABLE_SCAN_COMPLETED", name | {"scanned_collection": "APP.PRODUCTS", "total_rows_scanned": "25", "status": "SUCCEEDED"}),
+        ("TABLE_SCAN_COMPLETED", name | {"scanned_collection": "APP.BARE", "total_rows_scanned": "0", "status": "EMPTY"}),
+        ("COMPLETED", name),
+    ]  # fmt: skip
+    assert {n.id for n in found} == {"ad-hoc-1"}
+
+
+def test_a_table_that_is_not_read_says_why_by_its_status(
+    db: Oracle, connector_factory: Callable[..., Connector]
+) -> None:
+    db.sql("CREATE TABLE KEYLESS (A NUMBER(9))", "INSERT INTO KEYLESS VALUES (1)", LOGGED.format("KEYLESS"))
+    for table in ("GONE", "FILTERED", "OTHER"):
+        db.sql(f"CREATE TABLE {table} (ID NUMBER(9) PRIMARY KEY, N NUMBER(9))", LOGGED.format(table))
+        db.sql(f"INSERT INTO {table} VALUES (1, 1)")
+    connector = connector_factory(table_include_list=r"APP\.(PRODUCTS|KEYLESS|GONE|FILTERED|OTHER)")
+    conditions = [{"data-collection": "APP.FILTERED", "filter": "N <> <>"}]
+    names = [f"APP.{table}" for table in ("KEYLESS", "GONE", "PRODUCTS", "FILTERED")]
+    number = snapshot(connector, *names, additional_conditions=conditions)
+    other = snapshot(connector, "APP.OTHER", surrogate_key="N")
+    db.sql("DROP TABLE GONE")
+    connector.capture()
+    assert scans(connector) == {
+        "APP.KEYLESS": "NO_PRIMARY_KEY", "APP.GONE": "UNKNOWN_SCHEMA", "APP.PRODUCTS": "SUCCEEDED", "APP.FILTERED": "SQL_EXCEPTION",
+        "APP.OTHER": "SKIPPED",
+    }  # fmt: skip
+    assert signal_state(connector, number)[0] == signal_state(connector, other)[0] == "failed"
+    messages = {data.get("scanned_collection"): data.get("message", "") for _, data in list_notifications(connector)}
+    assert "APP.KEYLESS has no key" in messages["APP.KEYLESS"]
+    assert messages["APP.PRODUCTS"] == ""
 
 
 def test_a_structure_of_a_signal_is_taken_over_without_a_restart(
