@@ -91,6 +91,41 @@ def test_chunks_go_through_keys_of_every_type_once_and_in_order(
         ) == (True, [found[30]])
 
 
+def test_the_offset_of_a_snapshot_that_ended_early_has_its_position_and_the_collections_that_are_left(
+    uri: str, database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        database[name].insert_many([{"_id": n} for n in range(3)])
+    connector = mongodb_connector(
+        uri, tmp_path, database_include_list=database.name, batch_max_rows=1, snapshot_max_threads=1
+    )
+    read, positions = collection_snapshot.MongoSnapshot.read, []
+
+    def read_or_fail(session: collection_snapshot.MongoSnapshot, chunk: SnapshotChunk) -> Any:
+        positions.append(session.position.to_json())
+        if chunk.table.name == "b":
+            raise AutoReconnect("gone")
+        yield from read(session, chunk)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(collection_snapshot.MongoSnapshot, "read", read_or_fail)
+        with pytest.raises(AutoReconnect):
+            connector.capture()
+    offset = connector.store.load_offset("test").offset
+    assert offset is not None
+    assert offset.position == positions[0]
+    assert [*offset.snapshot.pending] == [f"{database.name}.b"]
+    database.a.insert_one({"_id": 3})
+    database.b.insert_one({"_id": 3})
+    connector.capture()
+    ended = connector.store.load_offset("test").offset
+    assert ended is not None
+    assert not ended.snapshot.pending
+    for name in ("a", "b"):
+        assert [row["_id"] for row in connector.documents(f"{database.name}.{name}")] == [0, 1, 2, 3]
+    assert connector.replay.operations["r"] == 3 + 4, "the rows of a are not read again"
+
+
 def test_parts_hold_each_document_once_whatever_the_type_of_its_key(
     uri: str, tmp_path: Path, mixed_collection: tuple[TableId, list[Any]]
 ) -> None:

@@ -59,7 +59,7 @@ def test_a_snapshot_counts_its_tables_and_rows_and_is_over_when_it_is_over(schem
     connector = oracle_connector(schema, tmp_path, schema_include_list="APP")
     found = connector.capture().metrics["snapshot"]
     assert 0 <= found.pop("MilliSecondsSinceLastEvent") < 60_000
-    assert found.pop("SnapshotDurationInSeconds") < 60
+    assert 0 <= found.pop("SnapshotDurationInSeconds") < 60
     assert found.pop("LastEvent") in ("test.APP.T r seq 8", "test.APP.U r seq 8"), "three structures, five rows"
     assert found == {
         "TotalNumberOfEventsSeen": 5, "NumberOfEventsFiltered": 0, "CapturedTables": ["APP.EMPTY", "APP.T", "APP.U"],

@@ -241,22 +241,32 @@ def test_locks_are_gone_before_rows_are_read(schema: Oracle) -> None:
 def test_snapshot_waits_for_an_exclusive_lock_unless_locking_is_off(
     schema: Oracle, mode: str | None, waits: bool
 ) -> None:
+    """Each table is locked until its structure is read, and not while its rows are."""
     given = {} if mode is None else {"snapshot__locking__mode": mode}
     make(schema, {"ID": "NUMBER(9)"}, [{}])
-    opened = threading.Event()
+    schema.sql("CREATE TABLE T2 (ID NUMBER(9))")
+    t2 = TableId(catalog=T1.catalog, namespace=T1.namespace, name="T2")
+    opened, read = threading.Event(), threading.Event()
 
     def snapshot_() -> None:
-        with OracleSnapshot(settings(schema, **given), [T1], 1):
+        with OracleSnapshot(settings(schema, **given), [T1, t2], 1):
             opened.set()
+            read.wait(LONGEST_S)
 
     with closing(schema.connect()) as connection, connection.cursor() as cursor:
-        cursor.execute("LOCK TABLE T1 IN EXCLUSIVE MODE")
+        cursor.execute("LOCK TABLE T2 IN EXCLUSIVE MODE")
         thread = threading.Thread(target=snapshot_)
         thread.start()
-        assert opened.wait(1.5 if waits else LONGEST_S) is not waits
-        connection.rollback()
-        thread.join(LONGEST_S)
-    assert opened.is_set()
+        try:
+            assert opened.wait(1.5 if waits else LONGEST_S) is not waits
+            connection.rollback()
+            assert opened.wait(LONGEST_S)
+            for table in ("T1", "T2"):
+                cursor.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE NOWAIT")
+        finally:
+            connection.rollback()
+            read.set()
+            thread.join(LONGEST_S)
 
 
 def test_table_that_does_not_exist_is_missing(schema: Oracle) -> None:
