@@ -95,6 +95,24 @@ def test_tables_in_capture_mode_are_captured_unless_the_lists_leave_them_out(
     assert [(r["topic"], r["value"]["op"]) for r in capture_records(connector)] == [(f"test.{db.namespace}.A", "c")]
 
 
+@pytest.mark.parametrize(
+    ("mode", "read", "streamed"),
+    [(None, ["r"], ["c"]), ("initial", ["r"], ["c"]), ("initial_only", ["r"], []), ("schema_only", [], ["c"])],
+)
+def test_the_snapshot_mode_says_whether_rows_are_read_and_changes_are_captured(
+    db: Db2Adapter, connector_factory: ConnectorFactory, mode: str | None, read: list[str], streamed: list[str]
+) -> None:
+    """All of them record the structure of the table."""
+    db._create("T", {"ID": "INTEGER"}, ("ID",))
+    run(db, f"INSERT INTO {db.name('T')} VALUES (1)")
+    connector = connector_factory(**({} if mode is None else {"snapshot_mode": mode}))
+    first = capture_records(connector)
+    assert [r["value"]["op"] for r in of_table(first, "T")] == read
+    assert [r["value"]["tableChanges"][0]["type"] for r in first if r["topic"] == "test"] == ["CREATE"]
+    run(db, f"INSERT INTO {db.name('T')} VALUES (2)")
+    assert [r["value"]["op"] for r in capture_records(connector)] == streamed
+
+
 def test_texts_can_be_hidden_or_cut_in_the_snapshot_and_in_the_stream(
     db: Db2Adapter, connector_factory: ConnectorFactory
 ) -> None:

@@ -13,7 +13,7 @@ from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
 from tests.support.change_log.rendered import capture_records, of_table
 from tests.support.connectors import Connector
-from tests.support.signals import send, signal_state, snapshot
+from tests.support.signals import scans, send, signal_state, snapshot
 
 ConnectorFactory = Callable[..., Connector]
 
@@ -107,6 +107,25 @@ def test_rows_of_a_condition_are_reads(db: Db2Adapter, connector_factory: Connec
         )
         assert value["source"]["change_lsn"] is None
         assert value["source"]["commit_lsn"]
+
+
+def test_a_surrogate_key_orders_the_rows_in_place_of_the_key(
+    db: Db2Adapter, connector_factory: ConnectorFactory
+) -> None:
+    db.create_as("TURNED", "ID INTEGER NOT NULL PRIMARY KEY, U INTEGER NOT NULL, V INTEGER")
+    try:
+        rows = ", ".join(f"({i}, {-i}, 0)" for i in range(25))
+        db.sql(f"INSERT INTO {db.name('TURNED')} VALUES {rows}")
+        db.server.catch_up()
+        connector, table = connector_factory(table_include_list=rf"{db.namespace}\.TURNED"), f"{db.namespace}.TURNED"
+        number = snapshot(connector, table, surrogate_key="U")
+        assert [r["key"]["ID"] for r in of_table(capture_records(connector), "TURNED")] == [*range(24, -1, -1)]
+        assert signal_state(connector, number) == ("done", "")
+        snapshot(connector, table, surrogate_key="V")
+        assert of_table(capture_records(connector), "TURNED") == []
+        assert scans(connector) == {table: "SKIPPED"}
+    finally:
+        db.drop_table("TURNED")
 
 
 def test_chunks_report_the_progress_of_their_table_and_its_pauses(

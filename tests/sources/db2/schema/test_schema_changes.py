@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_cdc import __version__
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
 from tests.support.change_log.rendered import Record, capture_records, of_table, row_fields
@@ -89,6 +90,8 @@ def test_a_schema_change_holds_the_whole_structure_after_it(
             db.namespace,
             "false",
         )
+        assert (source["version"], source["name"]) == (__version__, "test")
+        assert source["table"] == value["tableChanges"][0]["id"].rpartition('"."')[2].strip('"')
         assert source["change_lsn"] is None
         assert source["commit_lsn"].count(":") == 2
         assert captured_from <= value["ts_ms"] <= time.time() * 1000
