@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, ConnectorHalted, TerminalError
 from airflow_provider_cdc.core.model.run_metrics import shorten_metrics
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
@@ -177,7 +178,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
                 return self._capture.run(run_for_s=seconds)
         except TerminalError as e:
             if not began:  # otherwise the capture has recorded it
-                record_failure(access, str(e), type(e).__name__)
+                record_failure(access, describe_error(e), type(e).__name__)
             raise
         finally:
             self._capture = None

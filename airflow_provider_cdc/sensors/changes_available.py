@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError, TerminalError, TransientError
 from airflow_provider_cdc.core.lifecycle.next_run import RETRY_AFTER_S, RunHold
 from airflow_provider_cdc.hooks.airflow_compat import AirflowFailException
@@ -133,7 +134,7 @@ class ChangesAvailableSensor(ConnectorFields, WaitingSensor):
     def _to_exception(self, error: CdcError) -> Exception:
         """Build the Airflow exception; after an error that a person must repair, the sensor of the next run waits."""
         if isinstance(error, TerminalError):
-            record_failure(self.connector_access, str(error), type(error).__name__)
+            record_failure(self.connector_access, describe_error(error), type(error).__name__)
         return to_airflow_exception(error)
 
     def _log_reason(self, reason: str) -> None:

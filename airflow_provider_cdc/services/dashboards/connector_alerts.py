@@ -149,13 +149,19 @@ def _of_capture(record: ConnectorRecord, limits: AlertLimits, now: datetime) -> 
     status = status_of(record, [])
     state = status.state
     if state is ConnectorState.FAILED:
-        error = (status.last_error or "").split("\n")[0].rstrip(".")
+        error = _first_sentence(status.last_error or "")
         yield Alert(AlertKind.RUN_FAILED, f"the last run failed {format_age(status.state_since, now)}: {error}")
     ended = record.run_ended_at
     if state is not ConnectorState.RUNNING and ended is not None and (now - ended).total_seconds() > limits.silent_s:
         yield Alert(AlertKind.NO_RUN, f"no run since the last run ended {format_age(ended, now)}")
     for table, text in describe_set_aside(record.offset or Offset(), now).items():
         yield Alert(AlertKind.EVENT_SET_ASIDE, f"an event of {table} cannot be read: {text.rstrip('.')}")
+
+
+def _first_sentence(error: str) -> str:
+    """Return the first line of an error, with the first entry of the list that it may begin."""
+    first, *more = error.split("\n")
+    return (f"{first} {more[0].strip().removeprefix('- ')}" if first.endswith(":") and more else first).rstrip(".")
 
 
 def _of_series(series: StoredSeries, record: ConnectorRecord, limits: AlertLimits, now: datetime) -> Iterator[Alert]:
