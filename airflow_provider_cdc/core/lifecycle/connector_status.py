@@ -47,7 +47,7 @@ class ConnectorStatus:
     :param metrics: of the last run that read anything, also if it failed: context → name → value
     :param signals: signals whose state is not final, newest first
     :param waits_after: class of the error after which a sensor waits for a repair, at most until ``waits_until``
-    :param owed: a sentence for each target that lacks what was captured, and to which no apply is at work
+    :param owed: a sentence for each target that lacks what was captured, and to which no apply is at work; with the error of its last apply
     """
 
     connector: str
@@ -179,5 +179,5 @@ def status_of(record: ConnectorRecord, signals: Sequence[SignalRecord]) -> Conne
         metrics=dict(record.metrics),
         waits_after=None if waits is None or waits_until is None else waits.name,
         waits_until=waits_until,
-        owed=tuple(o.text for o in list_owed_applies(record) if o.target is None or not o.target.is_at_work),
+        owed=tuple(o.full_text for o in list_owed_applies(record) if o.target is None or not o.target.is_at_work),
     )

@@ -48,6 +48,12 @@ class OwedApply:
             return f"batches up to {self.batch} are not applied to {where}"
         return f"the last apply to {where} has failed"
 
+    @property
+    def full_text(self) -> str:
+        """Describe them with the error of the last apply, if it has failed."""
+        error = self.target.error if self.target is not None and self.target.failures else None
+        return f"{self.text}: {error}" if error else self.text
+
 
 @dataclass(frozen=True, slots=True)
 class RunHold:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError, TerminalError
 from airflow_provider_cdc.core.spi.state_records import RunFailure
 from airflow_provider_cdc.hooks.state import CdcStateHook
@@ -117,7 +118,7 @@ class ApplyNotes:
             type(error).__name__ if isinstance(error, CdcError) else "TargetError",
             needs_person or isinstance(error, TerminalError),
         )
-        text = text or str(error) or repr(error)
+        text = text or (describe_error(error) if isinstance(error, CdcError) else str(error) or repr(error))
         self._write(
             lambda notes: notes.record_end(self.connector, self.target, self.location, self.task, batch, text, failure)
         )

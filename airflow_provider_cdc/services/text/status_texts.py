@@ -141,7 +141,9 @@ def status_lines(status: ConnectorStatus) -> Iterator[str]:
     if status.waits_after is not None and status.waits_until is not None:
         yield f"  Waits:      {format_wait(status.connector, status.waits_after, status.waits_until)}"
     for owed in status.owed:
-        yield f"  Owed:       {owed}"
+        first, *more = owed.splitlines()
+        yield f"  Owed:       {first}"
+        yield from (f"              {line}" for line in more)
     if text := log_text(LogWindow.from_metrics(status.metrics.get("streaming", {}))):
         yield f"  Source log: {text}"
     for table, why in status.stopped.items():

@@ -185,4 +185,4 @@ def test_the_status_says_what_is_owed_and_how_long_the_connector_waits() -> None
     lines = list(status_lines(status_of(shop, [])))
     wait = "Connector shop waits after PositionLost until 2025-01-02 03:04:05 UTC. A repair begins a run at once; so does `airflow cdc restart shop`."
     assert f"  Waits:      {wait}" in lines
-    assert "  Owed:       batches up to 2 are not applied to delta at /lake" in lines
+    assert "  Owed:       batches up to 2 are not applied to delta at /lake: away" in lines
