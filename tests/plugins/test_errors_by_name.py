@@ -237,21 +237,21 @@ CAUSES_OF_APPLIES: dict[str, Callable[[Scene], None]] = {
     "TargetUnavailable": _reach_no_target,
 }
 ELSEWHERE = {
-    "CommitConflict": "tests/core/lifecycle/test_offset_changes.py",
-    "CommitStateUnknown": "tests/changelog/files/test_change_log.py",
-    "ConnectionUnavailable": "tests/hooks/test_unanswered_lookups.py",
-    "ConnectorHalted": "tests/dev/docs/test_page_commands_run.py",
-    "LeaseHeld": "tests/core/capture/test_connector_capture.py",
-    "LeaseLost": "tests/core/capture/test_connector_capture.py",
-    "NotGranted": "tests/sources/oracle/test_connect.py",
-    "QueryRejected": "tests/core/incremental/test_blocking.py",
-    "SchemaConflict": "tests/core/capture/test_schema_change_handler.py",
-    "SourceBusy": "tests/sources/mysql/snapshot/test_chunk_reader.py",
-    "StateUnavailable": "tests/state/test_lost_connections.py",
-    "StorageUnavailable": "tests/changelog/files/test_put_if_absent_check.py",
-    "UnreadableValue": "tests/sources/debezium/test_forms.py",
+    "CommitConflict": "tests/core/lifecycle/test_offset_changes.py::test_a_plan_is_void_once_the_offset_has_moved",
+    "CommitStateUnknown": "tests/changelog/files/test_change_log.py::test_a_commit_that_the_store_does_not_confirm_may_be_there_or_not",
+    "ConnectionUnavailable": "tests/hooks/test_unanswered_lookups.py::test_a_connection_that_nothing_could_look_up_is_tried_again",
+    "ConnectorHalted": "tests/core/lifecycle/test_connector_lifecycle.py::test_a_run_that_is_alive_ends_within_seconds_of_a_pause_and_nothing_runs_until_resume",
+    "LeaseHeld": "tests/core/capture/test_connector_capture.py::test_a_second_run_is_refused_while_the_first_is_alive",
+    "LeaseLost": "tests/core/capture/test_connector_capture.py::test_a_run_that_was_taken_over_says_nothing_of_the_connector",
+    "NotGranted": "tests/sources/oracle/test_connect.py::test_each_known_number_has_its_meaning",
+    "QueryRejected": "tests/core/incremental/test_blocking.py::test_a_blocking_snapshot_that_the_account_may_not_make_ends_no_run",
+    "SchemaConflict": "tests/core/capture/test_schema_change_handler.py::test_a_rewriting_statement_stops_every_run_if_configured",
+    "SourceBusy": "tests/sources/mysql/snapshot/test_chunk_reader.py::test_a_lock_that_is_not_got_is_reported_as_what_it_is_and_the_reader_goes_on",
+    "StateUnavailable": "tests/state/test_lost_connections.py::test_a_database_that_stays_away_is_an_error_for_the_person_on_call",
+    "StorageUnavailable": "tests/changelog/files/test_put_if_absent_check.py::test_a_store_that_does_not_answer_is_worth_a_retry",
+    "UnreadableValue": "tests/sources/debezium/test_forms.py::test_values_that_do_not_fit_their_schema_are_refused_with_their_place",
 }
-"""Errors that need two runs at once, a lock, another database or a dead service → the file that provokes them.
+"""Errors that need two runs at once, a lock, another database or a dead service → the test that provokes them.
 
 ``tests/dev/docs/test_first_aid.py`` follows a recorded error of each class from status and alert to its page."""
 
@@ -343,5 +343,8 @@ def test_each_error_with_a_page_is_provoked_here_or_by_a_test_that_is_named() ->
     pages = {name for name in errors.__all__ if getattr(errors, name).page_name == name}
     assert {*CAUSES, *CAUSES_OF_APPLIES, *ELSEWHERE} == pages
     assert {*ELSEWHERE} & {*CAUSES, *CAUSES_OF_APPLIES} == set()
-    for name, file in ELSEWHERE.items():
-        assert name in (paths.ROOT / file).read_text(), f"{file} does not name {name}"
+    for name, test in ELSEWHERE.items():
+        file, _, function = test.partition("::")
+        text = (paths.ROOT / file).read_text()
+        assert name in text, f"{file} does not name {name}"
+        assert f"def {function}(" in text, test
