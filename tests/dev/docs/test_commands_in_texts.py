@@ -76,9 +76,14 @@ class LenientParser:
         return value
 
 
-def find_parser(words: list[str]) -> tuple[argparse.ArgumentParser, list[str]]:
-    """The parser of the command that words begin with, and the words that are left."""
-    made = parser()
+def find_parser(
+    words: list[str], made: argparse.ArgumentParser | None = None
+) -> tuple[argparse.ArgumentParser, list[str]]:
+    """Find the parser of the command that words begin with, and the words that are left.
+
+    :param made: the parser of all commands, if there is one
+    """
+    made = made or parser()
     while words:
         group = next((a for a in made._actions if isinstance(a, argparse._SubParsersAction)), None)
         if group is None or words[0] not in group.choices:
