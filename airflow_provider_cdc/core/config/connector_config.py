@@ -28,6 +28,7 @@ from airflow_provider_cdc.core.config.property_enums import (
     NameAdjustment,
     Names,
     Operations,
+    OptionalHandlingMode,
     Patterns,
     RetentionMs,
     RowCountOrder,
@@ -277,7 +278,7 @@ class ConnectorConfig(DefaultSourceConfig):
         "with a warning, and read its table again (warn); the same without a warning in the task's log (skip, or ignore). Debezium skips the event and "
         "does not read the table. An event whose table is not known always ends the run.",
     )
-    event_converting_failure_handling_mode: HandlingMode | None = Field(
+    event_converting_failure_handling_mode: OptionalHandlingMode = Field(
         None,
         alias="event.converting.failure.handling.mode",
         description="The same for an event with a value that cannot be converted. The default is the value of event.processing.failure.handling.mode. "

@@ -225,6 +225,8 @@ def _spell_handling(value: Any) -> Any:
 
 HandlingMode = Annotated[FailureHandling, BeforeValidator(_spell_handling)]
 """``fail``, ``warn``, or ``skip``, which some of Debezium's connectors call ``ignore``."""
+OptionalHandlingMode = Annotated[FailureHandling | None, BeforeValidator(_spell_handling)]
+"""The same; ``None``: another property says it."""
 MetricTags = Annotated[dict[str, str], BeforeValidator(_split_tags)]
 """Tags of metrics, written as ``name=value,name=value``."""
 ChannelTypes = Annotated[dict[str, tuple[str, ...]], BeforeValidator(_split_channels)]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from airflow_provider_cdc.core.config.base_configuration import ConnectionForm, PropertyEffect
-from airflow_provider_cdc.core.config.property_enums import FailureHandling, HandlingMode, Patterns
+from airflow_provider_cdc.core.config.property_enums import FailureHandling, OptionalHandlingMode, Patterns
 from airflow_provider_cdc.core.config.select_overrides import name_parts, with_statements
 from airflow_provider_cdc.core.errors import SchemaConflict, TerminalError
 from airflow_provider_cdc.core.login_tokens import TOKEN_MAKERS
@@ -146,12 +146,12 @@ class MySqlConfig(RelationalConfig):
         description="Whether rows of transactions of excluded GTID sources are skipped.",
     )
 
-    event_deserialization_failure_handling_mode: HandlingMode | None = Field(
+    event_deserialization_failure_handling_mode: OptionalHandlingMode = Field(
         None,
         alias="event.deserialization.failure.handling.mode",
         description="Deprecated: use event.processing.failure.handling.mode. It has an effect if that is not set.",
     )
-    inconsistent_schema_handling_mode: HandlingMode | None = Field(
+    inconsistent_schema_handling_mode: OptionalHandlingMode = Field(
         None,
         alias="inconsistent.schema.handling.mode",
         description="As event.processing.failure.handling.mode, for rows that match no known schema of their table. The default is the value of that property "
