@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from tests.sources.db2_adapter import Db2Adapter
 from tests.sources.suite import INT
 from tests.support.airflow.airflow_connector import connect, context
 from tests.support.airflow.airflow_versions import AirflowFailException
+from tests.support.docs.page_commands import list_commands, split_words
 
 
 @pytest.fixture
@@ -125,3 +128,26 @@ def test_the_task_does_the_same(db: Db2Adapter, connector_definition: ConnectorD
     with pytest.raises(AirflowFailException, match="already in capture mode"):
         task(confirm="shop")
     db.server.remove_table(db.namespace, "b")
+
+
+def test_the_commands_of_the_page_of_db2_do_what_they_say(
+    db: Db2Adapter, connector_definition: ConnectorDefinition, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The connector captures customers, and its lists leave out products."""
+    properties = {**connector_definition.properties, "table.include.list": re.escape(f"{db.namespace}.a")}
+    del properties["schema.include.list"]
+    CaptureOperator(
+        task_id="capture", definition=replace(connector_definition, properties=properties), conn_id="shop"
+    ).execute(context())
+    commands = [
+        one.text for one in list_commands("docs/sources/db2.md") if re.match(r"airflow cdc db2 \S+ shop ", one.text)
+    ]
+    registered = []
+    tables = {"INVENTORY.PRODUCTS": db.collection("b"), "INVENTORY.CUSTOMERS": db.collection("a")}
+    for command in commands:
+        words = [tables.get(word, word) for word in split_words(command)]
+        clean(capsys)
+        run(*words[2:])
+        assert ("Nothing was changed." in capsys.readouterr().out) == ("--confirm" not in command), command
+        registered.append(list_registered(db))
+    assert registered == [["a"], ["a", "b"], ["a"], ["a"], ["a"]]

@@ -43,7 +43,7 @@ def page_somebody(context): ...
 """The names that pages take for granted: connectors, and classes that their tables and links name."""
 SQL = {
     "docs/sources/oracle.md": "tests/sources/oracle/test_page.py::test_the_statements_of_the_page_make_a_database_ready",
-    "docs/sources/db2.md": "tests/plugins/test_wizard_checks.py::test_what_is_run_as_it_is_shown_makes_the_check_green",
+    "docs/sources/db2.md": "tests/sources/db2/test_page.py::test_the_statements_of_the_pages_are_taken",
     "docs/start/tutorial.md": "tests/system/test_tutorial.py::test_who_types_what_the_page_says_gets_what_it_says",
 }
 """Pages whose statements another test runs, or makes the same demands."""
@@ -52,8 +52,12 @@ NO_SERVER = {
         "docs/sources/mongodb.md",
         "variant_get",
     ): "Spark reads variants: tests/targets/lake/types/test_document_variants.py",
+    (
+        "docs/targets/rules.md",
+        "_valid_from",
+    ): "Spark reads tables of the lake: tests/targets/lake/write has their modes",
     ("docs/reference/signals.md", "VARCHAR2"): "Oracle: tests/sources/oracle/test_signal_checks.py",
-    ("docs/reference/signals.md", "ASNCDC"): "Db2: tests/sources/db2/test_signal_checks.py",
+    ("docs/reference/signals.md", "ASNCDC"): "Db2: tests/sources/db2/test_page.py",
 }
 """Page and a word of a block → the reason why no MariaDB and no MySQL runs it."""
 
