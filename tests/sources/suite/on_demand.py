@@ -121,7 +121,7 @@ class OnDemandSuite:
         self, three_tables: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(WindowSize, "compute_chunk_count", lambda *_: 1)
-        connector, ended = _streaming(three_tables, tmp_path), threading.Event()
+        connector, ended = _streaming(three_tables, tmp_path, batch_max_rows=1), threading.Event()
 
         def end_run() -> None:
             wait_until(lambda: _last_key(connector) is not None, "the first chunk is written")
