@@ -24,6 +24,8 @@ _TEMPORARY_FILES = (
     "ShuffleBlockResolver",
 )
 """Classes of Spark in the stack of an error about its temporary files."""
+_LINE = 300
+"""Characters of a line of an error's text."""
 _CAUSES = 20
 """Most causes of an error that are followed: they may form a circle."""
 
@@ -103,6 +105,29 @@ def find_error_condition(error: BaseException) -> str:
         except (AttributeError, Py4JError):  # an error that is none of Spark's has no such method
             continue
     return ""
+
+
+def describe_causes(error: BaseException) -> str:
+    """Describe an error in a line: one of the JVM by its own text and by that of its first cause, which py4j's text lacks at its beginning.
+
+    >>> describe_causes(error)
+    'java.util.concurrent.ExecutionException: the log cannot be read, caused by java.net.UnknownHostException: lake.example.org'
+    """
+    cause = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    texts: list[str] = []
+    for _ in range(_CAUSES):
+        if cause is None:
+            break
+        texts.append(_first_line(str(cause.toString())))
+        cause = cause.getCause()
+    if not texts:
+        return _first_line(str(error)) or type(error).__name__
+    outer, first = texts[0], texts[-1]
+    return outer if first in outer else f"{outer.removesuffix(first).rstrip(' :')}, caused by {first}"
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0].strip()[:_LINE]
 
 
 def lost_with_an_executor(error: BaseException) -> bool:

@@ -43,6 +43,7 @@ from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
 from airflow_provider_cdc.core.remedy_commands import name_cdc_command
 from airflow_provider_cdc.targets.lake.apply.job_progress_reporter import JobTableProgress
 from airflow_provider_cdc.targets.lake.formats import load_format
+from airflow_provider_cdc.targets.lake.formats.jvm_errors import describe_causes
 from airflow_provider_cdc.targets.lake.formats.owners_and_markers import Owner
 from airflow_provider_cdc.targets.lake.formats.table_values import PinnedTableState
 from airflow_provider_cdc.targets.lake.formats.target_interface import Target
@@ -377,7 +378,7 @@ def _not_compared(result: TableVerification, why: Exception) -> None:
             "the change log removes a row that the source did not have at the position of the reference"
         )
     else:
-        result.not_compared = f"it could not be read: {str(why).strip().splitlines()[0][:300]}"
+        result.not_compared = f"it could not be read: {describe_causes(why)}"
 
 
 def _variants(target: TargetIdentity, pinned: PinnedTableState) -> dict[str, str]:
