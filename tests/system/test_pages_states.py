@@ -25,11 +25,11 @@ HEADLINES = {
     "healthy": "All steps are running.",
     "behind": "The capture is 25 min behind its source.",
     "ended-on-purpose": "No run is alive, and the last one ended without an error",
-    "source-away": "It stops at the capture: the last run failed",
+    "source-away": "It stops at the source: the last run could not read it.",
     "position-gone": "It stops at the source: the log no longer has the position.",
     "target-away": "It stops at the target delta at s3://lake/target-away/{table}: the apply failed",
     "row-refused": "It stops at the target database sales_dwh: 1 table failed.",
-    "storage-full": "It stops at the capture: the last run failed",
+    "storage-full": "It stops at the change log: the last run could not write it.",
     "lease-held": "A run holds the lease and stands still, no commit for 3 h",
     "quarantined": "The capture leaves out 1 table: inventory.orders.",
     "snapshot-stuck": "The snapshot stands still: no commit for 2 h",
@@ -38,10 +38,16 @@ HEADLINES = {
 }
 """Connector → the beginning of its headline."""
 BROKEN = {
-    "position-gone": "Source", "source-away": "Capture", "target-away": "Apply", "row-refused": "Apply", "storage-full": "Capture",
+    "position-gone": "Source", "source-away": "Source", "target-away": "Apply", "row-refused": "Apply", "storage-full": "Change log",
     "quarantined": "Capture", "schema-refused": "Capture",
 }  # fmt: skip
 """Connector → the first step of the picture that says *stops here*."""
+
+SAID = {
+    "target-away": "TargetUnavailable: The bucket lake does not answer",
+    "schema-refused": "with SchemaConflict.",
+}
+"""Connector → the cause that its page says beside the headline's beginning."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -62,6 +68,8 @@ def test_the_first_words_and_the_picture_say_where_it_stops(
 ) -> None:
     show(page, services, f"/connectors/{name}")
     page.get_by_test_id("headline").get_by_text(HEADLINES[name]).wait_for()
+    if name in SAID:
+        page.get_by_text(SAID[name]).first.wait_for()
     way = page.get_by_role("region", name="From the source to the targets")
     stops = way.get_by_role("img", name="stops here").locator("xpath=..").all_inner_texts()
     assert [text.split("\n")[0].capitalize() for text in stops][:1] == ([BROKEN[name]] if name in BROKEN else [])

@@ -106,7 +106,7 @@ def format_alerts(
         if not stored.topic:
             measured.setdefault(stored.connector, []).append(stored)
     return [
-        f"{record.connector}: {text} [{kind}]. Check: {format_cdc_command('status', record.connector)}; page: {_find_page(record, kind)}"
+        f"{record.connector}: {text} [{kind}]. Check: {format_cdc_command('status', record.connector)}; page: {find_alert_page(record, kind)}"
         for record in connectors
         for kind, text in find_alerts(
             record, measured.get(record.connector, ()), limits, now, (late or {}).get(record.connector, ())
@@ -139,8 +139,12 @@ def find_alerts(
     ]
 
 
-def _find_page(record: ConnectorRecord, kind: AlertKind) -> str:
-    """Find the address of the page of a connector's error, if it has one, or of the alert."""
+def find_alert_page(record: ConnectorRecord, kind: AlertKind) -> str:
+    """Find the address of the page of a connector's error, if it has one, or of the alert.
+
+    >>> find_alert_page(record, AlertKind.LOG_ENDS)
+    'docs/alerts/LogEnds.md'
+    """
     name = split_error_name(status_of(record, []).last_error or "")[0] if kind is AlertKind.RUN_FAILED else ""
     return build_page_address(name) or build_docs_address(f"alerts/{kind}")
 

@@ -19,7 +19,7 @@ from airflow_provider_cdc.core.model.metric_rollups import ShortPieces
 from airflow_provider_cdc.core.model.metric_samples import StoredSeries
 from airflow_provider_cdc.core.model.metrics_last_hour import LastHourMetrics
 from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, SignalRecord, part_of
-from airflow_provider_cdc.services.dashboards.connector_alerts import AlertLimits, find_alerts
+from airflow_provider_cdc.services.dashboards.connector_alerts import AlertLimits, find_alert_page, find_alerts
 from airflow_provider_cdc.services.dashboards.overview_models import (
     AttentionLevel,
     ConnectorSummary,
@@ -115,6 +115,7 @@ def line_of(
     status = status_of(record, signals)
     alerts = find_alerts(record, [whole.series for whole in wholes], AlertLimits(), now)
     problems = [*(alert.text for alert in alerts), *_standstills(record, status, now)]
+    pages = {alert.text: find_alert_page(record, alert.kind) for alert in alerts}
     capture = next((whole for whole in wholes if whole.series.producer == "capture"), None)
     gauges = {} if capture is None else capture.series.gauges
     registration, failed, window = (
@@ -127,7 +128,8 @@ def line_of(
     lag_at = None if capture is None or lag_ms is None else capture.series.at
     return ConnectorSummary(
         connector=record.connector, source=record.source_kind, state=status.state.value, state_since=status.state_since,
-        phase=_phase(record, status), trouble=_trouble(status, wholes, problems), problems=problems, position=record.offset_position,
+        phase=_phase(record, status), trouble=_trouble(status, wholes, problems), problems=problems,
+        problem_pages=pages, position=record.offset_position,
         seq=record.last_seq, batch=record.last_batch, pending_tables=pending_tables(record), moved_at=record.moved_at,
         captured_by=record.owner, lease_s=round(record.lease_s, 1), changelog=None if registration is None else registration.changelog,
         freshness=_worst(wholes), lag_s=None if lag_ms is None else lag_ms / 1000,

@@ -147,6 +147,7 @@ class ConnectorSummary(_Model):
     :param state: a value of :class:`airflow_provider_cdc.core.lifecycle.connector_status.ConnectorState`, since ``state_since``
     :param phase: its current activity, in words
     :param problems: a sentence for each problem
+    :param problem_pages: problem → address of the documentation's page about it, for those that have one
     :param lag_s: seconds behind its source when it read the last event, at ``lag_at``; ``None``: not known, for example after a failed run
     :param lag_bytes: bytes of the source's log between its position and the end; ``None`` if the source does not report them
     :param log_gone_at: estimated time at which the source removes the log at its position; ``None``: not known, or never
@@ -164,6 +165,7 @@ class ConnectorSummary(_Model):
     phase: str
     trouble: AttentionLevel
     problems: list[str] = Field(default_factory=list)
+    problem_pages: dict[str, str] = Field(default_factory=dict)
     position: dict[str, Any] | None
     seq: int
     batch: int

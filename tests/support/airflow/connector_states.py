@@ -18,7 +18,7 @@ from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.core.model.connector_offset import Offset, PendingTable, SnapshotState
 from airflow_provider_cdc.core.model.metric_samples import MetricSamples, MetricSeries
-from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration
+from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration, RunFailure
 from airflow_provider_cdc.state.models import BatchRow, ControlRow, LeaseRow
 from airflow_provider_cdc.state.state_store import StateStore
 
@@ -26,24 +26,28 @@ TABLES = ("inventory.customers", "inventory.orders", "inventory.products")
 BATCHES = 48
 _GTIDS = "0-1-48211"
 SOURCE_AWAY = (
-    "The server db.example.com:3306 cannot be reached: Connection refused.\n  Where:  connection inventory_mariadb\n"
+    "SourceUnavailable: The server db.example.com:3306 cannot be reached: Connection refused.\n  Where:  connection inventory_mariadb\n"
     "  Safe:   Nothing was read; the offset is untouched.\n  Repair: start the server, or correct the connection; the next run continues"
 )
 POSITION_LOST = (
-    "The server no longer has the log at the position: it keeps binlog.000412 to binlog.000431.\n  Where:  binlog.000407:8812\n"
+    "PositionLost: The server no longer has the log at the position: it keeps binlog.000440 to binlog.000452.\n  Where:  binlog.000431:90412\n"
     "  Safe:   Everything up to the position is captured; the offset is untouched.\n  Repair: airflow cdc gap position-gone"
 )
 STORAGE_FULL = (
-    "No space is left where the change log is written (No space left on device).\n  Where:  /srv/cdc/storage-full/0000000048\n"
+    "StorageFull: No space is left where the change log is written (No space left on device).\n  Where:  /srv/cdc/storage-full/0000000048\n"
     "  Safe:   The offset was not moved: the unwritten events will be captured again.\n  Repair: free space, or `airflow cdc maintain storage-full --only retention --now`"
 )
 SCHEMA_REFUSED = (
-    "The statement changes rows without row events, and schema.change.rewrite.mode is fail: ALTER TABLE orders MODIFY price INT.\n"
-    "  Where:  inventory.orders, binlog.000431:9120\n  Safe:   Everything before the statement is captured.\n"
+    "SchemaConflict: The statement changes rows without row events, and schema.change.rewrite.mode is fail: ALTER TABLE orders MODIFY price INT.\n"
+    "  Where:  inventory.orders, binlog.000431:90412\n  Safe:   Everything before the statement is captured.\n"
     "  Repair: set schema.change.rewrite.mode to snapshot, and run the capture again"
 )
+TARGET_AWAY = (
+    "TargetUnavailable: The bucket lake does not answer: Connect timeout on endpoint URL.\n  Where:  s3://lake\n"
+    "  Safe:   The tables are unchanged; the change log keeps the changes.\n  Repair: check the address and the network of the worker; the next apply continues"
+)
 LEASE_HOLDER = "inventory_backfill.capture manual__2026-11-29 try 1 on worker-7"
-STOPPED = "the value of column price in row id=812 cannot be read as DECIMAL(10,2). Repair: correct the row, then `airflow cdc snapshot quarantined inventory.orders --replace`"
+STOPPED = "UnreadableValue: the value of column price in row id=812 cannot be read as DECIMAL(10,2). Repair: correct the row, then `airflow cdc snapshot quarantined inventory.orders --replace`"
 
 
 class ConnectorStates:
@@ -101,6 +105,10 @@ class ConnectorStates:
     def _target_away(self) -> None:
         self._at_work("target-away")
         self._target("target-away", BATCHES - 9, applied_s=1_500, run_failed=True)
+        target = ("target-away", "delta", "s3://lake/target-away/{table}", "cdc_target-away.apply.-1")
+        self._store.targets.record_begin(*target)
+        failure = RunFailure("TargetUnavailable")
+        self._store.targets.record_end(*target, BATCHES - 9, TARGET_AWAY, failure)
 
     def _row_refused(self) -> None:
         self._at_work("row-refused")

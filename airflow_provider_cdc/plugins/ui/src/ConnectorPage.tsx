@@ -6,7 +6,7 @@ import { ActionDialog } from "./ActionDialog";
 import { ActionButtons } from "./Actions";
 import { part, type AskedFor, type Detail, type Line } from "./api";
 import { AskedForList, LastAsked } from "./AskedFor";
-import { ErrorName, Failure, Parts, ROOT, Section, Shown, State, Trouble } from "./bits";
+import { ErrorName, Failure, PageLink, Parts, ROOT, Section, Shown, State, Trouble } from "./bits";
 import { Cards } from "./Cards";
 import { Charts } from "./Charts";
 import { CheckTab } from "./CheckTab";
@@ -143,12 +143,14 @@ function Facts({ found, actions }: { found: Detail; actions: ReactNode }) {
   const flow = flowOf(found);
   const { tone, text } = headline(found, flow);
   const problems = (line.problems ?? []).filter((problem) => !saysTheError(problem, line) && text !== `${problem}.`);
+  const owed = found.targets.some((target) => target.run_failed) ? ((found.status.owed ?? []) as string[]) : [];
+  const said = (line.problems ?? []).find((problem) => text === `${problem}.`);
   return (
     <Box>
       <HStack gap={3} justify="space-between" alignItems="flex-start" flexWrap="wrap">
         <HStack gap={2} flex="1 1 20rem" minW={0} alignItems="flex-start" data-testid="headline">
           <Sign tone={tone} />
-          <Text fontWeight="semibold"><Long text={text} /></Text>
+          <Text fontWeight="semibold"><Long text={text} /> {said ? <PageLink to={line.problem_pages?.[said]} /> : null}</Text>
         </HStack>
         {actions}
       </HStack>
@@ -164,7 +166,7 @@ function Facts({ found, actions }: { found: Detail; actions: ReactNode }) {
       {problems.map((problem) => (
         <HStack key={problem} gap={2} my={1} alignItems="flex-start">
           <Sign tone={line.trouble > 2 ? "bad" : "late"} />
-          <Text><Long text={problem} /></Text>
+          <Text><Long text={problem} /> <PageLink to={line.problem_pages?.[problem]} /></Text>
         </HStack>
       ))}
       {found.targets.flatMap((target) =>
@@ -174,6 +176,11 @@ function Facts({ found, actions }: { found: Detail; actions: ReactNode }) {
           </Text>
         )),
       )}
+      {owed.map((text) => (
+        <Text key={text} color="red.fg" my={1} whiteSpace="pre-wrap">
+          <Long text={text} />
+        </Text>
+      ))}
       {found.work.map((work) => (
         <Text key={String(work.text)} my={1}>At work: <Long text={String(work.text)} /></Text>
       ))}

@@ -49,6 +49,13 @@ export function ErrorName({ error }: { error: { name?: string; page?: string } }
   );
 }
 
+/** A link to the page of the documentation about a problem; nothing where this server does not show the documentation. */
+export function PageLink({ to }: { to: string | undefined }) {
+  return /^(https?:\/)?\//.test(to ?? "") ? (
+    <Anchor href={to} target="_blank" rel="noreferrer" textDecoration="underline" data-testid="problem-page">What to do</Anchor>
+  ) : null;
+}
+
 /** Of an error: where, what is safe, how to repair it. */
 export function Parts({ parts }: { parts: { where?: string; safe?: string; repair?: string } }) {
   return (

@@ -179,7 +179,7 @@ export function headline(found: Detail, flow: Flow): { tone: Tone; text: string 
     return { tone: "bad", text: found.trouble ? "The change log cannot be read from here." : "It stops at the change log: the last run could not write it." };
   }
   if (broken(flow.capture)) {
-    return { tone: "bad", text: line.state === "failed" ? `It stops at the capture: the last run failed ${ago(line.state_since)}.` : `The capture leaves out ${flow.capture.word.replace(" stopped", "")}: ${flow.capture.facts[0]}.` };
+    return { tone: "bad", text: line.state === "failed" ? `It stops at the capture: the last run failed ${ago(line.state_since)}${errorName(found) ? ` with ${errorName(found)}` : ""}.` : `The capture leaves out ${flow.capture.word.replace(" stopped", "")}: ${flow.capture.facts[0]}.` };
   }
   const target = flow.targets.find((one) => broken(one) || broken(one.apply));
   if (target) {
