@@ -135,7 +135,7 @@ def test_lag_rate_and_the_oldest_transaction_are_shown(
     assert (line(client_factory)["lag_bytes"], line(client_factory)["log_gone_at"]) == (None, None)
     assert found["events_per_s"][0]["events_per_s"] == 100  # in a minute: the connector is young
     assert found["events_per_s"][0]["lag_s"] == 700
-    assert (found["trouble"], found["problems"]) == (2, ["700 s behind its source"])
+    assert (found["trouble"], found["problems"]) == (2, ["11 min behind its source"])
 
 
 def test_how_far_one_is_behind_whose_last_run_has_failed_is_not_known(

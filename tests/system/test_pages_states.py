@@ -24,7 +24,7 @@ HEADLINES = {
     "new": "The snapshot is running: 2 of 3 tables left.",
     "healthy": "All steps are running.",
     "behind": "The capture is 25 min behind its source.",
-    "ended-on-purpose": "No run is alive, and the last one ended without an error",
+    "ended-on-purpose": "Idle: the last run ended without an error",
     "source-away": "It stops at the source: the last run could not read it.",
     "position-gone": "It stops at the source: the log no longer has the position.",
     "target-away": "It stops at the target delta at s3://lake/target-away/{table}: the apply failed",
@@ -34,7 +34,7 @@ HEADLINES = {
     "quarantined": "The capture leaves out 1 table: inventory.orders.",
     "snapshot-stuck": "The snapshot stands still: no commit for 2 h",
     "schema-refused": "It stops at the capture: the last run failed",
-    "log-end-near": "The source removes the log at the position in 2",
+    "log-end-near": "Its source removes the log at its position in 2",
 }
 """Connector → the beginning of its headline."""
 BROKEN = {

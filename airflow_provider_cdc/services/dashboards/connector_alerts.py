@@ -4,7 +4,7 @@
 
 >>> with CdcStateHook().open_store() as store:
 ...     load_alerts(store, AlertLimits(behind_s=300))
-['shop: 412 s behind its source [BehindSource]. Check: airflow cdc status shop; page: https://airflow.example.com/cdc/docs/alerts/BehindSource.md']
+['shop: 12 min behind its source [BehindSource]. Check: airflow cdc status shop; page: https://airflow.example.com/cdc/docs/alerts/BehindSource.md']
 
 The word in brackets is the name of the alert's page in ``docs/alerts``.
 """
@@ -171,7 +171,8 @@ def _first_sentence(error: str) -> str:
 def _of_series(series: StoredSeries, record: ConnectorRecord, limits: AlertLimits, now: datetime) -> Iterator[Alert]:
     behind_s = series.gauges.get("streaming.MilliSecondsBehindSource", 0) / 1000
     if behind_s > limits.behind_s:
-        yield Alert(AlertKind.BEHIND_SOURCE, f"{behind_s:,.0f} s behind its source")
+        behind = format_age(now - timedelta(seconds=behind_s), now).removesuffix(" ago")
+        yield Alert(AlertKind.BEHIND_SOURCE, f"{behind} behind its source")
     yield from _of_log(series, limits, now)
     if "apply.LastRunFailed" not in series.gauges:
         return

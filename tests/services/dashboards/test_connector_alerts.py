@@ -121,7 +121,7 @@ def test_a_capture_that_is_too_far_behind_is_reported(shop_connector: ShopConnec
     shop_connector.store.metrics.add_measurements(
         MetricSamples("shop", "capture", {}, datetime.now(UTC), series, ended=False)
     )
-    assert list_alerts(shop_connector) == [f"shop: 700 s behind its source{alert_ending('BehindSource')}"]
+    assert list_alerts(shop_connector) == [f"shop: 11 min behind its source{alert_ending('BehindSource')}"]
     assert list_alerts(shop_connector, behind_s=701) == []
 
 

@@ -11,7 +11,7 @@ import { Cards } from "./Cards";
 import { Charts } from "./Charts";
 import { CheckTab } from "./CheckTab";
 import { choicesOf, isUsual, offsetChoicesOf, type Choice } from "./choices";
-import { flowOf, headline, nextRun } from "./flow";
+import { flowOf, headline, problemAbout, nextRun } from "./flow";
 import { GapReport } from "./GapReport";
 import { Long } from "./long";
 import { TABS } from "./places";
@@ -142,9 +142,9 @@ function Facts({ found, actions }: { found: Detail; actions: ReactNode }) {
   const { line } = found;
   const flow = flowOf(found);
   const { tone, text } = headline(found, flow);
-  const problems = (line.problems ?? []).filter((problem) => !saysTheError(problem, line) && text !== `${problem}.`);
   const owed = found.targets.some((target) => target.run_failed) ? ((found.status.owed ?? []) as string[]) : [];
-  const said = (line.problems ?? []).find((problem) => text === `${problem}.`);
+  const said = (line.problems ?? []).find((problem) => text.toLowerCase().includes(problem.toLowerCase())) ?? (text.startsWith("It stops at the target") ? problemAbout(found, ["ApplyFailed", "TablesLeftBehind"]) : undefined);
+  const problems = (line.problems ?? []).filter((problem) => !saysTheError(problem, line) && problem !== said);
   return (
     <Box>
       <HStack gap={3} justify="space-between" alignItems="flex-start" flexWrap="wrap">

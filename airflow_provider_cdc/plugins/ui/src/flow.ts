@@ -162,6 +162,14 @@ function lateCapture({ line }: Detail, capture: Step): string {
   return line.pending_tables.length ? `The snapshot stands still: ${capture.word}.` : `A run holds the lease and stands still, ${capture.word}: ${line.captured_by ?? "not known"}.`;
 }
 
+/** A problem whose page is about one of these alerts. */
+export const problemAbout = ({ line }: Detail, alerts: string[]) => (line.problems ?? []).find((problem) => alerts.some((alert) => line.problem_pages?.[problem]?.includes(`/${alert}`)));
+
+function logEnds(found: Detail): string {
+  const problem = problemAbout(found, ["LogEnds"]);
+  return problem ? `${problem.charAt(0).toUpperCase()}${problem.slice(1)}.` : `The source removes the log at the position ${ago(found.line.log_gone_at)}: changes that are not captured by then are lost.`;
+}
+
 /** The first step that is not as it should be, in a sentence. */
 export function headline(found: Detail, flow: Flow): { tone: Tone; text: string } {
   const broken = (step: Step) => step.tone === "bad";
@@ -185,7 +193,7 @@ export function headline(found: Detail, flow: Flow): { tone: Tone; text: string 
   if (target) {
     return { tone: "bad", text: `It stops at the target ${target.name}: ${broken(target.apply) && !target.facts[0]?.includes("failed") ? `the apply ${target.apply.word}` : target.facts[0]}.` };
   }
-  const late = flow.source.tone === "late" ? `The source removes the log at the position ${ago(line.log_gone_at)}: changes that are not captured by then are lost.` : flow.capture.tone === "late" ? lateCapture(found, flow.capture) : undefined;
+  const late = flow.source.tone === "late" ? logEnds(found) : flow.capture.tone === "late" ? lateCapture(found, flow.capture) : undefined;
   if (late) {
     return { tone: "late", text: late };
   }
@@ -199,5 +207,5 @@ export function headline(found: Detail, flow: Flow): { tone: Tone; text: string 
   if (line.pending_tables.length) {
     return { tone: "good", text: `The snapshot is running: ${line.snapshot?.text ?? `${number(line.pending_tables.length, "table")} left`}.` };
   }
-  return line.state === "running" ? { tone: "good", text: "All steps are running." } : { tone: "waits", text: `No run is alive, and the last one ended without an error${line.state_since ? ` ${ago(line.state_since)}` : ""}. The next one continues.` };
+  return line.state === "running" ? { tone: "good", text: "All steps are running." } : { tone: "waits", text: `Idle: the last run ended without an error${line.state_since ? ` ${ago(line.state_since)}` : ""}, and the next one continues.` };
 }
