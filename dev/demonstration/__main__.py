@@ -35,6 +35,7 @@ from dev.demonstration.kit import CUSTOMERS, ORDERS, PRODUCTS, Kit
 from dev.demonstration.mariadb import MariaDbKit
 from dev.demonstration.mongodb import MongoDbKit
 from dev.demonstration.oracle import OracleKit
+from dev.demonstration.page_pictures import take_pictures
 from dev.demonstration.writer import LiveWriter
 from dev.patience import SLOW_S, machine
 
@@ -278,7 +279,7 @@ def main() -> int:
     args = _arguments()
     kit = KITS[args.source]()
     began = time.monotonic()
-    report = Report(10)
+    report = Report(11 if args.pictures else 10)
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     if kit.note:
@@ -299,6 +300,9 @@ def main() -> int:
         print(f"{time.monotonic() - began:.0f} s in all.\n", flush=True)
         if kit.note:
             print(f"{kit.note}\n", flush=True)
+        if args.pictures:
+            with report.step("pictures of the pages") as step:
+                take_pictures(services, kit, Path(args.pictures), step)
         if args.keep:
             _stay(demo)
     return 0 if verified["equal"] else 1
@@ -314,6 +318,7 @@ def _arguments() -> argparse.Namespace:
         default="mariadb",
         help="database to begin with (default: %(default)s); oracle, db2 and mongodb are test servers of our own, not those databases",
     )
+    parser.add_argument("--pictures", metavar="FOLDER", help="photograph the pages that the documentation shows")
     parser.add_argument("--keep", action="store_true", help="leave everything up afterwards, to be looked at")
     return parser.parse_args()
 

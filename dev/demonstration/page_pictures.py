@@ -1,0 +1,75 @@
+"""Takes the pictures of pages that the documentation shows, at the end of the demonstration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dev.airflow import Services
+from dev.bootstrap import browser
+from dev.bootstrap.report import Step
+from dev.demonstration.kit import Kit
+
+_PAGE_MS = 60_000
+
+
+def take_pictures(services: Services, kit: Kit, folder: Path, step: Step) -> None:
+    """Take the pictures of one connector: its charts, check and the plan of a snapshot, and the wizard.
+
+    :param folder: gets a PNG file of each
+    """
+    from playwright.sync_api import sync_playwright
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=browser.ensure(step), args=list(browser.ARGUMENTS))
+        context = chromium.new_context(viewport={"width": 1280, "height": 900}, locale="en-GB", color_scheme="light")
+        page = context.new_page()
+        page.set_default_timeout(_PAGE_MS)
+        page.goto(f"{services.url}/", wait_until="domcontentloaded")
+        page.fill("input[name=username]", "admin")
+        page.fill("input[name=password]", services.password)
+        page.click("button[type=submit]")
+        page.wait_for_url(f"{services.url}/", wait_until="commit")
+        connector = f"{services.url}/plugin/cdc/connectors/{kit.connector}"
+        for name, take in (("charts", _charts), ("check", _check), ("action-plan", _action_plan)):
+            step.progress(name)
+            page.goto(f"{connector}/{'charts' if name == 'action-plan' else name}", wait_until="domcontentloaded")
+            take(page)
+            page.screenshot(path=folder / f"{name}.png")
+        step.progress("wizard")
+        page.goto(f"{services.url}/plugin/cdc/new", wait_until="domcontentloaded")
+        _wizard(page, kit)
+        page.screenshot(path=folder / "wizard.png", full_page=True)
+        chromium.close()
+
+
+def _charts(page: Any) -> None:
+    page.get_by_role("img", name="Events per second").wait_for()
+    page.get_by_role("table", name="Marked events").get_by_text("schema change", exact=True).first.wait_for()
+
+
+def _check(page: Any) -> None:
+    page.get_by_role("button", name="Check now").click()
+    page.get_by_test_id("findings").wait_for()
+
+
+def _action_plan(page: Any) -> None:
+    page.get_by_role("button", name="Snapshot tables", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Tables, or").fill("inventory.orders")
+    dialog.get_by_role("button", name="Show the plan").click()
+    dialog.get_by_text("The plan:").wait_for()
+
+
+def _wizard(page: Any, kit: Kit) -> None:
+    page.get_by_label("Connection", exact=True).select_option(kit.conn_id)
+    page.get_by_role("button", name="Check, and list the tables").click()
+    page.get_by_test_id("findings").wait_for()
+    for table in ("inventory.customers", "inventory.orders"):
+        page.get_by_role("group", name="Tables").get_by_text(table, exact=True).click()
+    page.get_by_label("Name of the connector").fill("shop")
+    page.get_by_label("Change log").fill("s3://lake/changelog")
+    page.get_by_label("Target").select_option("none")
+    page.get_by_role("button", name="Write the definition").click()
+    page.get_by_test_id("definition").wait_for()
