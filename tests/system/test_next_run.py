@@ -81,7 +81,7 @@ def test_a_target_that_is_back_is_right_within_a_minute_and_a_lost_position_fail
     # a lost position
     unpause(services, "purged")
     services.until(lambda: "success" in states("purged") and waiting_run("purged"), 240, "the tables are captured")
-    services.json("PATCH", "/api/v2/dags/lost", {"is_paused": True})
+    services.json("PATCH", "/api/v2/dags/purged", {"is_paused": True})
     server.sql(
         "INSERT INTO next.t VALUES (2)", "FLUSH BINARY LOGS", "INSERT INTO next.t VALUES (3)", "FLUSH BINARY LOGS"
     )
