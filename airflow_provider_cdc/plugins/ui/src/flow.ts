@@ -119,7 +119,7 @@ export function nextRun({ line }: Detail): string {
   if (!next) {
     return "";
   }
-  return next.gone ? "its DAG is gone" : next.paused ? "its DAG is paused" : next.at ? `next run ${ago(next.at)}` : "next run: on an event, or manually";
+  return next.gone ? "its DAG is gone" : next.paused ? "its DAG is paused" : next.at ? (Date.parse(next.at) > now() ? `next run ${ago(next.at)}` : "a run is due, or waits for changes") : "next run: on an event, or manually";
 }
 
 function changeLogOf(found: Detail): Step {
