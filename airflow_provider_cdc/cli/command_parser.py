@@ -252,7 +252,7 @@ def _steering() -> list[ActionCommand]:
     return [
         define_command(
             "status", "Show the status of a connector: state, offset, last error, active signals", CONNECTOR, STATE,
-            OUTPUT, where="lifecycle.show_status", description="Exit status: 0, or 1 when the last run failed.",
+            OUTPUT, where="lifecycle.show_status", description="Exit status: 0, or 1 when the last capture failed; a failed apply is under Owed.",
         ),
         define_command(
             "pause", "Pause a connector: the active run ends within seconds, and new runs are skipped", CONNECTOR, reason, wait,

@@ -85,7 +85,11 @@ class SparkSubmitProgram:
         :raises ConfigError: the Spark connection does not exist. Airflow's hook would submit to YARN
         """
         operator = self._operator
-        find_connection(operator._conn_id, "with which Spark jobs are submitted", "the name of the Spark connection")
+        find_connection(
+            operator._conn_id,
+            "with which Spark jobs are submitted (host: local[2], spark://…, yarn or k8s://…)",
+            "the name of the Spark connection",
+        )
         if self._master.startswith("local"):
             operator.conf = {**_LOCAL_DRIVER, **(operator.conf or {})}
         beside = Path(sys.executable).with_name("spark-submit")
