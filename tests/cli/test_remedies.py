@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import re
@@ -15,6 +16,7 @@ import pytest
 
 from airflow_provider_cdc.changelog.files.manifest_number_search import BatchNumbers
 from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.files.storage_errors import storage_error
 from airflow_provider_cdc.changelog.files.truncation_marker import RemovedTopic, TruncationMarker
 from airflow_provider_cdc.changelog.reading.partial_document_updates import LostDocument, refuse_lost
 from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatches
@@ -58,6 +60,9 @@ def remedies(connector: str, table: TableId) -> Iterator[str]:
     """Texts with commands, of every place that makes one with a table's name."""
     yield with_command(PositionLost("gone", remedy="wait"), connector) or ""
     yield with_command(NotGranted("no"), connector) or ""
+    full = with_command(storage_error(OSError(errno.ENOSPC, "No space left"), "/lake"), connector) or ""
+    assert full.count("airflow cdc maintain") == 1
+    yield full
     yield f"`{how_to_read(connector, [schema(table)], Filters(CONFIG))}`"
     yield f"`{how_to_read(connector, [schema(table, keyed=False)], Filters(CONFIG))}`"
     mark = TruncationMarker(5, topics={"t": RemovedTopic(3, table)})

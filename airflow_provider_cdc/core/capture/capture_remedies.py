@@ -34,7 +34,11 @@ def with_command(e: CdcError, connector: str) -> str | None:
             "lists each missing privilege, with the statement that grants it",
         )
     elif isinstance(e, StorageFull) and "change log" in e.message:
-        command = format_cdc_command("maintain", connector, only="retention", now=True)
+        command, of_any = (
+            format_cdc_command("maintain", name, only="retention", now=True) for name in (connector, "CONNECTOR")
+        )
+        if of_any in (e.remedy or ""):  # the storage does not know the connector
+            return (e.remedy or "").replace(of_any, command)
         does = "removes the batches that every target has applied"
     else:
         return e.remedy
