@@ -35,7 +35,7 @@ def _connector(db: Any, folder: Path, **properties: Any) -> Connector:
 
 
 def test_the_documented_account_can_capture_and_change_nothing(db: Any, tmp_path: Path) -> None:
-    (block,) = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
+    block, *_ = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
     db.sql("DROP USER IF EXISTS 'cdc'@'localhost'")
     block = block.replace("'cdc'", "'documented'").replace("…", "secret").replace("shop.*", f"{db.name}.*")
     statements = [s for s in block.split(";") if s.strip()]
