@@ -380,8 +380,8 @@ class Envelope:
         converted = {position[name]: column for name, column in self._filters.find_converted_columns(schema).items()}
         full = row_struct(schema)
         types = [
-            full.field(i) if i not in converted else pa.field(name, arrow_type(converted[i].column.type))
-            for name, i in position.items()
+            pa.field(field.name, arrow_type(converted[i].column.type)) if i in converted else field
+            for i, field in enumerate(full)
         ]
         selected = SelectedColumns(
             topic=self.claim_topic(schema.id),
@@ -389,7 +389,8 @@ class Envelope:
             images=None if len(images) == len(position) else images,
             names=np.array([schema.column_names[i] for i in images]),
             key=tuple(position[name] for name in captured.key),
-            image_type=pa.struct([types[i] for i in images]),
+            # columns of a structure that the log leaves open have one name: then all of them are there
+            image_type=pa.struct(types if len(images) == len(position) else [types[i] for i in images]),
             key_type=row_struct(schema, only=captured.key) if captured.key else None,
             maskings=self._filters.build_maskings(schema),
             converted=converted,
