@@ -38,7 +38,7 @@ HEADLINES = {
 }
 """Connector → the beginning of its headline."""
 BROKEN = {
-    "position-gone": "Source", "source-away": "Source", "target-away": "Apply", "row-refused": "Apply", "storage-full": "Change log",
+    "position-gone": "Source", "source-away": "Source", "target-away": "Apply", "row-refused": "Apply", "storage-full": "Capture",
     "quarantined": "Capture", "schema-refused": "Capture",
 }  # fmt: skip
 """Connector → the first step of the picture that says *stops here*."""
