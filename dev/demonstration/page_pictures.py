@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from dev.bootstrap.report import Step
 from dev.demonstration.kit import Kit
 
 _PAGE_MS = 60_000
+_LISTED = "inventory"
+"""The connection that the wizard shows."""
 
 
 def take_pictures(services: Services, kit: Kit, folder: Path, step: Step) -> None:
@@ -38,10 +41,16 @@ def take_pictures(services: Services, kit: Kit, folder: Path, step: Step) -> Non
             take(page)
             page.screenshot(path=folder / f"{name}.png")
         step.progress("wizard")
+        # pages list connections of the metadata database; that of the demonstration is in the environment
+        services.json("POST", "/api/v2/connections", {"connection_id": _LISTED, **_with_text(kit.connection())})
         page.goto(f"{services.url}/plugin/cdc/new", wait_until="domcontentloaded")
-        _wizard(page, kit)
+        _wizard(page)
         page.screenshot(path=folder / "wizard.png", full_page=True)
         chromium.close()
+
+
+def _with_text(connection: dict[str, Any]) -> dict[str, Any]:
+    return {**connection, "extra": json.dumps(connection.get("extra") or {})}
 
 
 def _charts(page: Any) -> None:
@@ -62,8 +71,8 @@ def _action_plan(page: Any) -> None:
     dialog.get_by_text("The plan:").wait_for()
 
 
-def _wizard(page: Any, kit: Kit) -> None:
-    page.get_by_label("Connection", exact=True).select_option(kit.conn_id)
+def _wizard(page: Any) -> None:
+    page.get_by_label("Connection", exact=True).select_option(_LISTED)
     page.get_by_role("button", name="Check, and list the tables").click()
     page.get_by_test_id("findings").wait_for()
     for table in ("inventory.customers", "inventory.orders"):
