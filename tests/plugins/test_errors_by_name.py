@@ -300,7 +300,7 @@ def test_an_error_leads_from_each_place_to_its_page_and_to_its_repair(
         assert record is not None
         (alert,) = format_alerts([record], [], now=datetime.now(UTC))
         assert f" ago: {name}: " in alert
-        assert alert.endswith(f"or {build_page_address(name)}")
+        assert alert.endswith(f"; page: {build_page_address(name)}")
         error = client_factory().get(f"{API}/{connector}").json()["line"]["error"]
         assert (error["name"], error["page"]) == (name, build_page_address(name))
     assert (paths.ROOT / build_page_address(name)).exists()
