@@ -138,7 +138,7 @@ def _meet(page: str, command: str, shop: Shop, monkeypatch: pytest.MonkeyPatch) 
 
 
 def _wait(shop: Shop, command: list[str], _seconds: float) -> None:
-    """Stand for the time between two looks of a command: somebody interrupts what follows, and a run of the connector passes."""
+    """Stand for the time between two looks of a command: an interrupt comes, and a run of the connector passes."""
     if "--follow" in command[0]:
         raise KeyboardInterrupt
     capture(shop.connector)

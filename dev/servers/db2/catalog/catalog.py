@@ -133,7 +133,7 @@ class Catalog:
             self._connection.commit()
 
     def comment(self, table: Table, comments: dict[str, str]) -> None:
-        """``COMMENT ON``, in a transaction of its own: column → comment, of the table itself under an empty name. It alters no structure.
+        """Carry out ``COMMENT ON``, in a separate transaction: column → comment, of the table itself under an empty name. It alters no structure.
 
         :raises Db2Error: there is no such table or column
         """
@@ -266,7 +266,7 @@ class Catalog:
             self._insert("FOREIGNKEYS", {"CONSTNAME": constraint, **of_table, **refers})
 
     def _remarks(self, table: Table, columns: list[str]) -> dict[str, str]:
-        """What COMMENT ON has said of a table and of its columns; of columns that are gone it is forgotten."""
+        """Read the comments of a table and of its columns; those of dropped columns are gone."""
         rows = self._connection.rows(
             "SELECT COLNAME, REMARKS FROM DB2CAT.REMARKS WHERE TABSCHEMA = ? AND TABNAME = ?", table
         )

@@ -25,7 +25,7 @@ def connector(schema: Oracle, tmp_path: Path) -> Connector:
 
 
 def _comments(connector: Connector) -> list[tuple[str | None, dict[str, str | None]]]:
-    """Of the schema changes of one run: the comments of the table and of its columns."""
+    """Read the comments in the schema changes of one run: those of the table and of its columns."""
     changes: list[Any] = [r["value"]["tableChanges"] for r in capture_records(connector) if "ddl" in r["value"]]
     tables = [change["table"] for listed in changes for change in listed]
     return [(t["comment"], {c["name"]: c["comment"] for c in t["columns"]}) for t in tables]
