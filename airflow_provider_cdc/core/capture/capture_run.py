@@ -328,7 +328,7 @@ class CaptureRun:
         """
         committed = self.batcher.committed_offset.snapshot
         requests = set(committed.request_numbers.values())
-        if not requests and committed.pending.keys() == committed.repaired_tables:
+        if not requests and committed.pending and committed.pending.keys() == committed.repaired_tables:
             for table in committed.pending:
                 e.table = table
                 self._without_table(e, None)
