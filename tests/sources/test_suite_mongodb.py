@@ -16,7 +16,7 @@ import pytest
 
 from dev.servers.mongodb import MongoDb
 from tests.sources.mongodb_adapter import MongoAdapter
-from tests.sources.suite import Adapter, SourceSuite
+from tests.sources.suite import Adapter, Row, SourceSuite
 from tests.sources.suite.common import events, open_connector_source
 from tests.sources.suite.incremental import IncrementalSuite
 from tests.sources.suite.on_demand import OnDemandSuite
@@ -131,3 +131,38 @@ class TestOnDemand(_MongoDb, OnDemandSuite):
 
     # what a signalling collection holds is documents, and the subject of mongodb/captures/test_signals.py
     test_rows_of_the_signal_table_are_signals_whatever_their_ids_and_a_wrong_one_harms_nothing = None  # type: ignore[assignment]
+
+    @pytest.mark.parametrize(
+        ("properties", "rows", "chunks"),
+        [
+            ({"incremental_snapshot_chunk_size": None}, 1030, [1024, 6]),
+            ({"incremental_snapshot_chunk_size": 7}, 25, [7, 7, 7, 4]),
+        ],
+    )
+    def test_a_chunk_has_1024_rows_unless_configured(
+        self,
+        db: Adapter,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        properties: Row,
+        rows: int,
+        chunks: list[int],
+    ) -> None:
+        super().test_a_chunk_has_1024_rows_unless_configured(db, tmp_path, monkeypatch, properties, rows, chunks)
+
+    def test_tables_are_named_whole_by_patterns_or_in_quotes_and_read_in_part(
+        self, three_tables: Adapter, tmp_path: Path
+    ) -> None:
+        super().test_tables_are_named_whole_by_patterns_or_in_quotes_and_read_in_part(three_tables, tmp_path)
+
+    def test_a_run_that_ends_early_is_followed_by_one_that_reads_behind_the_last_row(
+        self, three_tables: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        super().test_a_run_that_ends_early_is_followed_by_one_that_reads_behind_the_last_row(
+            three_tables, tmp_path, monkeypatch
+        )
+
+    def test_a_stop_needs_its_type_and_stops_the_tables_that_it_lists_or_all(
+        self, three_tables: Adapter, tmp_path: Path
+    ) -> None:
+        super().test_a_stop_needs_its_type_and_stops_the_tables_that_it_lists_or_all(three_tables, tmp_path)

@@ -15,9 +15,10 @@ import pytest
 from airflow_provider_cdc.core.errors import SchemaConflict
 from dev.servers import Oracle
 from tests.sources.oracle_adapter import OracleAdapter
-from tests.sources.suite import INT, TEXT, Adapter, SourceSuite, equal, start_connector
+from tests.sources.suite import INT, TEXT, Adapter, Row, SourceSuite, equal, start_connector
 from tests.sources.suite.incremental import IncrementalSuite
 from tests.sources.suite.on_demand import OnDemandSuite
+from tests.support.chunk_hook import AtRead
 from tests.support.signals import signal_state, snapshot_as_advised
 from tests.support.workloads.small_tables import operations
 
@@ -81,6 +82,85 @@ class TestIncremental(IncrementalSuite, OnDemandSuite):
     def db(self, cluster: Oracle) -> Iterator[OracleAdapter]:
         with ExitStack() as stack:
             yield OracleAdapter(cluster, stack, traceable=True, log_mining_strategy="hybrid")
+
+    @pytest.mark.sampled(3)
+    def test_rows_that_change_while_they_are_read_are_never_out_of_date(
+        self, three_table_adapter: Adapter, tmp_path: Path, watermark_form: dict[str, Any], at_read: AtRead
+    ) -> None:
+        super().test_rows_that_change_while_they_are_read_are_never_out_of_date(
+            three_table_adapter, tmp_path, watermark_form, at_read
+        )
+
+    @pytest.mark.sampled(3)
+    def test_pause_resume_and_stop_of_one_table_of_three(
+        self, three_table_adapter: Adapter, tmp_path: Path, watermark_form: dict[str, Any], at_read: AtRead
+    ) -> None:
+        super().test_pause_resume_and_stop_of_one_table_of_three(three_table_adapter, tmp_path, watermark_form, at_read)
+
+    @pytest.mark.sampled(3)
+    def test_two_requests_at_once(
+        self, three_table_adapter: Adapter, tmp_path: Path, watermark_form: dict[str, Any], at_read: AtRead
+    ) -> None:
+        super().test_two_requests_at_once(three_table_adapter, tmp_path, watermark_form, at_read)
+
+    def test_rows_of_chunks_are_reads_in_the_order_of_their_keys_in_the_topic_of_their_table(
+        self, three_tables: Adapter, tmp_path: Path
+    ) -> None:
+        super().test_rows_of_chunks_are_reads_in_the_order_of_their_keys_in_the_topic_of_their_table(
+            three_tables, tmp_path
+        )
+
+    @pytest.mark.parametrize(
+        ("properties", "rows", "chunks"),
+        [
+            ({"incremental_snapshot_chunk_size": None}, 1030, [1024, 6]),
+            ({"incremental_snapshot_chunk_size": 7}, 25, [7, 7, 7, 4]),
+        ],
+    )
+    def test_a_chunk_has_1024_rows_unless_configured(
+        self,
+        db: Adapter,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        properties: Row,
+        rows: int,
+        chunks: list[int],
+    ) -> None:
+        super().test_a_chunk_has_1024_rows_unless_configured(db, tmp_path, monkeypatch, properties, rows, chunks)
+
+    def test_tables_are_named_whole_by_patterns_or_in_quotes_and_read_in_part(
+        self, three_tables: Adapter, tmp_path: Path
+    ) -> None:
+        super().test_tables_are_named_whole_by_patterns_or_in_quotes_and_read_in_part(three_tables, tmp_path)
+
+    def test_a_run_that_ends_early_is_followed_by_one_that_reads_behind_the_last_row(
+        self, three_tables: Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        super().test_a_run_that_ends_early_is_followed_by_one_that_reads_behind_the_last_row(
+            three_tables, tmp_path, monkeypatch
+        )
+
+    def test_a_stop_needs_its_type_and_stops_the_tables_that_it_lists_or_all(
+        self, three_tables: Adapter, tmp_path: Path
+    ) -> None:
+        super().test_a_stop_needs_its_type_and_stops_the_tables_that_it_lists_or_all(three_tables, tmp_path)
+
+    def test_a_table_is_read_as_often_as_asked_for_and_its_rows_are_right_again(
+        self, three_tables: Adapter, tmp_path: Path
+    ) -> None:
+        super().test_a_table_is_read_as_often_as_asked_for_and_its_rows_are_right_again(three_tables, tmp_path)
+
+    def test_rows_of_the_signal_table_are_signals_whatever_their_ids_and_a_wrong_one_harms_nothing(
+        self, three_tables: Adapter, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        super().test_rows_of_the_signal_table_are_signals_whatever_their_ids_and_a_wrong_one_harms_nothing(
+            three_tables, tmp_path, caplog
+        )
+
+    def test_a_log_signal_writes_its_message_with_the_position(
+        self, three_tables: Adapter, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        super().test_a_log_signal_writes_its_message_with_the_position(three_tables, tmp_path, caplog)
 
 
 @pytest.mark.sampled(2, among="Oracle")
