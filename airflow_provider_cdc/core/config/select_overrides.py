@@ -18,6 +18,8 @@ from airflow_provider_cdc.core.errors import ConfigError
 log = logging.getLogger(__name__)
 
 LIST: Final = "snapshot.select.statement.overrides"
+_MOST_WARNINGS: Final = 20
+"""Tables without a statement that are named; pages parse lists of any length."""
 _ENTRY = re.compile(r'(?:"(?:[^"]|"")*"|[^,])+')
 _PART = re.compile(r'"((?:[^"]|"")*)"|([^".]+)')
 
@@ -35,16 +37,21 @@ def with_statements(properties: Mapping[str, Any], *, all_needed: bool = False) 
     by_name = {k.removeprefix(f"{LIST}."): str(remaining.pop(k)) for k in properties if k.startswith(f"{LIST}.")}
     statements = {name_parts(name): (name, statement) for name, statement in by_name.items()}
     selects: dict[str, str] = {}
-    for name in _entries(listed):
+    whole: list[str] = []
+    for name in dict.fromkeys(_entries(listed)):
         _, statement = statements.pop(name_parts(name), ("", None))
         if statement is not None:
             selects[name] = statement
         elif all_needed:
             raise _half(name, f"it has no SELECT statement in {LIST}.{name}")
         else:
-            log.warning(
-                "%s: %s has no SELECT statement in %s.%s; a snapshot reads the whole table.", LIST, name, LIST, name
-            )
+            whole.append(name)
+    for name in whole[:_MOST_WARNINGS]:
+        log.warning(
+            "%s: %s has no SELECT statement in %s.%s; a snapshot reads the whole table.", LIST, name, LIST, name
+        )
+    if len(whole) > _MOST_WARNINGS:
+        log.warning("%s: %d more tables have no SELECT statement.", LIST, len(whole) - _MOST_WARNINGS)
     if statements:
         raise _half(next(iter(statements.values()))[0], f"it is not in the list of {LIST}")
     remaining.pop(LIST, None)

@@ -60,3 +60,11 @@ def test_a_table_without_a_statement_is_a_warning_or_an_error(caplog: pytest.Log
 def test_a_statement_without_its_table_in_the_list_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"'a\.b': it is not in the list"):
         with_statements({f"{LIST}.a.b": "S"})
+
+
+def test_of_many_tables_without_a_statement_the_first_are_named_and_the_others_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with_statements({LIST: ",".join(f"a.t{n}" for n in range(5_000)) + ",a.t1" * 5_000})
+    assert len(caplog.records) == 21
+    assert "4980 more tables have no SELECT statement" in caplog.text
