@@ -144,7 +144,7 @@ def _is_taken_by_the_job(command: Command) -> None:
         made: list[argparse.ArgumentParser] = []
         patch.setattr(argparse.ArgumentParser, "parse_args", lambda self, *_: made.append(self) or argparse.Namespace())
         arguments = [words[script + 1 :]] if function == "_arguments" else [words[script + 1 :], ""]
-        with contextlib.suppress(AttributeError):  # it looks at arguments that nobody has read
+        with contextlib.suppress(AttributeError):  # it reads arguments that were not parsed
             getattr(importlib.import_module(f"airflow_provider_cdc.targets.lake.jobs.{module}"), function)(*arguments)
     options = {word for word in words[script + 1 :] if word.startswith("--")}
     assert options <= {*made[0]._option_string_actions}, command
