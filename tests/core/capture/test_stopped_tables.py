@@ -54,6 +54,14 @@ def offset_of(connector: Connector) -> Offset:
     return offset
 
 
+def kill_before_read(connector: Connector, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run once, and die when an event is set aside and its table is not read again yet."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Snapshotter, "run", lambda *_, **__: (_ for _ in ()).throw(RunKilled))
+        with pytest.raises(RunKilled):
+            connector.capture()
+
+
 def notes(connector: Connector) -> list[dict[str, str]]:
     found = connector.store.list_notifications(connector.name, limit=1000)
     return [n.notification.additional_data for n in found if n.notification.aggregate_type == "Event"]
@@ -183,10 +191,7 @@ def test_a_read_that_was_interrupted_is_continued_by_the_next_run(
 ) -> None:
     connector = started(db, tmp_path)
     write_unreadable(db, 3)
-    with monkeypatch.context() as patch:
-        patch.setattr(Snapshotter, "run", lambda *_, **__: (_ for _ in ()).throw(RunKilled))
-        with pytest.raises(RunKilled):
-            connector.capture()
+    kill_before_read(connector, monkeypatch)
     assert offset_of(connector).snapshot.repaired_tables == {"shop.a"}
     insert(db, "shop.b", 4)
     insert(db, "shop.a", 4)
@@ -200,10 +205,7 @@ def test_a_marked_table_that_is_not_captured_any_more_is_forgotten(
 ) -> None:
     connector = started(db, tmp_path)
     write_unreadable(db, 3)
-    with monkeypatch.context() as patch:
-        patch.setattr(Snapshotter, "run", lambda *_, **__: (_ for _ in ()).throw(RunKilled))
-        with pytest.raises(RunKilled):
-            connector.capture()
+    kill_before_read(connector, monkeypatch)
     connector.capture({"table.exclude.list": "shop.a"})
     equal(connector, db, "shop.b")
     assert offset_of(connector).snapshot.pending == {}
@@ -214,10 +216,7 @@ def test_a_table_that_was_dropped_before_it_is_read_again_is_left_out(
 ) -> None:
     connector = started(db, tmp_path)
     write_unreadable(db, 3)
-    with monkeypatch.context() as patch:
-        patch.setattr(Snapshotter, "run", lambda *_, **__: (_ for _ in ()).throw(RunKilled))
-        with pytest.raises(RunKilled):
-            connector.capture()
+    kill_before_read(connector, monkeypatch)
     db.drop_table("shop.a")
     insert(db, "shop.b", 4)
     connector.capture()
