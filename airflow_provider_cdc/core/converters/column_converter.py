@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider_cdc.core.entry_points import CONVERTERS, list_extensions
-from airflow_provider_cdc.core.errors import CdcError, ConfigError, UnreadableValue
+from airflow_provider_cdc.core.entry_points import CONVERTERS
+from airflow_provider_cdc.core.errors import CdcError, UnreadableValue
+from airflow_provider_cdc.core.extension_calls import build_unusable_error, call_extension, load_extension
 from airflow_provider_cdc.core.model.table_schema import (
     NOT_CAPTURED,
     Column,
@@ -191,7 +192,9 @@ class CustomConverters:
         if self._loaded is None:
             self._loaded = [_load(settings) for settings in self._settings]
         for setting, converter in self._loaded:
-            conversion = _call(f"{setting} for {table}.{column.name}", converter.find_conversion, table, column)
+            conversion = call_extension(
+                f"{setting} for {table}.{column.name}", converter.find_conversion, table, column
+            )
             if conversion is not None:
                 return _convert_column(setting, table, column, conversion)
         return None
@@ -201,15 +204,14 @@ def _load(settings: Mapping[str, str]) -> tuple[str, ColumnConverter]:
     """Return the property that names a converter, as text, and the converter."""
     name, type_ = settings["name"], settings["type"]
     setting = f"{name}.type={type_}"
-    point = list_extensions(CONVERTERS).get(type_)
-    if point is None:
-        raise _unusable(setting, f"no installed package has this entry point in the group {CONVERTERS}")
-    make = _call(setting, point.load)
-    if not callable(make):
-        raise _unusable(setting, f"{point.value} is not callable")
-    converter = _call(setting, make, {key: value for key, value in settings.items() if key not in ("name", "type")})
+    make = load_extension(CONVERTERS, type_, setting)
+    converter = call_extension(
+        setting, make, {key: value for key, value in settings.items() if key not in ("name", "type")}
+    )
     if not isinstance(converter, ColumnConverter):
-        raise _unusable(setting, f"it returns a {type(converter).__name__}, which is not a {ColumnConverter.__name__}")
+        raise build_unusable_error(
+            setting, f"it returns a {type(converter).__name__}, which is not a {ColumnConverter.__name__}"
+        )
     return setting, converter
 
 
@@ -220,14 +222,18 @@ def _convert_column(setting: str, table: TableId, column: Column, conversion: An
     """
     where = f"{setting} for {table}.{column.name}"
     if not isinstance(conversion, Conversion):
-        raise _unusable(where, f"find_conversion returns a {type(conversion).__name__}, which is not a Conversion")
+        raise build_unusable_error(
+            where, f"find_conversion returns a {type(conversion).__name__}, which is not a Conversion"
+        )
     decimal = _DECIMAL.fullmatch(conversion.type)
     if conversion.type not in _TYPES and not (decimal and int(decimal[1]) <= 38 and int(decimal[2]) <= int(decimal[1])):
         valid = ", ".join([*_TYPES, "decimal128(<digits>, <scale>)"])
-        raise _unusable(where, f"{conversion.type!r} is not a type of events. Valid types are: {valid}")
+        raise build_unusable_error(where, f"{conversion.type!r} is not a type of events. Valid types are: {valid}")
     semantic = _DECIMALS if decimal else _SEMANTICS.get(conversion.type)
     if semantic is not None and conversion.schema_name is not None:
-        raise _unusable(where, f"values of {conversion.type} have the schema {semantic} and cannot have another one")
+        raise build_unusable_error(
+            where, f"values of {conversion.type} have the schema {semantic} and cannot have another one"
+        )
     parameters = {"scale": decimal[2], "connect.decimal.precision": decimal[1]} if decimal else {}
     declared = column.declared
     plain = ColumnDeclaration(
@@ -258,20 +264,3 @@ def _format(value: Any) -> str | None:
         case None | bytes():
             return None
     return str(value)
-
-
-def _call(setting: str, function: Callable[..., Any], *args: Any) -> Any:
-    try:
-        return function(*args)
-    except CdcError:
-        raise
-    except Exception as e:
-        raise _unusable(setting, f"it raises {type(e).__name__}: {e}") from e
-
-
-def _unusable(setting: str, why: str) -> ConfigError:
-    return ConfigError(
-        f"{setting} cannot be used: {why}.",
-        safe="Committed batches are safe, and the next run resumes after them.",
-        remedy="correct the package with this entry point on the workers that run captures",
-    )

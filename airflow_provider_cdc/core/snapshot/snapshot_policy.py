@@ -15,18 +15,17 @@ import enum
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.config.property_enums import SnapshotMode, SnapshotQueryMode
 from airflow_provider_cdc.core.config.table_source_config import TableConfig
-from airflow_provider_cdc.core.entry_points import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES, list_extensions
-from airflow_provider_cdc.core.errors import CdcError, ConfigError, PrerequisiteError
+from airflow_provider_cdc.core.entry_points import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES
+from airflow_provider_cdc.core.errors import PrerequisiteError
+from airflow_provider_cdc.core.extension_calls import build_unusable_error, call_extension, load_extension
 from airflow_provider_cdc.core.model.table_schema import TableId
 
 log = logging.getLogger(__name__)
-
-_T = TypeVar("_T")
 
 
 class SnapshotPolicy(abc.ABC):
@@ -221,17 +220,19 @@ class _UserPolicy(SnapshotPolicy):
 
     def __init__(self, config: ConnectorConfig) -> None:
         self._setting, make = _loaded("snapshot.mode.custom.name", config.snapshot_mode_custom_name, SNAPSHOT_POLICIES)
-        policy = _called(self._setting, make, config.to_public_properties())
+        policy = call_extension(self._setting, make, config.to_public_properties())
         if not isinstance(policy, SnapshotPolicy):
-            raise _wrong(
+            raise build_unusable_error(
                 self._setting, f"it returns a {type(policy).__name__}, which is not a {SnapshotPolicy.__name__}"
             )
         self._policy = policy
 
     def _yes(self, question: Callable[..., bool], *args: bool) -> bool:
-        answer = _called(f"{self._setting}: {question.__name__}", question, *args)
+        answer = call_extension(f"{self._setting}: {question.__name__}", question, *args)
         if not isinstance(answer, bool):
-            raise _wrong(self._setting, f"{question.__name__} returns {answer!r}, which is neither True nor False")
+            raise build_unusable_error(
+                self._setting, f"{question.__name__} returns {answer!r}, which is neither True nor False"
+            )
         return answer
 
     def should_snapshot_data(self, offset_exists: bool, in_progress: bool) -> bool:
@@ -269,34 +270,11 @@ class _UserPolicy(SnapshotPolicy):
 def _loaded(name: str, value: str | None, group: str) -> tuple[str, Callable[..., Any]]:
     """Return an entry point as text, and the object that it loads."""
     setting = f"{name}={value}"
-    point = list_extensions(group).get(value or "")
-    if point is None:
-        raise _wrong(setting, f"no installed package has this entry point in the group {group}")
-    loaded = _called(setting, point.load)
-    if not callable(loaded):
-        raise _wrong(setting, f"{point.value} is not callable")
-    return setting, loaded
-
-
-def _called(setting: str, function: Callable[..., _T], *args: Any) -> _T:
-    try:
-        return function(*args)
-    except CdcError:
-        raise
-    except Exception as e:
-        raise _wrong(setting, f"it raises {type(e).__name__}: {e}") from e
+    return setting, load_extension(group, value or "", setting)
 
 
 def _statement(setting: str, table: TableId, function: Callable[..., Any], *args: Any) -> str | None:
-    statement = _called(f"{setting} for {table}", function, *args)
+    statement = call_extension(f"{setting} for {table}", function, *args)
     if statement is None or (isinstance(statement, str) and statement.strip()):
         return statement
-    raise _wrong(setting, f"for {table}, it returns {statement!r}, which is neither a statement nor None")
-
-
-def _wrong(setting: str, why: str) -> ConfigError:
-    return ConfigError(
-        f"{setting} cannot be used: {why}.",
-        safe="Committed batches are safe, and the next run resumes after them.",
-        remedy="correct the package with this entry point on the workers that run captures",
-    )
+    raise build_unusable_error(setting, f"for {table}, it returns {statement!r}, which is neither a statement nor None")
