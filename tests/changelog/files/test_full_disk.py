@@ -30,7 +30,7 @@ def test_a_capture_on_a_full_disk_names_it_and_loses_nothing(monkeypatch: pytest
             run()
         assert str(disk) in str(caught.value.where)
         assert "offset was not moved" in str(caught.value.safe)
-        assert "airflow cdc maintain CONNECTOR --only retention --now" in str(caught.value.remedy)
+        assert "airflow cdc maintain shop --only retention --now" in str(caught.value.remedy)
         filler.unlink()
         run()
         assert shop.store.list_batches("shop")[0].events == 1

@@ -218,7 +218,7 @@ def test_the_dag_fails_with_a_sentence_for_each_and_takes_limits(shop_connector:
     shop_connector.store.metrics.add_measurements(
         MetricSamples("shop", "capture", {}, datetime.now(UTC), series, ended=False)
     )
-    with pytest.raises(AirflowException, match="400 s behind"):
+    with pytest.raises(AirflowException, match=r"6 min behind its source \[BehindSource\]"):
         look(**task.op_kwargs)
 
 
