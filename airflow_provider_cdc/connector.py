@@ -24,6 +24,7 @@ from airflow_provider_cdc.sources import config_class, load_source
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+    from airflow_provider_cdc.changelog.snapshot_exchange.reader_coordinator import ReaderJob
     from airflow_provider_cdc.core.capture.connector_capture import Capture
     from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
     from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
@@ -113,6 +114,16 @@ def parse_config(definition: ConnectorDefinition, secrets: Mapping[str, Any] | N
     return load_source(definition.source).Config.parse(properties).of_connector(definition.name)
 
 
+def build_signing_key(source: str, secrets: Mapping[str, Any]) -> str:
+    """Build the key of the messages between a capture and the readers of its snapshot: both have the password of the source.
+
+    :param source: kind of source
+    :param secrets: properties from the connection
+    """
+    secret = config_class(source).is_secret
+    return json.dumps({name: value for name, value in secrets.items() if secret(name)}, sort_keys=True, default=str)
+
+
 def source_key(definition: ConnectorDefinition) -> str:
     """Return the key of connectors that can share the end of a source's log, if they have the same connection too.
 
@@ -157,6 +168,7 @@ def open_capture(
     sinks: Sequence[Sink] = (),
     like: Iterable[TableSchema] = (),
     adopt: bool = False,
+    reader_job: ReaderJob | None = None,
 ) -> Iterator[Capture]:
     """Open a capture that is ready to run.
 
@@ -166,10 +178,12 @@ def open_capture(
     :param sinks: take what the run measures, besides the state tables
     :param like: tables as another connector of the same source has them, with which the rows are compared
     :param adopt: take over the connector of this name, although it has another source or change log
+    :param reader_job: the job whose processes read the tables of snapshots, for ``snapshot.engine=spark``
     :raises StateError: the state tables are not there
     :raises ConfigError: there is another connector of this name
     """
     from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+    from airflow_provider_cdc.changelog.snapshot_exchange.reader_coordinator import ReaderCoordinator
     from airflow_provider_cdc.channels import open_channels, open_notifications
     from airflow_provider_cdc.core.capture.connector_capture import Capture
     from airflow_provider_cdc.core.config.capture_filters import Filters
@@ -206,6 +220,15 @@ def open_capture(
                 (store.metrics.add_measurements, *sinks),
                 (lambda: store.register_connector(registration)) if later else None,
                 definition.compute_digest(),
+                None
+                if reader_job is None
+                else lambda: ReaderCoordinator(
+                    changelog.storage,
+                    definition.to_document(),
+                    build_signing_key(definition.source, secrets or {}),
+                    reader_job,
+                    config.snapshot_max_threads,
+                ),
             )
             yield Capture(inputs, owner=owner, lease_wait_s=lease_wait_s)
     finally:

@@ -192,6 +192,14 @@ class Offsets:
             rows = c.execute(statement.order_by(BatchRow.batch.desc()).limit(limit)).all()
         return [BatchRecord(**row._mapping) for row in rows]
 
+    def count_events(self, connector: str, *, since_batch: int) -> int:
+        """Count the events of a batch and of all later ones."""
+        statement = sa.select(sa.func.sum(BatchRow.events)).where(
+            BatchRow.connector == connector, BatchRow.batch >= since_batch
+        )
+        with self._database.engine.connect() as c:
+            return int(c.execute(statement).scalar() or 0)
+
     def list_batches_between(
         self, connector: str, *, after: int, before: datetime, limit: int = 1000
     ) -> list[BatchRecord]:

@@ -124,6 +124,10 @@ class StateStore:
     def list_batches(self, connector: str, *, limit: int = 50, batch: int | None = None) -> list[BatchRecord]:
         return self._offsets.list_batches(connector, limit=limit, batch=batch)
 
+    def count_events(self, connector: str, *, since_batch: int) -> int:
+        """Count the events of a batch and of all later ones."""
+        return self._offsets.count_events(connector, since_batch=since_batch)
+
     def list_batches_between(self, connector: str, *, after: int, before: datetime) -> list[BatchRecord]:
         """List the batches after one of a number that were committed before a moment, oldest first."""
         return self._offsets.list_batches_between(connector, after=after, before=before)

@@ -32,6 +32,7 @@ from airflow_provider_cdc.core.config.property_enums import (
     Patterns,
     RetentionMs,
     RowCountOrder,
+    SnapshotEngine,
     SnapshotMode,
     TableLimitAction,
     WatermarkStrategy,
@@ -140,6 +141,12 @@ class ConnectorConfig(DefaultSourceConfig):
         ge=1,
         le=64,
         description="Number of parallel readers of one snapshot (Debezium's default is 1).",
+    )
+    snapshot_engine: SnapshotEngine = Field(
+        SnapshotEngine.EMBEDDED,
+        alias="snapshot.engine",
+        description="Not in Debezium. The processes that read the tables of initial and blocking snapshots: embedded, threads of the capture; spark, "
+        "executors of a Spark job, snapshot.max.threads of them.",
     )
     snapshot_max_rows_per_second: int = Field(
         0,

@@ -84,6 +84,13 @@ class FailureHandling(enum.StrEnum):
     """The same, without a warning in the log of the task."""
 
 
+class SnapshotEngine(enum.StrEnum):
+    """The processes that read the tables of a snapshot."""
+
+    EMBEDDED = "embedded"
+    SPARK = "spark"
+
+
 class RowCountOrder(enum.StrEnum):
     DISABLED = "disabled"
     ASCENDING = "ascending"

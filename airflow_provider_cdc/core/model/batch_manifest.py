@@ -145,6 +145,8 @@ class Manifest(_ManifestModel):
     :param left_out: row events that could not be decoded, of tables that are read again
     :param notifications: notifications of the connector since the last batch
     :param signal_outcomes: states that signals got since then
+    :param unused_numbers: how many of the sequence numbers from ``first_seq`` to ``last_seq`` belong to nothing: each reader of a snapshot
+        on Spark has a range of them, which it need not use up
     """
 
     format: int = FORMAT
@@ -166,6 +168,7 @@ class Manifest(_ManifestModel):
     left_out: list[LeftOutRecord] = Field(default_factory=list)
     notifications: list[Notification] = Field(default_factory=list)
     signal_outcomes: list[SignalOutcome] = Field(default_factory=list)
+    unused_numbers: int = 0
 
     @property
     def event_count(self) -> int:

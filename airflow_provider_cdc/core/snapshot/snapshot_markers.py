@@ -63,6 +63,11 @@ class SnapshotMarkers:
         self._tail = self._held.pop(table)
 
     @property
+    def has_begun(self) -> bool:
+        """True if a row was marked as the first one."""
+        return bool(self._begun)
+
+    @property
     def has_held_rows(self) -> bool:
         """True if rows of a table that has ended are held back."""
         return self._tail is not None
@@ -84,3 +89,20 @@ class SnapshotMarkers:
         if codes[-1] != _FIRST or last == _LAST:
             codes[-1] = last or codes[-1]
         return MarkedRows(rows, pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(_VALUES)))
+
+
+def mark_edges(rows: int, first: str, last: str) -> pa.DictionaryArray:
+    """Build ``source.snapshot`` of the rows of a block.
+
+    :param first: value of the first row, ``true`` if it is none of the first ones
+    :param last: value of the last row. If both are the same row, it gets the one that counts more
+
+    >>> mark_edges(3, "first", "true").to_pylist()
+    ['first', 'true', 'true']
+    """
+    codes = np.zeros(rows, np.int8)
+    first_code, last_code = _VALUES.index(first), _VALUES.index(last)
+    codes[0] = first_code
+    if rows > 1 or last_code == _LAST or (last_code and first_code != _FIRST):
+        codes[-1] = last_code
+    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(_VALUES))

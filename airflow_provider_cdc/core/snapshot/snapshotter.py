@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal
 
-from airflow_provider_cdc.core.config.property_enums import RowCountOrder
-from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRejected, UnreadableValue
+from airflow_provider_cdc.core.config.property_enums import RowCountOrder, SnapshotEngine
+from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError, QueryRejected, UnreadableValue
 from airflow_provider_cdc.core.model.log_items import RowBlock
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.run_metrics import RunMetrics, SnapshotMetrics
@@ -23,9 +23,11 @@ from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, T
 from airflow_provider_cdc.core.reporting.progress_reporter import ProgressReporter
 from airflow_provider_cdc.core.row_rate_limit import RowRateLimit
 from airflow_provider_cdc.core.snapshot.parallel_chunk_reader import Group, GroupLookahead, Item, in_parallel
+from airflow_provider_cdc.core.snapshot.remote_group_reading import GroupStopped, RemoteGroupReading
 from airflow_provider_cdc.core.snapshot.snapshot_markers import MarkedRows, SnapshotMarkers
 from airflow_provider_cdc.core.snapshot.snapshot_policy import SnapshotPolicy, snapshot_query
 from airflow_provider_cdc.core.spi.capture_run_inputs import RunInputs
+from airflow_provider_cdc.core.spi.remote_readers import ReadGroup, RemoteReaders, TableTask
 from airflow_provider_cdc.core.spi.source import SnapshotChunk, SnapshotSession
 from airflow_provider_cdc.core.writing.inferred_tables import ImplicitTables
 from airflow_provider_cdc.core.writing.run_output import RunOutput
@@ -74,11 +76,13 @@ class Snapshotter:
             tables, policy, hidden, stopped, progress
         )  # fmt: skip
         self._readers, self._group_rows = config.snapshot_max_threads, config.batch_max_rows
+        self._on_spark, self._open_readers = config.snapshot_engine is SnapshotEngine.SPARK, inputs.open_readers
         self._order, self._query = config.snapshot_tables_order_by_row_count, snapshot_query(config)
         self._limit = RowRateLimit(config.snapshot_max_rows_per_second)
         self._board, self._metrics = inputs.changelog.open_progress_board(inputs.name), SnapshotMetrics()
         self._notifications = SnapshotNotifications(self._batcher, [], {})
         self._full: set[TableId] = set()
+        self._selects: Mapping[TableId, str] = {}
         self._earlier = False
         self.changed: set[TableId] = set()
 
@@ -150,12 +154,13 @@ class Snapshotter:
             state.snapshot_state = state.snapshot_state.remove_pending(stay)
             names = [name for name in names if name not in stay]
             tables = [t for t in tables if str(t) not in stay]
-        with (
-            _explained(own),
-            self._source.open_snapshot(
-                tables, readers=self._readers, **({"selects": selects} if selects else {})
-            ) as session,
-        ):
+        with _explained(own), contextlib.ExitStack() as stack:
+            remote = stack.enter_context(self._gather_readers()) if self._on_spark and read_tables else None
+            if remote is not None:
+                session = stack.enter_context(self._source.open_shared_snapshot(tables, remote, selects=selects))
+            else:
+                more = {"selects": selects} if selects else {}
+                session = stack.enter_context(self._source.open_snapshot(tables, readers=self._readers, **more))
             log.info("Snapshot of %d tables at %s begins.", len(tables), session.position)
             self._notifications.notify_started()
             if catch_up is not None and not state.snapshot_state.waiting_tables.issuperset(names):
@@ -167,7 +172,38 @@ class Snapshotter:
                 )  # their rows were selected by a statement, and now all are read: that needs a separate view
                 names = [name for name in names if name in state.snapshot_state.pending and name not in whole]
                 tables = [t for t in tables if str(t) in names]
-            self._read_tables(session, names, tables, read_tables, (at or session.position).to_json())
+            self._selects = selects
+            self._read_tables(session, names, tables, read_tables, (at or session.position).to_json(), remote)
+
+    def _gather_readers(self) -> RemoteReaders:
+        """Start readers of other processes, and wait for them.
+
+        :raises ConfigError: the run has none
+        :raises PrerequisiteError: the source's views cannot be shared
+        :raises SnapshotStopped: the run was asked to end
+        """
+        if not self._source.SHARES_VIEWS:
+            raise PrerequisiteError(
+                f"Snapshots of {self._source.connector} databases cannot be read by Spark.",
+                where="snapshot.engine",
+                safe="Nothing was read; the offset is untouched.",
+                remedy="remove snapshot.engine=spark",
+            )
+        if self._open_readers is None:
+            raise ConfigError(
+                "snapshot.engine=spark needs a Spark job, and this capture has no settings for one.",
+                where="snapshot.engine",
+                safe="Nothing was read; the offset is untouched.",
+                remedy='set snapshot_job={"conn_id": "spark_default"} of CaptureOperator or of the group of cdc_dag, or remove snapshot.engine',
+            )
+        readers = self._open_readers()
+        try:
+            if not readers.gather_readers(self._stopped):
+                raise SnapshotStopped
+        except BaseException:
+            readers.close()
+            raise
+        return readers
 
     def _read_tables(
         self,
@@ -176,12 +212,14 @@ class Snapshotter:
         tables: list[TableId],
         read_tables: set[TableId],
         position: dict[str, Any],
+        remote: RemoteReaders | None,
     ) -> None:
         """Read tables group by group; each group is committed.
 
         :param names: of the tables, including those that no longer exist
         :param read_tables: tables whose rows are read
         :param position: at which they are read
+        :param remote: readers of other processes, which read all tables that are not locked until they are read
         """
         state = self._state
         if state.offset.position is None:
@@ -189,31 +227,132 @@ class Snapshotter:
         there = {str(t) for t in session.schemas}
         self._gone([name for name in names if name not in there], session, position)
         read_tables &= session.schemas.keys()
-        marks, items = SnapshotMarkers(), GroupLookahead(self._items(session, tables, read_tables))
-        with contextlib.closing(items), ProgressReporter("Snapshot", "rows", board=self._board, logger=log) as work:
+        with ProgressReporter("Snapshot", "rows", board=self._board, logger=log) as work:
+            marks, local = SnapshotMarkers(), read_tables if remote is None else read_tables & session.urgent
+            here = [t for t in tables if remote is None or t not in read_tables or t in local]
+            if here or remote is None:
+                self._read_here(session, here, local, names, position, marks, work, more=read_tables > local)
+            if remote is not None:
+                self._read_remotely(
+                    session, [t for t in tables if t in read_tables - local], names, position, marks, work, remote
+                )
+
+    def _read_here(
+        self,
+        session: SnapshotSession,
+        tables: list[TableId],
+        read_tables: set[TableId],
+        names: list[str],
+        position: dict[str, Any],
+        marks: SnapshotMarkers,
+        work: ProgressReporter,
+        *,
+        more: bool,
+    ) -> None:
+        """Read tables by threads of this process.
+
+        :param more: other tables will be read after them
+        """
+        with contextlib.closing(GroupLookahead(self._items(session, tables, read_tables))) as items:
             while (group := items.read_group()) is not None:
-                for table in group:
-                    held = self._held(table)
-                    self._structure(session, table)
-                    self._metrics.rows.setdefault(str(table), 0)
-                    if table in read_tables and held:
-                        self._full.add(table)
-                self._read(session, group, items, marks, work, len(names))
-                changed = session.changed & group.keys()
-                for table in group:
-                    self._empty(session, table, keep=table in changed)
-                state.snapshot_state = state.snapshot_state.record_read(
-                    (str(t) for t in group if t not in changed), position
+                self._begin_group(session, group, read_tables)
+                self._read(session, group, items, marks, work, len(names), more=more)
+                self._commit_group(session, group, read_tables, session.changed & group.keys(), names, position)
+
+    def _read_remotely(
+        self,
+        session: SnapshotSession,
+        tables: list[TableId],
+        names: list[str],
+        position: dict[str, Any],
+        marks: SnapshotMarkers,
+        work: ProgressReporter,
+        remote: RemoteReaders,
+    ) -> None:
+        """Read tables by readers of other processes."""
+        groups = [group for group in self._groups(session, tables, set(tables)) if group]
+        shown: Group = {}
+
+        def show(rows: int) -> None:
+            if work.is_due and shown:
+                total, table = sum(c.rows for chunks in shown.values() for c in chunks), next(iter(shown))
+                self._progress(str(table), rows, total, self._metrics.remaining)
+                self._report_progress(
+                    work, table, sum(self._metrics.rows.values()) + rows, rows, total, len(shown), len(names)
                 )
-                state.snapshot_state = state.snapshot_state.not_read({str(t) for t in changed})
-                state.offset = state.offset.resume_tables({str(t) for t in group if t not in changed})
-                self.changed |= changed
-                self._metrics.rows |= {str(t): 0 for t in changed}
-                self._notifications.notify_tables_read(
-                    {str(t): self._metrics.rows[str(t)] for t in group if t in read_tables - changed}, state.offset
-                )
-                self._committer.commit()
-                self._metrics.remaining = len(state.snapshot_state.pending.keys() & set(names))
+
+        reading = RemoteGroupReading(remote, stopped=self._stopped, on_progress=show, first_row_read=marks.has_begun)
+        for number, group in enumerate(groups, 1):
+            shown = group
+            self._begin_group(session, group, set(group))
+            for table in group:
+                self._empty(session, table)
+            chunks = [chunk for some in group.values() for chunk in some]
+            task = self._describe_group(session, number, group)
+            try:
+                done = reading.read_group(task, chunks, self._batcher.last_seq, rows_follow=number < len(groups))
+            except GroupStopped:
+                raise SnapshotStopped from None
+            changed = (session.changed | done.changed) & group.keys()
+            files = {t: some for t, some in done.files.items() if t not in changed}
+            schemas = {t: self._history.find_schema(t) for t in files}
+            self._writer.add_read_files(
+                [(schema, files[t]) for t, schema in schemas.items() if schema is not None],
+                done.last_seq,
+                self._metrics,
+            )
+            self._metrics.rows |= {str(t): rows for t, rows in done.rows.items()}
+            self._commit_group(session, group, set(group), changed, names, position)
+
+    def _describe_group(self, session: SnapshotSession, number: int, group: Group) -> ReadGroup:
+        """Describe the tables of a group as readers need them."""
+        batch, epoch, writer = self._batcher.batch_identity
+        tables = dict[str, TableTask]()
+        for table in group:
+            schema = self._history.find_schema(table)
+            assert schema is not None
+            tables[str(table)] = TableTask(
+                table=schema, inspected=session.schemas[table], select=self._selects.get(table)
+            )
+        return ReadGroup(
+            number=number, batch=batch, epoch=epoch, writer=writer, position=session.position.to_json(), ts_us=session.ts_us,
+            tables=tables,
+        )  # fmt: skip
+
+    def _begin_group(self, session: SnapshotSession, group: Group, read_tables: set[TableId]) -> None:
+        for table in group:
+            held = self._held(table)
+            self._structure(session, table)
+            self._metrics.rows.setdefault(str(table), 0)
+            if table in read_tables and held:
+                self._full.add(table)
+
+    def _commit_group(
+        self,
+        session: SnapshotSession,
+        group: Group,
+        read_tables: set[TableId],
+        changed: set[TableId],
+        names: list[str],
+        position: dict[str, Any],
+    ) -> None:
+        """Commit the rows of a group of tables.
+
+        :param changed: of them, those that were altered before they were read
+        """
+        state = self._state
+        for table in group:
+            self._empty(session, table, keep=table in changed)
+        state.snapshot_state = state.snapshot_state.record_read((str(t) for t in group if t not in changed), position)
+        state.snapshot_state = state.snapshot_state.not_read({str(t) for t in changed})
+        state.offset = state.offset.resume_tables({str(t) for t in group if t not in changed})
+        self.changed |= changed
+        self._metrics.rows |= {str(t): 0 for t in changed}
+        self._notifications.notify_tables_read(
+            {str(t): self._metrics.rows[str(t)] for t in group if t in read_tables - changed}, state.offset
+        )
+        self._committer.commit()
+        self._metrics.remaining = len(state.snapshot_state.pending.keys() & set(names))
 
     def _held(self, table: TableId) -> bool:
         """Check whether a table must be emptied before it is read: since it became pending, rows may have come from the log."""
@@ -324,10 +463,13 @@ class Snapshotter:
         marks: SnapshotMarkers,
         work: ProgressReporter,
         tables: int,
+        *,
+        more: bool,
     ) -> None:
         """Write the rows of a group of tables in the order in which their blocks come.
 
         :param tables: that the snapshot has in all
+        :param more: others will read rows afterwards
         """
         left = total = 0
         for chunks in group.values():
@@ -352,7 +494,7 @@ class Snapshotter:
             if work.is_due and isinstance(item, RowBlock):
                 self._report_progress(work, item.table.id, earlier + done, done, total, len(group), tables)
         if marks.has_held_rows:
-            self._write(session, marks.release_held_rows(rows_follow=items.rows_follow()))
+            self._write(session, marks.release_held_rows(rows_follow=more or items.rows_follow()))
 
     def _wait_for_rate(self) -> None:
         """Wait until more rows may be read. Readers wait, too: they are at most a few blocks ahead.

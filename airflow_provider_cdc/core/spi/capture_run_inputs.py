@@ -9,6 +9,7 @@ from airflow_provider_cdc.core.config.capture_filters import Filters
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
 from airflow_provider_cdc.core.model.notifications import NotificationChannel
 from airflow_provider_cdc.core.reporting.metrics_monitor import Sink
+from airflow_provider_cdc.core.spi.remote_readers import RemoteReaders
 from airflow_provider_cdc.core.spi.source import Source
 from airflow_provider_cdc.core.spi.store_interfaces import ChangeLog, SignalChannel, StateStore
 
@@ -23,6 +24,7 @@ class RunInputs:
     :param notification_channels: where notifications go besides the state tables
     :param sinks: take the metrics of runs, while they continue and at their end
     :param definition: digest of the definition: after a failure, another one is a sign of a repair
+    :param open_readers: opens readers of other processes for a snapshot
     :param register: records the run's definition, once it has its lease: another DAG has captured until now
     """
 
@@ -37,3 +39,4 @@ class RunInputs:
     sinks: Sequence[Sink] = ()
     register: Callable[[], None] | None = None
     definition: str = ""
+    open_readers: Callable[[], RemoteReaders] | None = None

@@ -24,6 +24,8 @@ from airflow_provider_cdc.core.model.transient_key_duplicates import KeysOverlap
 from airflow_provider_cdc.core.remedy_commands import name_cdc_command
 from airflow_provider_cdc.core.spi.carry_over import CarryOver
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
+from airflow_provider_cdc.core.spi.remote_readers import RowReader, ViewMeeting
+from airflow_provider_cdc.core.spi.snapshot_chunk import SnapshotChunk as SnapshotChunk
 from airflow_provider_cdc.core.spi.source_block_formats import EventForm
 from airflow_provider_cdc.core.spi.source_procedures import Procedure, ProcedureContext, ProcedurePlan, ProcedureResult
 
@@ -76,19 +78,6 @@ class CapturedTableSchemas(Protocol):
 
     def list_known_tables(self) -> list[TableId]:
         """All tables that have a schema now."""
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotChunk:
-    """A part of a table.
-
-    :param condition: the condition that selects the rows, in the source's own terms; ``None`` for the whole table
-    :param rows: an estimate
-    """
-
-    table: TableId
-    condition: str | None = None
-    rows: int = 0
 
 
 class SnapshotSession(abc.ABC):
@@ -148,6 +137,7 @@ class Source(abc.ABC):
         has (:meth:`conform_rows`): core adds a table with its first rows, and columns with the first rows that have them.
         Such a stream yields a :class:`~airflow_provider_cdc.core.model.log_items.SchemaChange` only where a table was dropped or renamed, and no
         ``Rollback``
+    :cvar SHARES_VIEWS: readers of other processes can join the view of a snapshot
     :cvar POSITION_SIGNAL: type of the signal that moves a connector to another position in the log, where the documents name one
     """
 
@@ -158,6 +148,7 @@ class Source(abc.ABC):
     CARRIES: ClassVar[bool] = False
     KEYS_OVERLAP: ClassVar[KeysOverlap] = KeysOverlap.ALWAYS
     STRUCTURED: ClassVar[bool] = True
+    SHARES_VIEWS: ClassVar[bool] = False
     POSITION_SIGNAL: ClassVar[str | None] = None
     connector: str
 
@@ -233,6 +224,26 @@ class Source(abc.ABC):
             has it: a statement, which may leave out only columns that the table's schema leaves out, or a condition
         :raises QueryRejected: from reading: the database does not accept such a statement
         """
+
+    def open_shared_snapshot(
+        self,
+        tables: Sequence[TableId],
+        meeting: ViewMeeting,
+        *,
+        selects: Mapping[TableId, str] = MappingProxyType({}),
+    ) -> SnapshotSession:
+        """Open a consistent view of ``tables`` that readers of other processes share, see :mod:`airflow_provider_cdc.core.spi.remote_readers`.
+
+        Tables that are :attr:`SnapshotSession.urgent` are read by the session alone.
+
+        :param meeting: has the readers open their views
+        :param selects: as of :meth:`open_snapshot`
+        """
+        raise NotImplementedError(f"{self.connector} does not share views")
+
+    def open_row_reader(self) -> RowReader:
+        """Open a reader of a view that another process shares. Only of sources that :attr:`SHARES_VIEWS`."""
+        raise NotImplementedError(f"{self.connector} does not share views")
 
     def open_chunk_reader(self, *, signals: TableId | None) -> ChunkReader:
         """Open a reader of chunks, see :mod:`airflow_provider_cdc.core.spi.chunk_reader`.

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cdc.core.errors import BatchesRemoved, ChangeLogDamaged, CommitConflict, ConfigError
 from airflow_provider_cdc.core.model.batch_manifest import (
     FORMAT,
+    DataFile,
     LeftOutRecord,
     Manifest,
     SchemaChangeRecord,
@@ -93,6 +94,8 @@ class BatchBuilder:
         self._schemas: dict[str, dict[str, TableSchema]] = {}
         self._changes: list[SchemaChangeRecord] = []
         self._left_out: dict[tuple[str, str], LeftOutRecord] = {}
+        self._remote_files: list[DataFile] = []
+        self._unused = 0
         self._marked = self._state()
 
     @property
@@ -104,6 +107,11 @@ class BatchBuilder:
     def last_seq(self) -> int:
         """The last sequence number given out, uncommitted ones included."""
         return self._seq
+
+    @property
+    def batch_identity(self) -> tuple[int, int, str]:
+        """Number of the batch that is being made, lease epoch and id of the run: they are part of the names of its files."""
+        return self.committed_offset.batch + 1, self._lease.epoch, self._writer_id
 
     @property
     def event_count(self) -> int:
@@ -130,6 +138,25 @@ class BatchBuilder:
         self.counts[batch.topic] += batch.events.num_rows
         self.rows += batch.events.num_rows
         self._seq = max(self._seq, batch.last_seq)
+
+    def add_files(self, tables: Sequence[tuple[TableSchema, Sequence[DataFile]]], last_seq: int) -> None:
+        """Add files that other processes have written into the folder of this batch.
+
+        Their events have numbers behind all that were given out before; numbers between them may be unused.
+
+        :param tables: schema of the events, and files with them
+        :param last_seq: the last number that was given to them
+        """
+        rows = 0
+        for schema, files in tables:
+            for file in files:
+                self._schemas.setdefault(file.topic, {})[str(schema.version)] = schema
+                self.counts[file.topic] += file.rows
+                rows += file.rows
+            self._remote_files += files
+        self.rows += rows
+        self._unused += last_seq - self._seq - rows
+        self._seq = last_seq
 
     def add_change(self, record: SchemaChangeRecord, selected: dict[str, TableSchema]) -> None:
         """Record a schema change.
@@ -221,6 +248,7 @@ class BatchBuilder:
                 self._deliver()
             return
         files = self._writer.finish_files() if self._writer is not None else []
+        files += self._remote_files
         self._check_dense()
         offset = offset.with_numbers(self.last_seq, self.committed_offset.batch + 1).in_log(
             self._log_of(self.committed_offset)
@@ -245,6 +273,7 @@ class BatchBuilder:
             left_out=list(self._left_out.values()),
             notifications=self._notifications,
             signal_outcomes=self._signal_outcomes,
+            unused_numbers=self._unused,
         )
         self._store.confirm_lease(self._lease)
         path = self._publish(manifest)
@@ -275,8 +304,9 @@ class BatchBuilder:
             self._looked_at = time.monotonic()
 
     def _check_dense(self) -> None:
-        """Make sure that each sequence number belongs to one event or one schema change: a gap would be a lost event."""
-        numbers, there = self.last_seq - self.committed_offset.seq, self.rows + len(self._changes)
+        """Make sure that each sequence number belongs to one event or one schema change, unless a reader left it unused: a gap would be a lost event."""
+        numbers = self.last_seq - self.committed_offset.seq - self._unused
+        there = self.rows + len(self._changes)
         if numbers != there:
             raise AssertionError(f"{numbers} sequence numbers were assigned to {there} events and schema changes")
 
@@ -316,6 +346,7 @@ class BatchBuilder:
         self._schemas, self._changes = {}, []
         self.counts, self.rows = Counter(), 0
         self._left_out = {}
+        self._remote_files, self._unused = [], 0
         self._marked = self._state()
 
     def _adopt(self, stored: StoredOffset) -> StoredOffset:

@@ -12,7 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_cdc.core.model.batch_manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.errors import ChangeLogDamaged
+from airflow_provider_cdc.core.model.batch_manifest import DataFile, SchemaChangeRecord
 from airflow_provider_cdc.core.model.event_batch import EventBatch
 from airflow_provider_cdc.core.model.log_items import LogBlock, RowBlock
 from airflow_provider_cdc.core.model.position import Position
@@ -63,6 +64,29 @@ class EventWriter:
         """
         batches, _ = self.envelope.encode_read(rows, position, self._batcher.last_seq, snapshot=snapshot)
         self._add(batches, metrics)
+
+    def add_read_files(
+        self, tables: Sequence[tuple[TableSchema, Sequence[DataFile]]], last_seq: int, metrics: EventMetrics
+    ) -> None:
+        """Add files with rows of tables, which readers of other processes have written.
+
+        :param tables: schema in force of a table, and its files
+        :param last_seq: the last sequence number that was given to them
+        :raises ChangeLogDamaged: a file is of another topic or version
+        """
+        for schema, files in tables:
+            topic = self.envelope.claim_topic(schema.id)
+            for file in files:
+                if (file.topic, file.schema_version) != (topic, schema.version):
+                    raise ChangeLogDamaged(
+                        f"A reader of the snapshot has written events of {file.topic}, version {file.schema_version}, "
+                        f"instead of {topic}, version {schema.version}.",
+                        where=file.path,
+                        safe="The batch was not committed.",
+                        remedy="let the readers run the same release of airflow-provider-cdc as the capture, then run the capture again",
+                    )
+                metrics.counts.update(file.counts)
+        self._batcher.add_files([(self.envelope.select_columns(schema), files) for schema, files in tables], last_seq)
 
     def write_truncate(
         self,

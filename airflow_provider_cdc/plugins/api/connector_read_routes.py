@@ -131,7 +131,7 @@ def _target(
     measured = next((whole.series for whole in wholes if whole.series.producer == producer), None)
     more = {
         "producer": producer,
-        "waiting_events": record.last_seq - waiting[0].first_seq + 1 if waiting else None,
+        "waiting_events": store.count_events(record.connector, since_batch=batch) if waiting else None,
         "waiting_since": waiting[0].created_at if waiting else None,
         "ran_at": None if measured is None else measured.at,
         "run_failed": measured is not None and bool(measured.gauges.get("apply.LastRunFailed")),

@@ -20,6 +20,7 @@ from airflow_provider_cdc.core.model.run_metrics import Value
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.model.transient_key_duplicates import KeysOverlap
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
+from airflow_provider_cdc.core.spi.remote_readers import RowReader, ViewMeeting
 from airflow_provider_cdc.core.spi.source import (
     VARIED,
     CapturedTableSchemas,
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
 # the decoder is imported when it is needed, as a run that finds nothing needs none of it
 
 _T = TypeVar("_T")
+_OWN_READERS = 4
+"""Readers of a session whose view others share, at most: they read tables without transactions alone."""
 _WARN_AT = 0.5
 """Part of the log's retention time; a position that is older is warned of."""
 log = logging.getLogger(__name__)
@@ -66,6 +69,7 @@ class MySqlSource(Source):
 
     KEYS_OVERLAP: ClassVar[KeysOverlap] = KeysOverlap.NAMED_KEYS
     Config: ClassVar[type[ConnectorConfig]] = MySqlConfig
+    SHARES_VIEWS: ClassVar[bool] = True
     POSITION_SIGNAL: ClassVar[str | None] = "set-binlog-position"
     connector = "mysql"
 
@@ -255,6 +259,23 @@ class MySqlSource(Source):
         from airflow_provider_cdc.sources.mysql.snapshot.snapshot_session import MySqlSnapshot
 
         return MySqlSnapshot(self._config, tables, readers, self._file_created, selects, self._metrics)
+
+    def open_shared_snapshot(
+        self,
+        tables: Sequence[TableId],
+        meeting: ViewMeeting,
+        *,
+        selects: Mapping[TableId, str] = MappingProxyType({}),
+    ) -> SnapshotSession:
+        from airflow_provider_cdc.sources.mysql.snapshot.snapshot_session import MySqlSnapshot
+
+        readers = min(self._config.snapshot_max_threads, _OWN_READERS)
+        return MySqlSnapshot(self._config, tables, readers, self._file_created, selects, self._metrics, meeting)
+
+    def open_row_reader(self) -> RowReader:
+        from airflow_provider_cdc.sources.mysql.snapshot.row_reader import MySqlRowReader
+
+        return MySqlRowReader(self._config)
 
     def open_chunk_reader(self, *, signals: TableId | None) -> ChunkReader:
         from airflow_provider_cdc.sources.mysql.snapshot.chunk_reader import open_chunk_reader

@@ -88,8 +88,10 @@ class Replay:
             self._prefix = manifest.config.get("topic.prefix", self._connector)
             if manifest.first_seq != self.seq + 1:
                 raise IllegalEvent(f"batch {manifest.batch} begins at seq {manifest.first_seq} after {self.seq}")
+            unused = manifest.unused_numbers
             for seq, item in _items(self._changelog, manifest):
-                if seq != self.seq + 1:
+                unused -= seq - self.seq - 1
+                if seq <= self.seq or unused < 0:
                     raise IllegalEvent(f"seq {seq} follows {self.seq} in batch {manifest.batch}")
                 self._next(item)
                 self.seq = seq
@@ -99,7 +101,7 @@ class Replay:
                         self._change(change, item, manifest)
                 else:
                     self._event(item, manifest)
-            if self.seq != manifest.last_seq:
+            if self.seq != manifest.last_seq or unused:
                 raise IllegalEvent(f"batch {manifest.batch} ends at {self.seq}, its manifest says {manifest.last_seq}")
             self.batch = manifest.batch
         return self

@@ -30,6 +30,7 @@ WHERE l.LOCK_TYPE = 'TABLE' AND (l.LOCK_MODE LIKE 'IX%' OR l.LOCK_MODE LIKE 'X%'
 """
 """Transactions that have changed rows, and whose sessions do something, which may be a commit. InnoDB shows committed rows before it frees their locks."""
 _NO_RIGHT: Final = frozenset({1044, 1142, 1227})
+_SHARED_TRIES: Final = 10
 _TRIES: Final = 50
 """How often views are opened with MariaDB before one connection has to read all tables."""
 OPEN: Final = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
@@ -42,19 +43,32 @@ def open_view(connection: Connection) -> None:
         cursor.execute(OPEN)
 
 
-def open_at_one_position(connections: list[Connection], server: MySqlServer) -> MySqlPosition:
+def open_at_one_position(
+    connections: list[Connection],
+    server: MySqlServer,
+    open_others: Callable[[], set[tuple[str, int]]] = set,
+) -> MySqlPosition:
     """MariaDB: open views at one log position; if that is not possible for all connections, only for the first one.
 
     :param connections: those left without a view are closed and removed from the list
+    :param open_others: opens views of other processes, and returns their positions
     :return: the position
+    :raises SourceUnavailable: the views of other processes are not at one position
     """
-    for _ in range(_TRIES):
+    for _ in range(_TRIES if open_others is set else _SHARED_TRIES):
         for connection in connections:
             open_view(connection)
-        positions = {_position(connection) for connection in connections}
+        positions = {view_position(connection) for connection in connections} | open_others()
         if len(positions) == 1:
             break
     else:
+        if open_others is not set:
+            raise SourceUnavailable(
+                f"Because of concurrent writes, the views of several processes cannot be opened at one log position ({_SHARED_TRIES} attempts).",
+                where="snapshot.locking.mode",
+                safe="Nothing was read; the offset is untouched.",
+                remedy="set snapshot.locking.mode=minimal, which locks only until all views are open; or run the snapshot at a quieter time",
+            )
         log.info(
             "Because of concurrent writes, %s views cannot be opened at one log position: one connection "
             "reads all tables.",
@@ -64,17 +78,23 @@ def open_at_one_position(connections: list[Connection], server: MySqlServer) -> 
             connection.close()
         del connections[1:]
         open_view(connections[0])
-        positions = {_position(connections[0])}
+        positions = {view_position(connections[0])}
     file, pos = positions.pop()
     gtids = str(query_scalar(connections[0], f"SELECT BINLOG_GTID_POS('{file}', {pos})") or "")
     return MySqlPosition(file, pos, gtids if server.has_gtids else "", server=server.identity)
 
 
-def open_at_rest(connections: list[Connection], end: Callable[[], MySqlPosition], patience_s: float) -> MySqlPosition:
+def open_at_rest(
+    connections: list[Connection],
+    end: Callable[[], MySqlPosition],
+    patience_s: float,
+    open_others: Callable[[], object] = set,
+) -> MySqlPosition:
     """Open views of MySQL while nothing is written to the log, and all that is in it can be seen.
 
     :param end: returns the end of the log
     :param patience_s: how long to wait for a moment without writes, seconds
+    :param open_others: opens views of other processes
     :return: the position
     :raises SourceUnavailable: there was no such moment
     :raises PrerequisiteError: the server does not say whether a transaction is at work
@@ -86,6 +106,7 @@ def open_at_rest(connections: list[Connection], end: Callable[[], MySqlPosition]
         if end() == before and not _at_work(connections[0]):
             for connection in connections:
                 open_view(connection)
+            open_others()
             if end() == before:
                 return before
         if time.monotonic() >= until:
@@ -119,7 +140,8 @@ def _at_work(connection: Connection) -> bool:
     )
 
 
-def _position(connection: Connection) -> tuple[str, int]:
+def view_position(connection: Connection) -> tuple[str, int]:
+    """Return the log position of a view of MariaDB: file and offset."""
     with connection.cursor() as cursor:
         cursor.execute("SHOW SESSION STATUS LIKE 'binlog_snapshot_%'")
         status = {str(name).lower(): str(value) for name, value in cursor.fetchall()}

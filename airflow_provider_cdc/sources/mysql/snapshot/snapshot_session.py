@@ -20,11 +20,11 @@ from types import MappingProxyType
 import pymysql
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.core.config.select_overrides import LIST
-from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRejected, SourceUnavailable
+from airflow_provider_cdc.core.errors import PrerequisiteError, SourceUnavailable
 from airflow_provider_cdc.core.model.log_items import RowBlock
-from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
+from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.snapshot.snapshot_policy import lock_refused, lock_statements
+from airflow_provider_cdc.core.spi.remote_readers import ViewMeeting
 from airflow_provider_cdc.core.spi.source import SnapshotChunk, SnapshotSession
 from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import (
@@ -32,7 +32,6 @@ from airflow_provider_cdc.sources.mysql.connect import (
     connect,
     query_scalar,
     raise_cdc_errors,
-    raise_query_refused,
     server_of,
 )
 from airflow_provider_cdc.sources.mysql.log.log_end import log_end
@@ -46,29 +45,25 @@ from airflow_provider_cdc.sources.mysql.schema.column_types import (
     MySqlColumnType,
 )
 from airflow_provider_cdc.sources.mysql.snapshot.consistent_views import open_at_one_position, open_at_rest, open_view
-from airflow_provider_cdc.sources.mysql.snapshot.read_row_blocks import read_block
-from airflow_provider_cdc.sources.mysql.snapshot.result_column_check import UnexpectedColumn, result_columns
-from airflow_provider_cdc.sources.mysql.snapshot.result_set_reader import ResultReader
 from airflow_provider_cdc.sources.mysql.snapshot.select_overrides import build_override_selects
-from airflow_provider_cdc.sources.mysql.snapshot.sql_fragment_checks import checked_fragment
+from airflow_provider_cdc.sources.mysql.snapshot.view_rows import (
+    GONE,
+    IDLE_S,
+    LOCK_TIMEOUT,
+    PATIENCE_S,
+    SELECT,
+    find_table_change,
+    read_view_rows,
+)
 
 log = logging.getLogger(__name__)
 
 CHUNK_ROWS = 250_000
-_IDLE_S = 86_400
-"""``wait_timeout`` of the readers: one may wait long for its next chunk, and a closed connection has lost the shared view."""
+SHARED_CHUNK_ROWS = 4_000_000
+"""Rows of the largest chunks for readers of other processes."""
 _NO_LOCK_RIGHTS = {1044, 1045, 1142, 1227}
-_LOCK_TIMEOUT = {1205, 1969, 3024}
-_GONE = {1051, 1146}
-_CHANGED = _GONE | {1412, 1684} | _LOCK_TIMEOUT
-"""Errors of a reader for a table that was dropped or altered since its view was opened, or that a statement waits to alter."""
-_PATIENCE_S = 5
-"""``lock_wait_timeout`` of the readers: DDL that waits for one reader would hold up the others, and so itself, for ever."""
 _POLL_S = 0.05
 _LOCK_TRIES = 5
-_SELECT = "SELECT HIGH_PRIORITY"
-"""Reads before the writers that wait for the lock on a table without transactions: on MariaDB, plain reads would wait behind them, and so
-for themselves."""
 
 
 class MySqlSnapshot(SnapshotSession):
@@ -77,6 +72,7 @@ class MySqlSnapshot(SnapshotSession):
     :param readers: number of connections that read tables in parallel
     :param created_of: returns when a log file was created, seconds since the epoch
     :param selects: SELECTs of an ad hoc snapshot, which take precedence over those of the configuration
+    :param meeting: has readers of other processes open their views of the same rows
     :raises SourceUnavailable: a lock, or a moment without writes, was not to be had in time
     """
 
@@ -90,6 +86,7 @@ class MySqlSnapshot(SnapshotSession):
         created_of: Callable[[str], int],
         selects: Mapping[TableId, str] = MappingProxyType({}),
         metrics: LogMetrics | None = None,
+        meeting: ViewMeeting | None = None,
     ) -> None:
         configured = build_override_selects(config)
         self._config, self._selects, self._metrics = config, configured | dict(selects), metrics or LogMetrics()
@@ -104,6 +101,7 @@ class MySqlSnapshot(SnapshotSession):
         self._begun: dict[TableId, set[Connection]] = {}  # readers that DDL waits for
         self._awaited: set[TableId] = set()  # DDL waits, and lets no further reader in
         self._held: Connection | None = None
+        self._meeting, self._shared_by = meeting, 0
         self._all_cut = False  # no further table without transactions will be cut
         try:
             with raise_cdc_errors(config, "opening a snapshot"):
@@ -116,7 +114,7 @@ class MySqlSnapshot(SnapshotSession):
         lock, connections = self._connect(), [self._connect() for _ in range(readers)]
         for connection in connections:
             with connection.cursor() as cursor:
-                cursor.execute(f"SET SESSION lock_wait_timeout = {_PATIENCE_S}")
+                cursor.execute(f"SET SESSION lock_wait_timeout = {PATIENCE_S}")
         server, mode = server_of(lock), self._config.snapshot_locking_mode
         self._catalog = catalog = MySqlCatalog(lock, self._config, mariadb=server.mariadb)
         locked = mode is not LockingMode.NONE
@@ -157,7 +155,7 @@ class MySqlSnapshot(SnapshotSession):
         try:
             return self._catalog.create_statement(table)
         except pymysql.err.MySQLError as e:
-            if e.args[0] not in _GONE:
+            if e.args[0] not in GONE:
                 raise
             return ""
 
@@ -185,7 +183,7 @@ class MySqlSnapshot(SnapshotSession):
             try:
                 cursor.execute(statement)
             except pymysql.err.MySQLError as e:
-                if e.args[0] in _LOCK_TIMEOUT:
+                if e.args[0] in LOCK_TIMEOUT:
                     raise self._not_locked(seconds, statement[:500]) from e
                 if e.args[0] not in _NO_LOCK_RIGHTS:
                     raise
@@ -218,21 +216,36 @@ class MySqlSnapshot(SnapshotSession):
 
         :param locked: the tables are locked against writes
         """
+        others = set if self._meeting is None else self._open_shared_views
         if server.mariadb and self._config.snapshot_locking_mode in (LockingMode.NONE, LockingMode.CUSTOM):
-            return open_at_one_position(connections, server)
+            return open_at_one_position(connections, server, others)
         if not locked:
-            return open_at_rest(
-                connections, lambda: log_end(lock, server), self._config.snapshot_lock_timeout_ms / 1000
-            )
+            patience_s = self._config.snapshot_lock_timeout_ms / 1000
+            return open_at_rest(connections, lambda: log_end(lock, server), patience_s, others)
         for connection in connections:
             open_view(connection)
+        if len(positions := others()) > 1:
+            raise SourceUnavailable(
+                f"The views of the readers are at different log positions, although writers are kept away: {sorted(positions)}.",
+                where="snapshot.locking.mode",
+                safe="Nothing was read; the offset is untouched.",
+                remedy="let all readers connect to the same server, and run the capture again",
+            )
         return log_end(lock, server)
+
+    def _open_shared_views(self) -> set[tuple[str, int]]:
+        """Have readers of other processes open their views, and return the positions that they have reported."""
+        if self._meeting is None:
+            return set()
+        facts = self._meeting.open_views()
+        self._shared_by = len(facts)
+        return {(str(fact["file"]), int(fact["pos"])) for fact in facts if "file" in fact}
 
     def _connect(self) -> Connection:
         connection = connect(self._config)
         self._connections.append(connection)
         with connection.cursor() as cursor:
-            cursor.execute(f"SET SESSION wait_timeout = {_IDLE_S}")
+            cursor.execute(f"SET SESSION wait_timeout = {IDLE_S}")
         return connection
 
     def _lock(self, connection: Connection, tables: list[TableId]) -> None:
@@ -243,7 +256,7 @@ class MySqlSnapshot(SnapshotSession):
             try:
                 cursor.execute("FLUSH TABLES WITH READ LOCK")
             except pymysql.err.MySQLError as e:
-                if e.args[0] in _LOCK_TIMEOUT:
+                if e.args[0] in LOCK_TIMEOUT:
                     raise self._not_locked(seconds) from e
                 if e.args[0] not in _NO_LOCK_RIGHTS:
                     raise
@@ -266,9 +279,9 @@ class MySqlSnapshot(SnapshotSession):
                         cursor.execute("LOCK TABLES " + ", ".join(f"{quote_table(t)} READ" for t in there))
                 return
             except pymysql.err.MySQLError as e:
-                if e.args[0] in _LOCK_TIMEOUT:
+                if e.args[0] in LOCK_TIMEOUT:
                     raise self._not_locked(seconds) from e
-                if e.args[0] not in _GONE or not left:
+                if e.args[0] not in GONE or not left:
                     raise
 
     def _lock_otherwise(self, connection: Connection, tables: list[TableId]) -> bool:
@@ -284,7 +297,7 @@ class MySqlSnapshot(SnapshotSession):
                 try:
                     cursor.execute(statement)
                 except pymysql.err.MySQLError as e:
-                    if e.args[0] in _LOCK_TIMEOUT:
+                    if e.args[0] in LOCK_TIMEOUT:
                         raise self._not_locked(max(round(timeout_s), 1), statement) from e
                     raise lock_refused(statement, str(e.args[-1]), LockingMode.MINIMAL) from e
         return all(statements)
@@ -316,7 +329,11 @@ class MySqlSnapshot(SnapshotSession):
             return [SnapshotChunk(table, None, rows)]
         schema = self.schemas[table]
         first = schema.get_column(schema.key[0]) if schema.key else None
-        if first is None or rows <= CHUNK_ROWS or MySqlColumnType.from_column(first).base not in INTEGERS:
+        most = CHUNK_ROWS
+        if self._shared_by and table not in self.urgent:
+            # each chunk is a file: not too many of a large table, and a few for each reader
+            most = min(max(rows // (self._shared_by * 8), CHUNK_ROWS), SHARED_CHUNK_ROWS)
+        if first is None or rows <= most or MySqlColumnType.from_column(first).base not in INTEGERS:
             return [SnapshotChunk(table, None, rows)]
         name = quoted_name(first.name)
         connection = self._reader(table)
@@ -324,13 +341,13 @@ class MySqlSnapshot(SnapshotSession):
             return []
         try:
             with raise_cdc_errors(self._config, str(table)), connection.cursor() as cursor:
-                cursor.execute(f"{_SELECT} MIN({name}), MAX({name}) FROM {quote_table(table)}")
+                cursor.execute(f"{SELECT} MIN({name}), MAX({name}) FROM {quote_table(table)}")
                 low, high = cursor.fetchone() or (None, None)
         finally:
             self._idle.put(connection)
         if low is None:
             return [SnapshotChunk(table, None, 0)]
-        count = min(-(-rows // CHUNK_ROWS), high - low + 1)
+        count = min(-(-rows // most), high - low + 1)
         edges = [low + (high - low + 1) * i // count for i in range(1, count)]
         if not edges:
             return [SnapshotChunk(table, None, rows)]
@@ -341,20 +358,14 @@ class MySqlSnapshot(SnapshotSession):
 
     def read(self, chunk: SnapshotChunk) -> Iterator[RowBlock]:
         schema, select = self.schemas[chunk.table], self._selects.get(chunk.table)
-        columns = ", ".join(quoted_name(c.name) for c in schema.columns)
-        sql = f"{_SELECT} {columns} FROM {quote_table(chunk.table)}" + (
-            f" WHERE {chunk.condition}" if chunk.condition else ""
-        )
         connection = self._reader(chunk.table)
         try:
             if connection is None:
                 return
-            if select is not None:
-                yield from self._selected(connection, schema, columns, select)
-            else:
-                with raise_cdc_errors(self._config, f"{chunk.table} {chunk.condition or ''}"):
-                    for images in ResultReader(schema, self._config).read(connection, sql):
-                        yield read_block(schema, images, self.position, self.ts_us)
+            yield from read_view_rows(
+                connection, self._config, schema, chunk, self.position, self.ts_us,
+                select=select, configured=chunk.table in self._configured,
+            )  # fmt: skip
         finally:
             if connection is not None:
                 self._idle.put(connection)
@@ -397,19 +408,11 @@ class MySqlSnapshot(SnapshotSession):
         with self._guard:
             if table in self.changed:
                 return False
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute(f"{_SELECT} 1 FROM {quote_table(table)} LIMIT 1")
-                cursor.fetchall()
-            why = None
-        except pymysql.err.MySQLError as e:
-            if e.args[0] not in _CHANGED:
-                raise
-            why = str(e.args[1])
-            with self._guard:
-                if e.args[0] in _LOCK_TIMEOUT and connection not in self._begun.get(table, {connection}):
-                    self._awaited.add(table)
-                    return False
+        why, waits = find_table_change(connection, table)
+        with self._guard:
+            if waits and connection not in self._begun.get(table, {connection}):
+                self._awaited.add(table)
+                return False
         with self._guard:
             if why is None and self._catalog.read_columns(table) != self.schemas[table].columns:
                 why = "its columns differ"
@@ -419,29 +422,6 @@ class MySqlSnapshot(SnapshotSession):
             if why is None:
                 self._begun.setdefault(table, set()).add(connection)
         return why is None
-
-    def _selected(self, connection: Connection, schema: TableSchema, columns: str, select: str) -> Iterator[RowBlock]:
-        """Yield the rows that an override SELECT gives, decoded with the table's schema."""
-        which = f"{LIST}.{schema.id}" if schema.id in self._configured else "the SELECT"
-        again = "run the capture again" if schema.id in self._configured else "send the signal again"
-        remedy = f"correct {which}, which must return the table's own columns unchanged; then {again}"
-        with raise_query_refused(self._config, f"{schema.id}: {select}", remedy):
-            statement = checked_fragment(
-                connection, self._config, select, within="{}", where=f"{schema.id}: {select}", remedy=remedy
-            )
-            like = result_columns(connection, f"SELECT {columns} FROM {quote_table(schema.id)}")
-            sql = f"{_SELECT} {columns} FROM ({statement}\n) AS `selected`"
-            try:
-                for images in ResultReader(schema, self._config).read(connection, sql, like):
-                    yield read_block(schema, images, self.position, self.ts_us)
-            except UnexpectedColumn as e:
-                connection._force_close()
-                raise QueryRejected(
-                    f"The SELECT returns a column that differs from the table: {e}.",
-                    where=f"{schema.id}: {select}",
-                    safe="No row of the SELECT was captured.",
-                    remedy=remedy,
-                ) from None
 
     def close(self) -> None:
         for connection in self._connections:
