@@ -56,6 +56,7 @@ def cdc_task_group(
     run_for: float | timedelta | None = None,
     continuous: bool = False,
     adopt: bool = False,
+    snapshot_job: Mapping[str, Any] | None = None,
     apply: Mapping[str, Any] | None = None,
 ) -> TaskGroup:
     """Build the tasks as a group, for a DAG of the user.
@@ -82,6 +83,8 @@ def cdc_task_group(
         seconds. The DAG has to begin a run every ``run_for``, and allow two at once: the tasks of a run continue until those of the next one
         are ready, and hand over to them. Batches are closed after a second, if the definition has no ``batch.max.ms``
     :param adopt: take over the connector of this name, as of :class:`CaptureOperator`
+    :param snapshot_job: how the Spark job is submitted that reads the tables of snapshots, as of :class:`CaptureOperator`. By default, with ``location``
+        and ``snapshot.engine=spark``, as the job that applies: by ``spark_conn_id`` and ``submit``
     :param apply: further arguments of :class:`ApplyChangesOperator` (``jars``, ``packages``, ``conf``, ``threads``, …), or of the operator of a database
     """
     _refuse_two_targets(location=location, tables=tables, database=database, sink=sink, on_spark=on_spark, apply=apply)
@@ -97,7 +100,12 @@ def cdc_task_group(
     common: dict[str, Any] = {"definition": definition, "conn_id": conn_id, "state_conn_id": state_conn_id}
     name = group_id or definition.name.replace(".", "_")  # Airflow has no dots in the names of groups
     with TaskGroup(name, prefix_group_id=prefix_group_id) as group:
-        capture = CaptureOperator(task_id="capture", storage_conn_id=storage_conn_id, adopt=adopt, **captures, **common)
+        job = parse_mapping("snapshot_job", snapshot_job)
+        if not job and definition.properties.get("snapshot.engine") == "spark" and (location is not None or on_spark):
+            job = {"conn_id": spark_conn_id, **({} if submit is None else {"submit": submit})}
+        capture = CaptureOperator(
+            task_id="capture", storage_conn_id=storage_conn_id, adopt=adopt, snapshot_job=job, **captures, **common
+        )
         applies = {
             "task_id": "apply",
             "definition": definition,

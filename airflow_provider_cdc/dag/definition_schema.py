@@ -139,6 +139,7 @@ class GroupPart(_FormPart):
     wait_timeout: Duration | None = None
     retry_after: Duration | None = None
     run_for: Duration | None = None
+    snapshot_job: dict[str, Any] | None = None
     apply: ApplyPart | None = None
 
 

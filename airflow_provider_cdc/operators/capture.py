@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
+    from airflow_provider_cdc.changelog.snapshot_exchange.reader_coordinator import ReaderJob
     from airflow_provider_cdc.connector import ConnectorDefinition
     from airflow_provider_cdc.core.capture.connector_capture import Capture, CaptureResult, TableCaptureResult
+    from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 
 _SHOWN = 50
 """Topics that are named in the result and in the log, those with the most events."""
@@ -65,12 +67,15 @@ class CaptureOperator(ConnectorFields, BaseOperator):
     :param hand_over: with ``run_for``: capture until the next run of the DAG takes over, also one that a user triggers. ``run_for`` counts from the
         beginning of the DAG run then, also after a retry; a connector that is paused is waited for, one that is restarted begins again
     :param adopt: take over the connector of this name, although it has another source or change log: set it until a run has succeeded
+    :param snapshot_job: how the Spark job is submitted that reads the tables of snapshots, for ``snapshot.engine=spark`` (templated): ``conn_id``
+        of Spark, ``submit``, ``conf`` and other arguments of ``SparkSubmitOperator``; see docs/run/snapshots-on-spark.md
     :param lease_ttl: seconds, or a timedelta, after which the lease of a run that died is free
     :param lease_wait: seconds, or a timedelta, to wait for the lease of another run
     """
 
-    template_fields: Sequence[str] = ConnectorFields.CONNECTOR_FIELDS
-    template_fields_renderers = {"properties": "json", "changelog_options": "json"}
+    template_fields: Sequence[str] = (*ConnectorFields.CONNECTOR_FIELDS, "snapshot_job")
+    template_fields_renderers = {"properties": "json", "changelog_options": "json", "snapshot_job": "json"}
+    MAPPINGS = (*ConnectorFields.MAPPINGS, "snapshot_job")
     FLAGS = ("hand_over", "adopt")
     operator_extra_links = (BatchLink(),)
     ui_color = "#e3f2e1"
@@ -87,9 +92,11 @@ class CaptureOperator(ConnectorFields, BaseOperator):
         adopt: bool = False,
         lease_ttl: float | timedelta = 30.0,
         lease_wait: float | timedelta = 60.0,
+        snapshot_job: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.snapshot_job = dict(snapshot_job or {})
         self._set_connector(definition, conn_id, state_conn_id, storage_conn_id)
         self.run_for = parse_optional_seconds("run_for", run_for)
         if hand_over and self.run_for is None:
@@ -171,6 +178,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
                 lease_wait_s=self.lease_wait,
                 dag=context["ti"].dag_id,
                 adopt=self.adopt,
+                reader_job=self._build_reader_job(access, context),
             ) as self._capture:
                 if self._ended:
                     self._capture.stop()
@@ -182,6 +190,14 @@ class CaptureOperator(ConnectorFields, BaseOperator):
             raise
         finally:
             self._capture = None
+
+    def _build_reader_job(self, access: ConnectorAccess, context: Context) -> ReaderJob | None:
+        """Build the job that reads the tables of snapshots, if the connector has them read by Spark."""
+        if not self.snapshot_job or access.definition.properties.get("snapshot.engine") != "spark":
+            return None
+        from airflow_provider_cdc.operators.base.snapshot_readers_job import SnapshotReadersJob
+
+        return SnapshotReadersJob(access, self.snapshot_job, context)
 
     def on_kill(self) -> None:
         self._ended = True

@@ -33,6 +33,10 @@ _LOCAL_DRIVER = {
 }  # fmt: skip
 """Settings of a driver that has its executors in its own process: by default it listens on all interfaces, and asks for no login."""
 _SECRET_ERRORS = {
+    "CDC_SOURCE_PROPERTIES": (
+        "The login of the source cannot be passed to a Spark job in cluster mode without exposing it.",
+        "use deploy mode client",
+    ),
     "CDC_SINK_PROPERTIES": (
         "The login of a database cannot be passed to a Spark job in cluster mode without exposing it.",
         "use deploy mode client",

@@ -33,6 +33,7 @@ from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+    from airflow_provider_cdc.changelog.snapshot_exchange.reader_coordinator import ReaderJob
     from airflow_provider_cdc.core.capture.connector_capture import Capture
     from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
     from airflow_provider_cdc.core.model.position import Position
@@ -69,12 +70,20 @@ class ConnectorAccess:
 
     @contextlib.contextmanager
     def prepare_capture(
-        self, *, owner: str, lease_ttl_s: float, lease_wait_s: float, dag: str | None = None, adopt: bool = False
+        self,
+        *,
+        owner: str,
+        lease_ttl_s: float,
+        lease_wait_s: float,
+        dag: str | None = None,
+        adopt: bool = False,
+        reader_job: ReaderJob | None = None,
     ) -> Iterator[Capture]:
         """Open a capture that is ready to run.
 
         :param dag: id of the DAG that captures: users who may see it may see the connector
         :param adopt: take over the connector of this name, although it has another source or change log
+        :param reader_job: the job whose processes read the tables of snapshots, for ``snapshot.engine=spark``
         """
         state = CdcStateHook(self.state_conn_id).resolve_address()
         connections = {"source": self.conn_id, "state": self.state_conn_id}
@@ -94,6 +103,7 @@ class ConnectorAccess:
             lease_wait_s=lease_wait_s,
             sinks=[to_airflow],
             adopt=adopt,
+            reader_job=reader_job,
         ) as capture:
             yield capture
 

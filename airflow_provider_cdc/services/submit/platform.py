@@ -18,6 +18,7 @@ INSTALLED = "installed"
 """The ``wheel_uri`` of an image or a cluster that has this package."""
 _TEXTS = {
     "CDC_STORAGE_OPTIONS": "The change log's storage options",
+    "CDC_SOURCE_PROPERTIES": "The login of the source database",
     "CDC_SINK_PROPERTIES": "The login of the target database",
 }
 
