@@ -1,4 +1,4 @@
-"""``dev/bench capture | snapshot | incremental | apply | freshness | oracle | db2 | fixed | tables | years | fleet | jdbc | mongodb | page``."""
+"""``dev/bench capture | snapshot | incremental | apply | freshness | oracle | db2 | fixed | tables | years | fleet | jdbc | mongodb | page | readers``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from airflow_provider_cdc.targets.lake.formats.format_descriptor import PROFILES
 from dev import paths
 from dev.benchmarks.apply import apply
-from dev.benchmarks.capture import db2, incremental, mongodb, oracle
+from dev.benchmarks.capture import db2, incremental, mongodb, oracle, readers
 from dev.benchmarks.connector import fixed, fleet, freshness, tables, years
 from dev.benchmarks.database import jdbc
 from dev.benchmarks.engines import debezium
@@ -63,6 +63,7 @@ def main() -> int:
                     "incremental": incremental.run,
                     "tables": tables.run,
                     "years": years.run,
+                    "readers": readers.run,
                 }
                 bench = benches[options.what]
                 document, bars = bench(options, server, folder)
@@ -180,6 +181,7 @@ def _arguments() -> argparse.Namespace:
             "jdbc",
             "mongodb",
             "page",
+            "readers",
         ],
     )
     parser.add_argument("--rows", type=int, help="row events or rows (1,000,000)", default=1_000_000)

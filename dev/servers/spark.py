@@ -119,9 +119,9 @@ class SparkCluster:
     'spark://127.0.0.1:40123'
     """
 
-    def __init__(self, workers: int = 2, *, memory: str = "1g") -> None:
+    def __init__(self, workers: int = 2, *, memory: str = "1g", cores: int = 1) -> None:
         self.master = SparkMaster()
-        self.workers = [SparkWorker(self.master, memory=memory) for _ in range(workers)]
+        self.workers = [SparkWorker(self.master, memory=memory, cores=cores) for _ in range(workers)]
 
     @property
     def url(self) -> str:
