@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.exceptions import AirflowException
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.core import errors
 from airflow_provider_cdc.core.error_texts import build_page_address
 from airflow_provider_cdc.dag import alerts_dag
-from airflow_provider_cdc.hooks.airflow_compat import AirflowSkipException
+from airflow_provider_cdc.hooks.airflow_compat import AirflowException, AirflowSkipException
 from airflow_provider_cdc.services.dashboards.connector_alerts import format_alerts
 from dev import paths
 from tests.cli.conftest import clean, run
@@ -142,6 +141,11 @@ def test_an_error_of_a_target_leads_to_its_page_and_to_its_repair(
 # errors that are not the connector's: another run has it, or a person
 
 
+def _find_owner(scene: Scene) -> str:
+    record = scene.shop.store.find_connector(scene.definition.name)
+    return "" if record is None else record.owner or ""
+
+
 def test_a_second_run_names_the_first_which_status_alert_and_page_are_about(
     scene: Scene, client_factory: ClientFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -149,9 +153,7 @@ def test_a_second_run_names_the_first_which_status_alert_and_page_are_about(
     thread = threading.Thread(target=first.execute, args=(context(),))
     thread.start()
     try:
-        owner = wait_until(
-            lambda: (record := scene.shop.store.find_connector("shop")) and record.owner, "the first run has the lease"
-        )
+        owner = wait_until(lambda: _find_owner(scene), "the first run has the lease")
         with pytest.raises(AirflowException, match=r"^LeaseHeld: ") as caught:
             scene.build_task(lease_wait=0).execute(context())
         assert owner in str(caught.value)

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -321,7 +321,7 @@ def test_an_active_run_is_named_and_a_pause_makes_way(shop: PageShop) -> None:
 
 def test_a_change_log_begins_at_the_offset_of_debezium(shop: PageShop) -> None:
     page = "docs/compare/from-debezium.md"
-    shop.definition.properties["snapshot.mode"] = "no_data"
+    shop.definition = replace(shop.definition, properties={**shop.definition.properties, "snapshot.mode": "no_data"})
     offset = shop.find_end()
     shop.write("INSERT INTO orders VALUES (4, 'd')", "UPDATE orders SET note = 'z' WHERE id = 1")
     assert shop.capture() == 0
