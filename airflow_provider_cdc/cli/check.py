@@ -22,6 +22,7 @@ from airflow_provider_cdc.services.connectors.source_readiness import (
     resolve_access,
 )
 from airflow_provider_cdc.services.debezium_import import SINK, ImportedConnector, ImportOptions, import_connector
+from airflow_provider_cdc.sources.grant_names import GrantNames
 from airflow_provider_cdc.sources.grants import read_grants
 
 
@@ -59,7 +60,8 @@ def check_source(args: argparse.Namespace) -> None:
 @cli_command
 def print_grants(args: argparse.Namespace) -> None:
     """Print the statements that set up the account of a capture."""
-    print(read_grants(args.source, args.section).rstrip())
+    names = GrantNames(args.account, args.database or (), args.table or ())
+    print(names.replace_names(args.source, read_grants(args.source, args.section)).rstrip())
 
 
 def _check_lines(readiness: Readiness) -> Iterator[str]:

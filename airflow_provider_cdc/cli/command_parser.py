@@ -137,6 +137,19 @@ def _grants() -> ActionCommand:
         "Print the statements that create the account of a capture, with the reason of each",
         build_argument("source", help=f"kind of source: {', '.join(sorted({*SOURCES} - {'memory', 'debezium'}))}"),
         build_argument("--section", help="only this section of the file"),
+        build_argument("--account", metavar="NAME", help="name of the account; of MySQL and MariaDB also NAME@HOST"),
+        build_argument(
+            "--database",
+            action="append",
+            metavar="NAME",
+            help="a captured database of MySQL, MariaDB or MongoDB; may be repeated",
+        ),
+        build_argument(
+            "--table",
+            action="append",
+            metavar="SCHEMA.TABLE",
+            help="a captured table of Oracle or Db2; may be repeated",
+        ),
         where="check.print_grants",
         description="Nothing is executed. An administrator of the database reviews and runs the statements.",
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_provider_cdc.core.error_texts import describe_error
-from airflow_provider_cdc.core.errors import CdcError, ConfigError, ConnectorHalted, TerminalError
+from airflow_provider_cdc.core.errors import CdcError, ConfigError, ConnectorHalted, StateUnavailable, TerminalError
 from airflow_provider_cdc.core.model.run_metrics import shorten_metrics
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.base.openlineage_events import build_capture_lineage
@@ -160,7 +160,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
             except ConnectorHalted as e:
                 if left <= 0 or self._ended:
                     raise
-                self.log.warning("Waiting until the connector is resumed. %s", e)
+                self.log.warning("Waiting until the connector is resumed. %s", describe_error(e))
                 for _ in range(_PAUSED_S):
                     if not self._ended:
                         time.sleep(1)
@@ -184,9 +184,9 @@ class CaptureOperator(ConnectorFields, BaseOperator):
                     self._capture.stop()
                 began = True
                 return self._capture.run(run_for_s=seconds)
-        except TerminalError as e:
-            if not began:  # otherwise the capture has recorded it
-                record_failure(access, describe_error(e), type(e).__name__)
+        except CdcError as e:
+            if not began and not isinstance(e, StateUnavailable):  # otherwise the capture has recorded it
+                record_failure(access, describe_error(e), type(e).__name__, needs_person=isinstance(e, TerminalError))
             raise
         finally:
             self._capture = None

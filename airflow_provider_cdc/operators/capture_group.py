@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_provider_cdc.core.error_texts import describe_error
-from airflow_provider_cdc.core.errors import CdcError, ConnectorHalted, LeaseHeld, SourceUnavailable, TerminalError
+from airflow_provider_cdc.core.errors import (
+    CdcError,
+    ConnectorHalted,
+    LeaseHeld,
+    LeaseLost,
+    SourceUnavailable,
+    TerminalError,
+)
 from airflow_provider_cdc.core.spi.state_records import RunFailure
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.operators.base.openlineage_events import build_capture_lineage
@@ -170,14 +177,16 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
                 if self.skip_unreachable and isinstance(inspection.error, SourceUnavailable):
                     results.unreachable[name] = inspection.error
                     self.log.warning(
-                        "Skipped connector %s, because its source cannot be reached. %s", name, inspection.error
+                        "Skipped connector %s, because its source cannot be reached. %s",
+                        name,
+                        describe_error(inspection.error),
                     )
                     return
                 raise inspection.error
             if inspection.reason is not None:
                 results.done[name] = self._capture_connector(inspection.access, inspection.reason, context)
         except ConnectorHalted as e:
-            self.log.warning("Skipped: %s", e)
+            self.log.warning("Skipped: %s", describe_error(e))
         except CdcError as e:
             results.failed[name] = e
             self.log.error("Connector %s failed; the other connectors continue. %s", name, describe_error(e))
@@ -192,7 +201,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
         try:
             with CdcStateHook(self.state_conn_id).open_store() as store:
                 for name, error in failed.items():
-                    if not isinstance(error, LeaseHeld):  # another run is alive, which ends by itself
+                    if not isinstance(error, LeaseHeld | LeaseLost):  # the run that has the lease records how it ends
                         failure = RunFailure.from_error(error, digests[name])
                         store.record_run_end(name, describe_error(error), None, failure)
         except Exception as e:  # the task fails anyway, with errors that matter more

@@ -95,7 +95,9 @@ class ChangesAvailableSensor(ConnectorFields, WaitingSensor):
             if found is None:
                 self.log.info("Nothing to capture from %s yet; waiting in the triggerer.", self.connector)
         except TransientError as e:
-            self.log.warning("Connector %s cannot be checked now; the triggerer tries again: %s", self.connector, e)
+            self.log.warning(
+                "Connector %s cannot be checked now; the triggerer tries again: %s", self.connector, describe_error(e)
+            )
         except CdcError as e:
             raise self._to_exception(e) from e
         start = self._start(context).to_document()

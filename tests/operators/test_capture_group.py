@@ -26,7 +26,7 @@ from airflow_provider_cdc.services.connectors.connector_handle import ConnectorA
 from airflow_provider_cdc.services.connectors.grouped_connectors import GroupedConnector, inspect_changes
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.source import MemorySource
-from airflow_provider_cdc.state.models import OffsetRow
+from airflow_provider_cdc.state.models import LeaseRow, OffsetRow
 from airflow_provider_cdc.state.state_store import StateStore
 from airflow_provider_cdc.triggers import any_changes
 from tests.support.airflow.airflow_connector import SHOP, connect, context
@@ -230,6 +230,26 @@ def test_one_that_fails_keeps_no_other_from_being_captured_and_the_task_names_it
         row = connector_group.store.find_connector("c2")
         assert row is not None
         assert "when_needed" in str(row.last_error)
+
+
+def test_one_that_another_run_takes_over_fails_the_task_and_stays_as_that_run_leaves_it(
+    connector_group: ConnectorGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    discover_tables = MemorySource.discover_tables
+
+    def take_over_first(self: MemorySource, needed: Any) -> Any:
+        if self._db.name == "group-c2":
+            with connector_group.store.database.open_transaction() as c:
+                taken = {"epoch": LeaseRow.epoch + 1, "owner": "another run"}
+                c.execute(sa.update(LeaseRow).where(LeaseRow.connector == "c2").values(taken))
+        return discover_tables(self, needed)
+
+    monkeypatch.setattr(MemorySource, "discover_tables", take_over_first)
+    with pytest.raises(AirflowException, match="LeaseLost: Connector c2 was taken over by another run"):
+        run(connector_group.of())
+    record = connector_group.store.find_connector("c2")
+    assert record is not None
+    assert record.last_error is None
 
 
 def test_if_one_of_them_may_succeed_later_the_task_is_tried_again(connector_group: ConnectorGroup) -> None:

@@ -2,258 +2,36 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
+import re
+import signal
 import sqlite3
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.exceptions import AirflowException
 
-from airflow_provider_cdc.connector import ConnectorDefinition
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.core import errors
 from airflow_provider_cdc.core.error_texts import build_page_address
-from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
-from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.dag import alerts_dag
+from airflow_provider_cdc.hooks.airflow_compat import AirflowException, AirflowSkipException
 from airflow_provider_cdc.services.dashboards.connector_alerts import format_alerts
 from dev import paths
-from dev.ports import free_port
-from dev.servers import MariaDb
 from tests.cli.conftest import clean, run
 from tests.plugins.conftest import ClientFactory
-from tests.support.airflow.airflow_connector import ShopConnector, connect, context
-from tests.support.processes.small_disk import fill_disk, mount_small_disk
+from tests.support.airflow.airflow_connector import ShopConnector, context
+from tests.support.docs.error_scenes import CAUSES, CAUSES_OF_APPLIES, EVENT, Scene
+from tests.support.patience import LONGEST_S, wait_until
+from tests.support.processes.fork import Forks, Run
 
 API = "/api/v1/connectors"
-
-
-EVENT = (
-    json.dumps(
-        {
-            "topic": "t.s.orders",
-            "key": {"id": 1},
-            "value": {
-                "op": "c",
-                "before": None,
-                "after": {"id": 1},
-                "ts_ms": 1,
-                "source": {"db": "s", "table": "orders"},
-            },
-        }
-    )
-    + "\n"
-)
-
-
-@dataclass
-class Scene:
-    """A connector with two batches, whose next run fails."""
-
-    shop: ShopConnector
-    folder: Path
-    patch: pytest.MonkeyPatch
-    stack: ExitStack
-    server: Callable[[], MariaDb]
-    definition: ConnectorDefinition
-    repairs: list[Callable[[], Any]] = field(default_factory=list)
-    """Lead out of it, as the page of the error says."""
-
-    def work(self) -> None:
-        """Run the task of the connector."""
-        name = self.definition.name
-        CaptureOperator(task_id="capture", definition=self.definition, conn_id=name).execute(context())
-
-    def apply(self) -> None:
-        if "AIRFLOW_CONN_WAREHOUSE" not in os.environ:
-            connect(self.patch, "warehouse", conn_type="sqlite", host=f"{self.folder}/warehouse.db")
-        ApplyToDatabaseOperator(task_id="apply", definition=self.definition, conn_id="warehouse").execute(context())
-
-    def go_to(self, name: str, source: str, properties: dict[str, Any], **connection: Any) -> None:
-        """Go over to another connector."""
-        connect(self.patch, name, conn_type=f"cdc_{source}", **connection)
-        self.definition = ConnectorDefinition(name, source, f"{self.folder}/changelog", properties)
-
-    def go_to_mariadb(self, **connection: Any) -> None:
-        server = self.server()
-        server.sql(
-            "CREATE DATABASE IF NOT EXISTS page_errors",
-            "CREATE TABLE IF NOT EXISTS page_errors.orders (id INT PRIMARY KEY)",
-        )
-        self.stack.callback(server.sql, "DROP DATABASE IF EXISTS page_errors")
-        place = {"host": server.host, "port": server.port, "login": server.user, "password": server.password}
-        extra = json.dumps({"database.ssl.mode": "disabled"})
-        self.go_to(
-            "maria",
-            "mariadb",
-            {"database.server.id": 4711, "database.include.list": "page_errors"},
-            extra=extra,
-            **{**place, **connection},
-        )
-
-
-def _lose_position(scene: Scene) -> None:
-    scene.shop.order(20)
-    scene.shop.database.purge_log()
-    scene.repairs.append(lambda: run("gap", "shop", "--repair", "snapshot", "--confirm", "shop"))
-
-
-def _misspell_a_property(scene: Scene) -> None:
-    good = scene.definition
-    scene.definition = replace(good, properties={**good.properties, "table.include.lists": "inventory.orders"})
-    scene.repairs.append(lambda: setattr(scene, "definition", good))
-
-
-def _delete_a_manifest(scene: Scene) -> None:
-    file = scene.folder / "changelog" / "shop" / "manifests" / "000000000002.json"
-    kept = file.read_bytes()
-    file.unlink()
-    scene.repairs.append(lambda: file.write_bytes(kept))
-
-
-def _restore_state_of_before_the_removal(scene: Scene) -> None:
-    file = scene.folder / "state.db"
-    old = file.read_bytes()
-    for key in (20, 21):
-        scene.shop.order(key)
-        scene.work()
-    scene.apply()
-    run("maintain", "shop", "--only", "retention", "--now")
-    newer = file.read_bytes()
-    file.write_bytes(old)
-    scene.repairs.append(lambda: file.write_bytes(newer))
-
-
-def _drop_a_state_table(scene: Scene) -> None:
-    file = scene.folder / "state.db"
-    kept = file.read_bytes()
-    with sqlite3.connect(file) as connection:
-        connection.execute("DROP TABLE cdc_connector")
-    connection.close()
-    scene.repairs.append(lambda: file.write_bytes(kept))
-
-
-def _fill_the_disk(scene: Scene) -> None:
-    disk = scene.stack.enter_context(mount_small_disk(scene.folder / "disk", "1m"))
-    scene.go_to("shop2", "memory", {}, host="pages")
-    scene.definition = replace(scene.definition, changelog=str(disk / "changelog"))
-    scene.work()
-    scene.repairs.append(fill_disk(disk).unlink)
-    scene.shop.order(20)
-
-
-def _cut_a_file(scene: Scene) -> None:
-    file = scene.folder / "events" / "a.jsonl.gz"
-    file.parent.mkdir()
-    whole = gzip.compress(EVENT.encode())
-    file.write_bytes(whole[:-10])
-    scene.go_to("files", "debezium", {"events.path": str(file.parent)})
-    scene.repairs.append(lambda: file.write_bytes(whole))
-
-
-def _write_something_else(scene: Scene) -> None:
-    file = scene.folder / "events" / "a.jsonl"
-    file.parent.mkdir()
-    file.write_text(json.dumps({"no": "event"}) + "\n")
-    scene.go_to("files", "debezium", {"events.path": str(file.parent)})
-    scene.repairs.append(lambda: file.write_text(EVENT))
-
-
-def _reach_no_server(scene: Scene) -> None:
-    scene.go_to_mariadb(port=free_port())
-    scene.repairs.append(scene.go_to_mariadb)
-
-
-def _mistype_the_password(scene: Scene) -> None:
-    scene.go_to_mariadb(password="wrong")
-    scene.repairs.append(scene.go_to_mariadb)
-
-
-def _forget_a_grant(scene: Scene) -> None:
-    server = scene.server()
-    account = "'page_reader'@'%'"
-    server.sql(
-        f"DROP USER IF EXISTS {account}",
-        f"CREATE USER {account} IDENTIFIED BY 'reader'",
-        f"GRANT SELECT, RELOAD, SHOW DATABASES, LOCK TABLES ON *.* TO {account}",
-    )
-    scene.stack.callback(server.sql, f"DROP USER {account}")
-    scene.go_to_mariadb(login="page_reader", password="reader")
-    scene.repairs.append(lambda: server.sql(f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {account}"))
-
-
-CAUSES: dict[str, Callable[[Scene], None]] = {
-    "AccessDenied": _mistype_the_password,
-    "BatchesRemoved": _restore_state_of_before_the_removal,
-    "ChangeLogDamaged": _delete_a_manifest,
-    "ConfigError": _misspell_a_property,
-    "PositionLost": _lose_position,
-    "PrerequisiteError": _forget_a_grant,
-    "SourceLogDamaged": _cut_a_file,
-    "SourceUnavailable": _reach_no_server,
-    "StateError": _drop_a_state_table,
-    "StorageFull": _fill_the_disk,
-    "UnknownLogEvent": _write_something_else,
-}
-
-
-def _break_a_target_table(scene: Scene) -> None:
-    with sqlite3.connect(scene.folder / "warehouse.db") as connection:
-        connection.execute(
-            "CREATE TRIGGER no BEFORE INSERT ON shop_inventory_orders BEGIN SELECT RAISE(ABORT, 'no row is welcome'); END"
-        )
-    connection.close()
-
-    def repair() -> None:
-        with sqlite3.connect(scene.folder / "warehouse.db") as connection:
-            connection.execute("DROP TRIGGER no")
-        connection.close()
-
-    scene.repairs.append(repair)
-
-
-def _reach_no_target(scene: Scene) -> None:
-    good = os.environ["AIRFLOW_CONN_WAREHOUSE"]
-    connect(
-        scene.patch,
-        "warehouse",
-        conn_type="mysql",
-        host="127.0.0.1",
-        port=free_port(),
-        login="x",
-        password="x",
-        schema="x",
-    )
-    scene.repairs.append(lambda: scene.patch.setenv("AIRFLOW_CONN_WAREHOUSE", good))
-
-
-CAUSES_OF_APPLIES: dict[str, Callable[[Scene], None]] = {
-    "TargetError": _break_a_target_table,
-    "TargetUnavailable": _reach_no_target,
-}
-ELSEWHERE = {
-    "CommitConflict": "tests/core/lifecycle/test_offset_changes.py::test_a_plan_is_void_once_the_offset_has_moved",
-    "CommitStateUnknown": "tests/changelog/files/test_change_log.py::test_a_commit_that_the_store_does_not_confirm_may_be_there_or_not",
-    "ConnectionUnavailable": "tests/hooks/test_unanswered_lookups.py::test_a_connection_that_nothing_could_look_up_is_tried_again",
-    "ConnectorHalted": "tests/core/lifecycle/test_connector_lifecycle.py::test_a_run_that_is_alive_ends_within_seconds_of_a_pause_and_nothing_runs_until_resume",
-    "LeaseHeld": "tests/core/capture/test_connector_capture.py::test_a_second_run_is_refused_while_the_first_is_alive",
-    "LeaseLost": "tests/core/capture/test_connector_capture.py::test_a_run_that_was_taken_over_says_nothing_of_the_connector",
-    "NotGranted": "tests/sources/oracle/test_connect.py::test_each_known_number_has_its_meaning",
-    "QueryRejected": "tests/core/incremental/test_blocking.py::test_a_blocking_snapshot_that_the_account_may_not_make_ends_no_run",
-    "SchemaConflict": "tests/core/capture/test_schema_change_handler.py::test_a_rewriting_statement_stops_every_run_if_configured",
-    "SourceBusy": "tests/sources/mysql/snapshot/test_chunk_reader.py::test_a_lock_that_is_not_got_is_reported_as_what_it_is_and_the_reader_goes_on",
-    "StateUnavailable": "tests/state/test_lost_connections.py::test_a_database_that_stays_away_is_an_error_for_the_person_on_call",
-    "StorageUnavailable": "tests/changelog/files/test_put_if_absent_check.py::test_a_store_that_does_not_answer_is_worth_a_retry",
-    "UnreadableValue": "tests/sources/debezium/test_forms.py::test_values_that_do_not_fit_their_schema_are_refused_with_their_place",
-}
-"""Errors that need two runs at once, a lock, another database or a dead service → the test that provokes them.
-
-``tests/dev/docs/test_first_aid.py`` follows a recorded error of each class from status and alert to its page."""
+WITHOUT_STATE = {"StateError", "StateUnavailable"}
+"""Errors that no record has: the alert and the page are errors, too."""
 
 
 @pytest.fixture
@@ -262,30 +40,57 @@ def scene(
 ) -> Iterator[Scene]:
     monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "")  # commands set it; it is put back afterwards
     with ExitStack() as stack:
-        definition = shop_connector.definition
-        made = Scene(
-            shop_connector, tmp_path, monkeypatch, stack, lambda: request.getfixturevalue("mariadb"), definition
-        )
+        made = Scene(shop_connector, tmp_path, monkeypatch, stack, request, shop_connector.definition)
         shop_connector.order(10)
         made.work()
         yield made
 
 
-def _read_status(scene: Scene, capsys: pytest.CaptureFixture[str]) -> tuple[int | str | None, str]:
-    """Return the exit status of the command, and all that it prints."""
+def _run(capsys: pytest.CaptureFixture[str], *command: str) -> tuple[int | str | None, str]:
+    """Return the exit status of a command, and all that it prints."""
     clean(capsys)
+    status: int | str | None = 0
     try:
-        run("status", scene.definition.name)
+        run(*command)
     except SystemExit as e:
-        return e.code, f"{capsys.readouterr().out}{e.code}"
-    return 0, capsys.readouterr().out
+        status = e.code
+    printed = capsys.readouterr()
+    return status, f"{printed.out}{printed.err}{status}"
 
 
-@pytest.mark.parametrize("name", CAUSES)
+def _read_status(scene: Scene, capsys: pytest.CaptureFixture[str]) -> tuple[int | str | None, str]:
+    return _run(capsys, "status", scene.definition.name)
+
+
+def _list_alerts(scene: Scene) -> list[str]:
+    record = scene.shop.store.find_connector(scene.definition.name)
+    assert record is not None
+    return format_alerts([record], [], now=datetime.now(UTC))
+
+
+def _read_page(scene: Scene, client_factory: ClientFactory) -> dict[str, Any]:
+    return dict(client_factory().get(f"{API}/{scene.definition.name}").json())
+
+
+def _check_alert_task(name: str) -> None:
+    task: Any = alerts_dag().get_task("look")
+    with pytest.raises(AirflowException, match=f"^{name}: ") as caught:
+        task.python_callable(**task.op_kwargs)
+    assert f"Page:   {build_page_address(name)}" in str(caught.value)
+
+
+def _check_that_nothing_is_wrong(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    scene.work()
+    assert _read_status(scene, capsys)[0] == 0
+    assert _list_alerts(scene) == []
+
+
+@pytest.mark.parametrize("cause", CAUSES)
 def test_an_error_leads_from_each_place_to_its_page_and_to_its_repair(
-    name: str, scene: Scene, client_factory: ClientFactory, capsys: pytest.CaptureFixture[str]
+    cause: str, scene: Scene, client_factory: ClientFactory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    CAUSES[name](scene)
+    CAUSES[cause](scene)
+    name = cause.partition(" ")[0]
     page = f"Page:   {build_page_address(name)}"
     with pytest.raises(AirflowException, match=f"^{name}: ") as caught:
         scene.work()
@@ -294,24 +99,19 @@ def test_an_error_leads_from_each_place_to_its_page_and_to_its_repair(
     assert status != 0
     assert f"{name}: " in output
     assert page in output
-    if name != "StateError":  # without the state tables there is no alert and no page but the task's and the command's
-        connector = scene.definition.name
-        record = scene.shop.store.find_connector(connector)
-        assert record is not None
-        (alert,) = format_alerts([record], [], now=datetime.now(UTC))
+    if name in WITHOUT_STATE:
+        _check_alert_task(name)
+        error = _read_page(scene, client_factory)["error"]
+    else:
+        (alert,) = _list_alerts(scene)
         assert f" ago: {name}: " in alert
         assert alert.endswith(f"; page: {build_page_address(name)}")
-        error = client_factory().get(f"{API}/{connector}").json()["line"]["error"]
-        assert (error["name"], error["page"]) == (name, build_page_address(name))
+        error = _read_page(scene, client_factory)["line"]["error"]
+    assert (error["name"], error["page"]) == (name, build_page_address(name))
     assert (paths.ROOT / build_page_address(name)).exists()
 
-    for repair in scene.repairs:
-        repair()
-    scene.work()
-    assert _read_status(scene, capsys)[0] == 0
-    record = scene.shop.store.find_connector(scene.definition.name)
-    assert record is not None
-    assert format_alerts([record], [], now=datetime.now(UTC)) == []
+    scene.repair()
+    _check_that_nothing_is_wrong(scene, capsys)
 
 
 @pytest.mark.parametrize("name", CAUSES_OF_APPLIES)
@@ -329,22 +129,152 @@ def test_an_error_of_a_target_leads_to_its_page_and_to_its_repair(
     owed = output.partition("  Owed: ")[2].partition("\n  Tables:")[0]
     assert f": {name}: " in owed
     assert f"Page:   {build_page_address(name)}" in owed
-    document = client_factory().get(f"{API}/shop").json()
+    document = _read_page(scene, client_factory)
     assert any(f": {name}: " in text and build_page_address(name) in text for text in document["status"]["owed"])
     assert (paths.ROOT / build_page_address(name)).exists()
 
-    for repair in scene.repairs:
-        repair()
+    scene.repair()
     scene.apply()
     assert "  Owed: " not in _read_status(scene, capsys)[1]
 
 
-def test_each_error_with_a_page_is_provoked_here_or_by_a_test_that_is_named() -> None:
-    pages = {name for name in errors.__all__ if getattr(errors, name).page_name == name}
-    assert {*CAUSES, *CAUSES_OF_APPLIES, *ELSEWHERE} == pages
-    assert {*ELSEWHERE} & {*CAUSES, *CAUSES_OF_APPLIES} == set()
-    for name, test in ELSEWHERE.items():
-        file, _, function = test.partition("::")
-        text = (paths.ROOT / file).read_text()
-        assert name in text, f"{file} does not name {name}"
-        assert f"def {function}(" in text, test
+# errors that are not the connector's: another run has it, or a person
+
+
+def _find_owner(scene: Scene) -> str:
+    record = scene.shop.store.find_connector(scene.definition.name)
+    return "" if record is None else record.owner or ""
+
+
+def test_a_second_run_names_the_first_which_status_alert_and_page_are_about(
+    scene: Scene, client_factory: ClientFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = scene.build_task(run_for=LONGEST_S)
+    thread = threading.Thread(target=first.execute, args=(context(),))
+    thread.start()
+    try:
+        owner = wait_until(lambda: _find_owner(scene), "the first run has the lease")
+        with pytest.raises(AirflowException, match=r"^LeaseHeld: ") as caught:
+            scene.build_task(lease_wait=0).execute(context())
+        assert owner in str(caught.value)
+        assert f"Page:   {build_page_address('LeaseHeld')}" in str(caught.value)
+        command = re.search("`airflow cdc (.+?)`", str(caught.value))
+        assert command is not None
+        status, output = _run(capsys, *command[1].split())
+        assert (status, "LeaseHeld" in output) == (0, False)
+        assert re.match(rf"shop \(memory\): running for \d+ s, by {re.escape(owner)}\n", output)
+        assert _list_alerts(scene) == []
+        line = _read_page(scene, client_factory)["line"]
+        assert (line["state"], line["error"]) == ("running", None)
+    finally:
+        first.on_kill()
+        thread.join()
+    _check_that_nothing_is_wrong(scene, capsys)
+
+
+def _suspend(process: Run, state: Path) -> None:
+    """Suspend a process outside of its transactions."""
+    while True:
+        os.kill(process.pid, signal.SIGSTOP)
+        assert process.wait_until_stopped()
+        connection = sqlite3.connect(state, timeout=0)
+        try:
+            connection.execute("BEGIN EXCLUSIVE")
+            return
+        except sqlite3.OperationalError:
+            process.go_on()
+        finally:
+            connection.close()
+
+
+def test_a_run_that_was_suspended_names_the_one_that_took_over_and_leaves_the_connector_as_it_is(
+    scene: Scene, client_factory: ClientFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = scene.folder / "events"
+    events.mkdir()
+    (events / "a.jsonl").write_text(EVENT)
+    scene.go_to("files", "debezium", {"events.path": str(events), "poll.interval.ms": 10, "batch.max.ms": 1000})
+    log = ChangeLog(scene.definition.changelog)
+    with Forks("tests.support.docs.error_scenes") as forks:
+        definition = scene.definition.to_document()
+        first = forks.start(
+            "tests.support.docs.error_scenes:run_task", definition=definition, run_for=LONGEST_S, lease_ttl=1
+        )
+        wait_until(lambda: log.list_batches("files"), "the first run has committed")
+        _suspend(first, scene.folder / "state.db")
+        (events / "b.jsonl").write_text(EVENT)
+        scene.work()
+        (events / "c.jsonl").write_text(EVENT)
+        first.go_on()
+        end = first.wait()
+    assert "AirflowException: LeaseLost: Connector files was taken over by " in end.text
+    assert f"Page:   {build_page_address('LeaseLost')}" in end.text
+    status, output = _read_status(scene, capsys)
+    assert (status, "LeaseLost" in output) == (0, False)
+    assert _list_alerts(scene) == []
+    assert _read_page(scene, client_factory)["line"]["error"] is None
+    _check_that_nothing_is_wrong(scene, capsys)
+    files = [file for manifest in log.read_manifests("files", after=0) for file in manifest.files]
+    assert sum(sum(file.counts.values()) for file in files) == 3
+
+
+def test_a_paused_connector_skips_its_task_and_names_person_reason_and_way_back(
+    scene: Scene, client_factory: ClientFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene.apply()
+    run("pause", "shop", "--reason", "upgrade of the database")
+    with pytest.raises(AirflowSkipException, match=r"^ConnectorHalted: Connector shop is paused") as caught:
+        scene.work()
+    assert "upgrade of the database" in str(caught.value)
+    assert f"Page:   {build_page_address('ConnectorHalted')}" in str(caught.value)
+    way_back = re.search("Repair: airflow cdc (.+)", str(caught.value))
+    assert way_back is not None
+    status, output = _read_status(scene, capsys)
+    assert status == 0
+    assert re.match(r"shop \(memory\): paused for \d+ s, by .+: upgrade of the database\n", output)
+    assert f"airflow cdc {way_back[1]}" in output
+    assert _list_alerts(scene) == []
+    document = _read_page(scene, client_factory)
+    assert (document["line"]["state"], document["line"]["error"]) == ("paused", None)
+    assert document["status"]["reason"] == "upgrade of the database"
+
+    scene.shop.order(11)
+    _, output = _run(capsys, "verify", "shop", "--tables", r"inventory\.orders")
+    assert "ConnectorHalted: Connector shop is paused, and has not reached " in output
+    assert f"Page:   {build_page_address('ConnectorHalted')}" in output
+
+    run(*way_back[1].split())
+    _check_that_nothing_is_wrong(scene, capsys)
+
+
+def test_rows_that_no_administrator_has_allowed_lead_to_the_setting_that_allows_them(
+    scene: Scene, client_factory: ClientFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = "row", "inventory.orders", "10"
+    _, output = _run(capsys, *command)
+    assert "NotGranted: Rows of shop cannot be shown" in output
+    assert f"Page:   {build_page_address('NotGranted')}" in output
+    request = {"table": "inventory.orders", "key": ["10"]}
+    answer = client_factory().post(f"{API}/shop/row", json=request)
+    assert answer.status_code == 403
+    error = answer.json()["error"]
+    assert (error["name"], error["page"]) == ("NotGranted", build_page_address("NotGranted"))
+    setting = re.search(r"(AIRFLOW__CDC__\w+)=(\w+)", error["repair"])
+    assert setting is not None
+    scene.patch.setenv(setting[1], setting[2])
+    status, output = _run(capsys, *command)
+    assert (status, "10" in output) == (0, True)
+    assert client_factory().post(f"{API}/shop/row", json=request).status_code == 200
+
+
+OTHERS = {
+    "ConnectorHalted": test_a_paused_connector_skips_its_task_and_names_person_reason_and_way_back,
+    "LeaseHeld": test_a_second_run_names_the_first_which_status_alert_and_page_are_about,
+    "LeaseLost": test_a_run_that_was_suspended_names_the_one_that_took_over_and_leaves_the_connector_as_it_is,
+    "NotGranted": test_rows_that_no_administrator_has_allowed_lead_to_the_setting_that_allows_them,
+}
+
+
+def test_each_error_with_a_page_is_provoked_here() -> None:
+    pages = sorted(name for name in errors.__all__ if getattr(errors, name).page_name == name)
+    assert sorted({*(cause.partition(" ")[0] for cause in CAUSES), *CAUSES_OF_APPLIES, *OTHERS}) == pages

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
+import shlex
 from pathlib import Path
 from zipfile import ZipFile
 
+import pymysql
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.sources.grant_names import GrantNames
 from airflow_provider_cdc.sources.grants import list_grant_files, read_grants
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.privileges import oplog_grant, stream_grant, write_grant
@@ -18,7 +24,9 @@ from airflow_provider_cdc.sources.oracle.privileges import CLUSTER_VIEWS, LOG_VI
 from dev import paths
 from dev.airflow import build_wheel
 from dev.reference import list_pages_with_grants, write_grants
+from dev.servers import MariaDb
 from tests.cli.conftest import run
+from tests.support.airflow.airflow_connector import connect
 
 DOCS = paths.ROOT / "docs"
 SECTION = re.compile(r"^(?:--|//) === (.+) ===$", re.M)
@@ -105,3 +113,104 @@ def test_a_source_or_a_section_without_statements_is_an_error_that_names_the_oth
         read_grants("debezium")
     with pytest.raises(ConfigError, match="choose one of account"):
         read_grants("mysql", "all")
+
+
+# names of users
+
+
+def grants(capsys: pytest.CaptureFixture[str], command: str) -> str:
+    capsys.readouterr()
+    run("grants", *shlex.split(command))
+    return capsys.readouterr().out
+
+
+def list_statements(text: str) -> list[str]:
+    return [line.rstrip(";").replace("'…'", "'secret'") for line in text.splitlines() if line and line[:2] != "--"]
+
+
+def test_what_is_printed_with_names_runs_as_it_is_and_is_enough_for_these_databases_alone(
+    mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "")  # commands set it; it is put back afterwards
+    names, others = ["grants_a", "grants`b%"], ["grantsxa", "grants`bx"]
+    for database in (*names, *others):
+        quoted = database.replace("`", "``")
+        mariadb.sql(f"CREATE DATABASE `{quoted}`", f"CREATE TABLE `{quoted}`.t (id INT PRIMARY KEY)")
+    options = '--account "o\'reader" ' + " ".join(f"--database '{name}'" for name in names)
+    mariadb.sql(*list_statements(grants(capsys, f"mariadb --section account {options}")))
+    try:
+        mariadb.sql(*list_statements(grants(capsys, f"mariadb --section 'signal table' {options}")))
+        place = {"host": mariadb.host, "port": mariadb.port, "login": "o'reader", "password": "secret"}
+        extra = json.dumps({"database.ssl.mode": "disabled"})
+        connect(monkeypatch, "granted", conn_type="cdc_mariadb", extra=extra, **place)
+        run("check", "--conn-id", "granted")
+        reader = pymysql.connect(host=mariadb.host, port=mariadb.port, user="o'reader", password="secret")
+        with reader, reader.cursor() as cursor:
+            for database, may in [*((name, True) for name in names), *((name, False) for name in others)]:
+                try:
+                    cursor.execute(f"SELECT * FROM `{database.replace('`', '``')}`.t")
+                    assert may, database
+                except pymysql.err.OperationalError:
+                    assert not may, database
+    finally:
+        mariadb.sql(*list_statements(grants(capsys, f"mariadb --section remove {options}")))
+        mariadb.sql(*(f"DROP DATABASE `{database.replace('`', '``')}`" for database in (*names, *others)))
+    assert mariadb.sql("SELECT COUNT(*) FROM mysql.user WHERE user = %s", args=("o'reader",)) == [(0,)]
+
+
+NAMES = st.text(st.characters(categories=("L", "N", "P", "S")), min_size=1, max_size=20)
+
+
+@settings(max_examples=40)
+@given(NAMES.filter(lambda name: "@" not in name), NAMES)
+@example("a\\'b", "100%")
+def test_any_name_of_an_account_is_the_one_on_the_server(mariadb: MariaDb, account: str, host: str) -> None:
+    names = GrantNames(f"{account}@{host}")
+    create, *_ = list_statements(names.replace_names("mysql", read_grants("mysql", "account")))
+    with mariadb.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT " + create.removeprefix("CREATE USER ").partition(" IDENTIFIED")[0].replace("'@'", "', '")
+        )
+        assert cursor.fetchone() == (account, host)
+
+
+@given(NAMES, NAMES)
+def test_any_name_is_a_string_of_mongodb(account: str, database: str) -> None:
+    text = GrantNames(account, [database]).replace_names("mongodb", read_grants("mongodb", "account of one database"))
+    decode = json.JSONDecoder().raw_decode
+    user, end = decode(text, text.index("user: ") + 6)
+    role, _ = decode(text, text.index("db: ", end) + 4)
+    assert (user, role) == (account, database)
+
+
+def test_names_of_oracle_and_db2_are_as_a_statement_has_them(capsys: pytest.CaptureFixture[str]) -> None:
+    text = grants(capsys, """oracle --account c##reader --table inventory.customers --table 'APP."t.2"' """)
+    assert "GRANT SELECT ON inventory.customers TO c##reader;" in text
+    assert 'GRANT FLASHBACK ON APP."t.2" TO c##reader;' in text
+    assert "GRANT SET CONTAINER TO c##reader CONTAINER=ALL;" in text
+    assert "GRANT_ADMIN_PRIVILEGE('READER');" in text
+    assert "GRANT EXECUTE ON DBMS_LOGMNR TO reader;" in text
+    statements = [line for line in text.splitlines() if not line.startswith("--")]
+    assert [line for line in statements if re.search(r"\bcdc\b", line.partition(" -- ")[0])] == []
+    text = grants(capsys, "oracle --account reader-1")
+    assert 'CREATE USER "reader-1" IDENTIFIED BY secret QUOTA UNLIMITED ON users;' in text
+    assert not re.search(r"^[^-].*CONTAINER", text.partition("inside a pluggable")[0], re.MULTILINE)
+    text = grants(capsys, """db2 --account READER --table SHOP.ORDERS --table 'SHOP."orders"' --section account""")
+    assert "GRANT SELECT ON TABLE ASNCDC.CDC_SHOP_ORDERS TO USER READER;" in text
+    assert 'GRANT SELECT ON TABLE ASNCDC."CDC_SHOP_orders" TO USER READER;' in text
+    assert 'GRANT SELECT ON TABLE SHOP."orders" TO USER READER;' in text
+    assert "CUSTOMERS" not in text
+
+
+@pytest.mark.parametrize(
+    ("command", "remedy"),
+    [
+        ("oracle --database shop", "use --table"), ("mysql --table shop.orders", "use --database"), ("db2 --table orders", "is not SCHEMA.TABLE"),
+        ("mysql --account ''", "is not a name"), ("mysql --database 'a\nb'", "is not a name"),
+    ],
+)  # fmt: skip
+def test_a_name_that_no_statement_can_have_is_refused(
+    capsys: pytest.CaptureFixture[str], command: str, remedy: str
+) -> None:
+    with pytest.raises(SystemExit, match=remedy):
+        grants(capsys, command)

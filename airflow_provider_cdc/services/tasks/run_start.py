@@ -93,8 +93,8 @@ def format_hold(connector: str, hold: RunHold) -> str:
     return format_wait(connector, hold.failure.name, hold.until)
 
 
-def record_failure(access: ConnectorAccess, text: str, name: str) -> None:
-    """Record a failure that needs a person and came before a capture could begin: the sensor of the next run waits after it.
+def record_failure(access: ConnectorAccess, text: str, name: str, *, needs_person: bool = True) -> None:
+    """Record a failure that came before a capture could begin, for pages, alerts, and the sensor of the next run, which waits after it.
 
     An error of the record fails nothing.
 
@@ -102,7 +102,7 @@ def record_failure(access: ConnectorAccess, text: str, name: str) -> None:
     """
     try:
         with CdcStateHook(access.state_conn_id).open_store(patience_s=_PATIENCE_S) as store:
-            failure = RunFailure(name, needs_person=True, definition=access.definition.compute_digest())
+            failure = RunFailure(name, needs_person=needs_person, definition=access.definition.compute_digest())
             store.record_run_end(access.definition.name, text, None, failure)
     except Exception as e:  # the task fails anyway, with the error that matters more
         log.warning("The error of connector %s could not be recorded: %s", access.definition.name, e)

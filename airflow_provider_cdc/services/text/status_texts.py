@@ -130,6 +130,8 @@ def format_wait(connector: str, after: str, until: datetime) -> str:
 def status_lines(status: ConnectorStatus) -> Iterator[str]:
     """Format the status of a connector as lines of text."""
     yield f"{status.connector} ({status.source or 'unknown source'}): {state_text(status)}"
+    if status.desired_state != "running":
+        yield f"  To resume:  {format_cdc_command('resume', status.connector)}"
     moved = f"offset moved {format_age(status.moved_at)}"
     yield f"  Position:   {position_text(status.position)}; batch {status.batch}, seq {status.seq:,}; {moved}"
     if status.run_ended_at is not None:

@@ -1,4 +1,4 @@
--- Db2: the capture account. Replace CDC, INVENTORY and CUSTOMERS. The control tables are in ASNCDC here.
+-- Db2: the capture account. The options --account and --table replace CDC and INVENTORY.CUSTOMERS. The control tables are in ASNCDC here.
 -- Explanations: docs/sources/db2.md. `airflow cdc check --conn-id …` finds what is missing. Never run against a Db2.
 
 -- === account ===

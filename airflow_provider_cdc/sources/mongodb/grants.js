@@ -1,4 +1,4 @@
-// MongoDB: the capture account, for mongosh. Replace cdc and shop.
+// MongoDB: the capture account, for mongosh. The options --account and --database replace cdc and shop.
 // Explanations: docs/sources/mongodb.md. `airflow cdc check --conn-id …` finds what is missing.
 
 // === account ===

@@ -1,4 +1,4 @@
--- MySQL and MariaDB: the capture account. Replace cdc, the password and shop.
+-- MySQL and MariaDB: the capture account. Replace the password; the options --account and --database replace cdc and shop.
 -- Explanations: docs/sources/mysql.md. `airflow cdc check --conn-id …` finds what is missing.
 
 -- === account ===

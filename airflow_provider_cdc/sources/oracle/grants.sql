@@ -1,4 +1,4 @@
--- Oracle: the database and the capture account. Replace c##cdc, the password, inventory and customers.
+-- Oracle: the database and the capture account. Replace the password; the options --account and --table replace c##cdc and inventory.customers.
 -- Without containers, and inside a pluggable database: an account without c##, no SET CONTAINER, no CONTAINER=ALL.
 -- Explanations: docs/sources/oracle.md. `airflow cdc check --conn-id …` finds what is missing. Never run against an Oracle database.
 

@@ -32,12 +32,12 @@ KINDS = {
 class Proxy:
     """:ivar requests: by method
     :ivar cut: asked with method and path of each request: ``before`` cuts the connection instead of handing the request on, ``after``
-        instead of handing the answer back
+        instead of handing the answer back; a number is the status that is answered instead of handing the request on
     """
 
     storage_options: dict[str, Any]
     requests: Counter[str] = field(default_factory=Counter)
-    cut: Callable[[str, str], str | None] = lambda method, path: None
+    cut: Callable[[str, str], str | int | None] = lambda method, path: None
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -49,9 +49,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         self.proxy.requests[self.command] += 1
-        self._cut = self.proxy.cut(self.command, self.path)
-        self.close_connection = self.close_connection or self._cut is not None
-        if self._cut != "before":
+        cut = self.proxy.cut(self.command, self.path)
+        self._cut = None if isinstance(cut, int) else cut
+        self.close_connection = self.close_connection or cut is not None
+        if isinstance(cut, int):
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self._answer(cut, {}, b"<Error><Code>Refused</Code></Error>")
+        elif cut != "before":
             self._forward()
 
     def _forward(self) -> None:

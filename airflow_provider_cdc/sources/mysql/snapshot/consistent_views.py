@@ -16,7 +16,7 @@ from typing import Final
 import pymysql
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.core.errors import PrerequisiteError, SourceUnavailable
+from airflow_provider_cdc.core.errors import PrerequisiteError, SourceBusy
 from airflow_provider_cdc.sources.mysql.connect import MySqlServer, query_scalar
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 
@@ -96,7 +96,7 @@ def open_at_rest(
     :param patience_s: how long to wait for a moment without writes, seconds
     :param open_others: opens views of other processes
     :return: the position
-    :raises SourceUnavailable: there was no such moment
+    :raises SourceBusy: there was no such moment
     :raises PrerequisiteError: the server does not say whether a transaction is at work
     """
     until = time.monotonic() + patience_s
@@ -110,7 +110,7 @@ def open_at_rest(
             if end() == before:
                 return before
         if time.monotonic() >= until:
-            raise SourceUnavailable(
+            raise SourceBusy(
                 "The log position of the snapshot cannot be determined: without a lock, a moment without writes "
                 f"is needed, and none occurred within {patience_s:.0f} s.",
                 where="snapshot.locking.mode",

@@ -20,7 +20,7 @@ from types import MappingProxyType
 import pymysql
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.core.errors import PrerequisiteError, SourceUnavailable
+from airflow_provider_cdc.core.errors import PrerequisiteError, SourceBusy, SourceUnavailable
 from airflow_provider_cdc.core.model.log_items import RowBlock
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.snapshot.snapshot_policy import lock_refused, lock_statements
@@ -73,7 +73,7 @@ class MySqlSnapshot(SnapshotSession):
     :param created_of: returns when a log file was created, seconds since the epoch
     :param selects: SELECTs of an ad hoc snapshot, which take precedence over those of the configuration
     :param meeting: has readers of other processes open their views of the same rows
-    :raises SourceUnavailable: a lock, or a moment without writes, was not to be had in time
+    :raises SourceBusy: a lock, or a moment without writes, was not to be had in time
     """
 
     position: MySqlPosition
@@ -302,8 +302,8 @@ class MySqlSnapshot(SnapshotSession):
                     raise lock_refused(statement, str(e.args[-1]), LockingMode.MINIMAL) from e
         return all(statements)
 
-    def _not_locked(self, seconds: int, statement: str = "FLUSH TABLES WITH READ LOCK") -> SourceUnavailable:
-        return SourceUnavailable(
+    def _not_locked(self, seconds: int, statement: str = "FLUSH TABLES WITH READ LOCK") -> SourceBusy:
+        return SourceBusy(
             f"The lock for a consistent snapshot was not granted within {seconds} s: a long transaction or "
             "statement blocks it.",
             where=statement,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.errors import PrerequisiteError, SourceUnavailable
+from airflow_provider_cdc.core.errors import PrerequisiteError, SourceBusy
 from airflow_provider_cdc.sources.mysql.snapshot import consistent_views
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.patience import wait_until
@@ -129,9 +129,7 @@ def test_where_mysql_has_no_moment_of_rest_the_snapshot_says_what_to_do(
         db.sql("INSERT INTO t (v) VALUES (3)")
 
     monkeypatch.setattr(consistent_views, "open_view", open_and_write)
-    with pytest.raises(
-        SourceUnavailable, match="a moment without writes is needed, and none occurred within"
-    ) as raised:
+    with pytest.raises(SourceBusy, match="a moment without writes is needed, and none occurred within") as raised:
         connector.capture()
     monkeypatch.undo()
     assert "snapshot.locking.mode=minimal" in str(raised.value)

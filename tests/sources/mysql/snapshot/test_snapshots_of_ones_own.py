@@ -10,7 +10,7 @@ import pymysql
 import pytest
 
 from airflow_provider_cdc.connector import open_source
-from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError, SourceUnavailable
+from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError, SourceBusy
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.snapshot.snapshot_session import MySqlSnapshot
@@ -169,7 +169,7 @@ def test_a_lock_that_is_not_granted_or_that_the_server_refuses_ends_the_run(
     snapshotter_module.LOCKS["t"] = statement = f"LOCK TABLES {db.name}.t READ"
     with db.connect(autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute("LOCK TABLES t WRITE")
-        with pytest.raises(SourceUnavailable, match="not granted within 1 s") as caught:
+        with pytest.raises(SourceBusy, match="not granted within 1 s") as caught:
             connector.capture()
         assert caught.value.where == statement
     snapshotter_module.LOCKS["t"] = "LOCK TABLE nowhere"

@@ -28,18 +28,20 @@ def new_log_file(server: Any) -> None:
     )
 
 
-def purge_log(server: Any) -> None:
-    """Let a server forget its log but for the last file.
+def end_log_readers(server: Any) -> None:
+    """End the readers of the log, also those that have hung up, which the server has not noticed."""
+    for (reader,) in server.sql("SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"):
+        with contextlib.suppress(pymysql.err.OperationalError):  # it has ended by itself
+            server.sql(f"KILL {reader}")
 
-    A file that someone reads is not purged: readers that have hung up, which the server has not noticed, are ended.
-    """
+
+def purge_log(server: Any) -> None:
+    """Let a server forget its log but for the last file; a file that is read is not purged."""
     server.sql("FLUSH BINARY LOGS")
 
     def is_purged() -> bool:
         files = server.sql("SHOW BINARY LOGS")
-        for (reader,) in server.sql("SELECT id FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'"):
-            with contextlib.suppress(pymysql.err.OperationalError):  # it has ended by itself
-                server.sql(f"KILL {reader}")
+        end_log_readers(server)
         server.sql(f"PURGE BINARY LOGS TO '{files[-1][0]}'")
         return len(server.sql("SHOW BINARY LOGS")) == 1
 
