@@ -34,16 +34,19 @@ def show_status(args: argparse.Namespace) -> None:
     """Show the status of a connector."""
     from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
     from airflow_provider_cdc.services.connectors.captured_tables import format_names, known_tables
+    from airflow_provider_cdc.services.dashboards.connector_alerts import load_connector_alerts
 
     with open_store(args) as store:
         row = find_connector(store, args.connector)
         tables = known_tables(store, row)
         status = ConnectorLifecycle(args.connector, store).inspect_status()
+        alerts = load_connector_alerts(store, row)
     targets, works, trouble = status_texts.beside_changelog(row)
     if args.output == "json":
         print_json(
             status.to_document()
             | {"tables": tables, "targets": targets, "work": [work.to_document() for work in works]}
+            | {"alerts": [alert.model_dump(mode="json") for alert in alerts]}
         )
     else:
         for line in status_texts.status_lines(status):

@@ -9,7 +9,6 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from airflow_provider_cdc.core import errors
 from airflow_provider_cdc.core.error_texts import build_page_address
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from airflow_provider_cdc.services.dashboards.connector_alerts import format_alerts
+from airflow_provider_cdc.services.dashboards.connector_alerts import find_alerts, format_alert
 from dev import paths
 from dev.ports import free_port
 from dev.servers import MariaDb
@@ -298,7 +297,7 @@ def test_an_error_leads_from_each_place_to_its_page_and_to_its_repair(
         connector = scene.definition.name
         record = scene.shop.store.find_connector(connector)
         assert record is not None
-        (alert,) = format_alerts([record], [], now=datetime.now(UTC))
+        (alert,) = map(format_alert, find_alerts(record))
         assert f" ago: {name}: " in alert
         assert alert.endswith(f"; page: {build_page_address(name)}")
         error = client_factory().get(f"{API}/{connector}").json()["line"]["error"]
@@ -311,7 +310,7 @@ def test_an_error_leads_from_each_place_to_its_page_and_to_its_repair(
     assert _read_status(scene, capsys)[0] == 0
     record = scene.shop.store.find_connector(scene.definition.name)
     assert record is not None
-    assert format_alerts([record], [], now=datetime.now(UTC)) == []
+    assert find_alerts(record) == []
 
 
 @pytest.mark.parametrize("name", CAUSES_OF_APPLIES)

@@ -50,6 +50,17 @@ SAID = {
 """Connector → the cause that its page says beside the headline's beginning."""
 
 
+BOXES = {
+    "behind": ["25 min behind its source."],
+    "log-end-near": ["1 h behind its source.", "Its source removes the log at its position in "],
+    "quarantined": ["Nothing of inventory.orders is captured until it is read again: "],
+    "row-refused": ["The apply to database sales_dwh could not update 1 table.\nTable inventory.orders: value too long"],
+    "schema-refused": ["The last run failed 7 min ago:\nSchemaConflict: The statement changes rows", "\nWhere: ", "\nSafe: ", "\nRepair: "],
+    "target-away": ["The apply to delta at s3://lake/target-away/{table} failed ", "\nTargetUnavailable: ", "\nWhere: s3://lake\nSafe: ", "\nRepair: "],
+}  # fmt: skip
+"""Connector → what the boxes of its problems have."""
+
+
 @pytest.fixture(scope="module", autouse=True)
 def states(airflow: Airflow, services: Services, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     store = StateStore(f"sqlite:///{airflow.home}/airflow.db")
@@ -70,6 +81,8 @@ def test_the_first_words_and_the_picture_say_where_it_stops(
     page.get_by_test_id("headline").get_by_text(HEADLINES[name]).wait_for()
     if name in SAID:
         page.get_by_text(SAID[name]).first.wait_for()
+    boxes = "\n".join(page.get_by_role("group", name="Problem").all_inner_texts())
+    assert [part for part in BOXES.get(name, ()) if part not in boxes] == [], boxes
     way = page.get_by_role("region", name="From the source to the targets")
     stops = way.get_by_role("img", name="stops here").locator("xpath=..").all_inner_texts()
     assert [text.split("\n")[0].capitalize() for text in stops][:1] == ([BROKEN[name]] if name in BROKEN else [])

@@ -1,8 +1,8 @@
 """Overview of all connectors, the most urgent one first. The number of queries does not depend on how many connectors and tables there are.
 
 >>> with CdcStateHook().opened() as store:
-...     [(line.connector, line.state, line.problems) for line in load_overview(store)]
-[('shop', 'failed', ['the last run has failed, 2 min ago: The log is gone.'])]
+...     [(line.connector, line.state, [alert.sentence for alert in line.alerts]) for line in load_overview(store)]
+[('shop', 'failed', ['the last run failed 2 min ago: PositionLost: The log is gone'])]
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from airflow_provider_cdc.core.model.metric_rollups import ShortPieces
 from airflow_provider_cdc.core.model.metric_samples import StoredSeries
 from airflow_provider_cdc.core.model.metrics_last_hour import LastHourMetrics
 from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, SignalRecord, part_of
-from airflow_provider_cdc.services.dashboards.connector_alerts import AlertLimits, find_alert_page, find_alerts
+from airflow_provider_cdc.services.dashboards.connector_alerts import AlertLimits, build_alert, find_alerts
 from airflow_provider_cdc.services.dashboards.overview_models import (
     AttentionLevel,
+    ConnectorAlert,
     ConnectorSummary,
     EventRate,
     Freshness,
@@ -113,9 +114,10 @@ def line_of(
     :param signals: those that have not ended
     """
     status = status_of(record, signals)
-    alerts = find_alerts(record, [whole.series for whole in wholes], AlertLimits(), now)
-    problems = [*(alert.text for alert in alerts), *_standstills(record, status, now)]
-    pages = {alert.text: find_alert_page(record, alert.kind) for alert in alerts}
+    standstills = [
+        build_alert(None, sentence, connector=record.connector) for sentence in _standstills(record, status, now)
+    ]
+    alerts = [*find_alerts(record, [whole.series for whole in wholes], now=now), *standstills]
     capture = next((whole for whole in wholes if whole.series.producer == "capture"), None)
     gauges = {} if capture is None else capture.series.gauges
     registration, failed, window = (
@@ -128,9 +130,8 @@ def line_of(
     lag_at = None if capture is None or lag_ms is None else capture.series.at
     return ConnectorSummary(
         connector=record.connector, source=record.source_kind, state=status.state.value, state_since=status.state_since,
-        phase=_phase(record, status), trouble=_trouble(status, wholes, problems), problems=problems,
-        problem_pages=pages, position=record.offset_position,
-        seq=record.last_seq, batch=record.last_batch, pending_tables=pending_tables(record), moved_at=record.moved_at,
+        phase=_phase(record, status), trouble=_trouble(status, wholes, alerts), alerts=alerts,
+        position=record.offset_position, seq=record.last_seq, batch=record.last_batch, pending_tables=pending_tables(record), moved_at=record.moved_at,
         captured_by=record.owner, lease_s=round(record.lease_s, 1), changelog=None if registration is None else registration.changelog,
         freshness=_worst(wholes), lag_s=None if lag_ms is None else lag_ms / 1000,
         lag_at=lag_at, lag_bytes=None if failed else window.behind_bytes, log_gone_at=window.gone_at,
@@ -143,10 +144,12 @@ def line_of(
 
 def _urgency(line: ConnectorSummary) -> tuple[Any, ...]:
     late = max(line.lag_s or 0.0, line.freshness.p95_s if line.freshness else 0.0)
-    return -line.trouble, -len(line.problems), -late, line.connector
+    return -line.trouble, -len(line.alerts), -late, line.connector
 
 
-def _trouble(status: ConnectorStatus, wholes: Sequence[ProducerMetrics], problems: Sequence[str]) -> AttentionLevel:
+def _trouble(
+    status: ConnectorStatus, wholes: Sequence[ProducerMetrics], alerts: Sequence[ConnectorAlert]
+) -> AttentionLevel:
     if status.state in (ConnectorState.PAUSED, ConnectorState.STOPPED):
         return AttentionLevel.RESTING
     broken = any(
@@ -154,7 +157,7 @@ def _trouble(status: ConnectorStatus, wholes: Sequence[ProducerMetrics], problem
     )
     if status.state is ConnectorState.FAILED or broken or status.stopped:
         return AttentionLevel.FAILED
-    return AttentionLevel.LATE if problems else AttentionLevel.NONE
+    return AttentionLevel.LATE if alerts else AttentionLevel.NONE
 
 
 def _standstills(record: ConnectorRecord, status: ConnectorStatus, now: datetime) -> Iterator[str]:

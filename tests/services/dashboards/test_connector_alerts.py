@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -13,14 +14,16 @@ import pytest
 
 from airflow_provider_cdc.core.lifecycle.connector_status import status_of
 from airflow_provider_cdc.core.model.metric_samples import MetricSamples, MetricSeries
+from airflow_provider_cdc.core.spi.state_records import RunFailure
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.dag import alerts_dag
 from airflow_provider_cdc.operators.base.apply_metrics import measure_report
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from airflow_provider_cdc.services.dashboards.connector_alerts import AlertLimits, load_alerts
+from airflow_provider_cdc.services.dashboards.connector_alerts import AlertLimits, format_alert, load_alerts
 from airflow_provider_cdc.services.dashboards.connector_overview import load_overview
-from airflow_provider_cdc.services.dashboards.overview_models import AttentionLevel
+from airflow_provider_cdc.services.dashboards.overview_models import AlertKind, AttentionLevel
 from airflow_provider_cdc.services.text.status_texts import status_lines
+from tests.cli.conftest import run
 from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
 from tests.support.airflow.airflow_versions import AirflowException
 from tests.support.patience import wait_until
@@ -59,7 +62,8 @@ def alert_ending(kind: str) -> str:
 
 
 def list_alerts(shop_connector: ShopConnector, *, later: timedelta = timedelta(), **limits: float) -> list[str]:
-    return load_alerts(shop_connector.store, AlertLimits(**limits), datetime.now(UTC) + later)
+    alerts = load_alerts(shop_connector.store, AlertLimits(**limits), datetime.now(UTC) + later)
+    return [format_alert(alert) for alert in alerts]
 
 
 def test_a_connector_that_is_well_needs_no_one(shop_connector: ShopConnector) -> None:
@@ -116,6 +120,28 @@ def test_an_apply_that_fails_is_reported_and_how_many_tables_it_concerns(shop_co
     ]
 
 
+def test_an_alert_has_the_error_behind_it_in_its_parts_and_the_command_and_page_that_say_more(
+    shop_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = "TargetUnavailable: The bucket does not answer.\n  Where:  s3://lake\n  Safe:   All.\n  Repair: airflow cdc check"
+    record_report(shop_connector, 1, failed=True)
+    shop_connector.store.targets.record_begin("shop", "delta", "/lake", "d.apply.-1")
+    shop_connector.store.targets.record_end(
+        "shop", "delta", "/lake", "d.apply.-1", 1, error, RunFailure("TargetUnavailable")
+    )
+    (alert,) = load_alerts(shop_connector.store)
+    assert (alert.kind, alert.connector, alert.target) == (AlertKind.APPLY_FAILED, "shop", "delta at /lake")
+    assert alert.sentence == "the apply to delta at /lake failed 0 s ago"
+    assert (alert.check, alert.page) == ("airflow cdc status shop", "docs/alerts/ApplyFailed.md")
+    assert alert.cause is not None
+    assert (alert.cause.name, alert.cause.message) == ("TargetUnavailable", "The bucket does not answer.")
+    assert (alert.cause.where, alert.cause.safe, alert.cause.repair) == ("s3://lake", "All.", "airflow cdc check")
+    (summary,) = load_overview(shop_connector.store)
+    assert summary.alerts == [alert]
+    run("status", "shop", "-o", "json")
+    assert json.loads(capsys.readouterr().out)["alerts"] == [alert.model_dump(mode="json")]
+
+
 def test_a_capture_that_is_too_far_behind_is_reported(shop_connector: ShopConnector) -> None:
     series = {"": MetricSeries(gauges={"streaming.MilliSecondsBehindSource": 700_000.0})}
     shop_connector.store.metrics.add_measurements(
@@ -157,7 +183,9 @@ def test_what_someone_has_paused_or_stopped_is_no_trouble(
     assert list_alerts(shop_connector, later=9 * HOUR) == []
 
 
-def record_report(shop_connector: ShopConnector, last_batch: int, *applied: str, **lagging: int) -> None:
+def record_report(
+    shop_connector: ShopConnector, last_batch: int, *applied: str, failed: bool = False, **lagging: int
+) -> None:
     """An apply has left a report: its tables have these batches."""
     names = {name.replace("_", "."): batch for name, batch in lagging.items()}
     report: Any = {
@@ -165,7 +193,7 @@ def record_report(shop_connector: ShopConnector, last_batch: int, *applied: str,
         "failed": dict.fromkeys(names, "no space left"), "lagging": names, "table_states": {},
     }  # fmt: skip
     access: Any = SimpleNamespace(state_conn_id="cdc_state_default", definition=shop_connector.definition)
-    measure_report(access, "delta", "/lake", report, failed=bool(names))
+    measure_report(access, "delta", "/lake", report, failed=failed or bool(names))
 
 
 def list_stale(shop_connector: ShopConnector, *, later: timedelta, **limits: float) -> list[str]:
@@ -262,7 +290,7 @@ def test_an_event_that_was_set_aside_is_reported_for_a_day(monkeypatch: pytest.M
     )
     (summary,) = load_overview(shop.store)
     assert summary.trouble is AttentionLevel.LATE
-    assert [p for p in summary.problems if re.search(said, p)]
+    assert [alert for alert in summary.alerts if re.search(said, alert.sentence)]
     record = shop.store.find_connector("shop")
     assert record is not None
     lines = list(status_lines(status_of(record, ())))

@@ -3,10 +3,11 @@ import { Link } from "react-router-dom";
 
 import { part, type Line, type Overview } from "./api";
 import { FirstUse } from "./FirstUse";
-import { ErrorName, Grid, lagAt, LogEnds, ROOT, Shown, State, stateWord, Trouble } from "./bits";
+import { Grid, lagAt, LogEnds, ROOT, Shown, State, stateWord, Trouble } from "./bits";
 import { freshOf, lagsOf, ratesOf } from "./Cards";
 import { FleetCards } from "./FleetCards";
 import { commandIn, Long, Repair, shortened } from "./long";
+import { ErrorName } from "./ProblemBox";
 import { Spark } from "./Spark";
 import { duration, now, rate } from "./texts";
 import { useAsked } from "./useAsked";
@@ -65,7 +66,7 @@ function fits(line: Line, { text, state, source, tag }: Chosen): boolean {
   if ((state && line.state !== state) || (source && line.source !== source) || (tag && !line.tags?.includes(tag))) {
     return false;
   }
-  return [line.connector, line.phase, ...(line.problems ?? [])].some((found) => found.toLowerCase().includes(text.toLowerCase()));
+  return [line.connector, line.phase, ...(line.alerts ?? []).map(({ sentence }) => sentence)].some((found) => found.toLowerCase().includes(text.toLowerCase()));
 }
 
 function Choice(props: { label: string; all: string; chosen: string; options: string[][]; onChoose: (value: string) => void }) {
@@ -129,8 +130,8 @@ function cells(line: Line) {
       ) : null}
     </Box>,
     <Box key="wrong" minW="12rem">
-      {(line.problems ?? []).map((problem, n) => (
-        <Text key={n}><Long text={problem} most={MOST} /></Text>
+      {(line.alerts ?? []).map(({ sentence }, n) => (
+        <Text key={n}><Long text={sentence} most={MOST} /></Text>
       ))}
       {line.error?.name ? <Text mt={1}>Error: <ErrorName error={line.error} /></Text> : null}
       {line.error?.repair ? <Text mt={1}>Repair: <Repair text={commandIn(line.error.repair)} /></Text> : null}

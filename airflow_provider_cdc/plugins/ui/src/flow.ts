@@ -1,8 +1,7 @@
 // Where the way from a source to its targets stands, step by step: what the picture, its headline and the cards are made of.
 import type { Detail } from "./api";
-import { ago, bytes, count, duration, now } from "./texts";
-
-export type Tone = "good" | "waits" | "late" | "bad";
+import type { Tone } from "./signs";
+import { ago, bytes, count, duration, now, sentence } from "./texts";
 
 export interface Step {
   tone: Tone;
@@ -162,12 +161,9 @@ function lateCapture({ line }: Detail, capture: Step): string {
   return line.pending_tables.length ? `The snapshot stands still: ${capture.word}.` : `A run holds the lease and stands still, ${capture.word}: ${line.captured_by ?? "not known"}.`;
 }
 
-/** A problem whose page is about one of these alerts. */
-export const problemAbout = ({ line }: Detail, alerts: string[]) => (line.problems ?? []).find((problem) => alerts.some((alert) => line.problem_pages?.[problem]?.includes(`/${alert}`)));
-
-function logEnds(found: Detail): string {
-  const problem = problemAbout(found, ["LogEnds"]);
-  return problem ? `${problem.charAt(0).toUpperCase()}${problem.slice(1)}.` : `The source removes the log at the position ${ago(found.line.log_gone_at)}: changes that are not captured by then are lost.`;
+function logEnds({ line }: Detail): string {
+  const alert = line.alerts?.find(({ kind }) => kind === "LogEnds");
+  return alert ? sentence(alert.sentence) : `The source removes the log at the position ${ago(line.log_gone_at)}: changes that are not captured by then are lost.`;
 }
 
 /** The first step that is not as it should be, in a sentence. */
@@ -201,8 +197,9 @@ export function headline(found: Detail, flow: Flow): { tone: Tone; text: string 
   if (slow) {
     return { tone: "late", text: `The target ${slow.name} is behind: ${slow.facts[0]}.` };
   }
-  if (line.trouble >= 2 && line.problems?.length) {
-    return { tone: "late", text: `${line.problems[0]}.` };
+  const first = line.alerts?.[0];
+  if (line.trouble >= 2 && first) {
+    return { tone: "late", text: sentence(first.sentence) };
   }
   if (line.pending_tables.length) {
     return { tone: "good", text: `The snapshot is running: ${line.snapshot?.text ?? `${number(line.pending_tables.length, "table")} left`}.` };

@@ -51,6 +51,9 @@ export function bothZones(at: string): string {
   return Number.isNaN(moment.getTime()) ? at : `${zone(moment)} (${zone(moment, "UTC")})`;
 }
 
+/** A sentence of the API's, which begins with a small letter and has no full stop. */
+export const sentence = (text: string) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+
 export const count = (n: number) => n.toLocaleString("en");
 
 /** Events per second. */
