@@ -35,12 +35,13 @@ def show_status(args: argparse.Namespace) -> None:
     from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
     from airflow_provider_cdc.services.connectors.captured_tables import format_names, known_tables
     from airflow_provider_cdc.services.dashboards.connector_alerts import load_connector_alerts
+    from airflow_provider_cdc.services.dashboards.connector_overview import load_lag_text
 
     with open_store(args) as store:
         row = find_connector(store, args.connector)
         tables = known_tables(store, row)
         status = ConnectorLifecycle(args.connector, store).inspect_status()
-        alerts = load_connector_alerts(store, row)
+        alerts, lag = load_connector_alerts(store, row), load_lag_text(store, row)
     targets, works, trouble = status_texts.beside_changelog(row)
     if args.output == "json":
         print_json(
@@ -49,7 +50,7 @@ def show_status(args: argparse.Namespace) -> None:
             | {"alerts": [alert.model_dump(mode="json") for alert in alerts]}
         )
     else:
-        for line in status_texts.status_lines(status):
+        for line in status_texts.status_lines(status, lag):
             print(line)
         for line in status_texts.work_lines(works):
             print(line)

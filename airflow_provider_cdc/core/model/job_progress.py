@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from math import inf
 from typing import Any
 
 
@@ -63,6 +64,18 @@ class JobProgress:
         return ", ".join(parts) + (f"; {self.now}" if self.now else "")
 
 
+def round_estimate(seconds: float) -> float:
+    """Round an estimate to what it is worth: two figures of a clock, such as 20 s, 7 min, 25 min or 3 h 30 min.
+
+    >>> [round_estimate(seconds) for seconds in (2, 47, 130, 1_130, 12_800)]
+    [10.0, 50.0, 120.0, 1200.0, 12600.0]
+    """
+    step = next(
+        step for limit, step in ((110, 10), (600, 60), (7_200, 300), (172_800, 1_800), (inf, 21_600)) if seconds < limit
+    )
+    return float(max(round(seconds / step), 1) * step)
+
+
 def format_duration(seconds: float) -> str:
     """Format how long something takes, in two units at most.
 
@@ -81,4 +94,4 @@ def format_duration(seconds: float) -> str:
     return f"{hours} h {minutes} min"
 
 
-__all__ = ["JobProgress", "format_duration"]
+__all__ = ["JobProgress", "format_duration", "round_estimate"]

@@ -37,6 +37,18 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.state.state_store import StateStore
 
 
+_SAFE = {
+    AlertKind.NO_RUN: "All captured changes, and those that the source's log still has.",
+    AlertKind.BEHIND_SOURCE: "Everything, as long as the source keeps its log.",
+    AlertKind.LOG_ENDS: "All captured changes. Others are safe only until then.",
+    AlertKind.TABLES_LEFT_BEHIND: "Everything: the change log keeps the batches that these tables lack.",
+    AlertKind.APPLY_FAILED: "Everything: the change log keeps all batches that are not applied yet.",
+    AlertKind.APPLY_SILENT: "Everything: the change log keeps all batches that are not applied yet.",
+    AlertKind.TABLE_STALE: "Everything: the change log keeps all batches that the target has not applied.",
+    AlertKind.EVENT_SET_ASIDE: "All rows of the table, and all events of other tables.",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class AlertLimits:
     """Limits beyond which an alert is given.
@@ -131,8 +143,9 @@ def build_alert(
         page = cause.page or page
     check = format_cdc_command("status", connector)
     return ConnectorAlert(
-        kind=kind, connector=connector, sentence=sentence, target=target, cause=cause, check=check, page=page
-    )
+        kind=kind, connector=connector, sentence=sentence, target=target, cause=cause,
+        safe="" if kind is None else _SAFE.get(kind, ""), check=check, page=page,
+    )  # fmt: skip
 
 
 def format_alert(alert: ConnectorAlert) -> str:

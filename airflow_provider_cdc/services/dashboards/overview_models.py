@@ -72,6 +72,20 @@ class EventRate(TypedDict):
     lag_s: float | None
 
 
+class LagTrend(_Model):
+    """The change of a lag in the last quarter of an hour.
+
+    :param per_minute_s: seconds by which it grows in a minute; negative if it shrinks
+    :param caught_up_in_s: estimated seconds until there is no lag; ``None`` unless it shrinks
+    :param text: in words, behind *the lag*
+    """
+
+    direction: Literal["grows", "shrinks", "stays"]
+    per_minute_s: float
+    caught_up_in_s: float | None = None
+    text: str
+
+
 class SnapshotProgress(_Model):
     """The progress of a snapshot.
 
@@ -148,6 +162,7 @@ class ConnectorAlert(_Model):
     :param sentence: the condition, without the name of the connector and without a full stop
     :param target: name of the target that it is about; empty if it is about the capture
     :param cause: the error that has led to it; ``None`` if there is none, or if it is not known
+    :param safe: what is not lost; empty if only the cause has it
     :param check: the command that shows more
     :param page: address of the page of the error, if it has one, or of the alert; empty without a page
     """
@@ -157,6 +172,7 @@ class ConnectorAlert(_Model):
     sentence: str
     target: str = ""
     cause: LastError | None = None
+    safe: str = ""
     check: str
     page: str
 
@@ -182,6 +198,7 @@ class ConnectorSummary(_Model):
     :param phase: its current activity, in words
     :param alerts: the conditions that are not as they should be
     :param lag_s: seconds behind its source when it read the last event, at ``lag_at``; ``None``: not known, for example after a failed run
+    :param lag_trend: how the lag changes; ``None`` if it is small, or not measured for long enough
     :param lag_bytes: bytes of the source's log between its position and the end; ``None`` if the source does not report them
     :param log_gone_at: estimated time at which the source removes the log at its position; ``None``: not known, or never
     :param events_per_s: rates of the last hour, oldest first; intervals without an event are omitted
@@ -209,6 +226,7 @@ class ConnectorSummary(_Model):
     freshness: Freshness | None = None
     lag_s: float | None = None
     lag_at: datetime | None = None
+    lag_trend: LagTrend | None = None
     lag_bytes: int | None = None
     log_gone_at: datetime | None = None
     events_per_s: Annotated[list[EventRate], SkipValidation] = Field(default_factory=list)
@@ -228,6 +246,7 @@ __all__ = [
     "EventRate",
     "Freshness",
     "FreshnessPoint",
+    "LagTrend",
     "LastError",
     "NextRun",
     "OldestTransaction",

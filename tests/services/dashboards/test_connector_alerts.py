@@ -133,6 +133,7 @@ def test_an_alert_has_the_error_behind_it_in_its_parts_and_the_command_and_page_
     assert (alert.kind, alert.connector, alert.target) == (AlertKind.APPLY_FAILED, "shop", "delta at /lake")
     assert alert.sentence == "the apply to delta at /lake failed 0 s ago"
     assert (alert.check, alert.page) == ("airflow cdc status shop", "docs/alerts/ApplyFailed.md")
+    assert alert.safe == "Everything: the change log keeps all batches that are not applied yet."
     assert alert.cause is not None
     assert (alert.cause.name, alert.cause.message) == ("TargetUnavailable", "The bucket does not answer.")
     assert (alert.cause.where, alert.cause.safe, alert.cause.repair) == ("s3://lake", "All.", "airflow cdc check")
