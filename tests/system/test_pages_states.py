@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 HEADLINES = {
     "new": "The snapshot is running: 2 of 3 tables left.",
     "healthy": "All steps are running.",
-    "behind": "The capture is 25 min behind its source.",
+    "behind": "The capture is 25 min behind its source, and the lag grows by ",
     "ended-on-purpose": "Idle: the last run ended without an error",
     "source-away": "It stops at the source: the last run could not read it.",
     "position-gone": "It stops at the source: the log no longer has the position.",
@@ -51,12 +51,12 @@ SAID = {
 
 
 BOXES = {
-    "behind": ["25 min behind its source."],
+    "behind": ["25 min behind its source.", "Safe: Everything, as long as the source keeps its log.", "Check: airflow cdc status behind"],
     "log-end-near": ["1 h behind its source.", "Its source removes the log at its position in "],
     "quarantined": ["Nothing of inventory.orders is captured until it is read again: "],
-    "row-refused": ["The apply to database sales_dwh could not update 1 table.\nTable inventory.orders: value too long"],
-    "schema-refused": ["The last run failed 7 min ago:\nSchemaConflict: The statement changes rows", "\nWhere: ", "\nSafe: ", "\nRepair: "],
-    "target-away": ["The apply to delta at s3://lake/target-away/{table} failed ", "\nTargetUnavailable: ", "\nWhere: s3://lake\nSafe: ", "\nRepair: "],
+    "row-refused": ["The apply to database sales_dwh could not update 1 table.", "Table inventory.orders: value too long"],
+    "schema-refused": ["The last run failed 7 min ago:", "SchemaConflict: The statement changes rows", "Where: ", "Safe: ", "Repair: "],
+    "target-away": ["The apply to delta at s3://lake/target-away/{table} failed ", "TargetUnavailable: ", "Where: s3://lake", "Safe: ", "Repair: "],
 }  # fmt: skip
 """Connector → what the boxes of its problems have."""
 

@@ -151,7 +151,7 @@ function Facts({ found, actions }: { found: Detail; actions: ReactNode }) {
       {found.work.map((work) => (
         <Text key={String(work.text)} my={1}>At work: <Long text={String(work.text)} /></Text>
       ))}
-      <Cards line={line} next={nextRun(found)} />
+      <Cards line={line} next={nextRun(found)} left={found.targets.reduce((sum, { failed }) => sum + Object.keys(failed).length, 0)} />
     </Box>
   );
 }

@@ -32,8 +32,8 @@ export function ErrorName({ error }: { error: Cause }) {
 }
 
 /** Something that is not as it should be: what, its error, where, what is safe, how to repair it, and the page of the documentation about it. */
-export function ProblemBox({ tone, what, cause, page, testId, children }: { tone: Tone; what?: ReactNode; cause?: Cause | null; page?: string; testId: string; children?: ReactNode }) {
-  const { name, message, where, safe, repair } = cause ?? {};
+export function ProblemBox({ tone, what, cause, safe = cause?.safe, check, page, testId, children }: { tone: Tone; what?: ReactNode; cause?: Cause | null; safe?: string; check?: string; page?: string; testId: string; children?: ReactNode }) {
+  const { name, message, where, repair } = cause ?? {};
   return (
     <HStack my={2} p={3} gap={3} alignItems="flex-start" borderWidth="1px" borderStartWidth="4px" borderStartColor={tone === "bad" ? "red.solid" : "orange.solid"} borderRadius="md" role="group" aria-label="Problem" data-testid={testId}>
       <Sign tone={tone} />
@@ -42,7 +42,7 @@ export function ProblemBox({ tone, what, cause, page, testId, children }: { tone
         {message ? <Text fontWeight="semibold" whiteSpace="pre-wrap">{name ? <><ErrorName error={cause ?? {}} />: </> : null}<Long text={message} /></Text> : null}
         {where ? <Text>Where: <Long text={where} /></Text> : null}
         {safe ? <Text>Safe: <Long text={safe} /></Text> : null}
-        {repair ? <Text>Repair: <Repair text={repair} /></Text> : null}
+        {repair ? <Text>Repair: <Repair text={repair} /></Text> : check ? <Text>Check: <Repair text={check} /></Text> : null}
         {children}
         {isAddress(page) ? <Anchor href={page} target="_blank" rel="noreferrer" textDecoration="underline" data-testid="problem-page">What to do</Anchor> : null}
       </Box>
@@ -55,7 +55,7 @@ export function AlertBox({ alert, tone, children }: { alert: Alert; tone: Tone; 
   const failed = alert.kind === "RunFailed";
   const what = failed ? <>The last run failed{alert.cause?.at ? <> <When at={alert.cause.at} /></> : null}:</> : <Long text={sentence(alert.sentence)} />;
   return (
-    <ProblemBox tone={failed ? "bad" : tone} what={what} cause={alert.cause} page={alert.page} testId={failed ? "last-error" : "alert"}>
+    <ProblemBox tone={failed ? "bad" : tone} what={what} cause={alert.cause} safe={alert.cause?.safe || alert.safe} check={alert.check} page={alert.page} testId={failed ? "last-error" : "alert"}>
       {children}
     </ProblemBox>
   );

@@ -44,8 +44,12 @@ const seconds = (at: string | null | undefined) => (at ? (now() - Date.parse(at)
 export const number = (n: number, word: string) => `${count(n)} ${word}${n === 1 ? "" : word.endsWith("ch") ? "es" : "s"}`;
 
 export function flowOf(found: Detail): Flow {
-  return { source: sourceOf(found), capture: captureOf(found), changeLog: changeLogOf(found), targets: found.targets.map((target) => targetOf(found, target)) };
+  const flow = { source: sourceOf(found), capture: captureOf(found), changeLog: changeLogOf(found), targets: found.targets.map((target) => targetOf(found, target)) };
+  return found.line.state === "failed" ? { ...flow, changeLog: idled(flow.changeLog), targets: flow.targets.map((target) => ({ ...idled(target), name: target.name, apply: idled(target.apply, "nothing new to apply") })) } : flow;
 }
+
+/** A step behind a capture that has failed: that it works is no news, as nothing reaches it. */
+const idled = (step: Step, word = step.word): Step => (step.tone === "good" ? { ...step, tone: "waits", word } : step);
 
 export const isLost = ({ line }: Detail) => (line.error?.repair ?? "").includes("airflow cdc gap");
 
@@ -123,7 +127,7 @@ export function nextRun({ line }: Detail): string {
 
 function changeLogOf(found: Detail): Step {
   const { line } = found;
-  const committed = line.batch && line.moved_at ? `last commit ${ago(line.moved_at)}` : "no commit yet";
+  const committed = line.batch && line.moved_at ? `last commit ${ago(line.moved_at)}${line.state === "failed" ? ", before the failure" : ""}` : "no commit yet";
   if (found.trouble) {
     return { tone: "bad", word: "Not readable", facts: [committed] };
   }
@@ -156,7 +160,7 @@ function targetOf(found: Detail, target: Detail["targets"][number]): TargetStep 
 
 function lateCapture({ line }: Detail, capture: Step): string {
   if (!capture.word.startsWith("no commit")) {
-    return `The capture is ${capture.word}${capture.word.endsWith("behind") ? " its source" : ""}.`;
+    return capture.word.endsWith("behind") ? `The capture is ${capture.word} its source${line.lag_trend ? `, and the lag ${line.lag_trend.text}` : ""}.` : `The capture is ${capture.word}.`;
   }
   return line.pending_tables.length ? `The snapshot stands still: ${capture.word}.` : `A run holds the lease and stands still, ${capture.word}: ${line.captured_by ?? "not known"}.`;
 }
