@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.reporting.metrics_monitor import Sink
     from airflow_provider_cdc.core.spi.source import Source
     from airflow_provider_cdc.core.spi.source_block_formats import EventForm
-    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, ConnectorRegistration
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, ConnectorRegistration, TaskRun
     from airflow_provider_cdc.state.state_store import StateStore
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -157,6 +157,7 @@ def open_capture(
     sinks: Sequence[Sink] = (),
     like: Iterable[TableSchema] = (),
     adopt: bool = False,
+    task_run: TaskRun | None = None,
 ) -> Iterator[Capture]:
     """Open a capture that is ready to run.
 
@@ -166,6 +167,7 @@ def open_capture(
     :param sinks: take what the run measures, besides the state tables
     :param like: tables as another connector of the same source has them, with which the rows are compared
     :param adopt: take over the connector of this name, although it has another source or change log
+    :param task_run: the try of a task that captures, which is recorded with a failure
     :raises StateError: the state tables are not there
     :raises ConfigError: there is another connector of this name
     """
@@ -207,7 +209,7 @@ def open_capture(
                 (lambda: store.register_connector(registration)) if later else None,
                 definition.compute_digest(),
             )
-            yield Capture(inputs, owner=owner, lease_wait_s=lease_wait_s)
+            yield Capture(inputs, owner=owner, lease_wait_s=lease_wait_s, task_run=task_run)
     finally:
         store.close()
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 def show_status(args: argparse.Namespace) -> None:
     """Show the status of a connector."""
     from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
+    from airflow_provider_cdc.hooks.page_links import build_log_url
     from airflow_provider_cdc.services.connectors.captured_tables import format_names, known_tables
     from airflow_provider_cdc.services.dashboards.connector_alerts import load_connector_alerts
     from airflow_provider_cdc.services.dashboards.connector_overview import load_lag_text
@@ -52,6 +53,8 @@ def show_status(args: argparse.Namespace) -> None:
     else:
         for line in status_texts.status_lines(status, lag):
             print(line)
+        for task in dict.fromkeys(alert.task for alert in alerts if alert.task is not None):
+            print(f"  Task log:   {task.text}: {build_log_url(task.log_path)}")
         for line in status_texts.work_lines(works):
             print(line)
         print(f"  Tables:     {len(tables)}: {format_names(tables)}" if tables else "  Tables:     none known yet")

@@ -21,6 +21,7 @@ from airflow_provider_cdc.services.tasks.connector_fields import (
     ConnectorFields,
     owner_of,
     refuse_backfill,
+    task_run_of,
     to_airflow_exception,
 )
 from airflow_provider_cdc.services.tasks.run_start import record_failure
@@ -171,6 +172,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
                 lease_wait_s=self.lease_wait,
                 dag=context["ti"].dag_id,
                 adopt=self.adopt,
+                task_run=task_run_of(context),
             ) as self._capture:
                 if self._ended:
                     self._capture.stop()
@@ -178,7 +180,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
                 return self._capture.run(run_for_s=seconds)
         except TerminalError as e:
             if not began:  # otherwise the capture has recorded it
-                record_failure(access, describe_error(e), type(e).__name__)
+                record_failure(access, describe_error(e), type(e).__name__, task_run_of(context))
             raise
         finally:
             self._capture = None

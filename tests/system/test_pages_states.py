@@ -56,7 +56,7 @@ BOXES = {
     "quarantined": ["Nothing of inventory.orders is captured until it is read again: "],
     "row-refused": ["The apply to database sales_dwh could not update 1 table.", "Table inventory.orders: value too long"],
     "schema-refused": ["The last run failed 7 min ago:", "SchemaConflict: The statement changes rows", "Where: ", "Safe: ", "Repair: "],
-    "target-away": ["The apply to delta at s3://lake/target-away/{table} failed ", "TargetUnavailable: ", "Where: s3://lake", "Safe: ", "Repair: "],
+    "target-away": ["The apply to delta at s3://lake/target-away/{table} failed ", "TargetUnavailable: ", "Where: s3://lake", "Safe: ", "Repair: ", "Task: cdc_target-away.apply, run scheduled__2026-11-30T01:00:00+00:00, try 3."],
 }  # fmt: skip
 """Connector → what the boxes of its problems have."""
 
@@ -70,6 +70,15 @@ def states(airflow: Airflow, services: Services, tmp_path_factory: pytest.TempPa
         for table in Base.metadata.sorted_tables:
             c.execute(sa.delete(table).where(table.c.connector.in_(HEADLINES)))
     store.close()
+
+
+def test_a_failure_leads_to_the_log_of_its_task(page: Any, services: Services) -> None:
+    for name, task, number in (("source-away", "capture", 1), ("target-away", "apply", 3)):
+        show(page, services, f"/connectors/{name}")
+        link = page.get_by_role("link", name="Log of the task")
+        link.wait_for()
+        path = f"/dags/cdc_{name}/runs/scheduled__2026-11-30T01%3A00%3A00%2B00%3A00/tasks/{task}?try_number={number}"
+        assert link.get_attribute("href") == path
 
 
 @pytest.mark.sampled(4)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
     from airflow_provider_cdc.core.model.position import Position
     from airflow_provider_cdc.core.spi.source import Source
-    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, TaskRun
     from airflow_provider_cdc.state.state_store import StateStore
     from airflow_provider_cdc.verify.reference_capture import Verification
 
@@ -69,12 +69,20 @@ class ConnectorAccess:
 
     @contextlib.contextmanager
     def prepare_capture(
-        self, *, owner: str, lease_ttl_s: float, lease_wait_s: float, dag: str | None = None, adopt: bool = False
+        self,
+        *,
+        owner: str,
+        lease_ttl_s: float,
+        lease_wait_s: float,
+        dag: str | None = None,
+        adopt: bool = False,
+        task_run: TaskRun | None = None,
     ) -> Iterator[Capture]:
         """Open a capture that is ready to run.
 
         :param dag: id of the DAG that captures: users who may see it may see the connector
         :param adopt: take over the connector of this name, although it has another source or change log
+        :param task_run: the try of the task that captures
         """
         state = CdcStateHook(self.state_conn_id).resolve_address()
         connections = {"source": self.conn_id, "state": self.state_conn_id}
@@ -94,6 +102,7 @@ class ConnectorAccess:
             lease_wait_s=lease_wait_s,
             sinks=[to_airflow],
             adopt=adopt,
+            task_run=task_run,
         ) as capture:
             yield capture
 

@@ -12,7 +12,7 @@ The word in brackets is the name of the alert's page in ``docs/alerts``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -23,9 +23,16 @@ from airflow_provider_cdc.core.model.connector_offset import Offset
 from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.core.model.metric_samples import StoredSeries
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
-from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, TargetProgress
+from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, TargetProgress, TaskRun
+from airflow_provider_cdc.hooks.page_links import format_log_path
 from airflow_provider_cdc.services.dashboards.late_tables import LateTables, find_late_tables, target_name_of
-from airflow_provider_cdc.services.dashboards.overview_models import AlertKind, ConnectorAlert, LastError
+from airflow_provider_cdc.services.dashboards.overview_models import (
+    AlertKind,
+    ConnectorAlert,
+    FailedTask,
+    LastError,
+)
+from airflow_provider_cdc.services.tasks.connector_fields import parse_owner
 from airflow_provider_cdc.services.text.status_texts import (
     format_age,
     format_remaining_time,
@@ -131,7 +138,13 @@ def find_alerts(
 
 
 def build_alert(
-    kind: AlertKind | None, sentence: str, *, connector: str, target: str = "", cause: LastError | None = None
+    kind: AlertKind | None,
+    sentence: str,
+    *,
+    connector: str,
+    target: str = "",
+    cause: LastError | None = None,
+    run: TaskRun | None = None,
 ) -> ConnectorAlert:
     """Build an alert with its command and its page: that of the error with which a run has failed, if it has one, or of the alert.
 
@@ -144,8 +157,13 @@ def build_alert(
     check = format_cdc_command("status", connector)
     return ConnectorAlert(
         kind=kind, connector=connector, sentence=sentence, target=target, cause=cause,
-        safe="" if kind is None else _SAFE.get(kind, ""), check=check, page=page,
+        safe="" if kind is None else _SAFE.get(kind, ""), task=None if run is None else _describe_run(run),
+        check=check, page=page,
     )  # fmt: skip
+
+
+def _describe_run(run: TaskRun) -> FailedTask:
+    return FailedTask(**asdict(run), text=run.text, log_path=format_log_path(run))
 
 
 def format_alert(alert: ConnectorAlert) -> str:
@@ -165,6 +183,7 @@ def _of_capture(record: ConnectorRecord, limits: AlertLimits, now: datetime) -> 
         yield build_alert(
             AlertKind.RUN_FAILED, f"the last run failed {format_age(status.state_since, now)}: {error}",
             connector=record.connector, cause=LastError.from_text(status.last_error or "", status.last_error_at),
+            run=_find_failed_run(record),
         )  # fmt: skip
     ended = record.run_ended_at
     if state is not ConnectorState.RUNNING and ended is not None and (now - ended).total_seconds() > limits.silent_s:
@@ -177,6 +196,14 @@ def _of_capture(record: ConnectorRecord, limits: AlertLimits, now: datetime) -> 
             f"an event of {table} cannot be read: {text.rstrip('.')}",
             connector=record.connector,
         )
+
+
+def _find_failed_run(record: ConnectorRecord) -> TaskRun | None:
+    """Return the try of a task that failed last; one that was killed could record nothing, but its lease names it."""
+    if record.dead_owner is None:
+        return None if record.failure is None else record.failure.task_run
+    dag_id = None if record.registration is None else record.registration.connections.get("dag")
+    return None if dag_id is None else parse_owner(record.dead_owner, dag_id)
 
 
 def _first_sentence(error: str) -> str:
@@ -196,17 +223,17 @@ def _of_series(
     if "apply.LastRunFailed" not in series.gauges:
         return
     target, note = target_name_of(series), _find_note(series, record)
-    where, cause = f"the apply to {target}", _find_cause(note)
+    where, cause, run = f"the apply to {target}", _find_cause(note), _find_run(note)
     failed = int(series.gauges.get("apply.FailedTables", 0))
     if failed:
         yield build_alert(
             AlertKind.TABLES_LEFT_BEHIND, f"{where} could not update {failed} table{'' if failed == 1 else 's'}",
-            connector=record.connector, target=target, cause=cause,
+            connector=record.connector, target=target, cause=cause, run=run,
         )  # fmt: skip
     elif series.gauges["apply.LastRunFailed"]:
         yield build_alert(
             AlertKind.APPLY_FAILED, f"{where} failed {format_age(series.at, now)}",
-            connector=record.connector, target=target, cause=cause,
+            connector=record.connector, target=target, cause=cause, run=run,
         )  # fmt: skip
     if record.targets:  # their notes say it
         return
@@ -228,6 +255,11 @@ def _find_note(series: StoredSeries, record: ConnectorRecord) -> TargetProgress 
 def _find_cause(note: TargetProgress | None) -> LastError | None:
     """Return the error of the last apply, if it has failed."""
     return LastError.from_text(note.error, note.ended_at) if note is not None and note.failures and note.error else None
+
+
+def _find_run(note: TargetProgress | None) -> TaskRun | None:
+    """Return the try of the last apply, if it has failed."""
+    return None if note is None or note.failure is None or not note.failures else note.failure.task_run
 
 
 def _of_tables(connector: str, late: Iterable[LateTables], now: datetime) -> Iterator[ConnectorAlert]:
@@ -254,6 +286,7 @@ def _of_targets(record: ConnectorRecord, limits: AlertLimits, now: datetime) -> 
                 f"the apply to {target.target} at {target.location or 'an unknown place'} last ran {format_age(ran_at, now)}, "
                 f"and batches up to {owed.batch} are not applied",
                 connector=record.connector, target=format_target_name(target.target, target.location), cause=_find_cause(target),
+                run=_find_run(target),
             )  # fmt: skip
 
 

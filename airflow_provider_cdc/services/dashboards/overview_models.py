@@ -155,6 +155,22 @@ class AlertKind(StrEnum):
     EVENT_SET_ASIDE = "EventSetAside"
 
 
+class FailedTask(_Model):
+    """The try of a task that failed.
+
+    :param text: the task, the run and the try, for people
+    :param log_path: of its log, within Airflow's UI
+    """
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int
+    try_number: int
+    text: str
+    log_path: str
+
+
 class ConnectorAlert(_Model):
     """A condition of a connector that is not as it should be.
 
@@ -163,6 +179,7 @@ class ConnectorAlert(_Model):
     :param target: name of the target that it is about; empty if it is about the capture
     :param cause: the error that has led to it; ``None`` if there is none, or if it is not known
     :param safe: what is not lost; empty if only the cause has it
+    :param task: the try that failed; ``None`` if it is not known
     :param check: the command that shows more
     :param page: address of the page of the error, if it has one, or of the alert; empty without a page
     """
@@ -173,6 +190,7 @@ class ConnectorAlert(_Model):
     target: str = ""
     cause: LastError | None = None
     safe: str = ""
+    task: FailedTask | None = None
     check: str
     page: str
 
@@ -244,6 +262,7 @@ __all__ = [
     "ConnectorAlert",
     "ConnectorSummary",
     "EventRate",
+    "FailedTask",
     "Freshness",
     "FreshnessPoint",
     "LagTrend",

@@ -1,5 +1,6 @@
 import { Box, HStack, Link as Anchor, Text } from "@chakra-ui/react";
 import type { ReactNode } from "react";
+import { Link } from "react-router-dom";
 
 import type { Alert } from "./api";
 import { Long, Repair, shortened } from "./long";
@@ -57,6 +58,12 @@ export function AlertBox({ alert, tone, children }: { alert: Alert; tone: Tone; 
   return (
     <ProblemBox tone={failed ? "bad" : tone} what={what} cause={alert.cause} safe={alert.cause?.safe || alert.safe} check={alert.check} page={alert.page} testId={failed ? "last-error" : "alert"}>
       {children}
+      {alert.task ? (
+        <Text>
+          Task: <Long text={alert.task.text} most={120} />.{" "}
+          <Anchor asChild textDecoration="underline"><Link to={`/${alert.task.log_path}`}>Log of the task</Link></Anchor>
+        </Text>
+      ) : null}
     </ProblemBox>
   );
 }
