@@ -67,7 +67,7 @@ export function Cards({ line, next, left }: { line: Line; next: string; left: nu
       </Card>
       <Card title="Lag behind the source" value={lagAsOf ? duration(lastLag?.y) : duration(line.lag_s)} dots={lags} unit={duration} asOf={lagAsOf}>
         {unknown ? <Text>{line.state === "failed" ? "not measured since the last run failed" : line.pending_tables.length ? "measured after the snapshot" : "not measured yet"}</Text> : <Text>measured {lagAt(line)}; line: maximum, {span(lags)}</Text>}
-        {line.lag_trend ? <Text>{line.lag_trend.text}</Text> : null}
+        {line.lag_trend ? <Text><Long text={line.lag_trend.text} most={80} /></Text> : null}
         {line.oldest_transaction ? <Text>a transaction has been open for {duration(line.oldest_transaction.age_s)}: <Long text={line.oldest_transaction.id} most={60} /></Text> : null}
       </Card>
       <Card title="Freshness, p95" value={freshness ? duration(freshness.p95_s) : "none"} dots={freshOf(line)} unit={duration} asOf={asOf(line, freshOf(line))}>

@@ -150,7 +150,7 @@ function cells(line: Line) {
     <Box key="lag">
       {duration(line.lag_s)}{line.lag_s !== null && line.lag_s !== undefined && lagAt(line) !== "now" ? `, ${lagAt(line)}` : ""}
       <Spark dots={lagsOf(line)} unit={duration} old={line.state === "failed"} />
-      {line.lag_trend ? <Text color="fg.muted" fontSize="xs">{line.lag_trend.text}</Text> : null}
+      {line.lag_trend ? <Text color="fg.muted" fontSize="xs"><Long text={line.lag_trend.text} most={80} /></Text> : null}
       <LogEnds line={line} />
       {line.oldest_transaction ? <Text color="fg.muted">a transaction has been open for {duration(line.oldest_transaction.age_s)}: <Long text={line.oldest_transaction.id} most={60} /></Text> : null}
     </Box>,
