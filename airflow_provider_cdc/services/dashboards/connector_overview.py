@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.lifecycle.connector_status import ConnectorState, status_of
 from airflow_provider_cdc.core.model.connector_signal import SignalState
-from airflow_provider_cdc.core.model.job_progress import format_duration
+from airflow_provider_cdc.core.model.job_progress import (
+    ESTIMATE_AFTER_S,
+    can_estimate,
+    format_duration,
+    round_estimate,
+)
 from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.core.model.metric_rollups import ShortPieces
 from airflow_provider_cdc.core.model.metric_samples import StoredSeries
@@ -262,14 +267,16 @@ def _snapshot(
     if not left:
         return None
     total = max(int(gauges.get("snapshot.TotalTableCount", 0)), left)
-    part = (total - left) / total
-    return SnapshotProgress(
-        text=f"{left:,} of {total:,} tables left", part=part, left_s=_left(part, gauges.get("snapshot.SnapshotDurationInSeconds"))
-    )  # fmt: skip
+    part, elapsed = (total - left) / total, gauges.get("snapshot.SnapshotDurationInSeconds", 0.0)
+    # tables differ in size: the first small ones say nothing of the others
+    left_s = _left(part, elapsed) if elapsed >= ESTIMATE_AFTER_S else None
+    return SnapshotProgress(text=f"{left:,} of {total:,} tables left", part=part, left_s=left_s)
 
 
 def _left(part: float | None, elapsed_s: float | None) -> float | None:
-    return None if not part or elapsed_s is None else round(elapsed_s * (1 - part) / part, 1)
+    if part is None or elapsed_s is None or not can_estimate(part, elapsed_s):
+        return None
+    return round_estimate(elapsed_s * (1 - part) / part)
 
 
 def _oldest(captured: StoredSeries) -> OldestTransaction | None:

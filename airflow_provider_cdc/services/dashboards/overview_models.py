@@ -91,7 +91,7 @@ class SnapshotProgress(_Model):
 
     :param text: a sentence for people
     :param part: completed fraction, between 0 and 1
-    :param left_s: estimated seconds until the end, at the rate so far
+    :param left_s: estimated seconds until the end, at the rate so far, rounded; ``None`` until enough is read for an estimate
     """
 
     text: str
