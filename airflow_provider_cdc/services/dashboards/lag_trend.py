@@ -1,4 +1,4 @@
-"""How the lag of a capture behind its source has changed of late: it grows, shrinks or stays.
+"""The trend of a capture's lag behind its source: it grows, shrinks or stays.
 
 >>> find_lag_trend(1500.0, 900.0, [(0, 2400.0), (300, 2100.0), (600, 1800.0)], 300).text
 'shrinks: caught up in about 25 min'
