@@ -99,8 +99,9 @@ class ProgressReporter:
         if not self._way:
             self._way.append((self._counted[0][0], 0.0))
         speed = _rate(self._way, moment, way)
-        known = end is not None and speed and can_estimate(part, moment - self._began)
-        left_s = max(end - way, 0.0) / speed if known else None
+        left_s = None
+        if end is not None and speed and can_estimate(part, moment - self._began):
+            left_s = max(end - way, 0.0) / speed
         per_s = _rate(self._counted, moment, float(done))
         work = JobProgress(
             self._name, self._where, self._unit, done, total, per_s, part, left_s, now, self._began_at, time.time()

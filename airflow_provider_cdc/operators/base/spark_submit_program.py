@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
@@ -49,8 +49,9 @@ _SECRET_ERRORS = {
 def keep_package_lines(hook: SparkSubmitHook) -> SparkSubmitHook:
     """Let a hook keep the lines of packages out of the log of the task, and return it."""
     process_log: Callable[[Iterator[str]], None] = hook._process_spark_submit_log
-    lines = hook.package_lines = PackageLines(hook.log)
-    hook._process_spark_submit_log = lambda itr: process_log(lines.filter_lines(itr))
+    lines, changed = PackageLines(hook.log), cast("Any", hook)
+    changed.package_lines = lines
+    changed._process_spark_submit_log = lambda itr: process_log(lines.filter_lines(itr))
     return hook
 
 
