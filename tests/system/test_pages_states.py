@@ -55,7 +55,7 @@ BOXES = {
     "log-end-near": ["1 h behind its source.", "Its source removes the log at its position in "],
     "quarantined": ["Nothing of inventory.orders is captured until it is read again: "],
     "row-refused": ["The apply to database sales_dwh could not update 1 table.", "Table inventory.orders: value too long"],
-    "schema-refused": ["The last run failed 7 min ago:", "SchemaConflict: The statement changes rows", "Where: ", "Safe: ", "Repair: "],
+    "schema-refused": ["The last run failed ", "SchemaConflict: The statement changes rows", "Where: ", "Safe: ", "Repair: "],
     "target-away": ["The apply to delta at s3://lake/target-away/{table} failed ", "TargetUnavailable: ", "Where: s3://lake", "Safe: ", "Repair: ", "Task: cdc_target-away.apply, run scheduled__2026-11-30T01:00:00+00:00, try 3."],
 }  # fmt: skip
 """Connector → what the boxes of its problems have."""
