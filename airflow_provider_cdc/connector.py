@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.reporting.metrics_monitor import Sink
     from airflow_provider_cdc.core.spi.source import Source
     from airflow_provider_cdc.core.spi.source_block_formats import EventForm
-    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, ConnectorRegistration
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, ConnectorRegistration, TaskRun
     from airflow_provider_cdc.state.state_store import StateStore
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -169,6 +169,7 @@ def open_capture(
     like: Iterable[TableSchema] = (),
     adopt: bool = False,
     reader_job: ReaderJob | None = None,
+    task_run: TaskRun | None = None,
 ) -> Iterator[Capture]:
     """Open a capture that is ready to run.
 
@@ -179,6 +180,7 @@ def open_capture(
     :param like: tables as another connector of the same source has them, with which the rows are compared
     :param adopt: take over the connector of this name, although it has another source or change log
     :param reader_job: the job whose processes read the tables of snapshots, for ``snapshot.engine=spark``
+    :param task_run: the try of a task that captures, which is recorded with a failure
     :raises StateError: the state tables are not there
     :raises ConfigError: there is another connector of this name
     """
@@ -230,7 +232,7 @@ def open_capture(
                     config.snapshot_max_threads,
                 ),
             )
-            yield Capture(inputs, owner=owner, lease_wait_s=lease_wait_s)
+            yield Capture(inputs, owner=owner, lease_wait_s=lease_wait_s, task_run=task_run)
     finally:
         store.close()
 

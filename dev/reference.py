@@ -103,10 +103,16 @@ def python() -> dict[str, str]:
     from airflow_provider_cdc.hooks.source import CdcSourceHook
     from airflow_provider_cdc.hooks.state import CdcStateHook
     from airflow_provider_cdc.notifications.connector_notifier import CdcNotifier
-    from airflow_provider_cdc.services.dashboards.connector_alerts import AlertLimits, find_alerts, format_alerts
+    from airflow_provider_cdc.services.dashboards.connector_alerts import (
+        AlertLimits,
+        find_alerts,
+        format_alert,
+        load_alerts,
+    )
+    from airflow_provider_cdc.services.dashboards.overview_models import ConnectorAlert
 
     others = {
-        "alerts": (AlertLimits, find_alerts, format_alerts, CdcNotifier),
+        "alerts": (AlertLimits, load_alerts, find_alerts, ConnectorAlert, format_alert, CdcNotifier),
         "hooks": (CdcSourceHook, CdcStateHook),
     }
     public = [(name, getattr(dag, name)) for name in sorted(dag.__all__, key=str.lower)]

@@ -33,21 +33,28 @@ if TYPE_CHECKING:
 def show_status(args: argparse.Namespace) -> None:
     """Show the status of a connector."""
     from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
+    from airflow_provider_cdc.hooks.page_links import build_log_url
     from airflow_provider_cdc.services.connectors.captured_tables import format_names, known_tables
+    from airflow_provider_cdc.services.dashboards.connector_alerts import load_connector_alerts
+    from airflow_provider_cdc.services.dashboards.connector_overview import load_lag_text
 
     with open_store(args) as store:
         row = find_connector(store, args.connector)
         tables = known_tables(store, row)
         status = ConnectorLifecycle(args.connector, store).inspect_status()
+        alerts, lag = load_connector_alerts(store, row), load_lag_text(store, row)
     targets, works, trouble = status_texts.beside_changelog(row)
     if args.output == "json":
         print_json(
             status.to_document()
             | {"tables": tables, "targets": targets, "work": [work.to_document() for work in works]}
+            | {"alerts": [alert.model_dump(mode="json") for alert in alerts]}
         )
     else:
-        for line in status_texts.status_lines(status):
+        for line in status_texts.status_lines(status, lag):
             print(line)
+        for task in dict.fromkeys(alert.task for alert in alerts if alert.task is not None):
+            print(f"  Task log:   {task.text}: {build_log_url(task.log_path)}")
         for line in status_texts.work_lines(works):
             print(line)
         print(f"  Tables:     {len(tables)}: {format_names(tables)}" if tables else "  Tables:     none known yet")

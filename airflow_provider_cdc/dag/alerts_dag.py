@@ -60,7 +60,7 @@ def alerts_dag(
 def _look(limits: dict[str, float], state_conn_id: str) -> None:
     """Fail if a connector needs attention."""
     from airflow_provider_cdc.hooks.airflow_compat import AirflowException
-    from airflow_provider_cdc.services.dashboards.connector_alerts import load_alerts
+    from airflow_provider_cdc.services.dashboards.connector_alerts import format_alert, load_alerts
 
     try:
         with CdcStateHook(state_conn_id).open_store() as store:
@@ -68,7 +68,7 @@ def _look(limits: dict[str, float], state_conn_id: str) -> None:
     except CdcError as e:
         raise to_airflow_exception(e) from e
     if alerts:
-        raise AirflowException("\n".join(alerts))
+        raise AirflowException("\n".join(map(format_alert, alerts)))
 
 
 def _limits(given: Any) -> AlertLimits:

@@ -17,7 +17,7 @@ from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.target_database import TARGET, describe_database, open_database
 from airflow_provider_cdc.operators.base.connector_apply_report import build_connector_alias, build_topic_asset
 from airflow_provider_cdc.services.connectors.parameter_checks import parse_optional_seconds
-from airflow_provider_cdc.services.tasks.apply_notes import ApplyNotes, task_key
+from airflow_provider_cdc.services.tasks.apply_notes import ApplyNotes
 from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, refuse_backfill, to_airflow_exception
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
         from airflow_provider_cdc.targets.database.target_engine import place_of
 
         began, sink, failed = time.monotonic(), None, True
-        self._notes = ApplyNotes(self.connector, self.state_conn_id, TARGET, "", task_key(context))
+        self._notes = ApplyNotes.from_context(context, self.connector, self.state_conn_id, TARGET, "")
         try:
             if self.run_for is not None:
                 refuse_backfill(context)

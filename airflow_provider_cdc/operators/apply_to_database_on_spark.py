@@ -24,7 +24,7 @@ from airflow_provider_cdc.operators.base.connector_apply_report import build_con
 from airflow_provider_cdc.operators.base.spark_job_operator import SparkScriptOperator
 from airflow_provider_cdc.services.connectors.connector_handle import storage_options
 from airflow_provider_cdc.services.connectors.parameter_checks import parse_optional_seconds
-from airflow_provider_cdc.services.tasks.apply_notes import ApplyNotes, task_key
+from airflow_provider_cdc.services.tasks.apply_notes import ApplyNotes
 from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, refuse_backfill, to_airflow_exception
 from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
 
@@ -95,7 +95,7 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SparkScriptOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         began, report = time.monotonic(), dict[str, Any]()
-        failed, notes = True, ApplyNotes(self.connector, self.state_conn_id, TARGET, "", task_key(context))
+        failed, notes = True, ApplyNotes.from_context(context, self.connector, self.state_conn_id, TARGET, "")
         try:
             if self.run_for is not None:
                 refuse_backfill(context)

@@ -21,6 +21,7 @@ from airflow_provider_cdc.services.tasks.connector_fields import (
     ConnectorFields,
     owner_of,
     refuse_backfill,
+    task_run_of,
     to_airflow_exception,
 )
 from airflow_provider_cdc.services.tasks.run_start import record_failure
@@ -179,6 +180,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
                 dag=context["ti"].dag_id,
                 adopt=self.adopt,
                 reader_job=self._build_reader_job(access, context),
+                task_run=task_run_of(context),
             ) as self._capture:
                 if self._ended:
                     self._capture.stop()
@@ -186,7 +188,13 @@ class CaptureOperator(ConnectorFields, BaseOperator):
                 return self._capture.run(run_for_s=seconds)
         except CdcError as e:
             if not began and not isinstance(e, StateUnavailable):  # otherwise the capture has recorded it
-                record_failure(access, describe_error(e), type(e).__name__, needs_person=isinstance(e, TerminalError))
+                record_failure(
+                    access,
+                    describe_error(e),
+                    type(e).__name__,
+                    task_run_of(context),
+                    needs_person=isinstance(e, TerminalError),
+                )
             raise
         finally:
             self._capture = None

@@ -30,7 +30,7 @@ from airflow_provider_cdc.services.connectors.grouped_connectors import (
     inspect_changes,
 )
 from airflow_provider_cdc.services.connectors.parameter_checks import parse_optional_seconds, parse_seconds
-from airflow_provider_cdc.services.tasks.connector_fields import owner_of, to_airflow_exception
+from airflow_provider_cdc.services.tasks.connector_fields import owner_of, task_run_of, to_airflow_exception
 from airflow_provider_cdc.services.tasks.run_start import RunStart, format_hold
 from airflow_provider_cdc.targets.task_watch import end_with_supervisor
 
@@ -124,7 +124,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
         if not results.done:
             results.failed |= results.unreachable
         if results.failed:
-            self._record(results.failed)
+            self._record(results.failed, context)
             raise _failure(results.failed, len(self.connectors))
         quiet = len(self.connectors) - len(results.done) - len(results.unreachable)
         self.log.info("Captured %d connectors; %d had nothing to capture.", len(results.done), quiet)
@@ -195,14 +195,14 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
             results.failed[name] = e
             self.log.exception("Connector %s failed; the other connectors continue.", name)
 
-    def _record(self, failed: dict[str, Exception]) -> None:
+    def _record(self, failed: dict[str, Exception], context: Context) -> None:
         """Record failures for the page, the commands, and the sensor of the next run, also of those that have failed before a capture could begin."""
         digests = {access.definition.name: access.definition.compute_digest() for access in self.connector_accesses}
         try:
             with CdcStateHook(self.state_conn_id).open_store() as store:
                 for name, error in failed.items():
                     if not isinstance(error, LeaseHeld | LeaseLost):  # the run that has the lease records how it ends
-                        failure = RunFailure.from_error(error, digests[name])
+                        failure = RunFailure.from_error(error, digests[name], task_run_of(context))
                         store.record_run_end(name, describe_error(error), None, failure)
         except Exception as e:  # the task fails anyway, with errors that matter more
             self.log.warning("The errors of the captures could not be recorded: %s", e)
@@ -218,6 +218,7 @@ class CaptureGroupOperator(GroupFields, BaseOperator):
                 lease_ttl_s=self.lease_ttl,
                 lease_wait_s=self.lease_wait,
                 dag=context["ti"].dag_id,
+                task_run=task_run_of(context),
             ) as self._capture:
                 if self._ended:
                     self._capture.stop()

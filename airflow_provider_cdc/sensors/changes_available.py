@@ -13,7 +13,7 @@ from airflow_provider_cdc.hooks.airflow_compat import AirflowFailException
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.sensors.waiting_sensor import WaitingSensor
 from airflow_provider_cdc.services.connectors.parameter_checks import parse_names, parse_seconds
-from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, to_airflow_exception
+from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, task_run_of, to_airflow_exception
 from airflow_provider_cdc.services.tasks.run_start import RunStart, format_hold, record_failure
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 
@@ -68,7 +68,7 @@ class ChangesAvailableSensor(ConnectorFields, WaitingSensor):
         try:
             found = self._look(context)
         except CdcError as e:
-            raise self._to_exception(e) from e
+            raise self._to_exception(e, context) from e
         if isinstance(found, RunHold):
             self.log.info("%s", format_hold(self.connector, found))
         return isinstance(found, str)
@@ -81,7 +81,7 @@ class ChangesAvailableSensor(ConnectorFields, WaitingSensor):
         try:
             found = self._look(context)
         except CdcError as e:
-            raise self._to_exception(e) from e
+            raise self._to_exception(e, context) from e
         if isinstance(found, RunHold):
             raise AirflowFailException(format_hold(self.connector, found))
         return found is not None
@@ -99,7 +99,7 @@ class ChangesAvailableSensor(ConnectorFields, WaitingSensor):
                 "Connector %s cannot be checked now; the triggerer tries again: %s", self.connector, describe_error(e)
             )
         except CdcError as e:
-            raise self._to_exception(e) from e
+            raise self._to_exception(e, context) from e
         start = self._start(context).to_document()
         trigger = ChangesAvailableTrigger(self.connector_access.to_document(), self.poll_interval, start)
         if isinstance(found, RunHold):
@@ -110,7 +110,9 @@ class ChangesAvailableSensor(ConnectorFields, WaitingSensor):
     def execute_complete(self, context: Context, event: dict[str, Any]) -> None:
         """Take the event of the trigger."""
         if "error" in event:
-            record_failure(self.connector_access, event["error"], event.get("name") or "TerminalError")
+            record_failure(
+                self.connector_access, event["error"], event.get("name") or "TerminalError", task_run_of(context)
+            )
             raise AirflowFailException(event["error"])
         if "recheck" in event:  # the DAG's definition may be another one now
             self.start_waiting(context)
@@ -133,10 +135,10 @@ class ChangesAvailableSensor(ConnectorFields, WaitingSensor):
             self._log_reason(found)
         return found
 
-    def _to_exception(self, error: CdcError) -> Exception:
+    def _to_exception(self, error: CdcError, context: Context) -> Exception:
         """Build the Airflow exception; after an error that a person must repair, the sensor of the next run waits."""
         if isinstance(error, TerminalError):
-            record_failure(self.connector_access, describe_error(error), type(error).__name__)
+            record_failure(self.connector_access, describe_error(error), type(error).__name__, task_run_of(context))
         return to_airflow_exception(error)
 
     def _log_reason(self, reason: str) -> None:

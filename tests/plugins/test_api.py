@@ -83,7 +83,7 @@ def test_the_one_that_wants_to_be_looked_at_most_comes_first(
     ]  # fmt: skip
     assert found[0]["error"]["message"] == "The log is gone."
     assert found[0]["error"]["repair"] == "airflow cdc gap script"
-    assert "The log is gone" in found[0]["problems"][0]
+    assert "The log is gone" in found[0]["alerts"][0]["sentence"]
     assert "paused by ann" in found[1]["phase"]
     assert "is idle until its next run" in found[2]["phase"]
 
@@ -135,7 +135,7 @@ def test_lag_rate_and_the_oldest_transaction_are_shown(
     assert (line(client_factory)["lag_bytes"], line(client_factory)["log_gone_at"]) == (None, None)
     assert found["events_per_s"][0]["events_per_s"] == 100  # in a minute: the connector is young
     assert found["events_per_s"][0]["lag_s"] == 700
-    assert (found["trouble"], found["problems"]) == (2, ["11 min behind its source"])
+    assert (found["trouble"], [alert["sentence"] for alert in found["alerts"]]) == (2, ["11 min behind its source"])
 
 
 def test_how_far_one_is_behind_whose_last_run_has_failed_is_not_known(

@@ -9,7 +9,6 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from airflow_provider_cdc.core import errors
 from airflow_provider_cdc.core.error_texts import build_page_address
 from airflow_provider_cdc.dag import alerts_dag
 from airflow_provider_cdc.hooks.airflow_compat import AirflowException, AirflowSkipException
-from airflow_provider_cdc.services.dashboards.connector_alerts import format_alerts
+from airflow_provider_cdc.services.dashboards.connector_alerts import find_alerts, format_alert
 from dev import paths
 from tests.cli.conftest import clean, run
 from tests.plugins.conftest import ClientFactory
@@ -65,7 +64,7 @@ def _read_status(scene: Scene, capsys: pytest.CaptureFixture[str]) -> tuple[int 
 def _list_alerts(scene: Scene) -> list[str]:
     record = scene.shop.store.find_connector(scene.definition.name)
     assert record is not None
-    return format_alerts([record], [], now=datetime.now(UTC))
+    return [*map(format_alert, find_alerts(record))]
 
 
 def _read_page(scene: Scene, client_factory: ClientFactory) -> dict[str, Any]:

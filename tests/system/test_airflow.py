@@ -285,7 +285,7 @@ def test_pages_need_a_login_and_show_no_secret(
         assert status == 200, text
         assert PASSWORD not in text
     (line,) = [one for one in services.json("GET", api)["connectors"] if one["connector"] == "inventory"]
-    assert (line["connector"], line["state"], line["problems"]) == ("inventory", "unassigned", [])
+    assert (line["connector"], line["state"], line["alerts"]) == ("inventory", "unassigned", [])
     assert line["next_run"] is not None  # Airflow itself was asked about the DAG
     assert line["freshness"]["where"] == "tables"
     tables = {one["table"]: one for one in services.json("GET", f"{api}/inventory/tables")["tables"]}

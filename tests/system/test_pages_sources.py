@@ -94,7 +94,7 @@ def test_each_source_is_seen_from_all_sides(
         name = f"{OF}{kind}"
         line, text = lines[name], rows.filter(has=page.get_by_role("link", name=name, exact=True)).inner_text()
         assert line["source"] == kind
-        assert (line["error"], line["problems"]) == (None, []), line
+        assert (line["error"], line["alerts"]) == (None, []), line
         assert line["freshness"]["where"] == "tables"
         assert line["freshness"]["worst_topic"] in text
         assert line["lag_s"] is not None

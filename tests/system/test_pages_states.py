@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 HEADLINES = {
     "new": "The snapshot is running: 2 of 3 tables left.",
     "healthy": "All steps are running.",
-    "behind": "The capture is 25 min behind its source.",
+    "behind": "The capture is 25 min behind its source, and the lag grows by ",
     "ended-on-purpose": "Idle: the last run ended without an error",
     "source-away": "It stops at the source: the last run could not read it.",
     "position-gone": "It stops at the source: the log no longer has the position.",
@@ -50,6 +50,17 @@ SAID = {
 """Connector → the cause that its page says beside the headline's beginning."""
 
 
+BOXES = {
+    "behind": ["25 min behind its source.", "Safe: Everything, as long as the source keeps its log.", "Check: airflow cdc status behind"],
+    "log-end-near": ["1 h behind its source.", "Its source removes the log at its position in "],
+    "quarantined": ["Nothing of inventory.orders is captured until it is read again: "],
+    "row-refused": ["The apply to database sales_dwh could not update 1 table.", "Table inventory.orders: value too long"],
+    "schema-refused": ["The last run failed ", "SchemaConflict: The statement changes rows", "Where: ", "Safe: ", "Repair: "],
+    "target-away": ["The apply to delta at s3://lake/target-away/{table} failed ", "TargetUnavailable: ", "Where: s3://lake", "Safe: ", "Repair: ", "Task: cdc_target-away.apply, run scheduled__2026-11-30T01:00:00+00:00, try 3."],
+}  # fmt: skip
+"""Connector → what the boxes of its problems have."""
+
+
 @pytest.fixture(scope="module", autouse=True)
 def states(airflow: Airflow, services: Services, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     store = StateStore(f"sqlite:///{airflow.home}/airflow.db")
@@ -61,6 +72,15 @@ def states(airflow: Airflow, services: Services, tmp_path_factory: pytest.TempPa
     store.close()
 
 
+def test_a_failure_leads_to_the_log_of_its_task(page: Any, services: Services) -> None:
+    for name, task, number in (("source-away", "capture", 1), ("target-away", "apply", 3)):
+        show(page, services, f"/connectors/{name}")
+        link = page.get_by_role("link", name="Log of the task")
+        link.wait_for()
+        path = f"/dags/cdc_{name}/runs/scheduled__2026-11-30T01%3A00%3A00%2B00%3A00/tasks/{task}?try_number={number}"
+        assert link.get_attribute("href") == path
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", sorted(HEADLINES))
 def test_the_first_words_and_the_picture_say_where_it_stops(
@@ -70,6 +90,8 @@ def test_the_first_words_and_the_picture_say_where_it_stops(
     page.get_by_test_id("headline").get_by_text(HEADLINES[name]).wait_for()
     if name in SAID:
         page.get_by_text(SAID[name]).first.wait_for()
+    boxes = "\n".join(page.get_by_role("group", name="Problem").all_inner_texts())
+    assert [part for part in BOXES.get(name, ()) if part not in boxes] == [], boxes
     way = page.get_by_role("region", name="From the source to the targets")
     stops = way.get_by_role("img", name="stops here").locator("xpath=..").all_inner_texts()
     assert [text.split("\n")[0].capitalize() for text in stops][:1] == ([BROKEN[name]] if name in BROKEN else [])

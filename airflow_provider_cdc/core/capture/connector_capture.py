@@ -44,7 +44,7 @@ from airflow_provider_cdc.core.pandas_import_guard import without_pandas
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.core.reporting.metrics_monitor import MetricsMonitor, run_ended
 from airflow_provider_cdc.core.spi.capture_run_inputs import RunInputs
-from airflow_provider_cdc.core.spi.state_records import RunFailure
+from airflow_provider_cdc.core.spi.state_records import RunFailure, TaskRun
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState, Lease
 from airflow_provider_cdc.core.writing.committed_totals import BatchTotals
 
@@ -129,9 +129,17 @@ class Capture:
 
     :param owner: names the run, in its lease and in errors
     :param lease_wait_s: how long to wait while another run of this connector is alive
+    :param task_run: the task's try, which is recorded with a failure
     """
 
-    def __init__(self, inputs: RunInputs, *, owner: str | None = None, lease_wait_s: float = 60.0) -> None:
+    def __init__(
+        self,
+        inputs: RunInputs,
+        *,
+        owner: str | None = None,
+        lease_wait_s: float = 60.0,
+        task_run: TaskRun | None = None,
+    ) -> None:
         self.name, self._source, self._store, self._changelog = (
             inputs.name,
             inputs.source,
@@ -139,7 +147,7 @@ class Capture:
             inputs.changelog,
         )
         self._owner = owner or f"{socket.gethostname()}:{os.getpid()}"
-        self._lease_wait_s = lease_wait_s
+        self._lease_wait_s, self._task_run = lease_wait_s, task_run
         self._inputs, self._stop = inputs, StopCondition()
         self._run_now: CaptureRun | None = None
         self._watch: LogLagPoller | None = None
@@ -170,7 +178,9 @@ class Capture:
                 e.remedy = with_command(e, self.name)
             if isinstance(e, LeaseHeld | LeaseLost):  # how the connector stands says the run that has the lease
                 raise
-            self._ended(describe_error(e), self._measured(), RunFailure.from_error(e, self._inputs.definition))
+            self._ended(
+                describe_error(e), self._measured(), RunFailure.from_error(e, self._inputs.definition, self._task_run)
+            )
             run_ended(self._monitor, "run", failed=True, seconds=time.monotonic() - began)
             raise
         self._ended(None, result.metrics)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from math import inf
 from typing import Any
+
+ESTIMATE_AFTER_S, _ESTIMATE_PART = 120.0, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +19,7 @@ class JobProgress:
     :param unit: of ``done`` and ``total``, plural: ``rows``
     :param per_s: of late, not since the beginning
     :param part: how much of all is done, 0 to 1
-    :param left_s: seconds until the end, if it continues as of late
+    :param left_s: seconds until the end, if it continues as of late; ``None`` until enough is done for an estimate
     :param now: the current step
     :param began_at: seconds since 1970
     :param at: as ``began_at``; the moment that this is about
@@ -59,8 +62,31 @@ class JobProgress:
         if self.per_s and self.per_s >= 0.05:
             parts.append(f"{self.per_s:,.{0 if self.per_s >= 10 else 1}f} {self.unit}/s")
         if self.left_s is not None:
-            parts.append(f"about {format_duration(self.left_s)} left")
+            parts.append(f"about {format_duration(round_estimate(self.left_s))} left")
         return ", ".join(parts) + (f"; {self.now}" if self.now else "")
+
+
+def can_estimate(part: float | None, elapsed_s: float) -> bool:
+    """Check whether enough is done to estimate the time left: the first seconds are of connections, caches and small tables.
+
+    >>> can_estimate(0.02, 20), can_estimate(0.02, 150), can_estimate(0.06, 20)
+    (False, True, True)
+
+    :param part: how much of all is done, 0 to 1
+    """
+    return part is not None and part > 0 and (elapsed_s >= ESTIMATE_AFTER_S or part >= _ESTIMATE_PART)
+
+
+def round_estimate(seconds: float) -> float:
+    """Round an estimate to what it is worth: two figures of a clock, such as 20 s, 7 min, 25 min or 3 h 30 min.
+
+    >>> [round_estimate(seconds) for seconds in (2, 47, 130, 1_130, 12_800)]
+    [10.0, 50.0, 120.0, 1200.0, 12600.0]
+    """
+    step = next(
+        step for limit, step in ((110, 10), (600, 60), (7_200, 300), (172_800, 1_800), (inf, 21_600)) if seconds < limit
+    )
+    return float(max(round(seconds / step), 1 if seconds > 0 else 0) * step)
 
 
 def format_duration(seconds: float) -> str:
@@ -81,4 +107,4 @@ def format_duration(seconds: float) -> str:
     return f"{hours} h {minutes} min"
 
 
-__all__ = ["JobProgress", "format_duration"]
+__all__ = ["ESTIMATE_AFTER_S", "JobProgress", "can_estimate", "format_duration", "round_estimate"]

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol, Self
 
-from airflow_provider_cdc.core.model.job_progress import JobProgress
+from airflow_provider_cdc.core.model.job_progress import JobProgress, can_estimate
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,8 @@ class ProgressReporter:
         logger: logging.Logger = log,
     ) -> None:
         self._name, self._unit, self._where, self._board, self._log = name, unit, where, board, logger
-        self._began_at, now = time.time(), time.monotonic()
+        self._began_at, self._began = time.time(), time.monotonic()
+        now = self._began
         self._due = now + EVERY_S
         self._counted, self._way = deque([(now, float(done))]), deque[tuple[float, float]]()
         self._shown: JobProgress | None = None
@@ -98,7 +99,9 @@ class ProgressReporter:
         if not self._way:
             self._way.append((self._counted[0][0], 0.0))
         speed = _rate(self._way, moment, way)
-        left_s = None if end is None or not speed else max(end - way, 0.0) / speed
+        left_s = None
+        if end is not None and speed and can_estimate(part, moment - self._began):
+            left_s = max(end - way, 0.0) / speed
         per_s = _rate(self._counted, moment, float(done))
         work = JobProgress(
             self._name, self._where, self._unit, done, total, per_s, part, left_s, now, self._began_at, time.time()

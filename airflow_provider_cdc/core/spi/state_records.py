@@ -38,6 +38,27 @@ class ConnectorRegistration:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskRun:
+    """A try of a task in Airflow, by its ids there."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int = -1
+    try_number: int = 1
+
+    @property
+    def text(self) -> str:
+        """For people.
+
+        >>> TaskRun("cdc_shop", "manual__2025-01-02", "capture").text
+        'cdc_shop.capture, run manual__2025-01-02, try 1'
+        """
+        mapped = f"[{self.map_index}]" if self.map_index >= 0 else ""
+        return f"{self.dag_id}.{self.task_id}{mapped}, run {self.run_id}, try {self.try_number}"
+
+
+@dataclass(frozen=True, slots=True)
 class RunFailure:
     """The failure that runs have ended with, as far as the next run needs it to decide when it begins.
 
@@ -47,6 +68,7 @@ class RunFailure:
     :param failures: runs that have failed in a row
     :param marks: facts of the connector's state at the failure, as :func:`marks_of` gives them: a repair changes one of them
     :param waits_until: when the sensor that waits for a repair begins a run without one; ``None``: no sensor waits
+    :param task_run: the try that failed; ``None`` if it was none of a task
     """
 
     name: str
@@ -55,11 +77,12 @@ class RunFailure:
     failures: int = 1
     marks: Mapping[str, Any] = field(default_factory=dict)
     waits_until: datetime | None = None
+    task_run: TaskRun | None = None
 
     @classmethod
-    def from_error(cls, error: BaseException, definition: str = "") -> RunFailure:
+    def from_error(cls, error: BaseException, definition: str = "", task_run: TaskRun | None = None) -> RunFailure:
         """Describe an error."""
-        return cls(type(error).__name__, isinstance(error, TerminalError), definition)
+        return cls(type(error).__name__, isinstance(error, TerminalError), definition, task_run=task_run)
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -68,8 +91,9 @@ class RunFailure:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> RunFailure:
-        until = document.get("waits_until")
-        return cls(**{**document, "waits_until": None if until is None else datetime.fromisoformat(until)})
+        until, run = document.get("waits_until"), document.get("task_run")
+        moment = None if until is None else datetime.fromisoformat(until)
+        return cls(**{**document, "waits_until": moment, "task_run": None if run is None else TaskRun(**run)})
 
 
 @dataclass(frozen=True, slots=True)

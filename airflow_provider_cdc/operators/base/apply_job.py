@@ -20,7 +20,7 @@ from airflow_provider_cdc.operators.base.openlineage_events import build_apply_l
 from airflow_provider_cdc.operators.base.spark_job_operator import SparkScriptOperator
 from airflow_provider_cdc.services.connectors.parameter_checks import parse_optional_seconds
 from airflow_provider_cdc.services.submit.spark_job import JobStatus
-from airflow_provider_cdc.services.tasks.apply_notes import ApplyNotes, load_notes, task_key
+from airflow_provider_cdc.services.tasks.apply_notes import ApplyNotes, load_notes
 from airflow_provider_cdc.services.tasks.connector_fields import (
     is_last_try,
     owner_of,
@@ -135,7 +135,7 @@ class ApplyJobOperator(SparkScriptOperator):
             except CdcError as e:  # the result of the apply matters more
                 self.log.warning("The progress of connector %s could not be noted: %s", connector.connector_name, e)
         for name in self._connector_names() if not self._applied else ():  # their fields cannot be used
-            ApplyNotes(name, self.state_conn_id, self.target, "", task_key(context)).record_failure(error)
+            ApplyNotes.from_context(context, name, self.state_conn_id, self.target, "").record_failure(error)
 
     def _measure(self, seconds: float, *, failed: bool) -> None:
         """Report metrics; an error of the report does not fail the task.

@@ -17,7 +17,7 @@ from airflow_provider_cdc.operators.base.continuous_job_control import Continuou
 from airflow_provider_cdc.operators.base.jvm_class_archive import little_work
 from airflow_provider_cdc.operators.base.openlineage_events import AppliedTables, is_installed
 from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
-from airflow_provider_cdc.services.tasks.apply_notes import ApplyNotes, task_key
+from airflow_provider_cdc.services.tasks.apply_notes import ApplyNotes
 from airflow_provider_cdc.services.text.status_texts import table_text
 
 if TYPE_CHECKING:
@@ -158,7 +158,9 @@ class ConnectorTables:
 
     def build_notes(self, context: Context) -> ApplyNotes:
         """Return the notes of the task about this target."""
-        return ApplyNotes(self.connector_name, self.access.state_conn_id, self.target, self.location, task_key(context))
+        return ApplyNotes.from_context(
+            context, self.connector_name, self.access.state_conn_id, self.target, self.location
+        )
 
     def record_end(self, context: Context, error: BaseException | None, noted: Sequence[TargetProgress] = ()) -> None:
         """Note how far the target is now, by the report; nothing if another job has taken over, which notes its own progress.

@@ -16,7 +16,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow_provider_cdc.core.config.secret_redaction import find_credentials, is_secret_name
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.operators.base.spark_submit_program import SparkSubmitProgram
+from airflow_provider_cdc.operators.base.spark_submit_program import SparkSubmitProgram, keep_package_lines
 from airflow_provider_cdc.services.connectors.connector_handle import storage_options
 from airflow_provider_cdc.services.submit import SPARK_SUBMIT, build_platform
 from airflow_provider_cdc.services.submit.job_runner import cancel_job, run_job, submit_job, wait_for_end
@@ -31,6 +31,7 @@ from airflow_provider_cdc.services.submit.spark_job import (
 from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields
 
 if TYPE_CHECKING:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Context
 
     from airflow_provider_cdc.connector import ConnectorDefinition
@@ -121,6 +122,9 @@ class SparkScriptOperator(SparkSubmitOperator):
                 f"{', '.join(given)} has no effect with submit={self._submit_name}: only spark-submit knows it.",
                 remedy=f"omit {', '.join(given)}, or omit submit",
             )
+
+    def _get_hook(self) -> SparkSubmitHook:
+        return keep_package_lines(super()._get_hook())
 
     @property
     def _program(self) -> SparkSubmitProgram:

@@ -10,18 +10,20 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.connection_lookup import find_connection
 from airflow_provider_cdc.operators.base.jvm_class_archive import LEAN, ClassArchive
+from airflow_provider_cdc.operators.base.package_lines import PackageLines
 from airflow_provider_cdc.targets.task_watch import TASK_PROCESS, identify_process
 
 if TYPE_CHECKING:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Context
 
     from airflow_provider_cdc.hooks.airflow_compat import AirflowException
@@ -46,6 +48,15 @@ _SECRET_ERRORS = {
         "omit the options and let the cluster's role or profile access the storage, or use deploy mode client",
     ),
 }
+
+
+def keep_package_lines(hook: SparkSubmitHook) -> SparkSubmitHook:
+    """Let a hook keep the lines of packages out of the log of the task, and return it."""
+    process_log: Callable[[Iterator[str]], None] = hook._process_spark_submit_log
+    lines, changed = PackageLines(hook.log), cast("Any", hook)
+    changed.package_lines = lines
+    changed._process_spark_submit_log = lambda itr: process_log(lines.filter_lines(itr))
+    return hook
 
 
 class SparkSubmitProgram:
@@ -130,8 +141,10 @@ class SparkSubmitProgram:
             with self._environment(job.secret_environment):
                 SparkSubmitOperator.execute(self._operator, context)
         except AirflowException as e:
+            self._report_packages()
             return e
         except RuntimeError as e:  # a driver in the cluster has failed
+            self._report_packages()
             error = AirflowException(str(e))
             error.__cause__ = e
             return error
@@ -144,6 +157,11 @@ class SparkSubmitProgram:
                 remedy="run pip install 'airflow-provider-cdc[spark]' on this machine, or set the program with spark_binary or in the Spark connection",
             ) from e
         return None
+
+    def _report_packages(self) -> None:
+        lines: PackageLines | None = getattr(self._operator._hook, "package_lines", None)
+        if lines is not None:
+            lines.report_failure()
 
     def wait(self, seconds: float) -> bool:
         """Wait for the end of the program, and return whether it has ended."""

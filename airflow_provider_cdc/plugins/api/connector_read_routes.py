@@ -88,7 +88,9 @@ def _fits(
         return False
     if tag and set(tag).isdisjoint(line.tags):
         return False
-    return not text or any(text in part.casefold() for part in (line.connector, line.phase, *line.problems))
+    return not text or any(
+        text in part.casefold() for part in (line.connector, line.phase, *(alert.sentence for alert in line.alerts))
+    )
 
 
 def _next_run(record: ConnectorRecord, context: AuthorizationContext) -> NextRun | None:

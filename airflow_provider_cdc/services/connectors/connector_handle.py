@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.lifecycle.connector_lifecycle import ConnectorLifecycle
     from airflow_provider_cdc.core.model.position import Position
     from airflow_provider_cdc.core.spi.source import Source
-    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, TaskRun
     from airflow_provider_cdc.state.state_store import StateStore
     from airflow_provider_cdc.verify.reference_capture import Verification
 
@@ -78,12 +78,14 @@ class ConnectorAccess:
         dag: str | None = None,
         adopt: bool = False,
         reader_job: ReaderJob | None = None,
+        task_run: TaskRun | None = None,
     ) -> Iterator[Capture]:
         """Open a capture that is ready to run.
 
         :param dag: id of the DAG that captures: users who may see it may see the connector
         :param adopt: take over the connector of this name, although it has another source or change log
         :param reader_job: the job whose processes read the tables of snapshots, for ``snapshot.engine=spark``
+        :param task_run: the try of the task that captures
         """
         state = CdcStateHook(self.state_conn_id).resolve_address()
         connections = {"source": self.conn_id, "state": self.state_conn_id}
@@ -104,6 +106,7 @@ class ConnectorAccess:
             sinks=[to_airflow],
             adopt=adopt,
             reader_job=reader_job,
+            task_run=task_run,
         ) as capture:
             yield capture
 

@@ -1,8 +1,8 @@
 """Overview of all connectors, the most urgent one first. The number of queries does not depend on how many connectors and tables there are.
 
 >>> with CdcStateHook().opened() as store:
-...     [(line.connector, line.state, line.problems) for line in load_overview(store)]
-[('shop', 'failed', ['the last run has failed, 2 min ago: The log is gone.'])]
+...     [(line.connector, line.state, [alert.sentence for alert in line.alerts]) for line in load_overview(store)]
+[('shop', 'failed', ['the last run failed 2 min ago: PositionLost: The log is gone'])]
 """
 
 from __future__ import annotations
@@ -14,18 +14,27 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.lifecycle.connector_status import ConnectorState, status_of
 from airflow_provider_cdc.core.model.connector_signal import SignalState
+from airflow_provider_cdc.core.model.job_progress import (
+    ESTIMATE_AFTER_S,
+    can_estimate,
+    format_duration,
+    round_estimate,
+)
 from airflow_provider_cdc.core.model.log_headroom import LogWindow
 from airflow_provider_cdc.core.model.metric_rollups import ShortPieces
 from airflow_provider_cdc.core.model.metric_samples import StoredSeries
 from airflow_provider_cdc.core.model.metrics_last_hour import LastHourMetrics
 from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, SignalRecord, part_of
-from airflow_provider_cdc.services.dashboards.connector_alerts import AlertLimits, find_alert_page, find_alerts
+from airflow_provider_cdc.services.dashboards.connector_alerts import AlertLimits, build_alert, find_alerts
+from airflow_provider_cdc.services.dashboards.lag_trend import find_lag_trend
 from airflow_provider_cdc.services.dashboards.overview_models import (
     AttentionLevel,
+    ConnectorAlert,
     ConnectorSummary,
     EventRate,
     Freshness,
     FreshnessPoint,
+    LagTrend,
     LastError,
     NextRun,
     OldestTransaction,
@@ -38,6 +47,9 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.lifecycle.connector_status import ConnectorStatus
     from airflow_provider_cdc.state.state_store import StateStore
 
+_OLD_S = 600
+"""Seconds after which a measurement says nothing of now: captures measure every few seconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProducerMetrics:
@@ -45,11 +57,13 @@ class ProducerMetrics:
 
     :param series: its gauges and texts alone
     :param freshness: of the last hour, as ``rates`` are, which captures alone have
+    :param piece_s: seconds that a rate is of
     """
 
     series: StoredSeries
     freshness: Freshness | None
     rates: list[EventRate]
+    piece_s: int
 
     @classmethod
     def from_series(cls, series: StoredSeries, lately: ShortPieces, now: datetime) -> ProducerMetrics:
@@ -60,7 +74,9 @@ class ProducerMetrics:
         pieces, piece_s = lately.pieces, lately.piece_s
         hour, captures = LastHourMetrics.from_intervals(pieces, now.timestamp()), series.producer == "capture"
         bare = replace(series, counters={}, histograms={})
-        return cls(bare, _freshness(hour, captures), _rates(hour, piece_s, now.timestamp()) if captures else [])
+        return cls(
+            bare, _freshness(hour, captures), _rates(hour, piece_s, now.timestamp()) if captures else [], piece_s
+        )
 
 
 def load_overview(
@@ -113,9 +129,10 @@ def line_of(
     :param signals: those that have not ended
     """
     status = status_of(record, signals)
-    alerts = find_alerts(record, [whole.series for whole in wholes], AlertLimits(), now)
-    problems = [*(alert.text for alert in alerts), *_standstills(record, status, now)]
-    pages = {alert.text: find_alert_page(record, alert.kind) for alert in alerts}
+    standstills = [
+        build_alert(None, sentence, connector=record.connector) for sentence in _standstills(record, status, now)
+    ]
+    alerts = [*find_alerts(record, [whole.series for whole in wholes], now=now), *standstills]
     capture = next((whole for whole in wholes if whole.series.producer == "capture"), None)
     gauges = {} if capture is None else capture.series.gauges
     registration, failed, window = (
@@ -128,12 +145,11 @@ def line_of(
     lag_at = None if capture is None or lag_ms is None else capture.series.at
     return ConnectorSummary(
         connector=record.connector, source=record.source_kind, state=status.state.value, state_since=status.state_since,
-        phase=_phase(record, status), trouble=_trouble(status, wholes, problems), problems=problems,
-        problem_pages=pages, position=record.offset_position,
-        seq=record.last_seq, batch=record.last_batch, pending_tables=pending_tables(record), moved_at=record.moved_at,
+        phase=_phase(record, status), trouble=_trouble(status, wholes, alerts), alerts=alerts,
+        position=record.offset_position, seq=record.last_seq, batch=record.last_batch, pending_tables=pending_tables(record), moved_at=record.moved_at,
         captured_by=record.owner, lease_s=round(record.lease_s, 1), changelog=None if registration is None else registration.changelog,
         freshness=_worst(wholes), lag_s=None if lag_ms is None else lag_ms / 1000,
-        lag_at=lag_at, lag_bytes=None if failed else window.behind_bytes, log_gone_at=window.gone_at,
+        lag_at=lag_at, lag_trend=_lag_trend(capture, lag_ms, now), lag_bytes=None if failed else window.behind_bytes, log_gone_at=window.gone_at,
         events_per_s=[] if capture is None else capture.rates, snapshot=_snapshot(record, gauges, signals, now),
         oldest_transaction=None if capture is None else _oldest(capture.series),
         error=LastError.from_text(status.last_error, status.last_error_at) if failed and status.last_error else None,
@@ -141,12 +157,36 @@ def line_of(
     )  # fmt: skip
 
 
+def _lag_trend(capture: ProducerMetrics | None, lag_ms: float | None, now: datetime) -> LagTrend | None:
+    """Return the trend of the lag; a measurement that is old has none."""
+    if capture is None or lag_ms is None or (now - capture.series.at).total_seconds() > _OLD_S:
+        return None
+    pieces = [(float(rate["at"]), rate["lag_s"]) for rate in capture.rates if rate["lag_s"] is not None]
+    return find_lag_trend(lag_ms / 1000, capture.series.at.timestamp(), pieces, capture.piece_s)
+
+
+def load_lag_text(store: StateStore, record: ConnectorRecord, now: datetime | None = None) -> str:
+    """Return the lag of a connector behind its source in words, with its trend; empty if it is not known.
+
+    >>> load_lag_text(store, record)
+    '25 min behind the source, grows by 20 s a minute; measured 4 s ago'
+    """
+    now = now or datetime.now(UTC)
+    line = line_of(record, wholes_of(store, now, record.connector).get(record.connector, ()), (), now)
+    if line.lag_s is None:
+        return ""
+    trend = "" if line.lag_trend is None else f", {line.lag_trend.text}"
+    return f"{format_duration(line.lag_s)} behind the source{trend}; measured {format_age(line.lag_at, now)}"
+
+
 def _urgency(line: ConnectorSummary) -> tuple[Any, ...]:
     late = max(line.lag_s or 0.0, line.freshness.p95_s if line.freshness else 0.0)
-    return -line.trouble, -len(line.problems), -late, line.connector
+    return -line.trouble, -len(line.alerts), -late, line.connector
 
 
-def _trouble(status: ConnectorStatus, wholes: Sequence[ProducerMetrics], problems: Sequence[str]) -> AttentionLevel:
+def _trouble(
+    status: ConnectorStatus, wholes: Sequence[ProducerMetrics], alerts: Sequence[ConnectorAlert]
+) -> AttentionLevel:
     if status.state in (ConnectorState.PAUSED, ConnectorState.STOPPED):
         return AttentionLevel.RESTING
     broken = any(
@@ -154,7 +194,7 @@ def _trouble(status: ConnectorStatus, wholes: Sequence[ProducerMetrics], problem
     )
     if status.state is ConnectorState.FAILED or broken or status.stopped:
         return AttentionLevel.FAILED
-    return AttentionLevel.LATE if problems else AttentionLevel.NONE
+    return AttentionLevel.LATE if alerts else AttentionLevel.NONE
 
 
 def _standstills(record: ConnectorRecord, status: ConnectorStatus, now: datetime) -> Iterator[str]:
@@ -227,14 +267,16 @@ def _snapshot(
     if not left:
         return None
     total = max(int(gauges.get("snapshot.TotalTableCount", 0)), left)
-    part = (total - left) / total
-    return SnapshotProgress(
-        text=f"{left:,} of {total:,} tables left", part=part, left_s=_left(part, gauges.get("snapshot.SnapshotDurationInSeconds"))
-    )  # fmt: skip
+    part, elapsed = (total - left) / total, gauges.get("snapshot.SnapshotDurationInSeconds", 0.0)
+    # tables differ in size: the first small ones say nothing of the others
+    left_s = _left(part, elapsed) if elapsed >= ESTIMATE_AFTER_S else None
+    return SnapshotProgress(text=f"{left:,} of {total:,} tables left", part=part, left_s=left_s)
 
 
 def _left(part: float | None, elapsed_s: float | None) -> float | None:
-    return None if not part or elapsed_s is None else round(elapsed_s * (1 - part) / part, 1)
+    if part is None or elapsed_s is None or not can_estimate(part, elapsed_s):
+        return None
+    return round_estimate(elapsed_s * (1 - part) / part)
 
 
 def _oldest(captured: StoredSeries) -> OldestTransaction | None:
@@ -244,4 +286,4 @@ def _oldest(captured: StoredSeries) -> OldestTransaction | None:
     return OldestTransaction(id=id_, age_s=age_ms / 1000) if age_ms and id_ else None
 
 
-__all__ = ["ProducerMetrics", "line_of", "load_overview", "wholes_of"]
+__all__ = ["ProducerMetrics", "line_of", "load_lag_text", "load_overview", "wholes_of"]

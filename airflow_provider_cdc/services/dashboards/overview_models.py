@@ -6,7 +6,7 @@ Moments are in UTC. A value that is not known is ``None``, and never a number th
 from __future__ import annotations
 
 from datetime import datetime
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, with_config
@@ -72,12 +72,26 @@ class EventRate(TypedDict):
     lag_s: float | None
 
 
+class LagTrend(_Model):
+    """The change of a lag in the last quarter of an hour.
+
+    :param per_minute_s: seconds by which it grows in a minute; negative if it shrinks
+    :param caught_up_in_s: estimated seconds until there is no lag; ``None`` unless it shrinks
+    :param text: in words, behind *the lag*
+    """
+
+    direction: Literal["grows", "shrinks", "stays"]
+    per_minute_s: float
+    caught_up_in_s: float | None = None
+    text: str
+
+
 class SnapshotProgress(_Model):
     """The progress of a snapshot.
 
     :param text: a sentence for people
     :param part: completed fraction, between 0 and 1
-    :param left_s: estimated seconds until the end, at the rate so far
+    :param left_s: estimated seconds until the end, at the rate so far, rounded; ``None`` until enough is read for an estimate
     """
 
     text: str
@@ -127,6 +141,60 @@ class LastError(_Model):
         return cls(at=at, name=name, **texts | {"page": build_page_address(name)})
 
 
+class AlertKind(StrEnum):
+    """A kind of alert; each has a page of its name in ``docs/alerts``."""
+
+    RUN_FAILED = "RunFailed"
+    NO_RUN = "NoRun"
+    BEHIND_SOURCE = "BehindSource"
+    LOG_ENDS = "LogEnds"
+    TABLES_LEFT_BEHIND = "TablesLeftBehind"
+    APPLY_FAILED = "ApplyFailed"
+    APPLY_SILENT = "ApplySilent"
+    TABLE_STALE = "TableStale"
+    EVENT_SET_ASIDE = "EventSetAside"
+
+
+class FailedTask(_Model):
+    """The try of a task that failed.
+
+    :param text: the task, the run and the try, for people
+    :param log_path: of its log, within Airflow's UI
+    """
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int
+    try_number: int
+    text: str
+    log_path: str
+
+
+class ConnectorAlert(_Model):
+    """A condition of a connector that is not as it should be.
+
+    :param kind: ``None`` for one that pages alone show, which has no page in the documentation
+    :param sentence: the condition, without the name of the connector and without a full stop
+    :param target: name of the target that it is about; empty if it is about the capture
+    :param cause: the error that has led to it; ``None`` if there is none, or if it is not known
+    :param safe: what is not lost; empty if only the cause has it
+    :param task: the try that failed; ``None`` if it is not known
+    :param check: the command that shows more
+    :param page: address of the page of the error, if it has one, or of the alert; empty without a page
+    """
+
+    kind: AlertKind | None
+    connector: str
+    sentence: str
+    target: str = ""
+    cause: LastError | None = None
+    safe: str = ""
+    task: FailedTask | None = None
+    check: str
+    page: str
+
+
 class NextRun(_Model):
     """The next run of the DAG that captures the connector.
 
@@ -146,9 +214,9 @@ class ConnectorSummary(_Model):
     :param position: position of its offset in the source's log
     :param state: a value of :class:`airflow_provider_cdc.core.lifecycle.connector_status.ConnectorState`, since ``state_since``
     :param phase: its current activity, in words
-    :param problems: a sentence for each problem
-    :param problem_pages: problem → address of the documentation's page about it, for those that have one
+    :param alerts: the conditions that are not as they should be
     :param lag_s: seconds behind its source when it read the last event, at ``lag_at``; ``None``: not known, for example after a failed run
+    :param lag_trend: how the lag changes; ``None`` if it is small, or not measured for long enough
     :param lag_bytes: bytes of the source's log between its position and the end; ``None`` if the source does not report them
     :param log_gone_at: estimated time at which the source removes the log at its position; ``None``: not known, or never
     :param events_per_s: rates of the last hour, oldest first; intervals without an event are omitted
@@ -164,8 +232,7 @@ class ConnectorSummary(_Model):
     state_since: datetime | None
     phase: str
     trouble: AttentionLevel
-    problems: list[str] = Field(default_factory=list)
-    problem_pages: dict[str, str] = Field(default_factory=dict)
+    alerts: list[ConnectorAlert] = Field(default_factory=list)
     position: dict[str, Any] | None
     seq: int
     batch: int
@@ -177,6 +244,7 @@ class ConnectorSummary(_Model):
     freshness: Freshness | None = None
     lag_s: float | None = None
     lag_at: datetime | None = None
+    lag_trend: LagTrend | None = None
     lag_bytes: int | None = None
     log_gone_at: datetime | None = None
     events_per_s: Annotated[list[EventRate], SkipValidation] = Field(default_factory=list)
@@ -189,11 +257,15 @@ class ConnectorSummary(_Model):
 
 
 __all__ = [
+    "AlertKind",
     "AttentionLevel",
+    "ConnectorAlert",
     "ConnectorSummary",
     "EventRate",
+    "FailedTask",
     "Freshness",
     "FreshnessPoint",
+    "LagTrend",
     "LastError",
     "NextRun",
     "OldestTransaction",

@@ -1,6 +1,6 @@
 """Notes of the progress of targets in the state tables: a sensor begins a run as long as a connector owes its targets anything.
 
->>> notes = ApplyNotes("shop", "cdc_state_default", "delta", "/lake/{table}", task_key(context))
+>>> notes = ApplyNotes.from_context(context, "shop", "cdc_state_default", "delta", "/lake/{table}")
 >>> notes.record_begin()
 >>> notes.record_end(12)
 
@@ -12,17 +12,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError, TerminalError
 from airflow_provider_cdc.core.spi.state_records import RunFailure
 from airflow_provider_cdc.hooks.state import CdcStateHook
+from airflow_provider_cdc.services.tasks.connector_fields import task_run_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_cdc.core.spi.state_records import TargetProgress
+    from airflow_provider_cdc.core.spi.state_records import TargetProgress, TaskRun
     from airflow_provider_cdc.state.target_notes import TargetNotes
 
 log = logging.getLogger(__name__)
@@ -66,6 +67,7 @@ class ApplyNotes:
 
     :param location: of the tables; empty, as long as it is not known
     :param task: as :func:`task_key` names it
+    :param task_run: its try, which is recorded with a failure
     """
 
     connector: str
@@ -73,6 +75,12 @@ class ApplyNotes:
     target: str
     location: str
     task: str
+    task_run: TaskRun | None = None
+
+    @classmethod
+    def from_context(cls, context: Context, connector: str, state_conn_id: str, target: str, location: str) -> Self:
+        """Make the notes of the task that is running."""
+        return cls(connector, state_conn_id, target, location, task_key(context), task_run_of(context))
 
     def is_right(self, targets: Collection[TargetProgress], batch: int) -> bool:
         """Check whether the last apply of this task has ended well and has noted this batch.
@@ -117,6 +125,7 @@ class ApplyNotes:
         failure = RunFailure(
             type(error).__name__ if isinstance(error, CdcError) else "TargetError",
             needs_person or isinstance(error, TerminalError),
+            task_run=self.task_run,
         )
         text = text or (describe_error(error) if isinstance(error, CdcError) else str(error) or repr(error))
         self._write(

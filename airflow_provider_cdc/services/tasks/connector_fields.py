@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_cdc.connector import ConnectorDefinition, refuse_secrets
 from airflow_provider_cdc.core.error_texts import describe_error
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, ConnectorHalted, TerminalError
+from airflow_provider_cdc.core.spi.state_records import TaskRun
 from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 from airflow_provider_cdc.services.connectors.text_templates import TextTemplates
 
@@ -83,10 +85,28 @@ def to_airflow_exception(error: CdcError) -> Exception:
     return (AirflowFailException if isinstance(error, TerminalError) else AirflowException)(describe_error(error))
 
 
+def task_run_of(context: Context) -> TaskRun:
+    """Return the try of a task, as failures are recorded with it."""
+    ti = context["ti"]
+    return TaskRun(ti.dag_id, ti.run_id, ti.task_id, getattr(ti, "map_index", -1), ti.try_number)
+
+
 def owner_of(context: Context) -> str:
     """Return the try of a task, as the owner of a lease or a turn: status and errors name it."""
-    ti = context["ti"]
-    return f"{ti.dag_id}.{ti.task_id} {ti.run_id} try {ti.try_number} on {socket.gethostname()}:{os.getpid()}"[:500]
+    run = task_run_of(context)
+    mapped = f"[{run.map_index}]" if run.map_index >= 0 else ""
+    process = f"{socket.gethostname()}:{os.getpid()}"
+    return f"{run.dag_id}.{run.task_id}{mapped} {run.run_id} try {run.try_number} on {process}"[:500]
+
+
+def parse_owner(owner: str, dag_id: str) -> TaskRun | None:
+    """Return the try of a task that is the owner of a lease; ``None`` if it is not one of this DAG.
+
+    >>> parse_owner("cdc_shop.capture manual__2025-01-02 try 1 on worker-1:4711", "cdc_shop")
+    TaskRun(dag_id='cdc_shop', run_id='manual__2025-01-02', task_id='capture', map_index=-1, try_number=1)
+    """
+    found = re.match(rf"{re.escape(dag_id)}\.(\S+?)(?:\[(\d+)\])? (.+) try (\d+) on ", owner)
+    return found and TaskRun(dag_id, found[3], found[1], int(found[2] or -1), int(found[4]))
 
 
 def refuse_backfill(context: Context) -> None:

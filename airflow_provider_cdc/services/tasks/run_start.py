@@ -20,7 +20,7 @@ from airflow_provider_cdc.services.text.status_texts import format_wait
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, TaskRun
     from airflow_provider_cdc.services.connectors.connector_handle import ConnectorAccess
 
 log = logging.getLogger(__name__)
@@ -93,16 +93,20 @@ def format_hold(connector: str, hold: RunHold) -> str:
     return format_wait(connector, hold.failure.name, hold.until)
 
 
-def record_failure(access: ConnectorAccess, text: str, name: str, *, needs_person: bool = True) -> None:
+def record_failure(
+    access: ConnectorAccess, text: str, name: str, task_run: TaskRun | None = None, *, needs_person: bool = True
+) -> None:
     """Record a failure that came before a capture could begin, for pages, alerts, and the sensor of the next run, which waits after it.
 
     An error of the record fails nothing.
 
     :param name: class of the error
+    :param task_run: the try that fails
     """
     try:
         with CdcStateHook(access.state_conn_id).open_store(patience_s=_PATIENCE_S) as store:
-            failure = RunFailure(name, needs_person=needs_person, definition=access.definition.compute_digest())
+            digest = access.definition.compute_digest()
+            failure = RunFailure(name, needs_person=needs_person, definition=digest, task_run=task_run)
             store.record_run_end(access.definition.name, text, None, failure)
     except Exception as e:  # the task fails anyway, with the error that matters more
         log.warning("The error of connector %s could not be recorded: %s", access.definition.name, e)

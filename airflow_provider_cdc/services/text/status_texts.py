@@ -127,8 +127,11 @@ def format_wait(connector: str, after: str, until: datetime) -> str:
     )
 
 
-def status_lines(status: ConnectorStatus) -> Iterator[str]:
-    """Format the status of a connector as lines of text."""
+def status_lines(status: ConnectorStatus, lag: str = "") -> Iterator[str]:
+    """Format the status of a connector as lines of text.
+
+    :param lag: its lag behind the source, in words
+    """
     yield f"{status.connector} ({status.source or 'unknown source'}): {state_text(status)}"
     if status.desired_state != "running":
         yield f"  To resume:  {format_cdc_command('resume', status.connector)}"
@@ -148,6 +151,8 @@ def status_lines(status: ConnectorStatus) -> Iterator[str]:
         yield from (f"              {line}" for line in more)
     if text := log_text(LogWindow.from_metrics(status.metrics.get("streaming", {}))):
         yield f"  Source log: {text}"
+    if lag:
+        yield f"  Lag:        {lag}"
     for table, why in status.stopped.items():
         yield f"  Stopped: {table}: {why}"
     for table, text in status.set_aside.items():

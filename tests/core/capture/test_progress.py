@@ -72,7 +72,7 @@ def test_a_snapshot_reports_rows_tables_and_time_left(
     ends = [line for line in progress_recorder.lines if line.startswith("Snapshot: 30 rows (75 %), ")]
     assert len(ends) == 1
     assert ends[0].endswith("; now s.b (10 of about 20 rows), 1 of 2 tables left")
-    assert " rows/s, about 0 s left" in ends[0]
+    assert " rows/s, about 10 s left" in ends[0]
     parts = [work.part for work in progress_recorder.shown if work.name == "Snapshot"]
     assert len(parts) > 30
     assert parts == sorted(parts, key=float)  # type: ignore[arg-type]

@@ -53,14 +53,27 @@ def test_rate_and_time_left_are_those_of_late(clock: Clock) -> None:
     clock.after(5)
     assert (
         progress.report_progress(50_000, 1_000_000).progress_text
-        == "Snapshot: 50,000 of 1,000,000 rows (5 %), 10,000 rows/s, about 95 s left"
+        == "Snapshot: 50,000 of 1,000,000 rows (5 %), 10,000 rows/s, about 100 s left"
     )
     for _ in range(20):  # slower from here on
         clock.after(5)
         work = progress.report_progress(progress._counted[-1][1] + 5_000, 1_000_000)
     assert work.per_s == pytest.approx(1_000)
     assert work.left_s == pytest.approx(850)
-    assert work.progress_text.endswith("1,000 rows/s, about 14 min left")
+    assert work.progress_text.endswith("1,000 rows/s, about 15 min left")
+
+
+def test_the_time_left_is_estimated_once_enough_is_done(clock: Clock) -> None:
+    progress = ProgressReporter("Snapshot", "rows")
+    rows = 0
+    for seconds in range(5, 120, 5):  # connections are opened: a tenth of the later rate
+        clock.after(5)
+        rows += 1_000
+        assert progress.report_progress(rows, 1_000_000).left_s is None, seconds
+    clock.after(5)
+    work = progress.report_progress(rows + 1_000, 1_000_000)
+    assert work.left_s == pytest.approx(4_880)
+    assert work.progress_text.endswith("(2 %), 200 rows/s, about 80 min left")
 
 
 def test_the_way_may_be_another_number_than_what_is_counted(clock: Clock) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from datetime import UTC, datetime
 
 import pytest
 
 from airflow_provider_cdc.core import errors
 from airflow_provider_cdc.core.error_texts import build_page_address
 from airflow_provider_cdc.core.lifecycle.connector_status import ConnectorState
-from airflow_provider_cdc.services.dashboards.connector_alerts import format_alerts
+from airflow_provider_cdc.services.dashboards.connector_alerts import find_alerts, format_alert
 from dev import paths
 from tests.cli.conftest import capture, run
 from tests.support.docs.page_commands import list_commands
@@ -31,7 +30,7 @@ def test_each_error_leads_from_status_and_alert_to_its_page(shop: Shop, capsys: 
         assert (paths.ROOT / build_page_address(name)) == page
         record = shop.connector.store.find_connector("shop")
         assert record is not None
-        alert, *_ = format_alerts([record], [], now=datetime.now(UTC))
+        alert = format_alert(find_alerts(record)[0])
         assert f"ago: {name}: It went wrong [RunFailed]" in alert
         assert alert.endswith(build_page_address(name))
 

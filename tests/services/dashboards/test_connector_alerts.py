@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -11,16 +12,20 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.core.errors import TargetUnavailable
 from airflow_provider_cdc.core.lifecycle.connector_status import status_of
 from airflow_provider_cdc.core.model.metric_samples import MetricSamples, MetricSeries
 from airflow_provider_cdc.core.spi.store_interfaces import DesiredState
 from airflow_provider_cdc.dag import alerts_dag
 from airflow_provider_cdc.operators.base.apply_metrics import measure_report
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from airflow_provider_cdc.services.dashboards.connector_alerts import AlertLimits, load_alerts
+from airflow_provider_cdc.services.dashboards.connector_alerts import AlertLimits, format_alert, load_alerts
 from airflow_provider_cdc.services.dashboards.connector_overview import load_overview
-from airflow_provider_cdc.services.dashboards.overview_models import AttentionLevel
+from airflow_provider_cdc.services.dashboards.overview_models import AlertKind, AttentionLevel
+from airflow_provider_cdc.services.tasks.apply_notes import ApplyNotes
+from airflow_provider_cdc.services.tasks.connector_fields import owner_of
 from airflow_provider_cdc.services.text.status_texts import status_lines
+from tests.cli.conftest import run
 from tests.support.airflow.airflow_connector import ShopConnector, context, make_shop
 from tests.support.airflow.airflow_versions import AirflowException
 from tests.support.patience import wait_until
@@ -59,7 +64,8 @@ def alert_ending(kind: str) -> str:
 
 
 def list_alerts(shop_connector: ShopConnector, *, later: timedelta = timedelta(), **limits: float) -> list[str]:
-    return load_alerts(shop_connector.store, AlertLimits(**limits), datetime.now(UTC) + later)
+    alerts = load_alerts(shop_connector.store, AlertLimits(**limits), datetime.now(UTC) + later)
+    return [format_alert(alert) for alert in alerts]
 
 
 def test_a_connector_that_is_well_needs_no_one(shop_connector: ShopConnector) -> None:
@@ -79,11 +85,36 @@ def test_a_run_that_has_failed_is_reported_with_its_error(shop_connector: ShopCo
     assert "\n" not in text
 
 
-def test_a_killed_run_is_reported_as_one(shop_connector: ShopConnector) -> None:
+def test_a_run_that_has_failed_leads_to_the_log_of_its_task(
+    shop_connector: ShopConnector, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example.com/prod")
+    shop_connector.order(1)
+    for table in ("inventory.a b", "inventory.a_b"):
+        shop_connector.database.create_table(table, {"id": "int64!"}, key=("id",))
+    with pytest.raises(AirflowException):
+        capture(shop_connector)
+    (alert,) = load_alerts(shop_connector.store)
+    assert alert.task is not None
+    assert (alert.task.dag_id, alert.task.run_id, alert.task.task_id) == ("d", "r", "t")
+    assert (alert.task.map_index, alert.task.try_number) == (-1, 1)
+    with pytest.raises(SystemExit):
+        run("status", "shop")
+    output = capsys.readouterr().out
+    assert (
+        "  Task log:   d.t, run r, try 1: https://airflow.example.com/prod/dags/d/runs/r/tasks/t?try_number=1\n"
+        in output
+    )
+
+
+def test_a_killed_run_is_reported_as_one_and_its_lease_leads_to_its_log(shop_connector: ShopConnector) -> None:
     shop_connector.store.leases._ttl_ms = 50
-    shop_connector.store.leases.acquire("shop", "worker 7", 0)
-    (text,) = wait_until(lambda: list_alerts(shop_connector), "the lease has ended")
-    assert "The run worker 7 did not release its lease: the process was killed" in text
+    owner = owner_of(context(map_index=3))
+    shop_connector.store.leases.acquire("shop", owner, 0)
+    (alert,) = wait_until(lambda: load_alerts(shop_connector.store), "the lease has ended")
+    assert f"The run {owner} did not release its lease: the process was killed" in format_alert(alert)
+    assert alert.task is not None
+    assert alert.task.log_path == "dags/d/runs/r/tasks/t/mapped/3?try_number=1"
 
 
 def test_silence_is_reported_after_its_time_only(shop_connector: ShopConnector) -> None:
@@ -114,6 +145,30 @@ def test_an_apply_that_fails_is_reported_and_how_many_tables_it_concerns(shop_co
     assert list_alerts(shop_connector) == [
         f"shop: the apply to delta (1a2b) could not update 3 tables{alert_ending('TablesLeftBehind')}"
     ]
+
+
+def test_an_alert_has_the_error_behind_it_in_its_parts_and_the_command_and_page_that_say_more(
+    shop_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = TargetUnavailable("The bucket does not answer.", where="s3://lake", safe="All.", remedy="airflow cdc check")
+    record_report(shop_connector, 1, failed=True)
+    notes = ApplyNotes.from_context(context(try_number=2), "shop", "cdc_state_default", "delta", "/lake")
+    notes.record_begin()
+    notes.record_failure(error, 1)
+    (alert,) = load_alerts(shop_connector.store)
+    assert (alert.kind, alert.connector, alert.target) == (AlertKind.APPLY_FAILED, "shop", "delta at /lake")
+    assert alert.sentence == "the apply to delta at /lake failed 0 s ago"
+    assert (alert.check, alert.page) == ("airflow cdc status shop", "docs/alerts/ApplyFailed.md")
+    assert alert.safe == "Everything: the change log keeps all batches that are not applied yet."
+    assert alert.cause is not None
+    assert (alert.cause.name, alert.cause.message) == ("TargetUnavailable", "The bucket does not answer.")
+    assert (alert.cause.where, alert.cause.safe, alert.cause.repair) == ("s3://lake", "All.", "airflow cdc check")
+    assert alert.task is not None
+    assert (alert.task.text, alert.task.log_path) == ("d.t, run r, try 2", "dags/d/runs/r/tasks/t?try_number=2")
+    (summary,) = load_overview(shop_connector.store)
+    assert summary.alerts == [alert]
+    run("status", "shop", "-o", "json")
+    assert json.loads(capsys.readouterr().out)["alerts"] == [alert.model_dump(mode="json")]
 
 
 def test_a_capture_that_is_too_far_behind_is_reported(shop_connector: ShopConnector) -> None:
@@ -157,7 +212,9 @@ def test_what_someone_has_paused_or_stopped_is_no_trouble(
     assert list_alerts(shop_connector, later=9 * HOUR) == []
 
 
-def record_report(shop_connector: ShopConnector, last_batch: int, *applied: str, **lagging: int) -> None:
+def record_report(
+    shop_connector: ShopConnector, last_batch: int, *applied: str, failed: bool = False, **lagging: int
+) -> None:
     """An apply has left a report: its tables have these batches."""
     names = {name.replace("_", "."): batch for name, batch in lagging.items()}
     report: Any = {
@@ -165,7 +222,7 @@ def record_report(shop_connector: ShopConnector, last_batch: int, *applied: str,
         "failed": dict.fromkeys(names, "no space left"), "lagging": names, "table_states": {},
     }  # fmt: skip
     access: Any = SimpleNamespace(state_conn_id="cdc_state_default", definition=shop_connector.definition)
-    measure_report(access, "delta", "/lake", report, failed=bool(names))
+    measure_report(access, "delta", "/lake", report, failed=failed or bool(names))
 
 
 def list_stale(shop_connector: ShopConnector, *, later: timedelta, **limits: float) -> list[str]:
@@ -262,7 +319,7 @@ def test_an_event_that_was_set_aside_is_reported_for_a_day(monkeypatch: pytest.M
     )
     (summary,) = load_overview(shop.store)
     assert summary.trouble is AttentionLevel.LATE
-    assert [p for p in summary.problems if re.search(said, p)]
+    assert [alert for alert in summary.alerts if re.search(said, alert.sentence)]
     record = shop.store.find_connector("shop")
     assert record is not None
     lines = list(status_lines(status_of(record, ())))

@@ -17,8 +17,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from airflow_provider_cdc.operators.base.apply_metrics import report_apply_metrics
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from airflow_provider_cdc.services.dashboards.connector_alerts import AlertKind
 from airflow_provider_cdc.services.dashboards.openmetrics_text import format_openmetrics
+from airflow_provider_cdc.services.dashboards.overview_models import AlertKind
 from tests.support.airflow.airflow_connector import context, make_shop
 
 FOLDER = Path(__file__).parents[3] / "docs" / "grafana"

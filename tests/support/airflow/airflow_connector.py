@@ -53,7 +53,9 @@ def context(**more: Any) -> Any:
     """Make the part of an operator's context that ours use, in the first of four tries."""
     from airflow.sdk.execution_time.context import OutletEventAccessors
 
-    ti = SimpleNamespace(dag_id="d", task_id="t", run_id="r", try_number=more.pop("try_number", 1), max_tries=3)
+    ti = SimpleNamespace(
+        dag_id="d", task_id="t", run_id="r", map_index=more.pop("map_index", -1), try_number=more.pop("try_number", 1), max_tries=3,
+    )  # fmt: skip
     return {"ti": ti, "outlet_events": OutletEventAccessors(), **more}
 
 

@@ -18,7 +18,7 @@ from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
 from airflow_provider_cdc.core.model.connector_offset import Offset, PendingTable, SnapshotState
 from airflow_provider_cdc.core.model.metric_samples import MetricSamples, MetricSeries
-from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration, RunFailure
+from airflow_provider_cdc.core.spi.state_records import ConnectorRegistration, RunFailure, TaskRun
 from airflow_provider_cdc.state.models import BatchRow, ControlRow, LeaseRow
 from airflow_provider_cdc.state.state_store import StateStore
 
@@ -107,7 +107,8 @@ class ConnectorStates:
         self._target("target-away", BATCHES - 9, applied_s=1_500, run_failed=True)
         target = ("target-away", "delta", "s3://lake/target-away/{table}", "cdc_target-away.apply.-1")
         self._store.targets.record_begin(*target)
-        failure = RunFailure("TargetUnavailable")
+        run = TaskRun("cdc_target-away", "scheduled__2026-11-30T01:00:00+00:00", "apply", try_number=3)
+        failure = RunFailure("TargetUnavailable", task_run=run)
         self._store.targets.record_end(*target, BATCHES - 9, TARGET_AWAY, failure)
 
     def _row_refused(self) -> None:
@@ -149,7 +150,8 @@ class ConnectorStates:
     def _failed(self, name: str, error: str) -> None:
         self._at_work(name, moved_s=420, until_s=420)
         self._target(name, BATCHES, applied_s=415)
-        self._store.record_run_end(name, error)
+        run = TaskRun(f"cdc_{name}", "scheduled__2026-11-30T01:00:00+00:00", "capture")
+        self._store.record_run_end(name, error, None, RunFailure(error.partition(":")[0], task_run=run))
         self._update(ControlRow.__tablename__, name, run_ended_at=self._at(420), last_error_at=self._at(420))
 
     def _at_work(

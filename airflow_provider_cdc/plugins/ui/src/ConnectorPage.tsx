@@ -4,23 +4,24 @@ import { Link, useParams } from "react-router-dom";
 
 import { ActionDialog } from "./ActionDialog";
 import { ActionButtons } from "./Actions";
-import { part, type AskedFor, type Detail, type Line } from "./api";
+import { part, type AskedFor, type Detail } from "./api";
 import { AskedForList, LastAsked } from "./AskedFor";
-import { ErrorName, Failure, PageLink, Parts, ROOT, Section, Shown, State, Trouble } from "./bits";
+import { Failure, ROOT, Section, Shown, State, Trouble } from "./bits";
 import { Cards } from "./Cards";
 import { Charts } from "./Charts";
 import { CheckTab } from "./CheckTab";
 import { choicesOf, isUsual, offsetChoicesOf, type Choice } from "./choices";
-import { flowOf, headline, problemAbout, nextRun } from "./flow";
+import { flowOf, headline, nextRun, number } from "./flow";
 import { GapReport } from "./GapReport";
 import { Long } from "./long";
 import { TABS } from "./places";
+import { AlertBox, ProblemBox } from "./ProblemBox";
 import { RowStory } from "./RowStory";
+import { Sign } from "./signs";
 import { BatchesTab, ConfigurationTab, EventsTab, OffsetsTab, SchemaTab, SignalsTab, TablesTab } from "./tabs";
 import { count } from "./texts";
 import { useAsked } from "./useAsked";
-import { Sign, Way } from "./Way";
-import { When } from "./When";
+import { Way } from "./Way";
 
 /** One connector from all sides. */
 export function ConnectorPage() {
@@ -108,12 +109,6 @@ export function ConnectorPage() {
 /** Those that somebody may see. */
 const tabsOf = (found: Detail) => Object.entries(TABS).filter(([name]) => name !== "row" || found.rights.includes("rows"));
 
-/** The box of the error says it in all its parts. */
-function saysTheError(problem: string, line: Line): boolean {
-  const message = line.error?.message.split("\n")[0]?.replace(/\.+$/, "");
-  return !!message && problem.endsWith(message);
-}
-
 /** Producer of metrics → the target that it applies to. */
 const namesOf = ({ targets }: Detail) => Object.fromEntries(targets.map(({ producer, name }) => [producer, `apply to ${name}`]));
 
@@ -137,54 +132,55 @@ function Count({ of }: { of: number | undefined }) {
   );
 }
 
-/** Where the connector stands: a headline, the picture of the way, the error, and the four cards. */
+/** Where the connector stands: a headline, what is wrong, the picture of the way, and the four cards. */
 function Facts({ found, actions }: { found: Detail; actions: ReactNode }) {
   const { line } = found;
   const flow = flowOf(found);
   const { tone, text } = headline(found, flow);
-  const owed = found.targets.some((target) => target.run_failed) ? ((found.status.owed ?? []) as string[]) : [];
-  const said = (line.problems ?? []).find((problem) => text.toLowerCase().includes(problem.toLowerCase())) ?? (text.startsWith("It stops at the target") ? problemAbout(found, ["ApplyFailed", "TablesLeftBehind"]) : undefined);
-  const problems = (line.problems ?? []).filter((problem) => !saysTheError(problem, line) && problem !== said);
   return (
     <Box>
       <HStack gap={3} justify="space-between" alignItems="flex-start" flexWrap="wrap">
         <HStack gap={2} flex="1 1 20rem" minW={0} alignItems="flex-start" data-testid="headline">
           <Sign tone={tone} />
-          <Text fontWeight="semibold"><Long text={text} /> {said ? <PageLink to={line.problem_pages?.[said]} /> : null}</Text>
+          <Text fontWeight="semibold"><Long text={text} /></Text>
         </HStack>
         {actions}
       </HStack>
+      <Problems found={found} />
       <Way found={found} flow={flow} />
-      {line.error ? (
-        <Box my={3} p={3} borderWidth="1px" borderStartWidth="4px" borderStartColor="red.solid" borderRadius="md" data-testid="last-error">
-          <Text color="red.fg">The last run failed{line.error.at ? <> <When at={line.error.at} /></> : ""}:</Text>
-          <Text fontWeight="semibold" whiteSpace="pre-wrap">{line.error.name ? <><ErrorName error={line.error} />: </> : null}<Long text={line.error.message} /></Text>
-          <Parts parts={line.error} />
-        </Box>
-      ) : null}
-      {found.trouble ? <Failure error={new Error(`The API server cannot read the change log: ${found.trouble}`)} /> : null}
-      {problems.map((problem) => (
-        <HStack key={problem} gap={2} my={1} alignItems="flex-start">
-          <Sign tone={line.trouble > 2 ? "bad" : "late"} />
-          <Text><Long text={problem} /> <PageLink to={line.problem_pages?.[problem]} /></Text>
-        </HStack>
-      ))}
-      {found.targets.flatMap((target) =>
-        Object.entries(target.failed).map(([table, why]) => (
-          <Text key={`${target.location} ${table}`} color="red.fg" my={1}>
-            <Long text={target.name} />, table <Long text={table} />: <Long text={String(why)} />
-          </Text>
-        )),
-      )}
-      {owed.map((text) => (
-        <Text key={text} color="red.fg" my={1} whiteSpace="pre-wrap">
-          <Long text={text} />
-        </Text>
-      ))}
       {found.work.map((work) => (
         <Text key={String(work.text)} my={1}>At work: <Long text={String(work.text)} /></Text>
       ))}
-      <Cards line={line} next={nextRun(found)} />
+      <Cards line={line} next={nextRun(found)} left={found.targets.reduce((sum, { failed }) => sum + Object.keys(failed).length, 0)} />
     </Box>
   );
+}
+
+/** A box for each alert; tables that an apply could not update are in the box of its target. */
+function Problems({ found }: { found: Detail }) {
+  const { line, targets } = found;
+  const alerts = line.alerts ?? [];
+  const left = (name: string) => targets.filter((target) => target.name === name).map((target) => <FailedTables key={target.location} failed={target.failed} />);
+  const others = targets.filter(({ name, failed }) => Object.keys(failed).length > 0 && !alerts.some((alert) => alert.kind === "TablesLeftBehind" && alert.target === name));
+  return (
+    <>
+      {found.trouble ? <Failure error={new Error(`The API server cannot read the change log: ${found.trouble}`)} /> : null}
+      {alerts.map((alert) => (
+        <AlertBox key={alert.sentence} alert={alert} tone={line.trouble > 2 ? "bad" : "late"}>
+          {alert.kind === "TablesLeftBehind" ? left(alert.target ?? "") : null}
+        </AlertBox>
+      ))}
+      {others.map((target) => (
+        <ProblemBox key={target.location} tone="bad" what={<>The last apply to <Long text={target.name} /> could not update {number(Object.keys(target.failed).length, "table")}.</>} testId="alert">
+          <FailedTables failed={target.failed} />
+        </ProblemBox>
+      ))}
+    </>
+  );
+}
+
+function FailedTables({ failed }: { failed: Detail["targets"][number]["failed"] }) {
+  return Object.entries(failed).map(([table, why]) => (
+    <Text key={table} whiteSpace="pre-wrap">Table <Long text={table} />: <Long text={String(why)} /></Text>
+  ));
 }

@@ -3,10 +3,11 @@ import { Link } from "react-router-dom";
 
 import { part, type Line, type Overview } from "./api";
 import { FirstUse } from "./FirstUse";
-import { ErrorName, Grid, lagAt, LogEnds, ROOT, Shown, State, stateWord, Trouble } from "./bits";
-import { freshOf, lagsOf, ratesOf } from "./Cards";
+import { Grid, lagAt, LogEnds, ROOT, Shown, State, stateWord, Trouble } from "./bits";
+import { asOf, freshOf, lagsOf, ratesOf } from "./Cards";
 import { FleetCards } from "./FleetCards";
 import { commandIn, Long, Repair, shortened } from "./long";
+import { ErrorName } from "./ProblemBox";
 import { Spark } from "./Spark";
 import { duration, now, rate } from "./texts";
 import { useAsked } from "./useAsked";
@@ -65,7 +66,7 @@ function fits(line: Line, { text, state, source, tag }: Chosen): boolean {
   if ((state && line.state !== state) || (source && line.source !== source) || (tag && !line.tags?.includes(tag))) {
     return false;
   }
-  return [line.connector, line.phase, ...(line.problems ?? [])].some((found) => found.toLowerCase().includes(text.toLowerCase()));
+  return [line.connector, line.phase, ...(line.alerts ?? []).map(({ sentence }) => sentence)].some((found) => found.toLowerCase().includes(text.toLowerCase()));
 }
 
 function Choice(props: { label: string; all: string; chosen: string; options: string[][]; onChoose: (value: string) => void }) {
@@ -129,18 +130,18 @@ function cells(line: Line) {
       ) : null}
     </Box>,
     <Box key="wrong" minW="12rem">
-      {(line.problems ?? []).map((problem, n) => (
-        <Text key={n}><Long text={problem} most={MOST} /></Text>
+      {(line.alerts ?? []).map(({ sentence }, n) => (
+        <Text key={n}><Long text={sentence} most={MOST} /></Text>
       ))}
       {line.error?.name ? <Text mt={1}>Error: <ErrorName error={line.error} /></Text> : null}
       {line.error?.repair ? <Text mt={1}>Repair: <Repair text={commandIn(line.error.repair)} /></Text> : null}
     </Box>,
     freshness ? (
       <Box key="fresh">
-        {duration(freshness.p95_s)}
-        <Spark dots={freshOf(line)} unit={duration} />
+        <Text color={asOf(line, freshOf(line)) ? "fg.muted" : undefined}>{duration(freshness.p95_s)}</Text>
+        <Spark dots={freshOf(line)} unit={duration} old={!!asOf(line, freshOf(line))} />
         <Text color="fg.muted" fontSize="xs">
-          p50 {duration(freshness.p50_s)}, {freshness.where}; worst <Long text={freshness.worst_topic} most={MOST} />, {duration(freshness.worst_s)}
+          {asOf(line, freshOf(line)) ? `${asOf(line, freshOf(line))}; ` : ""}p50 {duration(freshness.p50_s)}, {freshness.where}; worst <Long text={freshness.worst_topic} most={MOST} />, {duration(freshness.worst_s)}
         </Text>
       </Box>
     ) : (
@@ -148,13 +149,14 @@ function cells(line: Line) {
     ),
     <Box key="lag">
       {duration(line.lag_s)}{line.lag_s !== null && line.lag_s !== undefined && lagAt(line) !== "now" ? `, ${lagAt(line)}` : ""}
-      <Spark dots={lagsOf(line)} unit={duration} />
+      <Spark dots={lagsOf(line)} unit={duration} old={line.state === "failed"} />
+      {line.lag_trend ? <Text color="fg.muted" fontSize="xs"><Long text={line.lag_trend.text} most={80} /></Text> : null}
       <LogEnds line={line} />
       {line.oldest_transaction ? <Text color="fg.muted">a transaction has been open for {duration(line.oldest_transaction.age_s)}: <Long text={line.oldest_transaction.id} most={60} /></Text> : null}
     </Box>,
     <Box key="rate">
       <Rate line={line} />
-      <Spark dots={ratesOf(line)} unit={rate} />
+      <Spark dots={ratesOf(line)} unit={rate} old={line.state === "failed"} />
     </Box>,
     next ? (next.gone ? "its DAG is gone" : next.paused ? "its DAG is paused" : next.at ? <When key="next" at={next.at} /> : "on an event or manually") : "not known",
   ];

@@ -13,7 +13,7 @@ const W = 120;
 const H = 24;
 
 /** A small line of up to an hour. What it shows stands beside it as a number. */
-export function Spark({ dots, unit, wide = false }: { dots: Dot[]; unit: (n: number) => string; wide?: boolean }) {
+export function Spark({ dots, unit, wide = false, old = false }: { dots: Dot[]; unit: (n: number) => string; wide?: boolean; old?: boolean }) {
   const until = now() / 1000;
   const shown = dots.filter((dot) => Number.isFinite(dot.y));
   const begin = shown[0]?.at;
@@ -28,7 +28,7 @@ export function Spark({ dots, unit, wide = false }: { dots: Dot[]; unit: (n: num
   });
   const [x, y] = (points.at(-1) ?? "").split(",");
   return (
-    <Box color="blue.fg" w={wide ? "full" : `${W}px`} maxW="full" title={`most: ${unit(most)}`} my={1}>
+    <Box color={old ? "fg.muted" : "blue.fg"} w={wide ? "full" : `${W}px`} maxW="full" title={`most: ${unit(most)}`} my={1}>
       <svg viewBox={`0 0 ${W} ${H}`} width="100%" height={H} preserveAspectRatio="none" aria-hidden="true">
         <polygon points={`${points[0]?.split(",")[0]},${H} ${points.join(" ")} ${x},${H}`} fill="currentColor" opacity="0.12" />
         <polyline points={points.join(" ")} fill="none" stroke="currentColor" strokeWidth="1.5" vectorEffect="non-scaling-stroke" />

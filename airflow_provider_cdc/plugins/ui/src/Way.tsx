@@ -3,25 +3,9 @@ import type { ReactNode } from "react";
 
 import type { Detail } from "./api";
 import { Long } from "./long";
-import type { Flow, LogBar, Step, Tone } from "./flow";
+import type { Flow, LogBar, Step } from "./flow";
+import { Sign, TONES, type Tone } from "./signs";
 import { Position } from "./When";
-
-/** Colours and signs: a tone is never a colour alone. */
-export const TONES: Record<Tone, { colour: string; sign: string; word: string }> = {
-  good: { colour: "green", sign: "✓", word: "works" },
-  waits: { colour: "gray", sign: "‖", word: "waits" },
-  late: { colour: "orange", sign: "!", word: "late" },
-  bad: { colour: "red", sign: "✕", word: "stops here" },
-};
-
-export function Sign({ tone }: { tone: Tone }) {
-  const { colour, sign, word } = TONES[tone];
-  return (
-    <Box as="span" role="img" aria-label={word} display="inline-flex" alignItems="center" justifyContent="center" flex="none" w={5} h={5} borderRadius="full" fontSize="xs" fontWeight="bold" bg={`${colour}.solid`} color={`${colour}.contrast`}>
-      {sign}
-    </Box>
-  );
-}
 
 /** The way of a change: source and its log, capture, change log, and each target with its apply. */
 export function Way({ found, flow }: { found: Detail; flow: Flow }) {

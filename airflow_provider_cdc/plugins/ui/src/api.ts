@@ -5,6 +5,7 @@ import { learnTime } from "./texts";
 type Schemas = components["schemas"];
 export type Overview = Schemas["OverviewAnswer"];
 export type Line = Schemas["ConnectorSummary"];
+export type Alert = Schemas["ConnectorAlert"];
 export type Detail = Schemas["ConnectorDetail"];
 export type AskedFor = Schemas["RequestedAction"];
 export type Plan = Schemas["ActionPlan"];

@@ -1,8 +1,9 @@
-import { Alert, Badge, Box, Heading, HStack, Link as Anchor, Spinner, Table, Text } from "@chakra-ui/react";
+import { Alert, Badge, Box, Heading, HStack, Spinner, Table, Text } from "@chakra-ui/react";
 import { useEffect, useState, type ReactNode } from "react";
 
 import { Refused, type Line } from "./api";
-import { Long, Repair, shortened } from "./long";
+import { Long, shortened } from "./long";
+import { ProblemBox } from "./ProblemBox";
 import { ago, bytes, duration, now } from "./texts";
 import type { Asked } from "./useAsked";
 
@@ -37,47 +38,13 @@ export function Trouble({ line }: { line: Line }) {
   );
 }
 
-/** The name of an error, which leads to its page; nothing for one without a page. */
-export function ErrorName({ error }: { error: { name?: string; page?: string } }) {
-  if (!error.name) {
-    return null;
-  }
-  return /^(https?:\/)?\//.test(error.page ?? "") ? (
-    <Anchor href={error.page} target="_blank" rel="noreferrer" textDecoration="underline" data-testid="error-name"><bdi>{shortened(error.name, 80)}</bdi></Anchor>
-  ) : (
-    <Text as="span" title={error.page} data-testid="error-name"><bdi>{shortened(error.name, 80)}</bdi></Text>
-  );
-}
-
-/** A link to the page of the documentation about a problem; nothing where this server does not show the documentation. */
-export function PageLink({ to }: { to: string | undefined }) {
-  return /^(https?:\/)?\//.test(to ?? "") ? (
-    <Anchor href={to} target="_blank" rel="noreferrer" textDecoration="underline" data-testid="problem-page">What to do</Anchor>
-  ) : null;
-}
-
-/** Of an error: where, what is safe, how to repair it. */
-export function Parts({ parts }: { parts: { where?: string; safe?: string; repair?: string } }) {
-  return (
-    <>
-      {parts.where ? <Text>Where: <Long text={parts.where} /></Text> : null}
-      {parts.safe ? <Text>Safe: <Long text={parts.safe} /></Text> : null}
-      {parts.repair ? <Text>Repair: <Repair text={parts.repair} /></Text> : null}
-    </>
-  );
-}
-
-/** An error in its parts: what, where, what is safe, how to repair it. */
+/** Why a request to the API failed. */
 export function Failure({ error }: { error: Error }) {
   const parts = error instanceof Refused ? error.problem.error : null;
   return (
-    <Alert.Root status="error" role="alert" data-testid="failure">
-      <Alert.Indicator />
-      <Alert.Content>
-        <Alert.Title whiteSpace="pre-wrap">{parts?.name ? <><ErrorName error={parts} />: </> : null}<Long text={parts?.message ?? error.message} /></Alert.Title>
-        {parts ? <Parts parts={parts} /> : null}
-      </Alert.Content>
-    </Alert.Root>
+    <Box role="alert">
+      <ProblemBox tone="bad" cause={parts ?? { message: error.message }} testId="failure" />
+    </Box>
   );
 }
 

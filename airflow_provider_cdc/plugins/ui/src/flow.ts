@@ -1,8 +1,7 @@
 // Where the way from a source to its targets stands, step by step: what the picture, its headline and the cards are made of.
 import type { Detail } from "./api";
-import { ago, bytes, count, duration, now } from "./texts";
-
-export type Tone = "good" | "waits" | "late" | "bad";
+import type { Tone } from "./signs";
+import { ago, bytes, count, duration, now, sentence } from "./texts";
 
 export interface Step {
   tone: Tone;
@@ -45,8 +44,12 @@ const seconds = (at: string | null | undefined) => (at ? (now() - Date.parse(at)
 export const number = (n: number, word: string) => `${count(n)} ${word}${n === 1 ? "" : word.endsWith("ch") ? "es" : "s"}`;
 
 export function flowOf(found: Detail): Flow {
-  return { source: sourceOf(found), capture: captureOf(found), changeLog: changeLogOf(found), targets: found.targets.map((target) => targetOf(found, target)) };
+  const flow = { source: sourceOf(found), capture: captureOf(found), changeLog: changeLogOf(found), targets: found.targets.map((target) => targetOf(found, target)) };
+  return found.line.state === "failed" ? { ...flow, changeLog: idled(flow.changeLog), targets: flow.targets.map((target) => ({ ...idled(target), name: target.name, apply: idled(target.apply, "nothing new to apply") })) } : flow;
 }
+
+/** A step behind a capture that has failed: that it works is no news, as nothing reaches it. */
+const idled = (step: Step, word = step.word): Step => (step.tone === "good" ? { ...step, tone: "waits", word } : step);
 
 export const isLost = ({ line }: Detail) => (line.error?.repair ?? "").includes("airflow cdc gap");
 
@@ -124,7 +127,7 @@ export function nextRun({ line }: Detail): string {
 
 function changeLogOf(found: Detail): Step {
   const { line } = found;
-  const committed = line.batch && line.moved_at ? `last commit ${ago(line.moved_at)}` : "no commit yet";
+  const committed = line.batch && line.moved_at ? `last commit ${ago(line.moved_at)}${line.state === "failed" ? ", before the failure" : ""}` : "no commit yet";
   if (found.trouble) {
     return { tone: "bad", word: "Not readable", facts: [committed] };
   }
@@ -157,17 +160,14 @@ function targetOf(found: Detail, target: Detail["targets"][number]): TargetStep 
 
 function lateCapture({ line }: Detail, capture: Step): string {
   if (!capture.word.startsWith("no commit")) {
-    return `The capture is ${capture.word}${capture.word.endsWith("behind") ? " its source" : ""}.`;
+    return capture.word.endsWith("behind") ? `The capture is ${capture.word} its source${line.lag_trend ? `, and the lag ${line.lag_trend.text}` : ""}.` : `The capture is ${capture.word}.`;
   }
   return line.pending_tables.length ? `The snapshot stands still: ${capture.word}.` : `A run holds the lease and stands still, ${capture.word}: ${line.captured_by ?? "not known"}.`;
 }
 
-/** A problem whose page is about one of these alerts. */
-export const problemAbout = ({ line }: Detail, alerts: string[]) => (line.problems ?? []).find((problem) => alerts.some((alert) => line.problem_pages?.[problem]?.includes(`/${alert}`)));
-
-function logEnds(found: Detail): string {
-  const problem = problemAbout(found, ["LogEnds"]);
-  return problem ? `${problem.charAt(0).toUpperCase()}${problem.slice(1)}.` : `The source removes the log at the position ${ago(found.line.log_gone_at)}: changes that are not captured by then are lost.`;
+function logEnds({ line }: Detail): string {
+  const alert = line.alerts?.find(({ kind }) => kind === "LogEnds");
+  return alert ? sentence(alert.sentence) : `The source removes the log at the position ${ago(line.log_gone_at)}: changes that are not captured by then are lost.`;
 }
 
 /** The first step that is not as it should be, in a sentence. */
@@ -201,8 +201,9 @@ export function headline(found: Detail, flow: Flow): { tone: Tone; text: string 
   if (slow) {
     return { tone: "late", text: `The target ${slow.name} is behind: ${slow.facts[0]}.` };
   }
-  if (line.trouble >= 2 && line.problems?.length) {
-    return { tone: "late", text: `${line.problems[0]}.` };
+  const first = line.alerts?.[0];
+  if (line.trouble >= 2 && first) {
+    return { tone: "late", text: sentence(first.sentence) };
   }
   if (line.pending_tables.length) {
     return { tone: "good", text: `The snapshot is running: ${line.snapshot?.text ?? `${number(line.pending_tables.length, "table")} left`}.` };

@@ -39,6 +39,9 @@ export function ago(moment: string | null | undefined): string {
   return seconds < 0 ? `in ${duration(-seconds)}` : `${duration(seconds)} ago`;
 }
 
+/** A time of the last hour, in seconds since 1970, in the browser's zone. */
+export const clock = (at: number) => new Date(at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+
 /** A moment of a log, to the microsecond and in UTC, as the source has it. */
 export const moment = (found: string) => found.replace("T", " ").replace(/(\+00:00|Z)$/, " UTC");
 
@@ -50,6 +53,9 @@ export function bothZones(at: string): string {
   const moment = new Date(at);
   return Number.isNaN(moment.getTime()) ? at : `${zone(moment)} (${zone(moment, "UTC")})`;
 }
+
+/** A sentence of the API's, which begins with a small letter and has no full stop. */
+export const sentence = (text: string) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 
 export const count = (n: number) => n.toLocaleString("en");
 

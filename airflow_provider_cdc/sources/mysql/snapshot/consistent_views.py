@@ -53,7 +53,7 @@ def open_at_one_position(
     :param connections: those left without a view are closed and removed from the list
     :param open_others: opens views of other processes, and returns their positions
     :return: the position
-    :raises SourceUnavailable: the views of other processes are not at one position
+    :raises SourceBusy: the views of other processes are not at one position
     """
     for _ in range(_TRIES if open_others is set else _SHARED_TRIES):
         for connection in connections:
@@ -63,7 +63,7 @@ def open_at_one_position(
             break
     else:
         if open_others is not set:
-            raise SourceUnavailable(
+            raise SourceBusy(
                 f"Because of concurrent writes, the views of several processes cannot be opened at one log position ({_SHARED_TRIES} attempts).",
                 where="snapshot.locking.mode",
                 safe="Nothing was read; the offset is untouched.",
