@@ -356,6 +356,8 @@ class DatabaseApply(LaggingTableWriter):
             if not markers.as_far_as(now):  # tables that are not behind were prepared, and staged
                 raise MarkersChanged
             failed = dict[str, str]()
+            if self._dialect.DDL_IN_TRANSACTION:
+                self._check_structures(connection, [pending for _, pending in self._pending(group, now.behind)])
             for topic, pending in (pendings := self._in_order(connection, self._pending(group, now.behind))):
                 if error := refused.get(topic) or self._table(connection, topic, pending):
                     failed[topic] = error
