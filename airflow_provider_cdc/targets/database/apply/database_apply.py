@@ -220,7 +220,7 @@ class DatabaseApply(LaggingTableWriter):
             self._dialect.limit_waiting(connection)
             table = self._target_table(pending)
             if self._dialect.inspect_table(connection, table) is not None:
-                self._empty(connection, table)
+                self._empty(connection, table, briefly=True)
             self._markers.store_lagging_table(connection, topic, batch, why)
             self._markers.write(connection, now.batch)
 

@@ -240,9 +240,10 @@ class TableWriter:
         schema = name.schema or self._engine.dialect.default_schema_name or ""
         return TableClaim(self._dialect.same_table(f"{schema}.{name.table}"), self._connector, topic, source)
 
-    def _empty(self, connection: sa.Connection, table: DatabaseTargetTable) -> None:
+    def _empty(self, connection: sa.Connection, table: DatabaseTargetTable, *, briefly: bool = False) -> None:
         """Delete all rows of a table.
 
+        :param briefly: the transaction ends at once, so that readers may wait for it
         :raises TargetError: it has rows of another topic, too
         """
         if (other := self._claims.find_other_topic(connection, self._claim_of(table.topic, table.name))) is not None:
@@ -253,7 +254,10 @@ class TableWriter:
                 remedy=f"delete the rows of {table.topic} by hand, and apply this once with truncate.enabled=false; "
                 "or give each topic its own table with collection.name.format",
             )
-        self._dialect.delete_all_rows(connection, table)
+        if briefly:
+            self._dialect.empty_table(connection, table)
+        else:
+            self._dialect.delete_all_rows(connection, table)
 
     def _table(self, connection: sa.Connection, topic: str, pending: PendingBatches) -> str:
         """Apply pending batches to one table; return why it could not be done, or nothing."""

@@ -425,6 +425,13 @@ class TargetDialect(abc.ABC):
         """Delete all rows, in the transaction."""
         execute_sql(connection, f"DELETE FROM {self.format_table_name(table.name)}")
 
+    def empty_table(self, connection: sa.Connection, table: DatabaseTargetTable) -> None:
+        """Delete all rows, in the transaction, by the cheapest way that leaves nothing else changed. Readers may wait until the transaction ends: it is a short one."""
+        self.delete_all_rows(connection, table)
+
+    def hold_rows(self, connection: sa.Connection, table: DatabaseTargetTable) -> None:  # noqa: B027 - most databases keep the rows
+        """Have a transaction that reads a table see its rows until it ends, whatever :meth:`empty_table` does elsewhere. Called before it has read anything."""
+
     def defer_constraints(self, connection: sa.Connection, at_once: bool = False) -> None:
         """Have foreign keys checked at the end of the transaction, or not at all, as far as the database can do that: tables are written one after the other.
 
