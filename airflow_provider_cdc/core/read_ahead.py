@@ -7,7 +7,7 @@ import itertools
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -79,7 +79,7 @@ def read_ahead(items: Iterator[Item], cancel: Callable[[], None] = _nothing) -> 
             thread.join(_CANCEL_S)
 
 
-def map_ahead(work: Callable[[Source], Item], items: Iterable[Source], most: int = 16) -> Iterator[Item]:
+def map_ahead(work: Callable[[Source], Item], items: Iterable[Source], most: int = 16) -> Generator[Item, None, None]:
     """Yield the results of some work in the order of its items, of which later ones are worked on meanwhile, by threads.
 
         >>> list(map_ahead(str, [1, 2, 3]))

@@ -158,7 +158,12 @@ def test_many_items_are_worked_on_at_once_and_no_more_than_allowed() -> None:
 @pytest.mark.parametrize("taken", [1, 2, 5, 40])
 def test_no_more_is_done_for_nothing_than_for_something(taken: int) -> None:
     done = list[int]()
-    results = map_ahead(lambda number: done.append(number) or number, range(10**6))  # type: ignore[func-returns-value]
+
+    def work(number: int) -> int:
+        done.append(number)
+        return number
+
+    results = map_ahead(work, range(10**6))
     for _ in range(taken):
         next(results)
     results.close()

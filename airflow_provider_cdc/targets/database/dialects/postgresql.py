@@ -159,7 +159,7 @@ class PostgreSql(StagingDialect):
             indexes, references = inspector.get_multi_indexes(**at), inspector.get_multi_foreign_keys(**at)
             for which, described in columns.items():
                 name = TargetTableName(which[1], schema)
-                no_key = {"constrained_columns": []}
+                no_key: dict[str, list[str]] = {"constrained_columns": []}
                 there = self.build_existing_table(
                     connection, described, keys.get(which, no_key), constraints.get(which, ()), indexes.get(which, ())
                 )
@@ -411,7 +411,7 @@ class _Stage:
 
 
 def _is_small(rows: pa.Table) -> bool:
-    return rows.num_rows <= _SMALL_ROWS and rows.nbytes <= _SMALL_BYTES
+    return bool(rows.num_rows <= _SMALL_ROWS and rows.nbytes <= _SMALL_BYTES)
 
 
 def _types(connection: sa.Connection, into: str) -> dict[str, int]:

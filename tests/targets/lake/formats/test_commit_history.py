@@ -98,7 +98,8 @@ def _commits(draw: st.DrawFn) -> list[Actions]:
             case 0:
                 to = draw(st.integers(0, number - 1))
                 by_time = draw(st.booleans())
-                commits.append(_commit(operation="RESTORE", **({} if by_time else {"version": str(to)})))
+                parameters: dict[str, Any] = {} if by_time else {"version": str(to)}
+                commits.append(_commit(operation="RESTORE", **parameters))
             case 1:
                 commits.append(_commit(draw(st.sampled_from(["", "a"])), number, operation="REPLACE TABLE"))
             case 2:
