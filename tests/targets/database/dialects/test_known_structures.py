@@ -1,4 +1,4 @@
-"""What is known of tables holds until their stamps change, and no longer."""
+"""Facts about tables hold until their stamps change, and no longer."""
 
 from __future__ import annotations
 

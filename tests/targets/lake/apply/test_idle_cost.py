@@ -51,7 +51,7 @@ def manifest_accesses(changelog: ChangeLog, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def _read_once(accesses: list[str], first: int) -> bool:
-    """Whether manifests were read once and none was listed: all of the log from one on, and a few after its end, which were read ahead."""
+    """Check that manifests were read once, from a number to the end and a few after it, and that none was listed."""
     count = LAST + 1 - first
     return sorted(map(int, accesses)) == list(range(first, first + len(accesses))) and count < len(accesses) <= min(
         3 * count, count + 16
