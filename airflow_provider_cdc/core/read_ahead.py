@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+Source = TypeVar("Source")
 Item = TypeVar("Item")
 _LOOK_S = 0.05
 """Seconds between two checks of a thread whose items are not taken: are they still wanted?"""
@@ -73,3 +77,32 @@ def read_ahead(items: Iterator[Item], cancel: Callable[[], None] = _nothing) -> 
             if not exhausted.is_set():
                 cancel()
             thread.join(_CANCEL_S)
+
+
+def map_ahead(work: Callable[[Source], Item], items: Iterable[Source], most: int = 16) -> Generator[Item, None, None]:
+    """Yield the results of some work in the order of its items, of which later ones are worked on meanwhile, by threads.
+
+        >>> list(map_ahead(str, [1, 2, 3]))
+        ['1', '2', '3']
+
+    One item is worked on ahead at first, then two, four, up to ``most``: if the caller stops early, or the work finds an end, no more was done for nothing than
+    for something. The iterator raises the errors of the work when their item's turn comes.
+
+    :param most: items ahead, and results that wait for the caller
+    """
+    rest = iter(items)
+    for first in itertools.islice(rest, 1):  # often there is no other: then no thread is needed
+        yield work(first)
+    waiting, allowed = deque[Future[Item]](), 1
+    with contextlib.ExitStack() as stack:
+        pool: ThreadPoolExecutor | None = None
+        while True:
+            for item in itertools.islice(rest, allowed - len(waiting)):
+                if pool is None:
+                    pool = ThreadPoolExecutor(most, "cdc-map-ahead")
+                    stack.callback(pool.shutdown, cancel_futures=True)
+                waiting.append(pool.submit(work, item))
+            if not waiting:
+                return
+            yield waiting.popleft().result()
+            allowed = min(2 * allowed, most)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_provider_cdc.core import read_ahead as read_ahead_module
-from airflow_provider_cdc.core.read_ahead import read_ahead
+from airflow_provider_cdc.core.read_ahead import map_ahead, read_ahead
 from tests.support.patience import LONGEST_S
 
 
@@ -122,3 +123,69 @@ def test_a_thread_that_has_ended_is_not_cancelled() -> None:
         for thread in _threads():
             thread.join(LONGEST_S)
     assert not cancelled.is_set()
+
+
+def _map_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("cdc-map-ahead")]
+
+
+def test_results_come_in_the_order_of_their_items() -> None:
+    def work(number: int) -> int:
+        time.sleep(0.001 * (number % 3))
+        return number
+
+    assert list(map_ahead(work, range(50))) == list(range(50))
+    assert not _map_threads()
+
+
+def test_many_items_are_worked_on_at_once_and_no_more_than_allowed() -> None:
+    lock, now, most = threading.Lock(), 0, 0
+
+    def work(number: int) -> int:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.01)
+        with lock:
+            now -= 1
+        return number
+
+    assert list(map_ahead(work, range(60), most=8)) == list(range(60))
+    assert most == 8
+
+
+@pytest.mark.parametrize("taken", [1, 2, 5, 40])
+def test_no_more_is_done_for_nothing_than_for_something(taken: int) -> None:
+    done = list[int]()
+
+    def work(number: int) -> int:
+        done.append(number)
+        return number
+
+    results = map_ahead(work, range(10**6))
+    for _ in range(taken):
+        next(results)
+    results.close()
+    assert len(done) <= 3 * taken
+    assert len(done) <= taken + 16
+    assert not _map_threads()
+
+
+def test_one_item_takes_no_thread() -> None:
+    names = set[str]()
+    assert list(map_ahead(lambda _: names.add(threading.current_thread().name), [1])) == [None]
+    assert names == {threading.current_thread().name}
+
+
+def test_an_error_of_later_work_waits_for_its_turn() -> None:
+    def work(number: int) -> int:
+        if number == 4:
+            raise ValueError("four")
+        return number
+
+    results = map_ahead(work, range(9))
+    assert list(itertools.islice(results, 4)) == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="four"):
+        next(results)
+    assert not _map_threads()

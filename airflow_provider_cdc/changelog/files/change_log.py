@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import io
+import itertools
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import orjson
@@ -17,9 +20,12 @@ from airflow_provider_cdc.changelog.files.storage import CreationUnconfirmed, St
 from airflow_provider_cdc.changelog.files.truncation_marker import TruncationMarker, TruncationMarkers
 from airflow_provider_cdc.core.errors import BatchesRemoved, ChangeLogDamaged, CommitConflict, CommitStateUnknown
 from airflow_provider_cdc.core.model.batch_manifest import FORMAT, DataFile, Manifest
+from airflow_provider_cdc.core.read_ahead import map_ahead
 from airflow_provider_cdc.core.remedy_commands import format_cdc_command
 from airflow_provider_cdc.core.spi.store_interfaces import BatchWriter
 
+SMALL_BYTES = 1 << 20
+"""Data files of object stores up to this size are read by one request."""
 _BLOCK = 4 << 20
 """Bytes of a file that are read at once for its checksum."""
 
@@ -193,23 +199,24 @@ class ChangeLog:
     ) -> Iterator[Manifest]:
         """Manifests of the batches after ``after``, ascending, up to the last one or ``until``.
 
-        They are read by number, so that it costs nothing how many there are before. Where one is missing, batches after it are looked for:
+        They are read by number, several at once, so that it costs nothing how many there are before. Where one is missing, batches after it are looked for:
         :meth:`BatchNumbers.find_beyond_gap` says how far.
 
         :param there: a batch that is known to be there, so that no gap before it is overlooked
         :raises BatchesRemoved: the first ones are not there any more
         :raises ChangeLogDamaged: one in between is missing
         """
-        number, before = after + 1, None
-        while until is None or number <= until:
-            manifest = self.find_manifest(connector, number) or self._looked_for(connector, number, there)
+        before: Manifest | None = None
+        numbers = itertools.count(after + 1) if until is None else range(after + 1, until + 1)
+        coming = map_ahead(functools.partial(self.find_manifest, connector), numbers)
+        for number, found in enumerate(coming, after + 1):
+            manifest = found or self._looked_for(connector, number, there)
             if manifest is None:
                 return
             if before is not None and manifest.changelog_id != before.changelog_id:
                 raise self._of_another(before, manifest)
             yield manifest
             before = manifest
-            number += 1
 
     def read_identity(self, connector: str) -> str:
         """Identity of the change log; empty if it has no batch. It costs as much as :meth:`find_last_batch`, and one request."""
@@ -245,10 +252,17 @@ class ChangeLog:
     def open_file(self, connector: str, file: DataFile) -> Any:
         """Open a data file, for reading at random.
 
+        A small file of an object store is read as a whole: one request, not one for each piece of it.
+
         :raises BatchesRemoved: its batch is not kept any more
         :raises ChangeLogDamaged: it is missing or has another size than the manifest says
         """
         path = self.storage.join_path(connector, file.path)
+        small = not self.storage.local and file.bytes <= SMALL_BYTES
+        if small and (content := self.storage.read(path)) is not None:
+            if len(content) != file.bytes:
+                raise _damaged(path, f"has {len(content)} bytes instead of {file.bytes}")
+            return io.BytesIO(content)
         try:
             opened = self.storage.open_input(path)
         except FileNotFoundError:
@@ -264,6 +278,14 @@ class ChangeLog:
             raise _damaged(path, f"has {opened.tell()} bytes instead of {file.bytes}")
         opened.seek(0)
         return opened
+
+    def open_files(self, connector: str, files: Iterable[DataFile]) -> Iterator[tuple[DataFile, Any]]:
+        """Open data files one after the other, for a caller who closes them; small ones are read ahead. Memory: 16 of :data:`SMALL_BYTES`.
+
+        :raises BatchesRemoved: as :meth:`open_file`
+        :raises ChangeLogDamaged: as :meth:`open_file`
+        """
+        return map_ahead(lambda file: (file, self.open_file(connector, file)), files)
 
     def check_file(self, connector: str, file: DataFile, *, crc: bool = False) -> int:
         """Compare a data file with its manifest: its size and its number of rows.

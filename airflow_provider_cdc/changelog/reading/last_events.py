@@ -21,6 +21,7 @@ from airflow_provider_cdc.changelog.reading.pending_batches import PendingBatche
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from airflow_provider_cdc.core.model.batch_manifest import DataFile
 from airflow_provider_cdc.core.model.table_schema import Column, TableSchema, arrow_type
+from airflow_provider_cdc.core.read_ahead import map_ahead
 
 _NOT_KEYS = ("float", "double", "list", "struct", "null")
 """Types of key columns that arrays compare in another way than tables do (NaN, -0.0), or not at all."""
@@ -112,11 +113,15 @@ class LastEvents:
         :param names: of :data:`EVENT_FACTS`
         :param deleted: also those that are gone, with the image that their deletes have of them
         """
-        first, chosen = 0, self._last | self._gone if deleted else self._last
+        chosen = self._last | self._gone if deleted else self._last
         images = ["after", "key", *(["before", "op"] if deleted else [])]
         columns = list(dict.fromkeys([*images, *(".".join(EVENT_FACTS[name][0]) for name in names)]))
-        for file in self._files:
-            with self._changelog.open_file(self._connector, file) as opened:
+        ends = np.cumsum([file.rows for file in self._files])
+        begins = {file.path: int(end) - file.rows for file, end in zip(self._files, ends, strict=True)}
+        wanted = [f for f in self._files if chosen[begins[f.path] : begins[f.path] + f.rows].any()]
+        for file, opened in self._changelog.open_files(self._connector, wanted):
+            first = begins[file.path]
+            with opened:
                 source = pq.ParquetFile(opened)
                 for group in range(source.num_row_groups):
                     number = source.metadata.row_group(group).num_rows
@@ -151,7 +156,7 @@ def reduce_to_last_events(changelog: ChangeLog, connector: str, pending: Pending
         raise ValueError(f"{pending.topic}: {reason}")
     files = tuple(file for _, file in pending.files)
     schema = pending.schemas[files[0].schema_version] if files else pending.schema
-    events = [_read(changelog, connector, file, schema) for file in files]
+    events = list(map_ahead(lambda file: _read(changelog, connector, file, schema), files))
     if not events:
         nothing = np.zeros(0, np.bool_)
         empty = arrow_schema(schema, schema.key).empty_table()

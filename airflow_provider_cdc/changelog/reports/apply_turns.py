@@ -141,6 +141,10 @@ class ApplyTurns:
         names = (name.removesuffix(".json") for name in self._storage.list(self._folder))
         return sorted(int(name) for name in names if name.isdigit())
 
+    def has_turn(self, number: int) -> bool:
+        """Check whether the file of a turn is there, by one request."""
+        return self._storage.exists(self._path(number))
+
     def read_turn(self, number: int) -> dict[str, Any] | None:
         """Read a turn's file; ``None`` if it is gone, or is none of ours."""
         document = read_sign(self._storage.read(self._path(number)))
@@ -255,7 +259,10 @@ class ApplyTurn:
         beaten, warned = time.monotonic(), False
         while not self._over.wait(POLL_S):
             try:
-                if not self.successor:
+                # the next turn has the next number; a list of all, which costs more, is for one that is not there any more
+                if not self.successor and (
+                    self._turns.has_turn(self.number + 1) or time.monotonic() - beaten >= BEAT_S
+                ):
                     self._look()
                 if time.monotonic() - beaten >= BEAT_S:
                     self._turns.replace_turn(self.number, _document(self.owner))

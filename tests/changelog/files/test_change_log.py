@@ -26,6 +26,7 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from dev.servers import S3
 from tests.support.change_log.manifests import manifest
 from tests.support.connectors import memory_connector
+from tests.support.counted import CallCounter
 from tests.support.patience import LONGEST_S
 from tests.support.servers.s3_proxy import other_store
 
@@ -257,3 +258,61 @@ def test_a_check_reports_when_the_newest_event_of_a_file_was_committed_at_the_so
         with changelog.open_file("test", file) as opened:
             times = [source["ts_ms"] for source in pq.ParquetFile(opened).read()["source"].to_pylist()]
         assert changelog.check_file("test", file) == max(times)
+
+
+def test_manifests_are_read_several_at_once_and_few_past_the_last_one(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    changelog = ChangeLog(s3.bucket(f"b{uuid4().hex}"), s3.storage_options)
+    for number in range(1, 41):
+        changelog.commit_manifest(manifest(number))
+    read, lock = Storage.read, threading.Lock()
+    paths, now, most = list[str](), 0, 0
+
+    def note(storage: Storage, path: str) -> bytes | None:
+        nonlocal now, most
+        with lock:
+            paths.append(path)
+            now += 1
+            most = max(most, now)
+        try:
+            return read(storage, path)
+        finally:
+            with lock:
+                now -= 1
+
+    monkeypatch.setattr(Storage, "read", note)
+    assert [m.batch for m in changelog.read_manifests("c")] == list(range(1, 41))
+    assert 4 <= most <= 16
+    assert len(set(paths)) == len(paths) <= 40 + 16
+    paths.clear()
+    assert [m.batch for m in changelog.read_manifests("c", after=39)] == [40]
+    assert len(paths) == 2
+    paths.clear()
+    assert list(changelog.read_manifests("c", after=40)) == []
+    assert len(paths) == 1
+
+
+def test_a_small_file_of_an_object_store_is_one_request(
+    s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = MemoryDatabase(str(tmp_path))
+    source.create_table("s.t", {"id": "int64!"}, key=("id",))
+    with source.transaction() as t:
+        t.insert("s.t", {"id": 1})
+    connector = memory_connector(source, tmp_path, topic_prefix="p")
+    connector.capture()
+    bucket = s3.bucket(f"b{uuid4().hex}")
+    stored = ChangeLog(bucket, s3.storage_options)
+    (found,) = connector.changelog.read_manifests("test")
+    (file,) = found.files
+    with connector.changelog.open_file("test", file) as opened:
+        content = opened.read()
+    s3.connect().put_object(Bucket=bucket.removeprefix("s3://"), Key=f"test/{file.path}", Body=content)
+    opened_inputs, reads = (CallCounter(monkeypatch, Storage, name) for name in ("open_input", "read"))
+    with stored.open_file("test", file) as opened:
+        assert pq.read_table(opened).num_rows == 1
+    assert stored.check_file("test", file, crc=True) == connector.changelog.check_file("test", file)
+    assert (opened_inputs.calls, reads.calls) == (1, 2)  # the one is of the local file
+    with pytest.raises(ChangeLogDamaged, match=f"has {len(content)} bytes instead of"):
+        stored.open_file("test", file.model_copy(update={"bytes": file.bytes + 1}))
+    with pytest.raises(ChangeLogDamaged, match="is missing"):
+        stored.open_file("test", file.model_copy(update={"path": f"{file.path}x"}))

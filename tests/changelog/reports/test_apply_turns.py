@@ -13,6 +13,7 @@ from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.reports import apply_turns as module
 from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurn, ApplyTurns
 from airflow_provider_cdc.core.errors import StorageFull, StorageUnavailable
+from tests.support.counted import CallCounter
 from tests.support.patience import LONGEST_S
 
 
@@ -247,3 +248,12 @@ def test_a_file_that_makes_no_sense_is_no_turn(turns: ApplyTurns, storage: Stora
     with turns.open_turn("a") as turn:
         assert turn.number == 8
         assert turn.wait_for_earlier_turns(lambda: False)
+
+
+def test_a_turn_lists_all_turns_with_its_heartbeat_only(turns: ApplyTurns, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "POLL_S", 0.01)
+    looks, lists = CallCounter(monkeypatch, Storage, "exists"), CallCounter(monkeypatch, Storage, "list")
+    with turns.open_turn("a"):
+        before = lists.calls
+        wait_until(lambda: looks.calls >= 20)
+        assert lists.calls == before

@@ -15,10 +15,12 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.database import rebuild_database as module
 from airflow_provider_cdc.targets.database.apply.database_apply import DatabaseApply
 from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetConfig
-from airflow_provider_cdc.targets.database.dialects import dialect_of
+from airflow_provider_cdc.targets.database.dialects import dialect_of, postgresql
 from airflow_provider_cdc.targets.database.rebuild_database import RebuildDatabase
+from airflow_provider_cdc.targets.database.schema.target_table import DatabaseTargetTable, TargetTableName
 from tests.support.connectors import Connector, memory_connector
 from tests.targets.database.apply.test_database_apply import in_order, rows, sink
+from tests.targets.database.apply.test_statement_costs import statements
 from tests.targets.database.verify.test_verify_database import COLUMNS, run
 
 
@@ -174,3 +176,52 @@ def test_rows_that_are_events_are_the_same_events_again(engine: sa.Engine, conne
     run(engine, "DELETE FROM p_s_u")
     rebuild(engine, connector, "s.u", **events)
     assert sorted(rows(engine, "p_s_u"), key=lambda row: row["__connect_offset"]) == before
+
+
+_TRUNCATE = "TRUNCATE TABLE ONLY"
+_KEPT_BY = {
+    "reference": ("CREATE TABLE other (id bigint REFERENCES p_s_t (id) ON DELETE CASCADE)",),
+    "trigger": (
+        "CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'",
+        "CREATE TRIGGER noted BEFORE DELETE ON p_s_t FOR EACH ROW EXECUTE FUNCTION noted()",
+    ),
+    "rule": ("CREATE RULE noted AS ON DELETE TO p_s_t DO ALSO NOTIFY noted",),
+    "row-level security": ("ALTER TABLE p_s_t ENABLE ROW LEVEL SECURITY",),
+    "publication": ("CREATE PUBLICATION published FOR TABLE p_s_t",),
+    "child": ("CREATE TABLE child () INHERITS (p_s_t)",),
+}
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("reason", [None, *_KEPT_BY])
+def test_rows_are_truncated_where_that_does_what_a_delete_does(
+    engine: sa.Engine, source: MemoryDatabase, connector: Connector, reason: str | None
+) -> None:
+    sink(engine, connector).apply()
+    run(engine, *(_KEPT_BY[reason] if reason else ()))
+    with statements(engine) as seen:
+        assert rebuild(engine, connector, "s.t")["problem"] == ""
+    assert any(_TRUNCATE in statement for statement in seen) == (reason is None)
+    assert ('DELETE FROM "p_s_t"' in seen) == (reason is not None)
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_rows_are_deleted_beside_a_reader_who_sees_them_until_it_ends(
+    engine: sa.Engine, source: MemoryDatabase, connector: Connector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgresql, "TRUNCATE_WAIT_MS", 100)
+    sink(engine, connector).apply()
+    dialect, other = dialect_of(engine), sa.create_engine(engine.url)
+    table = DatabaseTargetTable("p.s.t", TargetTableName("p_s_t"), ())
+    with other.connect().execution_options(isolation_level="REPEATABLE READ") as reader:
+        dialect.hold_rows(reader, table)
+        before = reader.execute(sa.text("SELECT count(*) FROM cdc_applied")).scalar()
+        with statements(engine) as seen:
+            assert rebuild(engine, connector, "s.t")["problem"] == ""
+        assert reader.execute(sa.text("SELECT count(*) FROM p_s_t")).scalar() == len(source.copy_rows("s.t"))
+        assert reader.execute(sa.text("SELECT count(*) FROM cdc_applied")).scalar() == before
+    other.dispose()
+    assert any(_TRUNCATE in statement for statement in seen)
+    assert 'DELETE FROM "p_s_t"' in seen
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.copy_rows("s.t"))

@@ -220,7 +220,7 @@ class DatabaseApply(LaggingTableWriter):
             self._dialect.limit_waiting(connection)
             table = self._target_table(pending)
             if self._dialect.inspect_table(connection, table) is not None:
-                self._empty(connection, table)
+                self._empty(connection, table, briefly=True)
             self._markers.store_lagging_table(connection, topic, batch, why)
             self._markers.write(connection, now.batch)
 
@@ -356,6 +356,8 @@ class DatabaseApply(LaggingTableWriter):
             if not markers.as_far_as(now):  # tables that are not behind were prepared, and staged
                 raise MarkersChanged
             failed = dict[str, str]()
+            if self._dialect.DDL_IN_TRANSACTION:
+                self._check_structures(connection, [pending for _, pending in self._pending(group, now.behind)])
             for topic, pending in (pendings := self._in_order(connection, self._pending(group, now.behind))):
                 if error := refused.get(topic) or self._table(connection, topic, pending):
                     failed[topic] = error

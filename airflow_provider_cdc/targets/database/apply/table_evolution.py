@@ -35,6 +35,9 @@ from airflow_provider_cdc.targets.database.schema.target_table import (
 )
 from airflow_provider_cdc.targets.database.schema.value_kinds import kind_of
 
+_BROUGHT_UP = "brought up"
+"""Fact about a table: it has everything, and nothing that is refused."""
+
 
 @dataclass(frozen=True, slots=True)
 class KeyChange:
@@ -66,6 +69,12 @@ def bring_up(
         equal that are not; it cannot get the key; or the table or columns were removed by hand, with values that do not come again
     """
     there = dialect.inspect_table(connection, table)
+    if there is not None and not _has_columns_and_key(there, table):  # what it lacks, follows from what it is now
+        dialect.structures.forget(table.name)
+        there = dialect.inspect_table(connection, table)
+    changes = there is None or bool(pending.changes) or not _has_columns_and_key(there, table)
+    if changes:
+        dialect.structures.forget(table.name)
     if there is None:
         if earlier.needs_earlier_rows:
             raise _lost(f"The table {table.name} no longer exists", "the rows of earlier batches", table, connector)
@@ -102,7 +111,26 @@ def bring_up(
         else:
             _refuse_other(dialect, table, there, pending)
             _add_digits(dialect, connection, table, there, pending)
+    if changes:
+        dialect.structures.forget(table.name)
+    else:
+        dialect.structures.keep(table.name, _BROUGHT_UP, True)
     return there
+
+
+def needs_no_change(dialect: TargetDialect, table: DatabaseTargetTable, pending: PendingBatches) -> bool:
+    """Check whether :func:`bring_up` has nothing to do and nothing to refuse, as far as that is known of a checked table without a statement."""
+    there: ExistingTable | None = dialect.structures.find(table.name, "table")
+    known = dialect.structures.is_checked(table.name) and dialect.structures.find(table.name, _BROUGHT_UP)
+    if there is None or not known or pending.changes:
+        return False
+    return _has_columns_and_key(there.called_as(table, dialect.same_column), table)
+
+
+def _has_columns_and_key(there: ExistingTable, table: DatabaseTargetTable) -> bool:
+    return {*there.key} == {field.name for field in table.key_columns} and all(
+        field.name in there.columns for field in table.fields
+    )
 
 
 def refuse_engine(dialect: TargetDialect, engine: str, name: TargetTableName, topic: str) -> None:
@@ -274,6 +302,7 @@ def _with_key(
             _add(dialect, connection, table, lacking, pending, there, config)
         for statement in statements:
             execute_sql(connection, statement)
+        dialect.structures.forget(table.name)
     except sa.exc.DBAPIError as e:
         if dialect.is_transient(e):
             raise
@@ -335,6 +364,7 @@ def _add(
                 f"UPDATE {dialect.format_table_name(table.name)} SET {dialect.quote_name(field.name)} = {value}",
             )
         if late and fill is not None and dialect.CHANGES and dialect.LATE_NOT_NULL:
+            dialect.structures.forget(table.name)
             altered = dialect.inspect_table(connection, table)
             assert altered is not None
             now = altered.columns[field.name]
@@ -356,6 +386,7 @@ def _alter(
     except sa.exc.DBAPIError as e:
         if dialect.DDL_IN_TRANSACTION or dialect.is_transient(e) or late:
             raise
+        dialect.structures.forget(table.name)
         there = dialect.inspect_table(connection, table)
         if there is None or field.name not in there.columns:
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -23,7 +24,7 @@ from airflow_provider_cdc.targets.database.apply.reused_column_names import (
     update_refused,
     update_statements,
 )
-from airflow_provider_cdc.targets.database.apply.table_evolution import KeyChange, bring_up, brought_up
+from airflow_provider_cdc.targets.database.apply.table_evolution import KeyChange, bring_up, brought_up, needs_no_change
 from airflow_provider_cdc.targets.database.config import DatabaseTargetConfig, ErrorTolerance, InsertMode
 from airflow_provider_cdc.targets.database.dialects import sql_literals
 from airflow_provider_cdc.targets.database.dialects.target_dialect import ExistingTable, TargetDialect, execute_sql
@@ -91,6 +92,8 @@ class TableWriter:
         """Topics that have failed before batches of this run that have more of them."""
         self._gives_up = False
         """Whether a lock timeout stops the table. If not, the transaction is retried."""
+        self._limits_waiting = False
+        """Whether the transaction waits for locks of other sessions for a limited time."""
         self._at_once = False
         """True if deferrable constraints are checked with each statement, not at the end of the transaction."""
 
@@ -106,6 +109,9 @@ class TableWriter:
         """
         if self._dialect.DDL_IN_TRANSACTION:
             return {}
+        self._dialect.structures.expire()
+        with self._engine.connect() as connection:
+            self._check_structures(connection, tables)
         self._gives_up = True
         try:
             failed = {
@@ -118,6 +124,9 @@ class TableWriter:
     def _prepared(self, pending: PendingBatches, alone: Alone) -> None:
         parts = self._parts(pending)
         self._had.pop(pending.topic, None)
+        if len(parts) == 1 and needs_no_change(self._dialect, self._target_table(pending), pending):
+            self._had[pending.topic] = frozenset()
+            return
         for part in parts:
             try:
                 with self._engine.begin() as connection:
@@ -133,6 +142,14 @@ class TableWriter:
             if part is not parts[-1]:
                 alone(lambda connection, part=part: self._either_way(connection, [part]))  # type: ignore[misc]
 
+    def _check_structures(self, connection: sa.Connection, tables: Sequence[PendingBatches]) -> None:
+        """Find out with a few statements which tables have changed since they were read."""
+        checked = list[DatabaseTargetTable]()
+        for pending in tables:
+            with contextlib.suppress(CdcError):  # reported when its turn comes
+                checked.append(self._target_table(pending))
+        self._dialect.check_structures(connection, checked)
+
     def _parts(self, pending: PendingBatches) -> list[KeyedPart]:
         return split_by_key_change(self._changelog, pending, self._config)
 
@@ -142,7 +159,10 @@ class TableWriter:
         """Make sure that the table exists for a part; also return the columns that it had before, if the part has changes."""
         table = self._target_table(part.pending)
         former = {frozenset(map(self.fold_name, key)) for key in part.former}
-        there = self._dialect.inspect_table(connection, table) if part.pending.changes else None
+        there = None
+        if part.pending.changes:
+            self._dialect.structures.forget(table.name)
+            there = self._dialect.inspect_table(connection, table)
         if there is not None and there.key and {*there.key} != {field.name for field in table.key_columns}:
             former.add(frozenset(map(self.fold_name, key_before(self._changelog, self._connector, part.pending))))
         had = frozenset(there.columns if there is not None else ())
@@ -220,9 +240,10 @@ class TableWriter:
         schema = name.schema or self._engine.dialect.default_schema_name or ""
         return TableClaim(self._dialect.same_table(f"{schema}.{name.table}"), self._connector, topic, source)
 
-    def _empty(self, connection: sa.Connection, table: DatabaseTargetTable) -> None:
+    def _empty(self, connection: sa.Connection, table: DatabaseTargetTable, *, briefly: bool = False) -> None:
         """Delete all rows of a table.
 
+        :param briefly: the transaction ends at once, so that readers may wait for it
         :raises TargetError: it has rows of another topic, too
         """
         if (other := self._claims.find_other_topic(connection, self._claim_of(table.topic, table.name))) is not None:
@@ -233,13 +254,18 @@ class TableWriter:
                 remedy=f"delete the rows of {table.topic} by hand, and apply this once with truncate.enabled=false; "
                 "or give each topic its own table with collection.name.format",
             )
-        self._dialect.delete_all_rows(connection, table)
+        if briefly:
+            self._dialect.empty_table(connection, table)
+        else:
+            self._dialect.delete_all_rows(connection, table)
 
     def _table(self, connection: sa.Connection, topic: str, pending: PendingBatches) -> str:
         """Apply pending batches to one table; return why it could not be done, or nothing."""
 
         def written() -> None:
-            self._dialect.limit_waiting(connection)
+            if not self._limits_waiting:
+                self._dialect.limit_waiting(connection)
+                self._limits_waiting = True
             parts = self._parts(pending)
             self._either_way(connection, parts if self._dialect.DDL_IN_TRANSACTION else parts[-1:])
 
@@ -282,6 +308,8 @@ class TableWriter:
             if not self._is_of_a_row(e):
                 raise
             topic = parts[0].pending.topic
+            for part in parts:  # another session may have changed it
+                self._dialect.structures.forget(self._target_table(part.pending).name)
             log.info("The table of %s rejects rows, which are now written one by one: %s", topic, _error_text(e))
             self._saved(connection, parts, each=True)
 
@@ -385,7 +413,7 @@ class TableWriter:
         in_order = (
             each or there.takes_others(table) or not last_event_windows.can_use_windows(pending, table, self._config)
         )
-        if not in_order and not self._dialect.refers_to_itself(connection, table.name):
+        if not in_order and not there.self_reference:
             operations = last_event_windows.EventWindows(*arguments, committed=committed).read_operations()
         else:
             operations = read_operations(*arguments, each=each, committed=committed)
@@ -487,9 +515,16 @@ class TableWriter:
     # -- transactions -------------------------------------------------------------------------------------------------
 
     def _in_transaction(self, action: Any) -> Any:
-        with self._engine.begin() as connection:
-            self._dialect.defer_constraints(connection, self._at_once)
-            return action(connection)
+        if self._dialect.DDL_IN_TRANSACTION:
+            self._dialect.structures.expire()
+        self._limits_waiting = False
+        try:
+            with self._engine.begin() as connection:
+                self._dialect.defer_constraints(connection, self._at_once)
+                return action(connection)
+        except BaseException:
+            self._dialect.structures.clear()
+            raise
 
     def _retried(self, action: Any) -> Any:
         """Run a transaction, and retry it after transient errors: deadlocks, lost connections."""

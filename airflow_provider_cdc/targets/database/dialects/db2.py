@@ -90,9 +90,6 @@ class Db2(MergeDialect):
             case _:
                 return _TYPES[kind.name]
 
-    def refers_to_itself(self, connection: sa.Connection, name: TargetTableName) -> bool:
-        return True  # it may: the catalog is not asked
-
     def find_table(self, connection: sa.Connection, name: TargetTableName) -> ExistingTable | None:
         schema = name.schema or connection.exec_driver_sql("VALUES CURRENT SCHEMA").scalar_one().strip()
         at = (schema, name.table)
@@ -103,7 +100,8 @@ class Db2(MergeDialect):
         indexes = connection.exec_driver_sql(_INDEXES, at).all()
         key = tuple(row[2] for row in indexes if row[1] == "P")
         unique = sets_of((row[0], row[2]) for row in indexes)
-        return ExistingTable(columns, key, any(set(names) != set(key) for names in unique))
+        other_unique = any(set(names) != set(key) for names in unique)
+        return ExistingTable(columns, key, other_unique, self_reference=True)  # it may: the catalog is not asked
 
     def build_change_column(
         self, table: DatabaseTargetTable, there: ExistingColumn, type_: str, *, nullable: bool

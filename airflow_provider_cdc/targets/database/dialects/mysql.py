@@ -62,7 +62,7 @@ _MADE = " ENGINE=InnoDB ROW_FORMAT=DYNAMIC"
 _WITHOUT_TRANSACTIONS = frozenset(
     {"MYISAM", "ARIA", "MEMORY", "HEAP", "CSV", "ARCHIVE", "BLACKHOLE", "MRG_MYISAM", "FEDERATED"}
 )
-_TOO_WIDE = "1118"
+_TOO_WIDE, _NO_TABLE = "1118", "1146"
 _STAGE = "cdc_stage"
 _MOST_PACKET = 1 << 30
 
@@ -325,8 +325,21 @@ class MariaDb(StagingDialect):
         """Check whether no two texts are equal in a collation."""
         return collation == self.key_collation or collation.endswith("_nopad_bin")
 
-    def refers_to_itself(self, connection: sa.Connection, name: TargetTableName) -> bool:
+    def refers_to_itself(self, inspector: Any, name: TargetTableName) -> bool:
         return False  # foreign keys are not checked in this session
+
+    def read_stamps(self, connection: sa.Connection, names: Sequence[TargetTableName]) -> dict[TargetTableName, str]:
+        stamps = dict[TargetTableName, str]()
+        for name in names:
+            try:
+                # its text has all that can be changed; views of the catalog would read all tables of the schema
+                row = connection.exec_driver_sql(f"SHOW CREATE TABLE {self.format_table_name(name)}").one()
+            except sa.exc.DBAPIError as e:
+                if self.extract_error_code(e) != _NO_TABLE:
+                    raise
+            else:
+                stamps[name] = str(row[1])
+        return stamps
 
     def build_default(self, kind: ValueKind, text: str) -> str | None:
         if kind.name in ("json", "xml") or (kind.name in ("text", "bytes") and self._length(kind, key=False) is None):

@@ -165,9 +165,6 @@ class Oracle(MergeDialect):
     def build_cast(self, text: str, type_: str) -> str:
         return text if "LOB" in type_ or type_.startswith("INTERVAL") else super().build_cast(text, type_)
 
-    def refers_to_itself(self, connection: sa.Connection, name: TargetTableName) -> bool:
-        return True  # it may: the catalog is not asked
-
     def find_table(self, connection: sa.Connection, name: TargetTableName) -> ExistingTable | None:
         owner = (
             name.schema
@@ -187,6 +184,7 @@ class Oracle(MergeDialect):
             columns,
             key,
             any(set(names) != set(key) for names in sets_of((row[0], row[1]) for row in query_rows(_UNIQUE))),
+            self_reference=True,  # it may: the catalog is not asked
         )
 
     # -- comparisons --------------------------------------------------------------------------------------------------

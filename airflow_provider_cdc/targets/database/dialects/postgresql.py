@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import sqlalchemy as sa
+from sqlalchemy.engine.reflection import ObjectKind
 
 from airflow_provider_cdc.targets.database.dialects import postgresql_copy, sql_literals
 from airflow_provider_cdc.targets.database.dialects.staging_dialect import StagingDialect, split_rows
@@ -17,6 +20,7 @@ from airflow_provider_cdc.targets.database.dialects.target_dialect import (
     execute_sql,
     fields_of,
     in_key_order,
+    refers_to,
     wrap_driver_error,
 )
 from airflow_provider_cdc.targets.database.schema.target_table import (
@@ -38,6 +42,32 @@ _COPY_BYTES = 4 << 20
 _DIGITS = 6
 """Of seconds."""
 _STAGE = "cdc_stage"
+_STAMPS = """
+SELECT w.name, concat_ws(' ', c.oid, c.xmin, c.relfilenode,
+    (SELECT string_agg(a.attnum || ':' || a.xmin::text, ',' ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0),
+    (SELECT string_agg(i.indexrelid || ':' || i.xmin::text, ',' ORDER BY i.indexrelid) FROM pg_index i WHERE i.indrelid = c.oid),
+    (SELECT string_agg(k.oid || ':' || k.xmin::text, ',' ORDER BY k.oid) FROM pg_constraint k WHERE k.conrelid = c.oid))
+FROM unnest(CAST(%(names)s AS text[])) w(name) JOIN pg_class c ON c.oid = to_regclass(w.name)
+"""
+"""Rows of the catalog by the transactions that have written them: each change of a table writes one of these again."""
+_TRUNCATES = """
+SELECT c.relkind = 'r' AND NOT c.relhassubclass AND NOT c.relhasrules AND NOT c.relrowsecurity AND has_table_privilege(c.oid, 'TRUNCATE')
+    AND NOT EXISTS (SELECT 1 FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND (t.tgtype & 40) <> 0)
+    AND NOT EXISTS (SELECT 1 FROM pg_constraint k WHERE k.confrelid = c.oid AND k.contype = 'f')
+    AND NOT EXISTS (SELECT 1 FROM pg_publication_tables p WHERE p.schemaname = n.nspname AND p.tablename = c.relname)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%(name)s)
+"""
+"""Whether a TRUNCATE does no more and no less than a DELETE of all rows. 40: triggers for deletes, and for truncates."""
+TRUNCATE_WAIT_MS = 5000
+"""Milliseconds for which a TRUNCATE waits for readers; then rows are deleted beside them."""
+_COLUMN_TYPES = (
+    "SELECT w.name, a.attname, format_type(a.atttypid, -1) FROM unnest(CAST(%(names)s AS text[])) w(name) "
+    "JOIN pg_attribute a ON a.attrelid = to_regclass(w.name) WHERE a.attnum > 0 AND NOT a.attisdropped"
+)
+_TYPES_FACT = "types"
+_SMALL_ROWS, _SMALL_BYTES = 1000, 1 << 20
+_PARAMETER = "\0"
+"""Stands for a parameter in SQL, where no name has it."""
 _EXTENSIONS = {"postgis": "geometry", "ltree": "ltree"}
 """Extension → its type, which is also the kind of values that have it."""
 
@@ -107,13 +137,45 @@ class PostgreSql(StagingDialect):
             head + ", ".join(statement.removeprefix(head) for statement in super().key_change(connection, table, there))
         ]
 
+    def read_stamps(self, connection: sa.Connection, names: Sequence[TargetTableName]) -> dict[TargetTableName, str]:
+        by_text = {self.format_table_name(name): name for name in names}
+        rows = connection.exec_driver_sql(_STAMPS, {"names": list(by_text)}).all() if by_text else []
+        return {by_text[text]: stamp for text, stamp in rows}
+
+    def find_tables(
+        self, connection: sa.Connection, names: Sequence[TargetTableName]
+    ) -> dict[TargetTableName, ExistingTable]:
+        by_schema: dict[str | None, list[str]] = {}
+        for name in names:
+            by_schema.setdefault(name.schema, []).append(name.table)
+        found = dict[TargetTableName, ExistingTable]()
+        for schema, some in by_schema.items():
+            inspector = sa.inspect(connection)
+            at: dict[str, Any] = {"schema": schema, "filter_names": some, "kind": ObjectKind.ANY}
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Did not recognize type")  # it is empty here
+                columns = inspector.get_multi_columns(**at)
+            keys, constraints = inspector.get_multi_pk_constraint(**at), inspector.get_multi_unique_constraints(**at)
+            indexes, references = inspector.get_multi_indexes(**at), inspector.get_multi_foreign_keys(**at)
+            for which, described in columns.items():
+                name = TargetTableName(which[1], schema)
+                no_key: dict[str, list[str]] = {"constrained_columns": []}
+                there = self.build_existing_table(
+                    connection, described, keys.get(which, no_key), constraints.get(which, ()), indexes.get(which, ())
+                )
+                found[name] = replace(there, self_reference=refers_to(name, references.get(which, ())))
+        for name, types in self._read_column_types(connection, list(found)).items():
+            self.structures.keep(name, _TYPES_FACT, types)
+        return found
+
     def insert(self, connection: sa.Connection, table: DatabaseTargetTable, rows: pa.Table) -> None:
-        if not any(_is_geometry(field) for field in fields_of(table, rows)):
+        if not (_is_small(rows) or any(_is_geometry(field) for field in fields_of(table, rows))):
             self._copy(connection, self.format_table_name(table.name), table, rows)
             return
         columns, stage = self.format_column_list(rows.column_names), self._staged(connection, table, rows)
-        execute_sql(
-            connection, f"INSERT INTO {self.format_table_name(table.name)} ({columns}) SELECT {columns} FROM {stage}"
+        stage.execute(
+            connection,
+            f"INSERT INTO {self.format_table_name(table.name)} ({columns}) SELECT {columns} FROM {stage.text} s",
         )
 
     def upsert(self, connection: sa.Connection, table: DatabaseTargetTable, rows: pa.Table, *, unique: bool) -> None:
@@ -132,13 +194,35 @@ class PostgreSql(StagingDialect):
     ) -> None:
         sets = ", ".join(f"{self.quote_name(name)} = s.{self.quote_name(name)}" for name in rest)
         stage = self._staged(connection, table, rows)
-        execute_sql(
+        stage.execute(
             connection,
-            f"UPDATE {self.format_table_name(table.name)} t SET {sets} FROM {stage} s WHERE {self._same(key)}",
+            f"UPDATE {self.format_table_name(table.name)} t SET {sets} FROM {stage.text} s WHERE {self._same(key)}",
         )
 
     def delete(self, connection: sa.Connection, table: DatabaseTargetTable, keys: pa.Table) -> None:
         self._delete_from(connection, table, self._staged(connection, table, keys))
+
+    def empty_table(self, connection: sa.Connection, table: DatabaseTargetTable) -> None:
+        """Truncate the table, which leaves no dead rows, where that does what a DELETE does and readers let it begin soon."""
+        full = self.format_table_name(table.name)
+        if connection.exec_driver_sql(_TRUNCATES, {"name": full}).scalar():
+            savepoint = connection.begin_nested()
+            try:
+                execute_sql(connection, f"SET LOCAL lock_timeout = '{TRUNCATE_WAIT_MS}ms'")
+                execute_sql(connection, f"TRUNCATE TABLE ONLY {full}")
+            except sa.exc.DBAPIError as e:
+                if not self.is_lock_timeout(e):
+                    raise
+                savepoint.rollback()
+            else:
+                savepoint.commit()
+                self.limit_waiting(connection)
+                return
+        self.delete_all_rows(connection, table)
+
+    def hold_rows(self, connection: sa.Connection, table: DatabaseTargetTable) -> None:
+        # a table that is truncated later is empty in earlier snapshots, too
+        execute_sql(connection, f"LOCK TABLE {self.format_table_name(table.name)} IN ACCESS SHARE MODE")
 
     # -- from staging tables ------------------------------------------------------------------------------------------
 
@@ -157,17 +241,23 @@ class PostgreSql(StagingDialect):
     def write_staged(
         self, connection: sa.Connection, table: DatabaseTargetTable, name: str, columns: Sequence[str], *, unique: bool
     ) -> None:
-        self._write_from(connection, table, self.quote_name(name), columns, unique=unique)
+        self._write_from(connection, table, _Stage(self.quote_name(name)), columns, unique=unique)
 
     def delete_staged(self, connection: sa.Connection, table: DatabaseTargetTable, name: str) -> None:
-        self._delete_from(connection, table, self.quote_name(name))
+        self._delete_from(connection, table, _Stage(self.quote_name(name)))
 
     def drop_staging_table(self, connection: sa.Connection, name: str) -> None:
         execute_sql(connection, "SET LOCAL lock_timeout = '5s'")
         execute_sql(connection, f"DROP TABLE IF EXISTS {self.quote_name(name)}")
 
     def _write_from(
-        self, connection: sa.Connection, table: DatabaseTargetTable, stage: str, names: Sequence[str], *, unique: bool
+        self,
+        connection: sa.Connection,
+        table: DatabaseTargetTable,
+        stage: _Stage,
+        names: Sequence[str],
+        *,
+        unique: bool,
     ) -> None:
         """
         :param unique: rows are found by the table's key, whatever is unique there
@@ -181,23 +271,25 @@ class PostgreSql(StagingDialect):
         if not unique:
             sets = ", ".join(f"{self.quote_name(name)} = EXCLUDED.{self.quote_name(name)}" for name in rest)
             instead = f"UPDATE SET {sets}" if rest else "NOTHING"
-            execute_sql(
+            stage.execute(
                 connection,
-                f"{into} SELECT {listed} FROM {stage} ON CONFLICT ({self.format_column_list(key)}) DO {instead}",
+                f"{into} SELECT {listed} FROM {stage.text} s ON CONFLICT ({self.format_column_list(key)}) DO {instead}",
             )
             return
         same = self._same({name: name for name in key})
         if rest:
             sets = ", ".join(f"{self.quote_name(name)} = s.{self.quote_name(name)}" for name in rest)
-            execute_sql(
-                connection, f"UPDATE {self.format_table_name(table.name)} t SET {sets} FROM {stage} s WHERE {same}"
+            stage.execute(
+                connection, f"UPDATE {self.format_table_name(table.name)} t SET {sets} FROM {stage.text} s WHERE {same}"
             )
         absent = f"NOT EXISTS (SELECT 1 FROM {self.format_table_name(table.name)} t WHERE {same})"
-        execute_sql(connection, f"{into} SELECT {listed} FROM {stage} s WHERE {absent}")
+        stage.execute(connection, f"{into} SELECT {listed} FROM {stage.text} s WHERE {absent}")
 
-    def _delete_from(self, connection: sa.Connection, table: DatabaseTargetTable, stage: str) -> None:
+    def _delete_from(self, connection: sa.Connection, table: DatabaseTargetTable, stage: _Stage) -> None:
         where = self._same({field.name: field.name for field in table.key_columns})
-        execute_sql(connection, f"DELETE FROM {self.format_table_name(table.name)} t USING {stage} s WHERE {where}")
+        stage.execute(
+            connection, f"DELETE FROM {self.format_table_name(table.name)} t USING {stage.text} s WHERE {where}"
+        )
 
     def session_table(self, name: str) -> TargetTableName:
         return TargetTableName(name, "pg_temp")
@@ -215,13 +307,16 @@ class PostgreSql(StagingDialect):
 
     def _staged(
         self, connection: sa.Connection, table: DatabaseTargetTable, rows: pa.Table, *, planned: bool = True
-    ) -> str:
-        """Make a table of the session's own that has these rows, until the next one is made or the transaction ends.
+    ) -> _Stage:
+        """Have rows in a form from which a statement takes them. Their columns have the types of the table's, by whatever statement that was made.
 
-        Its columns have the types of the table's, by whatever statement that was made.
+        Few rows are arrays of the statement itself: each table that is made and dropped would leave dozens of dead rows in the catalog. More rows are in a table
+        of the session's own, until the next one is made or the transaction ends.
 
         :param planned: whether the server has several ways to join it, and needs to know how many rows and keys it has
         """
+        if _is_small(rows):
+            return self._unnested(connection, table, rows)
         columns = ", ".join(self._like(field, table) for field in fields_of(table, rows))
         execute_sql(connection, f"DROP TABLE IF EXISTS pg_temp.{_STAGE}")
         execute_sql(
@@ -231,7 +326,38 @@ class PostgreSql(StagingDialect):
         self._copy(connection, f"pg_temp.{_STAGE}", table, rows)
         if planned:
             execute_sql(connection, f"ANALYZE pg_temp.{_STAGE}")
-        return f"pg_temp.{_STAGE}"
+        return _Stage(f"pg_temp.{_STAGE}")
+
+    def _unnested(self, connection: sa.Connection, table: DatabaseTargetTable, rows: pa.Table) -> _Stage:
+        types = self._column_types(connection, table.name)
+        before = {PREVIOUS.format(at): key.name for at, key in enumerate(table.key_columns)}
+        texts, names, columns = list[list[str | None]](), list[str](), list[str]()
+        for at, field in enumerate(fields_of(table, rows)):
+            values = as_text(sql_literals.to_single_array(rows[field.name]), kind_of(field.column))
+            texts.append(values.cast(pa.string()).to_pylist())
+            names.append(f"c{at}")
+            type_ = "bytea" if _is_geometry(field) else types[before.get(field.name, field.name)]
+            columns.append(f"CAST(c{at} AS {type_}) AS {self.quote_name(field.name)}")
+        arrays = ", ".join([f"CAST({_PARAMETER} AS text[])"] * len(texts))
+        text = f"(SELECT {', '.join(columns)} FROM unnest({arrays}) u({', '.join(names)}))"
+        return _Stage(text, tuple(texts))
+
+    def _column_types(self, connection: sa.Connection, name: TargetTableName) -> dict[str, str]:
+        """Read the types of columns, in SQL and without lengths: a cast would cut values off, which are refused when they are assigned."""
+        types: dict[str, str] | None = self.structures.find(name, _TYPES_FACT)
+        if types is None:
+            types = self._read_column_types(connection, [name])[name]
+            self.structures.keep(name, _TYPES_FACT, types)
+        return types
+
+    def _read_column_types(
+        self, connection: sa.Connection, names: Sequence[TargetTableName]
+    ) -> dict[TargetTableName, dict[str, str]]:
+        by_text = {self.format_table_name(name): name for name in names}
+        types: dict[TargetTableName, dict[str, str]] = {name: {} for name in names}
+        for text, column, type_ in connection.exec_driver_sql(_COLUMN_TYPES, {"names": list(by_text)}):
+            types[by_text[text]][str(column)] = str(type_)
+        return types
 
     def _like(self, field: DatabaseColumn, table: DatabaseTargetTable) -> str:
         """Build a column of the stage. Geometries are bytes there, of which the database makes whatever type its column has."""
@@ -263,6 +389,29 @@ class PostgreSql(StagingDialect):
                     copy.write(piece)
         except connection.dialect.loaded_dbapi.Error as e:  # SQLAlchemy knows nothing of COPY
             raise wrap_driver_error(connection, statement, e) from e
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """Rows for a statement.
+
+    :param text: the table or the query that has them, in SQL
+    :param parameters: values for each :data:`_PARAMETER` in it
+    """
+
+    text: str
+    parameters: tuple[Any, ...] = ()
+
+    def execute(self, connection: sa.Connection, statement: str) -> None:
+        """Run a statement that has the text once."""
+        if not self.parameters:
+            execute_sql(connection, statement)
+            return
+        connection.exec_driver_sql(statement.replace("%", "%%").replace(_PARAMETER, "%s"), self.parameters)
+
+
+def _is_small(rows: pa.Table) -> bool:
+    return bool(rows.num_rows <= _SMALL_ROWS and rows.nbytes <= _SMALL_BYTES)
 
 
 def _types(connection: sa.Connection, into: str) -> dict[str, int]:

@@ -61,6 +61,14 @@ class Sqlite(TargetDialect):
             connection, name if actual_name is None else TargetTableName(str(actual_name), name.schema)
         )
 
+    def read_stamps(self, connection: sa.Connection, names: Sequence[TargetTableName]) -> dict[TargetTableName, str]:
+        schemas = {name.schema or "main" for name in names}
+        versions = {
+            schema: str(connection.exec_driver_sql(f"PRAGMA {self.quote_name(schema)}.schema_version").scalar_one())
+            for schema in schemas
+        }
+        return {name: versions[name.schema or "main"] for name in names}
+
     def is_transient(self, error: sa.exc.DBAPIError) -> bool:
         return "database is locked" in str(error.orig) or bool(error.connection_invalidated)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import sqlalchemy as sa
 
+from airflow_provider_cdc.targets.database.dialects.known_structures import KnownStructures
 from airflow_provider_cdc.targets.database.schema.target_table import (
     PREVIOUS,
     DatabaseColumn,
@@ -45,12 +46,14 @@ class ExistingTable:
     :param key: the columns of its primary key
     :param unique: whether other columns than those of the key have to be unique, too
     :param engine: of a database with several, if it has no transactions
+    :param self_reference: whether its rows may refer to others of it by a foreign key that is checked before the transaction ends
     """
 
     columns: dict[str, ExistingColumn]
     key: tuple[str, ...] = ()
     unique: bool = False
     engine: str = ""
+    self_reference: bool = False
 
     def called_as(self, table: DatabaseTargetTable, same_column: Callable[[str], str]) -> ExistingTable:
         """Return the same with the names that a topic has for its columns, where the database takes both as one."""
@@ -108,6 +111,7 @@ class TargetDialect(abc.ABC):
 
     def __init__(self, zone: str = "UTC") -> None:
         self.zone, self.longest = zone, self.LONGEST
+        self.structures = KnownStructures()
 
     def detect_features(self, connection: sa.Connection) -> None:  # noqa: B027 - most databases have nothing of the kind
         """Detect features that not all databases of the kind have: types of extensions."""
@@ -283,28 +287,44 @@ class TargetDialect(abc.ABC):
         """Inspect a table as it is; ``None`` if there is none."""
         inspector = sa.inspect(connection)
         at: dict[str, Any] = {"table_name": name.table, "schema": name.schema}
-        if not inspector.has_table(**at):
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Did not recognize type")  # it is empty here
+                columns = inspector.get_columns(**at)
+        except sa.exc.NoSuchTableError:
             return None
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Did not recognize type")  # it is empty here
-            described = inspector.get_columns(**at)
-        columns = {
-            name: ExistingColumn(name, _type_text(c["type"], connection), bool(c["nullable"]), c.get("default"))
-            for c in described
-            for name in [self.column_name(c["name"])]
-        }
-        key = tuple(map(self.column_name, inspector.get_pk_constraint(**at)["constrained_columns"]))
-        unique = {
-            tuple(map(self.column_name, constraint["column_names"]))
-            for constraint in inspector.get_unique_constraints(**at)
-        }
+        reflected = (
+            columns,
+            inspector.get_pk_constraint(**at),
+            inspector.get_unique_constraints(**at),
+            inspector.get_indexes(**at),
+        )
+        there = self.build_existing_table(connection, *reflected)
+        engine = self.engine_without_transactions(inspector, name)
+        return replace(there, engine=engine, self_reference=self.refers_to_itself(inspector, name))
+
+    def build_existing_table(
+        self,
+        connection: sa.Connection,
+        columns: Sequence[Any],
+        key: Any,
+        constraints: Sequence[Any],
+        indexes: Sequence[Any],
+    ) -> ExistingTable:
+        """Build a table from what SQLAlchemy's inspector returns."""
+        key_names = tuple(map(self.column_name, key["constrained_columns"]))
+        unique = {tuple(map(self.column_name, constraint["column_names"])) for constraint in constraints}
         unique |= {
             tuple(self.column_name(str(name)) for name in index["column_names"])
-            for index in inspector.get_indexes(**at)
+            for index in indexes
             if index.get("unique")
         }
-        engine = self.engine_without_transactions(inspector, name)
-        return ExistingTable(columns, key, any(set(names) != set(key) for names in unique), engine)
+        existing = {
+            name: ExistingColumn(name, _type_text(c["type"], connection), bool(c["nullable"]), c.get("default"))
+            for c in columns
+            for name in [self.column_name(c["name"])]
+        }
+        return ExistingTable(existing, key_names, any(set(names) != set(key_names) for names in unique))
 
     def column_name(self, name: str) -> str:
         """Return the name of a column, given the one that SQLAlchemy found."""
@@ -319,19 +339,40 @@ class TargetDialect(abc.ABC):
 
     def inspect_table(self, connection: sa.Connection, table: DatabaseTargetTable) -> ExistingTable | None:
         """Inspect a table as it is, with its columns as the topic calls them; ``None`` if there is none."""
-        there = self.find_table(connection, table.name)
+        if not self.structures.is_checked(table.name):
+            self.structures.check([table.name], self.read_stamps(connection, [table.name]))
+        there: ExistingTable | None = self.structures.find(table.name, "table")
+        if there is None and (there := self.find_table(connection, table.name)) is not None:
+            self.structures.keep(table.name, "table", there)
         return None if there is None else there.called_as(table, self.same_column)
 
-    def refers_to_itself(self, connection: sa.Connection, name: TargetTableName) -> bool:
+    def check_structures(self, connection: sa.Connection, tables: Iterable[DatabaseTargetTable]) -> None:
+        """Compare what is known of tables with the catalog, and read those that have changed: for all of them with a few statements."""
+        names = list(dict.fromkeys(table.name for table in tables))
+        self.structures.check(names, stamps := self.read_stamps(connection, names))
+        unknown = [name for name in names if name in stamps and self.structures.find(name, "table") is None]
+        for name, there in self.find_tables(connection, unknown).items():
+            self.structures.keep(name, "table", there)
+
+    def read_stamps(self, connection: sa.Connection, names: Sequence[TargetTableName]) -> dict[TargetTableName, str]:
+        """Read a text for each table that is another one after each change of its structure.
+
+        Tables that do not exist have none; databases without such a text return none, and are asked about each table each time.
+        """
+        return {}
+
+    def find_tables(
+        self, connection: sa.Connection, names: Sequence[TargetTableName]
+    ) -> dict[TargetTableName, ExistingTable]:
+        """Inspect tables together, where that takes fewer statements than one after the other; none otherwise."""
+        return {}
+
+    def refers_to_itself(self, inspector: Any, name: TargetTableName) -> bool:
         """Check whether rows of a table may refer to others of it by a foreign key that is checked before the transaction ends.
 
         Then they are written in their order.
         """
-        foreign_keys = sa.inspect(connection).get_foreign_keys(name.table, schema=name.schema)
-        return any(
-            foreign_key["referred_table"] == name.table and not foreign_key["options"].get("deferrable")
-            for foreign_key in foreign_keys
-        )
+        return refers_to(name, inspector.get_foreign_keys(name.table, schema=name.schema))
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
@@ -383,6 +424,13 @@ class TargetDialect(abc.ABC):
     def delete_all_rows(self, connection: sa.Connection, table: DatabaseTargetTable) -> None:
         """Delete all rows, in the transaction."""
         execute_sql(connection, f"DELETE FROM {self.format_table_name(table.name)}")
+
+    def empty_table(self, connection: sa.Connection, table: DatabaseTargetTable) -> None:
+        """Delete all rows, in the transaction, by the cheapest way that leaves nothing else changed. Readers may wait until the transaction ends: it is a short one."""
+        self.delete_all_rows(connection, table)
+
+    def hold_rows(self, connection: sa.Connection, table: DatabaseTargetTable) -> None:  # noqa: B027 - most databases keep the rows
+        """Have a transaction that reads a table see its rows until it ends, whatever :meth:`empty_table` does elsewhere. Called before it has read anything."""
 
     def defer_constraints(self, connection: sa.Connection, at_once: bool = False) -> None:
         """Have foreign keys checked at the end of the transaction, or not at all, as far as the database can do that: tables are written one after the other.
@@ -469,6 +517,14 @@ def wrap_driver_error(connection: sa.Connection, statement: str, error: Any) -> 
     lost = connection.dialect.is_disconnect(error, connection.connection, None)
     return sa.exc.DBAPIError.instance(
         statement, None, error, base, connection_invalidated=lost, dialect=connection.dialect
+    )
+
+
+def refers_to(name: TargetTableName, foreign_keys: Iterable[Any]) -> bool:
+    """Check whether one of some foreign keys, as SQLAlchemy's inspector returns them, is to a table and is not deferrable."""
+    return any(
+        foreign_key["referred_table"] == name.table and not foreign_key["options"].get("deferrable")
+        for foreign_key in foreign_keys
     )
 
 

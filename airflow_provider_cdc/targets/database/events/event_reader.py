@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -107,11 +108,13 @@ def events_after(
     :param committed: as of :func:`read_file_events`
     :raises ChangeLogDamaged: a file differs from its manifest
     """
-    for file in files_of(pending):
-        if file.last_seq <= after:
-            continue
-        for events in read_file_events(changelog, connector, file, pending, table, committed=committed):
-            yield events if file.first_seq > after else events.select_events(events.seq > after)
+    later = [file for file in files_of(pending) if file.last_seq > after]
+    for file, opened in changelog.open_files(connector, later):
+        with opened:
+            for events in read_file_events(
+                changelog, connector, file, pending, table, committed=committed, opened=opened
+            ):
+                yield events if file.first_seq > after else events.select_events(events.seq > after)
 
 
 def read_file_events(
@@ -127,6 +130,7 @@ def read_file_events(
     only_keys: bool = False,
     most: int | None = None,
     committed: Callable[[int], None] = lambda _: None,
+    opened: Any = None,
 ) -> Iterator[TableEvents]:
     """Read the events of a file, in their order.
 
@@ -136,9 +140,10 @@ def read_file_events(
     :param only_keys: only the columns of keys are read, and the table has only these
     :param most: events that come together; :data:`WHOLE_GROUP` by default
     :param committed: gets the time at which the newest of the file's events was committed, in ms since 1970
+    :param opened: the file, if it is open already
     """
-    with changelog.open_file(connector, file) as opened:
-        source = pq.ParquetFile(opened)
+    with changelog.open_file(connector, file) if opened is None else contextlib.nullcontext(opened) as there_opened:
+        source = pq.ParquetFile(there_opened)
         committed(committed_ms(source.metadata))
         there = set(source.schema_arrow.names)
         column_names = [name for name in ("seq", "op", "key", "after", "unavailable", "previous_key") if name in there]
@@ -172,8 +177,8 @@ def newest_commit(changelog: ChangeLog, connector: str, pending: PendingBatches)
     It is in ms since 1970; 0 if that is not known.
     """
     newest = 0
-    for _, file in pending.files:
-        with changelog.open_file(connector, file) as opened:
+    for _, opened in changelog.open_files(connector, (file for _, file in pending.files)):
+        with opened:
             newest = max(newest, committed_ms(pq.read_metadata(opened)))
     return newest
 

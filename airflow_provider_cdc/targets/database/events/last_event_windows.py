@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -105,23 +106,28 @@ class EventWindows:
             yield from self._window(window)
 
     def _parts(self) -> Iterator[_RowGroup]:
-        for file in files_of(self._pending):
+        for file, opened in self._changelog.open_files(self._connector, files_of(self._pending)):
             small = file.bytes <= _HELD_BYTES
-            with self._changelog.open_file(self._connector, file) as opened:
-                metadata = pq.read_metadata(opened)
-            self._committed(committed_ms(metadata))
-            for group in range(metadata.num_row_groups):
-                events = list(self._read(file, group, only_keys=not small))
-                if events:
-                    names = [field.name for field in self._table.key_columns]
-                    keys = pa.concat_tables(some.rows.select(names) for some in events)
-                    op, seq = (np.concatenate([getattr(some, name) for some in events]) for name in ("op", "seq"))
-                    yield _RowGroup(file, group, op, seq, keys, events if small else [])
+            with opened:
+                yield from self._parts_of(file, opened, small=small)
 
-    def _read(self, file: DataFile, group: int, *, only_keys: bool) -> Iterator[TableEvents]:
+    def _parts_of(self, file: DataFile, opened: Any, *, small: bool) -> Iterator[_RowGroup]:
+        metadata = pq.read_metadata(opened)
+        self._committed(committed_ms(metadata))
+        for group in range(metadata.num_row_groups):
+            events = list(self._read(file, group, only_keys=not small, opened=opened))
+            if events:
+                names = [field.name for field in self._table.key_columns]
+                keys = pa.concat_tables(some.rows.select(names) for some in events)
+                op, seq = (np.concatenate([getattr(some, name) for some in events]) for name in ("op", "seq"))
+                yield _RowGroup(file, group, op, seq, keys, events if small else [])
+
+    def _read(self, file: DataFile, group: int, *, only_keys: bool, opened: Any = None) -> Iterator[TableEvents]:
         """Read the relevant events of a row group, some at a time."""
         table, arguments = self._only_keys if only_keys else self._table, (self._changelog, self._connector, file)
-        for some in read_file_events(*arguments, self._pending, table, groups=[group], only_keys=only_keys):
+        for some in read_file_events(
+            *arguments, self._pending, table, groups=[group], only_keys=only_keys, opened=opened
+        ):
             selected = some if self._deletes else some.select_events(some.op != "d")
             if len(selected.op):
                 yield selected

@@ -261,6 +261,7 @@ class VerifyDatabase:
                 )
                 try:
                     with comparison.open_session_table():
+                        self._dialect.hold_rows(connection, table)
                         result.batch = self._pinned_again(connection, result.topic, since)
                         self._bring_up(expected, reference, since, table, max(result.batch, since.required_batch))
                         comparison.compare(expected)

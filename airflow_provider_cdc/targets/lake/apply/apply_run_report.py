@@ -12,6 +12,10 @@ from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.formats.table_values import WriteMetrics
 
 
+def _fields_of(record: Any) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+
+
 @dataclasses.dataclass(slots=True)
 class TableApplyResult:
     """The result of a run for one table.
@@ -69,7 +73,7 @@ class TableApplyResult:
 
     def to_document(self) -> TableApplied:
         """Return the entry of the report."""
-        return cast("TableApplied", dataclasses.asdict(self))
+        return cast("TableApplied", _fields_of(self))
 
 
 @dataclasses.dataclass(slots=True)
@@ -107,8 +111,9 @@ class ApplyRunReport:
     terminal: list[str] = dataclasses.field(default_factory=list)
 
     def to_document(self) -> ApplyReport:
-        """Return the report as it is stored."""
-        return cast("ApplyReport", dataclasses.asdict(self))
+        """Return the report as it is stored. It shares the entries of tables, which may be thousands, with this object."""
+        results = {name: [table.to_document() for table in getattr(self, name)] for name in ("tables", "unreported")}
+        return cast("ApplyReport", {**_fields_of(self), **results})
 
     def refuse_failed(self) -> None:
         """Raise an error if tables have failed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections.abc import Callable, Collection
@@ -13,6 +14,7 @@ from airflow_provider_cdc.changelog.reading.last_events import reduce_to_last_ev
 from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopic, PendingBatches, merge_pending
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.table_schema import TableSchema
+from airflow_provider_cdc.core.read_ahead import map_ahead
 from airflow_provider_cdc.targets.lake.apply.apply_run_report import TableApplyResult
 from airflow_provider_cdc.targets.lake.apply.job_progress_reporter import JobTableProgress
 from airflow_provider_cdc.targets.lake.apply.table_batch_writer import bring_up, one_batch_at_a_time
@@ -279,10 +281,9 @@ class BatchApplier:
 
         :raises ChangeLogDamaged: a file differs from its manifest
         """
-        return {
-            path: self._changelog.check_file(self._connector, file, crc=self._check_crc)
-            for path, file in [*pending.files, *pending.passing]
-        }
+        files = dict([*pending.files, *pending.passing])
+        check = functools.partial(self._changelog.check_file, self._connector, crc=self._check_crc)
+        return dict(zip(files, map_ahead(check, files.values()), strict=True))
 
 
 def _writer(groups: list[BatchesByTopic], batch: int) -> str:

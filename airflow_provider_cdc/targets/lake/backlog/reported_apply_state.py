@@ -127,6 +127,15 @@ class BacklogState:
         full = self.find_report_entry(name).get("table", "") if table is None else table.full_name
         return {"table": full, "dropped": self._dropped(topic, full, name)}
 
+    def update_report_entry(self, name: str) -> TableState:
+        """Return the report's entry of a table with its table at the source: the same object, unless new batches are about it."""
+        entry = self.table_states[name]
+        if self.before is None and "table" in entry and "dropped" in entry:
+            topic, full = entry.get("topic", name), entry["table"]
+            if not any(topic in group or full in group.dropped for group in self.groups):
+                return entry
+        return {**entry, **self.describe_source_table(name)}
+
     def _dropped(self, topic: str, full: str, name: str) -> bool:
         """Check whether the source has dropped the table."""
         for group in reversed(self.groups):

@@ -167,7 +167,7 @@ class ApplyChanges:
         )
         applied, unreported, terminal = list[TableApplyResult](), list[TableApplyResult](), list[str]()
         table_states: dict[str, TableState] = {
-            name: {**view.table_states[name], **view.describe_source_table(name)}
+            name: view.update_report_entry(name)
             for name in view.table_states
             if name not in selected and (name in tables or (name in view.lagging and name not in topics))
         }

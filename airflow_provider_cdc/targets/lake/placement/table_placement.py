@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from pyspark.sql import SparkSession
 
+from airflow_provider_cdc.changelog.reports.apply_report import TableState
 from airflow_provider_cdc.core.config.name_suggestions import names_in
 from airflow_provider_cdc.core.config.row_routing_rules import AGGREGATE, VALUE
 from airflow_provider_cdc.core.config.target_table_rules import PLAIN, MatchedRule, TableRules
@@ -34,6 +35,8 @@ class TablePlacement:
         self._connector, self._location, self._rules = connector, location, rules
         self._checked = False
         self._tables: dict[str, TableId] = {}
+        self._placed: dict[str, tuple[TableState, TableId | None, TargetTable | None]] = {}
+        """Name → where a table was, and the entry and the table at the source that say so: most are the same in the next round."""
 
     def list_known_tables(self, view: BacklogState) -> dict[str, TargetTable]:
         """Name → table, of all that a view knows. A topic with a route is none, but its tables that the report knows are.
@@ -43,8 +46,16 @@ class TablePlacement:
         tables: dict[str, TargetTable] = {}
         by_location: dict[str, TargetTable] = {}
         by_shard: dict[tuple[str, str], TargetTable] = {}
+        before, self._placed = self._placed, {}
+        # topics whose tables at the source are known; all may be, where the beginning of the log was removed
+        new = None if view.before is not None else set[str]().union(*(group.topics for group in view.groups))
         for name in sorted(view.known_topics):
-            placed = self._table(view, name)
+            entry, placed_before = view.find_report_entry(name), before.get(name)
+            table = view.find_table(name) if new is None or name in new else None
+            if placed_before is None or placed_before[0] is not entry or placed_before[1] != table:
+                placed_before = entry, table, self._table(view, name, entry, table)
+            self._placed[name] = placed_before
+            placed = placed_before[2]
             if placed is None:
                 continue
             other = by_location.setdefault(placed.location, placed)
@@ -59,8 +70,7 @@ class TablePlacement:
             tables[name] = placed
         return tables
 
-    def _table(self, view: BacklogState, name: str) -> TargetTable | None:
-        entry, table = view.find_report_entry(name), view.find_table(name)
+    def _table(self, view: BacklogState, name: str, entry: TableState, table: TableId | None) -> TargetTable | None:
         if "place" in entry:
             return TargetTable.from_report(name, entry)
         if table is None:

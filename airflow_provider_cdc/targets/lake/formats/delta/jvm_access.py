@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from airflow_provider_cdc.targets.lake.formats.delta.commit_history import CommitHistory
 from airflow_provider_cdc.targets.lake.spark_releases.jvm_features import (
     activate_session,
     count_parameters,
@@ -14,18 +15,8 @@ from airflow_provider_cdc.targets.lake.spark_releases.jvm_features import (
 )
 from airflow_provider_cdc.targets.lake.types.spark_types import build_struct_type
 
-WRITER = "cdc.writer"
-"""In a commit's metadata: the run that has written the batch into the change log."""
-_MADE_ANEW = frozenset(
-    {
-        "REPLACE TABLE",
-        "CREATE OR REPLACE TABLE",
-        "REPLACE TABLE AS SELECT",
-        "CREATE OR REPLACE TABLE AS SELECT",
-        "CLONE",
-    }
-)
-"""Operations of Delta's that put other rows and columns in the place of a table's, and drop its properties."""
+_HISTORIES = dict[tuple[str, str], CommitHistory]()
+"""Place and identity of a table → its commits, which no thread and no topic reads again."""
 
 
 class DeltaTableFolder:
@@ -114,26 +105,16 @@ class DeltaTableFolder:
 
         :param batch: the last one, by the identifier
         """
-        log, back = self.open_log(fresh=True), ""
-        version = int(log.unsafeVolatileSnapshot().version())
-        while version >= 0 and (actions := self.read_actions(log, version)):  # older ones may be cleaned up
-            done: dict[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
-            if batches := [a["txn"]["version"] for a in actions if "txn" in a and a["txn"]["appId"] == app]:
-                if batch in batches:
-                    self.writers[app] = _writer(done)
-                    return ""
-                return back
-            operation = str(done.get("operation"))
-            if operation in _MADE_ANEW:
-                return f"{operation} in version {version}"
-            if operation == "RESTORE":
-                back = back or f"RESTORE in version {version}"
-                to = done["operationParameters"].get("version")
-                if to is None:  # it was one by time
-                    break
-                version = int(to)
-            else:
-                version -= 1
+        log = self.open_log(fresh=True)
+        snapshot = log.unsafeVolatileSnapshot()
+        place = str(log.logPath().toString()), str(snapshot.metadata().id())
+        history = _HISTORIES.setdefault(place, CommitHistory())
+        commit, back = history.find_last_commit(
+            app, int(snapshot.version()), lambda version: self.read_actions(log, version)
+        )
+        if commit is not None and batch in commit.batches:
+            self.writers[app] = commit.writer
+            return ""
         return back
 
     def read_actions(self, log: Any, version: int) -> list[dict[str, Any]]:
@@ -142,8 +123,3 @@ class DeltaTableFolder:
         if not self.resolve_filesystem()[1].exists(path):
             return []
         return [json.loads(line) for line in self.to_python_value(log.store().read(path, log.newDeltaHadoopConf()))]
-
-
-def _writer(done: dict[str, Any]) -> str:
-    """Return the writer that a commit says; empty if it says none."""
-    return str(json.loads(done.get("userMetadata") or "{}").get(WRITER, ""))

@@ -42,10 +42,11 @@ from airflow_provider_cdc.targets.lake.formats.delta.commit_conflicts import (
     or_conflict,
     translate_conflicts,
 )
+from airflow_provider_cdc.targets.lake.formats.delta.commit_history import WRITER
 from airflow_provider_cdc.targets.lake.formats.delta.data_file_writer import DeltaFileWriter
 from airflow_provider_cdc.targets.lake.formats.delta.file_reader import DeltaFileReader
 from airflow_provider_cdc.targets.lake.formats.delta.file_schema import DeltaFileLayout, not_for
-from airflow_provider_cdc.targets.lake.formats.delta.jvm_access import WRITER, DeltaTableFolder
+from airflow_provider_cdc.targets.lake.formats.delta.jvm_access import DeltaTableFolder
 from airflow_provider_cdc.targets.lake.formats.delta.keyless_commit import DeltaKeylessCommit
 from airflow_provider_cdc.targets.lake.formats.delta.maintenance import DeltaMaintenance
 from airflow_provider_cdc.targets.lake.formats.delta.merge_builder import build_merge
