@@ -111,7 +111,8 @@ class _TableReader:
                 if (task := self._mailbox.next_task()) is not None:
                     self._read(*task)
                     continue
-            time.sleep(POLL_S if phase.phase == "reading" else FAST_S)
+            # writers may be kept away until all have opened their views
+            time.sleep(FAST_S if phase.phase == "gathering" else POLL_S)
 
     def _open_files(self, readers: int) -> ChunkFileReader:
         config, source = self._config, self._source
