@@ -22,7 +22,7 @@ import pytest
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from airflow_provider_cdc.services.dashboards.connector_alerts import load_alerts
+from airflow_provider_cdc.services.dashboards.connector_alerts import format_alert, load_alerts
 from airflow_provider_cdc.sources.mysql.log import gtid_continuity_check
 from airflow_provider_cdc.state.state_store import StateStore
 from dev.servers import MariaDb
@@ -196,7 +196,7 @@ def test_the_time_when_the_log_ends_is_shown_with_the_setting_that_decides_it(sh
     shop.write("INSERT INTO orders VALUES (4, 'd')")
     shop.capture()
     (alert,) = load_alerts(shop.store, now=datetime.now(UTC))
-    assert re.search(r"removes the log at its position in 59 min: .* \[LogEnds\]", alert)
+    assert re.search(r"removes the log at its position in 59 min: .* \[LogEnds\]", format_alert(alert))
     status, output = shop.type(page, "status shop")
     assert status == 0
     assert re.search(r"  Source log: .*removed at the position in 59 min\n", output)
