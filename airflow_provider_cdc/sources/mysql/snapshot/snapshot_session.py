@@ -59,8 +59,8 @@ from airflow_provider_cdc.sources.mysql.snapshot.view_rows import (
 log = logging.getLogger(__name__)
 
 CHUNK_ROWS = 250_000
-SHARED_CHUNK_ROWS = 4_000_000
-"""Rows of the largest chunks for readers of other processes."""
+FEWEST_SHARED_ROWS, SHARED_CHUNK_ROWS = 50_000, 4_000_000
+"""Rows of the smallest and of the largest chunks for readers of other processes: each chunk is a file, and the last ones decide how long all wait."""
 _NO_LOCK_RIGHTS = {1044, 1045, 1142, 1227}
 _POLL_S = 0.05
 _LOCK_TRIES = 5
@@ -331,8 +331,7 @@ class MySqlSnapshot(SnapshotSession):
         first = schema.get_column(schema.key[0]) if schema.key else None
         most = CHUNK_ROWS
         if self._shared_by and table not in self.urgent:
-            # each chunk is a file: not too many of a large table, and a few for each reader
-            most = min(max(rows // (self._shared_by * 8), CHUNK_ROWS), SHARED_CHUNK_ROWS)
+            most = min(max(rows // (self._shared_by * 8), min(CHUNK_ROWS, FEWEST_SHARED_ROWS)), SHARED_CHUNK_ROWS)
         if first is None or rows <= most or MySqlColumnType.from_column(first).base not in INTEGERS:
             return [SnapshotChunk(table, None, rows)]
         name = quoted_name(first.name)
