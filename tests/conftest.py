@@ -224,17 +224,6 @@ def _slowness(item: pytest.Item) -> int:
     return max((SLOWNESS.index(mark) + 1 for mark in marks if mark in SLOWNESS), default=0)
 
 
-@pytest.fixture(autouse=True)
-def _process_context() -> Iterator[None]:
-    """Put the context of the process back, which commands set: with it, later tests would look connections up in the metadata database."""
-    before = os.environ.get("_AIRFLOW_PROCESS_CONTEXT")
-    yield
-    if before is None:
-        os.environ.pop("_AIRFLOW_PROCESS_CONTEXT", None)
-    else:
-        os.environ["_AIRFLOW_PROCESS_CONTEXT"] = before
-
-
 @pytest.fixture(scope="session")
 def every_test(request: pytest.FixtureRequest) -> set[str]:
     """Names of all tests of the project, without the parts in brackets. A run of all of them has collected them already."""

@@ -6,6 +6,7 @@ import ast
 import json
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -29,6 +30,14 @@ from tests.cli.conftest import run
 from tests.support.airflow.airflow_connector import connect
 
 DOCS = paths.ROOT / "docs"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _process_context() -> Iterator[None]:
+    """Put the context of the process back, which commands set: with it, later tests would look connections up in the metadata database."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("_AIRFLOW_PROCESS_CONTEXT", "")
+        yield
 
 
 SECTION = re.compile(r"^(?:--|//) === (.+) ===$", re.M)

@@ -70,6 +70,7 @@ def test_one_measurement_is_no_trend_and_an_old_one_is_none_of_now() -> None:
 def test_page_and_status_say_whether_the_lag_grows(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], before_s: float, text: str
 ) -> None:
+    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "")  # commands set it; it is put back afterwards
     shop = make_shop(monkeypatch, tmp_path, f"lag {tmp_path.name}")
     shop.order(1)
     capture(shop)
