@@ -34,7 +34,9 @@ _POLL_S: Final = 0.3
 _BEAT_S: Final = 5.0
 _LATE_S: Final = 30.0
 """How long the other readers are waited for once the first one has connected."""
-_OPENING_S: Final = 20.0
+_OPENING_S: Final = 5.0
+"""How long writers are kept away for readers that do not open their views."""
+_ENDING_S: Final = 20.0
 _LOST_S: Final = 60.0
 """A reader without a sign of life for so long is lost. Each reports every two seconds."""
 _AHEAD: Final = 2
@@ -147,11 +149,10 @@ class ReaderCoordinator:
         until = time.monotonic() + _OPENING_S
         while True:
             self._read_signs()
-            open_readers = [
-                r for r in self._readers.values() if r.sign.state == "open" and r.sign.view == self._phase.view
-            ]
-            late = self._readers.keys() - {r.name for r in open_readers}
-            if not late or time.monotonic() > until:
+            signs = [reader.sign for reader in self._readers.values()]
+            opened = {sign.reader for sign in signs if sign.state == "open" and sign.view == self._phase.view}
+            late = self._readers.keys() - opened
+            if all(self._readers[name].is_lost for name in late) or time.monotonic() > until:
                 break
             time.sleep(_FAST_S)
         for name in late:
@@ -187,13 +188,17 @@ class ReaderCoordinator:
                 continue  # of a reader that was given up
             del reader.tasks[result.number]
             if result.outcome == "out_of_view":
-                self._keep_out(reader, task, results)
+                self._kept_out.setdefault(task.table, set()).add(reader.name)
+                self._waiting.append(task)
             else:
                 results.append(result)
         if time.monotonic() - self._looked_at > 2:
             self._looked_at = time.monotonic()
             self._read_signs()
             self._take_back()
+        for task in [task for task in self._waiting if self._is_kept_out(task)]:
+            self._waiting.remove(task)
+            results.append(ChunkResult(number=task.number, attempt=task.attempt, outcome="out_of_view"))
         self._assign()
         if not names:
             time.sleep(_POLL_S)
@@ -210,7 +215,7 @@ class ReaderCoordinator:
         try:
             self._begin_phase("ended")
         finally:
-            self._job.cancel(_OPENING_S)
+            self._job.cancel(_ENDING_S)
             self._documents.delete_all()
 
     # -- readers ------------------------------------------------------------------------------------------------------
@@ -244,14 +249,9 @@ class ReaderCoordinator:
         if not self._readers:
             raise self._job.find_error() or self._no_reader("The last reader of the snapshot is lost.")
 
-    def _keep_out(self, reader: _Reader, task: ChunkTask, results: list[ChunkResult]) -> None:
-        """Give a chunk of a table that a reader does not see as it was to another one, if one is left."""
-        out = self._kept_out.setdefault(task.table, set())
-        out.add(reader.name)
-        if self._readers.keys() <= out:
-            results.append(ChunkResult(number=task.number, attempt=task.attempt, outcome="out_of_view"))
-        else:
-            self._waiting.append(task)
+    def _is_kept_out(self, task: ChunkTask) -> bool:
+        """Check whether no reader that is left sees a table as it was."""
+        return self._readers.keys() <= self._kept_out.get(task.table, set())
 
     def _assign(self) -> None:
         """Hand waiting chunks to readers that have few."""

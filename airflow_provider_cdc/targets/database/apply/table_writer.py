@@ -93,7 +93,7 @@ class TableWriter:
         self._gives_up = False
         """Whether a lock timeout stops the table. If not, the transaction is retried."""
         self._limits_waiting = False
-        """Whether the transaction waits for locks of other sessions for a limited time."""
+        """True if a limit holds for the time that the transaction waits for locks of other sessions."""
         self._at_once = False
         """True if deferrable constraints are checked with each statement, not at the end of the transaction."""
 

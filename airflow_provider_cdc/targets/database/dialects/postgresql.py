@@ -57,7 +57,7 @@ SELECT c.relkind = 'r' AND NOT c.relhassubclass AND NOT c.relhasrules AND NOT c.
     AND NOT EXISTS (SELECT 1 FROM pg_publication_tables p WHERE p.schemaname = n.nspname AND p.tablename = c.relname)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%(name)s)
 """
-"""Whether a TRUNCATE does no more and no less than a DELETE of all rows. 40: triggers for deletes, and for truncates."""
+"""Query that is true for tables on which TRUNCATE and DELETE have the same effect. 40 is the mask of triggers for deletes and truncates."""
 TRUNCATE_WAIT_MS = 5000
 """Milliseconds for which a TRUNCATE waits for readers; then rows are deleted beside them."""
 _COLUMN_TYPES = (
