@@ -97,7 +97,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.snapshot_job = dict(snapshot_job or {})
+        self.snapshot_job = snapshot_job if snapshot_job is not None else {}
         self._set_connector(definition, conn_id, state_conn_id, storage_conn_id)
         self.run_for = parse_optional_seconds("run_for", run_for)
         if hand_over and self.run_for is None:
