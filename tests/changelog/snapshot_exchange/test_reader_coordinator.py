@@ -87,7 +87,7 @@ def test_a_reader_that_does_not_open_its_view_takes_no_part(
 
 
 def test_a_chunk_that_the_readers_left_do_not_see_is_out_of_view(snapshot: SnapshotInTest) -> None:
-    """One was kept out of the table by a statement that waits for the other one, which is lost."""
+    """A statement that waits for the lost reader keeps the other one out of the table."""
     assert _open_views(snapshot, 0, 1) == 2
     snapshot.coordinator.begin_group(GROUP)
     snapshot.coordinator.hand_out([TASK])
