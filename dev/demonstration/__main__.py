@@ -35,7 +35,8 @@ from dev.demonstration.kit import CUSTOMERS, ORDERS, PRODUCTS, Kit
 from dev.demonstration.mariadb import MariaDbKit
 from dev.demonstration.mongodb import MongoDbKit
 from dev.demonstration.oracle import OracleKit
-from dev.demonstration.page_pictures import take_pictures
+from dev.demonstration.page_pictures import take_failure_pictures, take_pictures
+from dev.demonstration.real_failures import PICTURES_DATA, RealFailures
 from dev.demonstration.writer import LiveWriter
 from dev.patience import SLOW_S, machine
 
@@ -58,8 +59,9 @@ class Demo:
     lake: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self.changelog = self.airflow.home / "cdc" / "changelog"
-        self.lake = f"{self.airflow.home}/cdc/lake/{{database}}/{{table}}"
+        data = self.airflow.environment.get
+        self.changelog = Path(data("AIRFLOW_VAR_CDC_CHANGELOG", f"{self.airflow.home}/cdc/changelog"))
+        self.lake = data("AIRFLOW_VAR_CDC_LAKE", f"{self.airflow.home}/cdc/lake") + "/{database}/{table}"
 
     # -- the run of the DAG -------------------------------------------------------------------------------------------
 
@@ -261,12 +263,20 @@ def table(verified: dict[str, Any], events: dict[str, int], fresh: dict[str, Fre
     return "\n".join(["", rows[0], rule, *rows[1:], ""])
 
 
-def prepare_airflow(report: Report, kit: Kit) -> Airflow:
-    """An Airflow home with the provider in it, its tables and its connections."""
+def prepare_airflow(report: Report, kit: Kit, data: Path | None) -> Airflow:
+    """An Airflow home with the provider in it, its tables and its connections.
+
+    :param data: the folder of the change log and the tables; by default both are in the Airflow home
+    """
     with report.step("Airflow: metadata DB, connector tables, connections") as step:
         step.progress("building and installing the provider's wheel")
         airflow = Airflow(FOLDER / "airflow")
         airflow.connection(kit.conn_id, **kit.connection())
+        if data is not None:
+            airflow.environment |= {
+                "AIRFLOW_VAR_CDC_CHANGELOG": f"{data}/changelog",
+                "AIRFLOW_VAR_CDC_LAKE": f"{data}/lake",
+            }
         example(kit.dag, airflow.dags)
         for words in (("db", "migrate"), ("cdc", "setup"), ("cdc", "check", "--conn-id", kit.conn_id)):
             step.progress(f"airflow {' '.join(words)}")
@@ -279,14 +289,14 @@ def main() -> int:
     args = _arguments()
     kit = KITS[args.source]()
     began = time.monotonic()
-    report = Report(11 if args.pictures else 10)
+    report = Report(12 if args.pictures else 10)
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     if kit.note:
         print(f"\n{kit.note}\n", flush=True)
     with contextlib.ExitStack() as stack:
         _start_source(stack, report, kit)
-        airflow = prepare_airflow(report, kit)
+        airflow = prepare_airflow(report, kit, PICTURES_DATA if args.pictures else None)
         with report.step("Airflow: scheduler, DAG processor, triggerer, API server") as step:
             services = Services(airflow)
             with _ticking(step, "starting"):
@@ -303,6 +313,10 @@ def main() -> int:
         if args.pictures:
             with report.step("pictures of the pages") as step:
                 take_pictures(services, kit, Path(args.pictures), step)
+            with report.step("pictures of failures") as step:
+                failures = RealFailures(services, kit, step)
+                failures.provoke_all()
+                take_failure_pictures(services, failures.NAMES, Path(args.pictures), step)
         if args.keep:
             _stay(demo)
     return 0 if verified["equal"] else 1
@@ -318,7 +332,11 @@ def _arguments() -> argparse.Namespace:
         default="mariadb",
         help="database to begin with (default: %(default)s); oracle, db2 and mongodb are test servers of our own, not those databases",
     )
-    parser.add_argument("--pictures", metavar="FOLDER", help="photograph the pages that the documentation shows")
+    parser.add_argument(
+        "--pictures",
+        metavar="FOLDER",
+        help="photograph the pages that the documentation shows; dev/docs --screenshots makes the disks for it",
+    )
     parser.add_argument("--keep", action="store_true", help="leave everything up afterwards, to be looked at")
     return parser.parse_args()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,42 @@ def take_pictures(services: Services, kit: Kit, folder: Path, step: Step) -> Non
 
     :param folder: gets a PNG file of each
     """
+    with _open_pages(services, folder, step) as page:
+        connector = f"{services.url}/plugin/cdc/connectors/{kit.connector}"
+        for name, take in (("charts", _charts), ("check", _check), ("action-plan", _action_plan)):
+            step.progress(name)
+            page.goto(f"{connector}/{'charts' if name == 'action-plan' else name}", wait_until="domcontentloaded")
+            take(page)
+            page.screenshot(path=folder / f"{name}.png")
+        step.progress("wizard")
+        # pages list connections of the metadata database; that of the demonstration is in the environment
+        services.json("POST", "/api/v2/connections", {"connection_id": _LISTED, **_with_text(kit.connection())})
+        page.goto(f"{services.url}/plugin/cdc/new", wait_until="domcontentloaded")
+        _wizard(page)
+        page.screenshot(path=folder / "wizard.png", full_page=True)
+
+
+def take_failure_pictures(services: Services, connectors: Mapping[str, str], folder: Path, step: Step) -> None:
+    """Take the pictures of the overview and of connectors that have failed.
+
+    :param connectors: name of a failure → connector
+    :param folder: gets a PNG file of each
+    """
+    with _open_pages(services, folder, step) as page:
+        page.goto(f"{services.url}/plugin/cdc/", wait_until="domcontentloaded")
+        page.get_by_role("table", name="Connectors").locator("tbody tr").first.wait_for()
+        page.screenshot(path=folder / "on-call-overview.png")
+        for failure, connector in connectors.items():
+            step.progress(failure)
+            page.goto(f"{services.url}/plugin/cdc/connectors/{connector}", wait_until="domcontentloaded")
+            page.get_by_test_id("last-error").wait_for()
+            page.get_by_role("img", name="Events per second").wait_for()
+            page.screenshot(path=folder / f"on-call-{failure}.png")
+
+
+@contextmanager
+def _open_pages(services: Services, folder: Path, step: Step) -> Iterator[Any]:
+    """Open Airflow's UI in a browser, with ``admin`` logged in."""
     from playwright.sync_api import sync_playwright
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -34,18 +72,7 @@ def take_pictures(services: Services, kit: Kit, folder: Path, step: Step) -> Non
         page.fill("input[name=password]", services.password)
         page.click("button[type=submit]")
         page.wait_for_url(f"{services.url}/", wait_until="commit")
-        connector = f"{services.url}/plugin/cdc/connectors/{kit.connector}"
-        for name, take in (("charts", _charts), ("check", _check), ("action-plan", _action_plan)):
-            step.progress(name)
-            page.goto(f"{connector}/{'charts' if name == 'action-plan' else name}", wait_until="domcontentloaded")
-            take(page)
-            page.screenshot(path=folder / f"{name}.png")
-        step.progress("wizard")
-        # pages list connections of the metadata database; that of the demonstration is in the environment
-        services.json("POST", "/api/v2/connections", {"connection_id": _LISTED, **_with_text(kit.connection())})
-        page.goto(f"{services.url}/plugin/cdc/new", wait_until="domcontentloaded")
-        _wizard(page)
-        page.screenshot(path=folder / "wizard.png", full_page=True)
+        yield page
         chromium.close()
 
 
