@@ -358,8 +358,9 @@ class RunPlanner:
             return e
         text = e.message
         if oldest.has_reached(position):  # otherwise there is nothing in between: the log is another one
-            text += (
-                f" Changes after {position} and before {oldest}, the oldest position of the log, can no longer be read."
+            text = (
+                f"{text.rstrip('.')}. Changes after {position} and before {oldest}, the oldest position of the log, can no "
+                "longer be read."
             )
         return PositionLost(
             text,

@@ -202,6 +202,8 @@ def _standstills(record: ConnectorRecord, status: ConnectorStatus, now: datetime
     if status.state in (ConnectorState.PAUSED, ConnectorState.STOPPED):
         return
     for table, why in status.stopped.items():
+        if f"{table}: {why}" in (status.last_error or ""):
+            continue  # the failure of the last run says it
         yield f"nothing of {table} is captured until it is read again: {why}"
     silent = status.moved_at is not None and (now - status.moved_at).total_seconds() > AlertLimits().silent_s
     if status.pending and record.owner is not None and silent:
