@@ -18,7 +18,7 @@ import difflib
 import enum
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Self, get_args
 
@@ -159,11 +159,15 @@ class Configuration(BaseModel):
         return self.model_copy(update=everything).find_widened_lists(self)
 
     @classmethod
-    def wrong_names(cls, names: Iterable[str]) -> dict[str, str]:
-        """Names that no property has, or one that is not supported, each with the reason. It needs no values: they may be templates."""
-        harmless = cls._table("HARMLESS")
-        reasons = {name: cls._explain_wrong_name(name) for name in names if name not in harmless}
-        return {name: reason for name, reason in reasons.items() if reason is not None}
+    def wrong_names(cls, properties: Mapping[str, Any]) -> dict[str, str]:
+        """Return names that no property has, and those that are not supported, each with the reason. Values may still be templates."""
+        may_be_harmless = {
+            name
+            for name, value in properties.items()
+            if name in cls._table("HARMLESS") and ("{{" in str(value) or cls.explain_no_effect(name, value) is not None)
+        }
+        reasons = {name: cls._explain_wrong_name(name) for name in properties.keys() - may_be_harmless}
+        return {name: reason for name in properties if (reason := reasons.get(name)) is not None}
 
     @classmethod
     def _explain_wrong_name(cls, name: str) -> str | None:
