@@ -179,7 +179,7 @@ def open_capture(
     :param sinks: take what the run measures, besides the state tables
     :param like: tables as another connector of the same source has them, with which the rows are compared
     :param adopt: take over the connector of this name, although it has another source or change log
-    :param reader_job: the job whose processes read the tables of snapshots, for ``snapshot.engine=spark``
+    :param reader_job: the job whose processes read the tables of snapshots on Spark
     :param task_run: the try of a task that captures, which is recorded with a failure
     :raises StateError: the state tables are not there
     :raises ConfigError: there is another connector of this name

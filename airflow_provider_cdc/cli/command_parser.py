@@ -393,7 +393,8 @@ def _signals() -> list[ActionCommand]:
         define_command(
             "snapshot", "Take a snapshot of tables while changes are captured", CONNECTOR,
             build_argument("table", nargs="+", help="<database>.<table>, or a regular expression"),
-            build_argument("--type", choices=("incremental", "blocking"), default="incremental", help="(default: %(default)s)"),
+            build_argument("--type", choices=("incremental", "blocking"), help="(default: incremental, or blocking with --on-spark)"),
+            build_argument("--on-spark", action="store_true", help="have executors of Spark read the tables; the stream waits (blocking)"),
             build_argument(
                 "--filter", action="append", metavar="TABLE=SQL",
                 help="read only some rows: a condition (incremental), or a SELECT (blocking); may be repeated",

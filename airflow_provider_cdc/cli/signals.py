@@ -34,7 +34,8 @@ def send_signal(args: argparse.Namespace) -> None:
 @cli_command
 def request_snapshot(args: argparse.Namespace) -> None:
     """Send ``execute-snapshot``."""
-    data: dict[str, Any] = {"type": args.type, "data-collections": args.table}
+    type_ = args.type or ("blocking" if args.on_spark else "incremental")
+    data: dict[str, Any] = {"type": type_, "data-collections": args.table}
     if args.filter:
         data["additional-conditions"] = [_condition(text) for text in args.filter]
     if args.surrogate_key:
@@ -43,6 +44,8 @@ def request_snapshot(args: argparse.Namespace) -> None:
         data["chunk-size"] = args.chunk_size
     if args.replace:
         data["replace"] = True
+    if args.on_spark:
+        data["engine"] = "spark"
     _send(args, "execute-snapshot", json.dumps(data))
 
 

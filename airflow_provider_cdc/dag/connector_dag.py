@@ -84,7 +84,7 @@ def cdc_task_group(
         are ready, and hand over to them. Batches are closed after a second, if the definition has no ``batch.max.ms``
     :param adopt: take over the connector of this name, as of :class:`CaptureOperator`
     :param snapshot_job: how the Spark job is submitted that reads the tables of snapshots, as of :class:`CaptureOperator`. By default, with ``location``
-        and ``snapshot.engine=spark``, as the job that applies: by ``spark_conn_id`` and ``submit``
+        or ``on_spark``, as the job that applies: by ``spark_conn_id`` and ``submit``
     :param apply: further arguments of :class:`ApplyChangesOperator` (``jars``, ``packages``, ``conf``, ``threads``, …), or of the operator of a database
     """
     _refuse_two_targets(location=location, tables=tables, database=database, sink=sink, on_spark=on_spark, apply=apply)
@@ -101,7 +101,7 @@ def cdc_task_group(
     name = group_id or definition.name.replace(".", "_")  # Airflow has no dots in the names of groups
     with TaskGroup(name, prefix_group_id=prefix_group_id) as group:
         job = parse_mapping("snapshot_job", snapshot_job)
-        if not job and definition.properties.get("snapshot.engine") == "spark" and (location is not None or on_spark):
+        if not job and (location is not None or on_spark):
             job = {"conn_id": spark_conn_id, **({} if submit is None else {"submit": submit})}
         capture = CaptureOperator(
             task_id="capture", storage_conn_id=storage_conn_id, adopt=adopt, snapshot_job=job, **captures, **common

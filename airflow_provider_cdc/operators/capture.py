@@ -68,7 +68,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
     :param hand_over: with ``run_for``: capture until the next run of the DAG takes over, also one that a user triggers. ``run_for`` counts from the
         beginning of the DAG run then, also after a retry; a connector that is paused is waited for, one that is restarted begins again
     :param adopt: take over the connector of this name, although it has another source or change log: set it until a run has succeeded
-    :param snapshot_job: how the Spark job is submitted that reads the tables of snapshots, for ``snapshot.engine=spark`` (templated): ``conn_id``
+    :param snapshot_job: how the Spark job is submitted that reads the tables of snapshots on Spark (templated): ``conn_id``
         of Spark, ``submit``, ``conf`` and other arguments of ``SparkSubmitOperator``; see docs/run/snapshots-on-spark.md
     :param lease_ttl: seconds, or a timedelta, after which the lease of a run that died is free
     :param lease_wait: seconds, or a timedelta, to wait for the lease of another run
@@ -200,8 +200,8 @@ class CaptureOperator(ConnectorFields, BaseOperator):
             self._capture = None
 
     def _build_reader_job(self, access: ConnectorAccess, context: Context) -> ReaderJob | None:
-        """Build the job that reads the tables of snapshots, if the connector has them read by Spark."""
-        if not self.snapshot_job or access.definition.properties.get("snapshot.engine") != "spark":
+        """Build the job that reads the tables of snapshots which are taken on Spark."""
+        if not self.snapshot_job:
             return None
         from airflow_provider_cdc.operators.base.snapshot_readers_job import SnapshotReadersJob
 

@@ -179,6 +179,7 @@ class AdHocSnapshotOperator(SendSignalOperator):
     :param chunk_size: rows that are read at a time, not with ``blocking`` (templated); by default the connector's
     :param replace: empty the tables in the targets first, so that rows that were deleted at the source disappear there, too
     :param key_ranges: only rows of these ranges of keys are read, and keys that are gone become deletes; as the signal has them (templated)
+    :param on_spark: executors of Spark read the tables, with ``blocking`` only; see docs/run/snapshots-on-spark.md
     """
 
     template_fields: Sequence[str] = (
@@ -193,7 +194,7 @@ class AdHocSnapshotOperator(SendSignalOperator):
     OPTIONAL_TEXTS: ClassVar[tuple[str, ...]] = ("surrogate_key",)
     NAME_LISTS: ClassVar[tuple[str, ...]] = ("tables",)
     MAPPINGS: ClassVar[tuple[str, ...]] = ("filters",)
-    FLAGS: ClassVar[tuple[str, ...]] = ("blocking", "replace")
+    FLAGS: ClassVar[tuple[str, ...]] = ("blocking", "replace", "on_spark")
 
     def __init__(
         self,
@@ -206,12 +207,13 @@ class AdHocSnapshotOperator(SendSignalOperator):
         chunk_size: int | str | None = None,
         replace: bool = False,
         key_ranges: Sequence[Mapping[str, Any]] = (),
+        on_spark: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(connector=connector, type="execute-snapshot", **kwargs)
         self.tables, self.blocking, self.filters = tables, blocking, filters
         self.surrogate_key, self.chunk_size, self.replace = surrogate_key, chunk_size, replace
-        self.key_ranges = key_ranges
+        self.key_ranges, self.on_spark = key_ranges, on_spark
         self.check_parameters()
 
     def build_signal_data(self) -> dict[str, Any]:
@@ -223,6 +225,7 @@ class AdHocSnapshotOperator(SendSignalOperator):
             chunk_size=self.chunk_size,
             replace=self.replace,
             key_ranges=self.key_ranges,
+            on_spark=self.on_spark,
         )
 
 
@@ -235,6 +238,7 @@ def execute_snapshot(
     chunk_size: int | str | None = None,
     replace: bool = False,
     key_ranges: Sequence[Mapping[str, Any]] = (),
+    on_spark: bool = False,
 ) -> dict[str, Any]:
     """Build the data of an ``execute-snapshot`` signal.
 
@@ -253,6 +257,8 @@ def execute_snapshot(
         data["replace"] = True
     if key_ranges:
         data["key-ranges"] = _to_list(key_ranges)
+    if on_spark:
+        data["engine"] = "spark"
     return data
 
 

@@ -77,6 +77,7 @@ def test_what_would_be_refused_is_not_sent(captured_connector: ShopConnector) ->
             ["snapshot", "shop", "a.b", "--chunk-size", "9", "--type", "blocking"],
             "is valid only for incremental snapshots",
         ),
+        (["snapshot", "shop", "a.b", "--type", "incremental", "--on-spark"], 'needs "type": "blocking"'),
         (["signal", "shpo", "pause-snapshot"], "No connector 'shpo' has run yet"),
     ):
         assert words in run_rejected(*line)
@@ -90,7 +91,8 @@ def test_a_snapshot_is_asked_for_in_the_documented_form(captured_connector: Shop
         "inventory.orders=SELECT * FROM orders WHERE note = 'x'", "--surrogate-key", "id",
     )  # fmt: skip
     run("snapshot", "shop", "inventory.orders", "--replace", "--chunk-size", "500")
-    first, second = captured_connector.store.list_signals("shop", 0)
+    run("snapshot", "shop", "inventory.orders", "--on-spark")
+    first, second, third = captured_connector.store.list_signals("shop", 0)
     assert (first.type, json.loads(first.data or "")) == (
         "execute-snapshot",
         {
@@ -104,6 +106,9 @@ def test_a_snapshot_is_asked_for_in_the_documented_form(captured_connector: Shop
     )
     assert json.loads(second.data or "") == {
         "type": "incremental", "data-collections": ["inventory.orders"], "replace": True, "chunk-size": 500,
+    }  # fmt: skip
+    assert json.loads(third.data or "") == {
+        "type": "blocking", "data-collections": ["inventory.orders"], "engine": "spark",
     }  # fmt: skip
 
 

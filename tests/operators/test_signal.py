@@ -174,12 +174,14 @@ def test_an_ad_hoc_snapshot_is_the_documented_signal() -> None:
         blocking=True,
         filters={"a.b": "SELECT 1"},
         surrogate_key="n",
+        on_spark=True,
     )
     assert operator.build_signal_data() == {
         "type": "blocking",
         "data-collections": ["a.b", "a.c"],
         "additional-conditions": [{"data-collection": "a.b", "filter": "SELECT 1"}],
         "surrogate-key": "n",
+        "engine": "spark",
     }
 
 

@@ -87,6 +87,16 @@ def test_a_snapshot_names_its_tables_and_wants_the_connectors_name(
     assert {s.number: s.state for s in shop_connector.store.signals_of("shop")}[stopped["signal"]] == "done"
 
 
+def test_a_blocking_snapshot_can_be_read_by_spark(shop_connector: ShopConnector, client_factory: ClientFactory) -> None:
+    body = {"tables": ["inventory.orders"], "type": "blocking", "on_spark": True, "reason": "new lake"}
+    plan = post_action(client_factory, "snapshot", body)
+    assert "as a whole, by executors of Spark; changes wait until it is complete: inventory.orders." in plan["lines"][0]
+    post_action(client_factory, "snapshot", body, plan=False, confirm="shop")
+    (signal,) = shop_connector.store.signals_of("shop")
+    assert json.loads(signal.data or "")["engine"] == "spark"
+    post_action(client_factory, "snapshot", {**body, "type": "incremental"}, 409)
+
+
 @pytest.mark.parametrize("name", ["a+b", "net ", 'say "it" twice', "a,b", "(", "x=1:2", "orders|lines"])
 def test_a_snapshot_of_a_name_that_a_page_shows_reads_that_table_alone(
     shop_connector: ShopConnector, client_factory: ClientFactory, name: str

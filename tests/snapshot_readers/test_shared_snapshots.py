@@ -26,6 +26,7 @@ from tests.support.change_log.log_consistency import consistent
 from tests.support.connectors import Connector, memory_connector, mysql_connector
 from tests.support.processes.fork import Forks
 from tests.support.processes.snapshot_reader import ForkedReaders
+from tests.support.signals import send, signal_state
 from tests.support.sources.mysql.workload import source_rows
 from tests.support.workloads.fill import fill_table
 
@@ -186,6 +187,31 @@ def test_a_snapshot_without_readers_names_the_job(
         _capture(connector, readers)
     with pytest.raises(ConfigError, match="snapshot_job"):
         connector.capture()
+
+
+def test_one_blocking_snapshot_is_read_by_others_and_is_refused_where_the_capture_has_no_job(
+    db: Any, connector_factory: Callable[..., Connector], forks: Forks
+) -> None:
+    fill_table(db, "large", 9_000)
+    connector = connector_factory(snapshot_engine="embedded")
+    connector.capture()
+    request = {"data-collections": [f"{db.name}.large"], "type": "blocking", "engine": "spark"}
+    number = send(connector, "execute-snapshot", request)
+    connector.capture()
+    assert signal_state(connector, number) == (
+        "refused",
+        'the capture has no settings for a Spark job: set snapshot_job={"conn_id": "spark_default"} of CaptureOperator or of the group of cdc_dag',
+    )
+    number = send(connector, "execute-snapshot", request)
+    readers = ForkedReaders(forks, connector)
+    _capture(connector, readers)
+    assert signal_state(connector, number)[0] == "done"
+    assert len(readers.runs) == 3
+    db.sql("CREATE TABLE later (id INT PRIMARY KEY)", "INSERT INTO later VALUES (1)")
+    _capture(connector, readers)
+    assert len(readers.runs) == 3, "other snapshots are embedded"
+    for table in ("large", "later"):
+        assert connector.rows(f"{db.name}.{table}") == source_rows(db.server, db.name, table), table
 
 
 def test_a_table_that_is_altered_before_it_is_read_is_read_later(

@@ -295,7 +295,7 @@ class ReaderCoordinator:
     def _no_reader(self, problem: str) -> SourceUnavailable:
         return SourceUnavailable(
             problem,
-            where=f"snapshot.engine=spark, {self._count} readers",
+            where=f"snapshot on Spark, {self._count} readers",
             safe="Tables that were complete before are committed; the offset has not moved past the others.",
             remedy="read the log of the Spark job; executors must reach the source database and the storage of the change log",
         )

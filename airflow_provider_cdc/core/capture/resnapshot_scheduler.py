@@ -21,7 +21,12 @@ class ResnapshotScheduler:
         self._state, self._history, self._incremental = state, history, incremental
 
     def schedule_whole_tables(
-        self, tables: Iterable[TableId], *, request: int | None = None, selects: Mapping[str, str] | None = None
+        self,
+        tables: Iterable[TableId],
+        *,
+        request: int | None = None,
+        selects: Mapping[str, str] | None = None,
+        on_spark: bool = False,
     ) -> None:
         """Have tables read whole, as soon as the present item of the log is captured and committed.
 
@@ -29,12 +34,14 @@ class ResnapshotScheduler:
 
         :param request: number of the signal that asks for it
         :param selects: table → statement that gives its rows instead of all of them
+        :param on_spark: the request wants Spark to read them
         """
         tables = list(tables)
         self._incremental.cancel_reads()
         self._state.offset = add_pending_tables(
-            self._state.offset, tables, self._history, request=request, selects=selects, streamed=list(map(str, tables))
-        )
+            self._state.offset, tables, self._history, request=request, selects=selects, streamed=list(map(str, tables)),
+            on_spark=on_spark,
+        )  # fmt: skip
 
     def in_chunks(self, tables: Collection[str], why: str) -> set[str]:
         """Restart the incremental snapshots of some tables, because the rows that they have read are outdated.
@@ -69,10 +76,13 @@ def add_pending_tables(
     request: int | None = None,
     selects: Mapping[str, str] | None = None,
     streamed: Collection[str] = (),
+    on_spark: bool = False,
 ) -> Offset:
     """Add pending tables to the offset.
 
     See :meth:`SnapshotState.pend <airflow_provider_cdc.core.model.connector_offset.SnapshotState.add_pending>`.
     """
     held = {str(table): history.has_seen_table(table) for table in tables}
-    return offset.with_snapshot(offset.snapshot.add_pending(held, request=request, selects=selects, streamed=streamed))
+    return offset.with_snapshot(
+        offset.snapshot.add_pending(held, request=request, selects=selects, streamed=streamed, on_spark=on_spark)
+    )

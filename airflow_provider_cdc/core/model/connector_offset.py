@@ -24,6 +24,7 @@ class PendingTable(BaseModel):
     :param streamed: its events are captured until it is read, as they were before; otherwise they are part of the read
     :param due: it is read even if the request fails, because a statement has rewritten its rows
     :param repair: its rows are read whatever ``snapshot.mode`` says, because an event was set aside
+    :param on_spark: the request wants Spark to read it, whatever ``snapshot.engine`` says
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -34,8 +35,11 @@ class PendingTable(BaseModel):
     streamed: bool = False
     due: bool = False
     repair: bool = False
+    on_spark: bool = False
 
-    def merge_reason(self, *, held: bool, request: int | None, select: str | None) -> PendingTable:
+    def merge_reason(
+        self, *, held: bool, request: int | None, select: str | None, on_spark: bool = False
+    ) -> PendingTable:
         """Add one more reason to read the table. If one of the reasons wants all rows, all rows are read."""
         if self.select is None:
             select = None
@@ -47,6 +51,7 @@ class PendingTable(BaseModel):
             streamed=self.streamed,
             due=self.due or both,
             repair=self.repair,
+            on_spark=self.on_spark or on_spark,
         )
 
     def after_set_aside(self, *, held: bool) -> PendingTable:
@@ -111,6 +116,7 @@ class SnapshotState(BaseModel):
         request: int | None = None,
         selects: Mapping[str, str] | None = None,
         streamed: Collection[str] = (),
+        on_spark: bool = False,
     ) -> Self:
         """Add tables to be read.
 
@@ -118,16 +124,21 @@ class SnapshotState(BaseModel):
         :param request: number of the signal that asks for them
         :param selects: table → statement that gives its rows; the rows that the target holds of such a table stay
         :param streamed: those of them that are captured now, and continue to be so until they are read
+        :param on_spark: the request wants Spark to read them
         """
         pending = dict(self.pending)
         for name, there in held.items():
             select, before = (selects or {}).get(name), pending.get(name)
             if before is None:
                 pending[name] = PendingTable(
-                    held=there and select is None, request=request, select=select, streamed=name in streamed
+                    held=there and select is None,
+                    request=request,
+                    select=select,
+                    streamed=name in streamed,
+                    on_spark=on_spark,
                 )
             else:
-                pending[name] = before.merge_reason(held=there, request=request, select=select)
+                pending[name] = before.merge_reason(held=there, request=request, select=select, on_spark=on_spark)
         return self.model_copy(update={"pending": pending})
 
     def remove_pending(self, names: Collection[str]) -> Self:
@@ -173,7 +184,7 @@ class SnapshotState(BaseModel):
         Only tables that are due are still to be read, whole, and those that no signal asked for.
         """
         pending = {
-            name: table.model_copy(update={"request": None, "select": None, "due": False})
+            name: table.model_copy(update={"request": None, "select": None, "due": False, "on_spark": False})
             for name, table in self.pending.items()
             if table.request is None or table.due
         }

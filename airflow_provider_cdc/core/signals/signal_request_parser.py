@@ -3,7 +3,7 @@
 Types and data are those of the Debezium connector documents ("Sending signals to a connector").
 
     >>> parse_request(Signal(1, "ad-hoc-1", "execute-snapshot", '{"data-collections": ["shop.orders"], "type": "INCREMENTAL"}'))
-    ExecuteSnapshot(collections=('shop.orders',), blocking=False, conditions={}, surrogate=None, replace=False, chunk_rows=None, ranges=())
+    ExecuteSnapshot(collections=('shop.orders',), blocking=False, conditions={}, surrogate=None, replace=False, chunk_rows=None, ranges=(), on_spark=False)
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class ExecuteSnapshotRequest:
     :param replace: ours (``"replace": true``): tables are emptied in the target first, so that deleted rows disappear
     :param chunk_rows: ours (``"chunk-size"``), incremental: rows that are read at a time; ``None`` = the connector's own setting
     :param ranges: ours (``"key-ranges"``), incremental: of tables that are named here only these ranges are read
+    :param on_spark: ours (``"engine": "spark"``), blocking: executors of Spark read the tables
     """
 
     collections: tuple[str, ...]
@@ -54,6 +55,7 @@ class ExecuteSnapshotRequest:
     replace: bool = False
     chunk_rows: int | None = None
     ranges: tuple[RequestedRange, ...] = ()
+    on_spark: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +248,28 @@ def _execute(data: dict[str, Any]) -> ExecuteSnapshotRequest:
             f'"key-ranges" and {other} exclude each other: key ranges apply to the key of the table and are read in chunks'
         )
     return ExecuteSnapshotRequest(
-        collections, blocking, nonempty, surrogate, replace, _chunk_rows(data, blocking), ranges
+        collections,
+        blocking,
+        nonempty,
+        surrogate,
+        replace,
+        _chunk_rows(data, blocking),
+        ranges,
+        _on_spark(data, blocking),
     )
+
+
+def _on_spark(data: dict[str, Any], blocking: bool) -> bool:
+    engine = data.get("engine")
+    if engine is None:
+        return False
+    if engine not in ("embedded", "spark"):
+        raise SignalRejected(f'"engine" is {engine!r}; valid values are embedded and spark')
+    if engine == "spark" and not blocking:
+        raise SignalRejected(
+            '"engine": "spark" needs "type": "blocking": chunks beside the stream are read by the capture'
+        )
+    return bool(engine == "spark")
 
 
 def _ranges(data: dict[str, Any]) -> tuple[RequestedRange, ...]:

@@ -76,7 +76,7 @@ class Snapshotter:
             tables, policy, hidden, stopped, progress
         )  # fmt: skip
         self._readers, self._group_rows = config.snapshot_max_threads, config.batch_max_rows
-        self._on_spark, self._open_readers = config.snapshot_engine is SnapshotEngine.SPARK, inputs.open_readers
+        self._all_on_spark, self._open_readers = config.snapshot_engine is SnapshotEngine.SPARK, inputs.open_readers
         self._order, self._query = config.snapshot_tables_order_by_row_count, snapshot_query(config)
         self._limit = RowRateLimit(config.snapshot_max_rows_per_second)
         self._board, self._metrics = inputs.changelog.open_progress_board(inputs.name), SnapshotMetrics()
@@ -155,7 +155,8 @@ class Snapshotter:
             names = [name for name in names if name not in stay]
             tables = [t for t in tables if str(t) not in stay]
         with _explained(own), contextlib.ExitStack() as stack:
-            remote = stack.enter_context(self._gather_readers()) if self._on_spark and read_tables else None
+            on_spark = self._all_on_spark or any(state.snapshot_state.pending[name].on_spark for name in names)
+            remote = stack.enter_context(self._gather_readers()) if on_spark and read_tables else None
             if remote is not None:
                 session = stack.enter_context(self._source.open_shared_snapshot(tables, remote, selects=selects))
             else:
@@ -191,7 +192,7 @@ class Snapshotter:
             )
         if self._open_readers is None:
             raise ConfigError(
-                "snapshot.engine=spark needs a Spark job, and this capture has no settings for one.",
+                "A snapshot on Spark needs a Spark job, and this capture has no settings for one.",
                 where="snapshot.engine",
                 safe="Nothing was read; the offset is untouched.",
                 remedy='set snapshot_job={"conn_id": "spark_default"} of CaptureOperator or of the group of cdc_dag, or remove snapshot.engine',

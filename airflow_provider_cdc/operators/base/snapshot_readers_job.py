@@ -41,35 +41,44 @@ class _ReadersSubmit(SparkScriptOperator):
 class SnapshotReadersJob:
     """Implements :class:`airflow_provider_cdc.changelog.snapshot_exchange.reader_coordinator.ReaderJob`.
 
+    Most runs take no snapshot: the arguments and the connection are read when the job starts.
+
     :param arguments: ``conn_id`` of Spark, ``submit``, ``conf`` and others of ``SparkSubmitOperator``
-    :raises ConfigError: the arguments cannot be used, or the readers cannot reach the source
     """
 
     def __init__(self, access: ConnectorAccess, arguments: Mapping[str, Any], context: Context) -> None:
+        self._access, self._arguments, self._context = access, dict(arguments), context
+        self._operator: _ReadersSubmit | None = None
+        self._thread: threading.Thread | None = None
+        self._error: CdcError | None = None
+
+    def _build_operator(self) -> _ReadersSubmit:
+        """Build the operator that submits the job.
+
+        :raises ConfigError: the arguments cannot be used, or the readers cannot reach the source
+        """
+        access = self._access
         definition, properties = access.definition, access.resolve_properties()
         if any(".ssh." in name for name in properties):
             raise ConfigError(
                 f"The connection {access.conn_id} has ssh_conn_id in its extra: executors of Spark cannot use the tunnel of this worker.",
-                where="snapshot.engine",
+                where="snapshot on Spark",
                 safe="Nothing was read.",
-                remedy="remove snapshot.engine=spark, or let the executors reach the database, and remove ssh_conn_id",
+                remedy="take the snapshot without Spark, or let the executors reach the database, and remove ssh_conn_id",
             )
-        self._access, self._context = access, context
-        self._operator = _ReadersSubmit(
+        return _ReadersSubmit(
             source_properties=properties,
             options={**definition.changelog_options, **storage_options(access.storage_conn_id)},
             **{
                 "task_id": "read_tables",
                 "name": f"cdc-snapshot-{definition.name}",
                 "conn_id": "spark_default",
-                **arguments,
+                **self._arguments,
             },
         )
-        self._thread: threading.Thread | None = None
-        self._error: CdcError | None = None
 
     def start(self, snapshot: str, readers: int) -> None:
-        definition = self._access.definition
+        definition, operator = self._access.definition, self._build_operator()
         arguments = (
             "--changelog", definition.changelog, "--connector", definition.name, "--source", definition.source,
             "--snapshot", snapshot, "--readers", str(readers),
@@ -77,7 +86,7 @@ class SnapshotReadersJob:
 
         def run() -> None:
             try:
-                error = self._operator.run_job(self._context, *arguments)
+                error = operator.run_job(self._context, *arguments)
                 problem = "The Spark job of the snapshot has ended." if error is None else str(error)
             except CdcError as e:
                 self._error = e
@@ -86,11 +95,12 @@ class SnapshotReadersJob:
                 problem = describe_error(e)
             self._error = SourceUnavailable(
                 f"The tables of the snapshot are not read any more: {problem}",
-                where="the Spark job of snapshot.engine=spark",
+                where="the Spark job of the snapshot",
                 safe="Tables that were complete before are committed; the offset has not moved past the others.",
                 remedy="read the log of the job above, mend the cause, and run the capture again",
             )
 
+        self._operator = operator
         self._thread = threading.Thread(target=run, name="cdc-snapshot-job", daemon=True)
         self._thread.start()
 
@@ -98,7 +108,7 @@ class SnapshotReadersJob:
         return self._error
 
     def cancel(self, patience_s: float) -> None:
-        if self._thread is None:
+        if self._thread is None or self._operator is None:
             return
         self._thread.join(patience_s)
         if self._thread.is_alive():

@@ -230,6 +230,8 @@ def _signal(
         data["data-collections"] = [format_exact_pattern(n) if n in names else n for n in action.tables]
     if isinstance(action, StartSnapshot) and action.replace:
         data["replace"] = True
+    if isinstance(action, StartSnapshot) and action.on_spark:
+        data["engine"] = "spark"
     type_, text = "execute-snapshot" if isinstance(action, StartSnapshot) else "stop-snapshot", json.dumps(data)
     try:
         parse_request(Signal(0, "plan", type_, text))
@@ -246,7 +248,7 @@ def _snapshot(store: StateStore, record: ConnectorRecord, action: StartSnapshot)
     how = (
         "in chunks beside the stream"
         if action.type == "incremental"
-        else "as a whole; changes wait until it is complete"
+        else f"as a whole{', by executors of Spark' if action.on_spark else ''}; changes wait until it is complete"
     )
     lines = [f"{number} {'is' if len(tables) == 1 else 'are'} snapshotted again, {how}: {format_names(tables)}."]
     lines.append("Every row is captured again as a new event.")

@@ -51,6 +51,7 @@ class StartSnapshot(ConnectorAction):
         description="incremental: in chunks beside the stream; blocking: streaming waits for the snapshot",
     )
     replace: bool = Field(False, description="Empty the target tables first, so that deleted rows disappear")
+    on_spark: bool = Field(False, description="Executors of Spark read the tables; only with blocking")
 
 
 class StopIncrementalSnapshot(ConnectorAction):

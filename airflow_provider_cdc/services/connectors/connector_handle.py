@@ -84,7 +84,7 @@ class ConnectorAccess:
 
         :param dag: id of the DAG that captures: users who may see it may see the connector
         :param adopt: take over the connector of this name, although it has another source or change log
-        :param reader_job: the job whose processes read the tables of snapshots, for ``snapshot.engine=spark``
+        :param reader_job: the job whose processes read the tables of snapshots on Spark
         :param task_run: the try of the task that captures
         """
         state = CdcStateHook(self.state_conn_id).resolve_address()

@@ -99,6 +99,14 @@ def _refusal(type_: str, data: Any = None) -> str:
             ExecuteSnapshotRequest(("a.b",), chunk_rows=1_000_000),
         ),
         ({"data-collections": ["a.b"], "chunk-size": None, "type": "blocking"}, ExecuteSnapshotRequest(("a.b",), True)),
+        (
+            {"data-collections": ["a.b"], "type": "blocking", "engine": "spark"},
+            ExecuteSnapshotRequest(("a.b",), True, on_spark=True),
+        ),
+        (
+            {"data-collections": ["a.b"], "type": "blocking", "engine": "embedded"},
+            ExecuteSnapshotRequest(("a.b",), True),
+        ),
     ],
 )
 def test_every_form_of_execute_snapshot(data: dict[str, Any], expected: ExecuteSnapshotRequest) -> None:
@@ -147,6 +155,14 @@ def test_every_form_of_execute_snapshot(data: dict[str, Any], expected: ExecuteS
                 '"chunk-size" is not a whole number from 1 to 1,000,000',
             )
             for wrong in (0, -1, MOST_CHUNK_ROWS + 1, 10**30, True, False, 2.5, "", "500", [500], {})
+        ),
+        (
+            {"data-collections": ["a.b"], "engine": "spark"},
+            '"engine": "spark" needs "type": "blocking"',
+        ),
+        (
+            {"data-collections": ["a.b"], "engine": ["spark"], "type": "blocking"},
+            "\"engine\" is ['spark']; valid values are embedded and spark",
         ),
         (
             {"data-collections": ["a.b"], "chunk-size": 5, "type": "BLOCKING"},
@@ -289,7 +305,7 @@ def test_a_signal_without_a_type_is_rejected_for_that() -> None:
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
         st.sampled_from(["type", "data-collections", "additional-conditions", "additional-condition", "data-collection",
                          "filter", "surrogate-key", "message", "database", "schema", "changes", "replace",
-                         "chunk-size"]), inner),
+                         "chunk-size", "engine"]), inner),
     max_leaves=8,
 ))  # fmt: skip
 def test_no_data_gives_another_error(type_: str, data: Any) -> None:

@@ -47,6 +47,7 @@ class SnapshotActions:
         metrics: ChunkMetrics,
     ) -> None:
         self._source, self._config, self._filters = inputs.source, inputs.config, inputs.filters
+        self._has_readers = inputs.open_readers is not None
         self._state, self._batcher = output.state, output.batcher
         self._history, self._tables = history, tables
         self._incremental, self._rereads, self._metrics = incremental, rereads, metrics
@@ -70,7 +71,9 @@ class SnapshotActions:
         if request.blocking:
             if missing:
                 raise SignalRejected(format_missing_tables(missing, captured))
-            self._read_whole(signal, tables, conditions)
+            if request.on_spark:
+                self._check_spark()
+            self._read_whole(signal, tables, conditions, on_spark=request.on_spark)
         else:
             self._read_in_chunks(
                 signal, request, tables, conditions, format_missing_tables(missing, captured) if missing else ""
@@ -123,13 +126,26 @@ class SnapshotActions:
         incremental_ended(self._batcher, state.scans[0], NotificationType.RESUMED)
         return f"resumed with {state.scans[0].table}"
 
-    def _read_whole(self, signal: Signal, tables: list[TableId], selects: dict[str, str]) -> None:
+    def _check_spark(self) -> None:
+        """Check that Spark can read tables for this run.
+
+        :raises SignalRejected: it cannot
+        """
+        if not self._source.SHARES_VIEWS:
+            raise SignalRejected(f"snapshots of {self._source.connector} databases cannot be read by Spark")
+        if not self._has_readers:
+            raise SignalRejected(
+                'the capture has no settings for a Spark job: set snapshot_job={"conn_id": "spark_default"} of CaptureOperator or of '
+                "the group of cdc_dag"
+            )
+
+    def _read_whole(self, signal: Signal, tables: list[TableId], selects: dict[str, str], *, on_spark: bool) -> None:
         names = [str(table) for table in tables]
         waiting = {name: number for name, number in self._state.snapshot_state.request_numbers.items() if name in names}
         if waiting:
             shown = ", ".join(f"{name} (signal {number})" for name, number in waiting.items())
             raise SignalRejected(f"a blocking snapshot of these tables is already pending: {shown}")
-        self._rereads.schedule_whole_tables(tables, request=signal.number, selects=selects)
+        self._rereads.schedule_whole_tables(tables, request=signal.number, selects=selects, on_spark=on_spark)
 
     def _read_in_chunks(
         self,

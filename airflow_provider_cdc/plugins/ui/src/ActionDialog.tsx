@@ -16,6 +16,7 @@ interface Given {
   tables: string;
   type: string;
   replace: boolean;
+  onSpark: boolean;
   target: number;
   version: string;
   position: string;
@@ -25,7 +26,7 @@ interface Given {
 export function ActionDialog(props: { connector: string; chosen: Choice; targets: Targets; onClose: () => void; onDone: () => void }) {
   const { connector, chosen, targets, onClose, onDone } = props;
   const written = chosen.position ? JSON.stringify(chosen.position, null, 2) : "{}";
-  const [given, setGiven] = useState<Given>({ reason: "", tables: "", type: "incremental", replace: false, target: 0, version: "", position: written });
+  const [given, setGiven] = useState<Given>({ reason: "", tables: "", type: "incremental", replace: false, onSpark: false, target: 0, version: "", position: written });
   const [confirm, setConfirm] = useState("");
   const [planned, setPlanned] = useState<{ plan: Plan; body: Record<string, unknown> } | undefined>(undefined);
   const [error, setError] = useState<Error | undefined>(undefined);
@@ -114,7 +115,7 @@ function bodyOf(chosen: Choice, given: Given, targets: Targets): Record<string, 
     ...chosen.body,
     reason: given.reason,
     ...(chosen.tables ? { tables: given.tables.split("\n").map((t) => t.trim()).filter(Boolean) } : {}),
-    ...(chosen.reads ? { type: given.type, replace: given.replace } : {}),
+    ...(chosen.reads ? { type: given.type, replace: given.replace, on_spark: given.onSpark && given.type === "blocking" } : {}),
     ...(chosen.target ? { target: target?.target, location: target?.location } : {}),
     ...(chosen.version ? { version: Number(given.version) } : {}),
     ...(chosen.position !== undefined ? { position: written(given.position) } : {}),
@@ -194,6 +195,13 @@ function Wanted({ connector, chosen, targets, given, onGiven }: { connector: str
             <Checkbox.Control />
             <Checkbox.Label>Empty the target tables first</Checkbox.Label>
           </Checkbox.Root>
+          {given.type === "blocking" ? (
+            <Checkbox.Root checked={given.onSpark} onCheckedChange={(e) => onGiven({ onSpark: e.checked === true })}>
+              <Checkbox.HiddenInput />
+              <Checkbox.Control />
+              <Checkbox.Label>Read by executors of Spark</Checkbox.Label>
+            </Checkbox.Root>
+          ) : null}
         </>
       ) : null}
       <Field.Root>
