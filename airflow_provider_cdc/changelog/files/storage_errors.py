@@ -19,7 +19,7 @@ def storage_error(e: OSError, path: str) -> StorageFull | StorageUnavailable:
             f"No space is left where the change log is written ({e.strerror}).",
             where=path,
             safe="The offset was not moved: the unwritten events will be captured again.",
-            remedy=f"free space or enlarge the disk, then run the capture again. `{retention}` removes batches that every target has",
+            remedy=f"free space or enlarge the disk, then run the capture again. `{retention}` removes batches that every target has applied",
         )
     return unavailable_error(e, path)
 

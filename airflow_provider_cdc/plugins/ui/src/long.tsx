@@ -19,11 +19,17 @@ export function Long({ text, most = MOST }: { text: string; most?: number }) {
   }
   return (
     <>
-      <bdi>{all ? plain(text) : shortened(text, most)}</bdi>{" "}
-      <Button size="2xs" variant="outline" maxW="full" whiteSpace="normal" h="auto" minH={6} aria-expanded={all} onClick={() => setAll(!all)}>
-        {all ? "Show less" : `Show all ${count(text.length)} characters`}
-      </Button>
+      <bdi>{all ? plain(text) : shortened(text, most)}</bdi> <ShowAll all={all} length={text.length} onChange={setAll} />
     </>
+  );
+}
+
+/** Shows all of a text, or its beginning again. */
+function ShowAll({ all, length, onChange }: { all: boolean; length: number; onChange: (all: boolean) => void }) {
+  return (
+    <Button size="2xs" variant="outline" maxW="full" whiteSpace="normal" h="auto" minH={6} aria-expanded={all} onClick={() => onChange(!all)}>
+      {all ? "Show less" : `Show all ${count(length)} characters`}
+    </Button>
   );
 }
 
@@ -46,12 +52,15 @@ export const commandIn = (text: string) => new RegExp(`\`((?=airflow cdc )${WORD
 
 /** What to do about an error: commands in it are set apart, whether they are all of it or stand between backticks. */
 export function Repair({ text }: { text: string }) {
+  const [all, setAll] = useState(false);
   if (COMMAND.test(text)) {
     return <Exact text={text} />;
   }
+  const long = text.length > MOST;
   return (
     <Text as="span">
-      {text.length > MOST ? <Long text={text} /> : text.split(BETWEEN).map((piece, n) => (n % 2 ? <Exact key={n} text={piece} /> : <bdi key={n}>{plain(piece)}</bdi>))}
+      {(long && !all ? shortened(text, MOST) : text).split(BETWEEN).map((piece, n) => (n % 2 ? <Exact key={n} text={piece} /> : <bdi key={n}>{plain(piece)}</bdi>))}
+      {long ? <> <ShowAll all={all} length={text.length} onChange={setAll} /></> : null}
     </Text>
   );
 }
