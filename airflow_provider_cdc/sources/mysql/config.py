@@ -103,6 +103,14 @@ class MySqlConfig(RelationalConfig):
         alias="snapshot.locking.mode",
         description="Whether and for how long tables are locked when a snapshot starts.",
     )
+    snapshot_hostname: str | None = Field(
+        None,
+        alias="snapshot.hostname",
+        description="Host of a replica that initial and blocking snapshots are read from. The log is read from database.hostname. Both need GTIDs.",
+    )
+    snapshot_port: int | None = Field(
+        None, alias="snapshot.port", description="Port of snapshot.hostname. Default: database.port.", ge=1, le=65535
+    )
     snapshot_lock_timeout_ms: int = Field(
         10_000, alias="snapshot.lock.timeout.ms", description="How long to wait for the lock.", ge=1
     )
@@ -253,6 +261,17 @@ class MySqlConfig(RelationalConfig):
             "event.processing.failure.handling.mode",
         )
         return values if older is None else {name: older, **values}
+
+    @property
+    def on_replica(self) -> Self | None:
+        """The same properties with the replica of ``snapshot.hostname`` as the server; ``None`` if there is none."""
+        if self.snapshot_hostname is None:
+            return None
+        address = {
+            "database_hostname": self.snapshot_hostname,
+            "database_port": self.snapshot_port or self.database_port,
+        }
+        return self.model_copy(update={**address, "snapshot_hostname": None, "snapshot_port": None})
 
     def find_failure_handling(self, error: TerminalError) -> FailureHandling:
         if isinstance(error, SchemaConflict) and self.inconsistent_schema_handling_mode is not None:

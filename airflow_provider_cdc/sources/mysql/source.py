@@ -13,7 +13,7 @@ import pymysql
 from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
-from airflow_provider_cdc.core.errors import ConfigError, PositionLost
+from airflow_provider_cdc.core.errors import AccessDenied, ConfigError, PositionLost, SourceUnavailable
 from airflow_provider_cdc.core.model.log_headroom import LogRetention, LogWindow
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.run_metrics import Value
@@ -78,6 +78,7 @@ class MySqlSource(Source):
         self._connection: Connection | None = None
         self._server: MySqlServer | None = None
         self._metrics = LogMetrics()
+        self._snapshot_source: MySqlSource | None = None
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
@@ -90,6 +91,8 @@ class MySqlSource(Source):
             signals, wrong = None, [Finding(e.message, "write it as <database>.<table>", fatal=False)]
         with raise_cdc_errors(self._config):
             findings = [*check_prerequisites(self._connected(), self.server_info, self._config, signals), *wrong]
+        if (replica := self._replica) is not None:
+            findings += self._check_replica(replica)
         return findings + override_findings(
             self._config, lambda tables: self._ask_catalog(lambda c: c.read_tables(tables))
         )
@@ -258,6 +261,10 @@ class MySqlSource(Source):
     ) -> SnapshotSession:
         from airflow_provider_cdc.sources.mysql.snapshot.snapshot_session import MySqlSnapshot
 
+        if (replica := self._replica) is not None:
+            return self._open_on_replica(
+                replica, lambda: replica.open_snapshot(tables, readers=readers, selects=selects)
+            )
         return MySqlSnapshot(self._config, tables, readers, self._file_created, selects, self._metrics)
 
     def open_shared_snapshot(
@@ -269,13 +276,69 @@ class MySqlSource(Source):
     ) -> SnapshotSession:
         from airflow_provider_cdc.sources.mysql.snapshot.snapshot_session import MySqlSnapshot
 
+        if (replica := self._replica) is not None:
+            return self._open_on_replica(
+                replica, lambda: replica.open_shared_snapshot(tables, meeting, selects=selects)
+            )
         readers = min(self._config.snapshot_max_threads, _OWN_READERS)
         return MySqlSnapshot(self._config, tables, readers, self._file_created, selects, self._metrics, meeting)
 
     def open_row_reader(self) -> RowReader:
         from airflow_provider_cdc.sources.mysql.snapshot.row_reader import MySqlRowReader
 
-        return MySqlRowReader(self._config)
+        return MySqlRowReader(self._config.on_replica or self._config)
+
+    @property
+    def _replica(self) -> MySqlSource | None:
+        """The replica that snapshots are read from; ``None`` = the primary."""
+        if self._snapshot_source is None and (config := self._config.on_replica) is not None:
+            self._snapshot_source = type(self)(config)
+            self._snapshot_source._metrics = self._metrics
+        return self._snapshot_source
+
+    def _open_on_replica(self, replica: MySqlSource, open_session: Callable[[], SnapshotSession]) -> SnapshotSession:
+        """Open a snapshot of a replica that shows the rows of the primary.
+
+        :raises PrerequisiteError: it does not show them
+        :raises SourceBusy: it is too far behind
+        """
+        from airflow_provider_cdc.sources.mysql.snapshot import replica_snapshots
+
+        address = replica._config.database_hostname
+        replica_snapshots.refuse_unsuitable_replica(replica.check_as_replica_of(self.server_info), address)
+        with raise_cdc_errors(replica._config):
+            replica_snapshots.wait_for_replica(
+                replica._connected(), replica.server_info, self.current_position(), address
+            )
+        session = open_session()
+        try:
+            assert isinstance(session.position, MySqlPosition)
+            with raise_cdc_errors(self._config):
+                replica_snapshots.refuse_own_transactions(
+                    self._connected(), self.server_info, session.position, address
+                )
+        except BaseException:
+            session.close()
+            raise
+        log.info("The snapshot is read from the replica %s, at %s.", address, session.position)
+        return session
+
+    def _check_replica(self, replica: MySqlSource) -> list[Finding]:
+        """Return warnings about the replica: a run that takes no snapshot does not need it."""
+        try:
+            findings = replica.check_as_replica_of(self.server_info)
+        except (SourceUnavailable, AccessDenied) as e:
+            return [
+                Finding(f"The replica of snapshot.hostname cannot be read: {e.message}", e.remedy or "", fatal=False)
+            ]
+        return [replace(finding, fatal=False) for finding in findings]
+
+    def check_as_replica_of(self, primary: MySqlServer) -> list[Finding]:
+        """Return findings about this server as the replica that snapshots are read from."""
+        from airflow_provider_cdc.sources.mysql.snapshot.replica_snapshots import check_replica
+
+        with raise_cdc_errors(self._config):
+            return check_replica(self._connected(), self.server_info, primary)
 
     def open_chunk_reader(self, *, signals: TableId | None) -> ChunkReader:
         from airflow_provider_cdc.sources.mysql.snapshot.chunk_reader import open_chunk_reader
@@ -351,6 +414,8 @@ class MySqlSource(Source):
         return self._server
 
     def close(self) -> None:
+        if self._snapshot_source is not None:
+            self._snapshot_source.close()
         if self._connection is not None:
             self._connection._force_close()
             self._connection = None

@@ -44,12 +44,22 @@ def verify_gtids(
     :param address: host of the server, for the error
     :raises PositionLost: transactions are missing; the error names them
     """
+    if missing := find_missing_gtids(connection, server, position, sources):
+        raise _lacks(missing, server, position, address)
+
+
+def find_missing_gtids(
+    connection: Connection, server: MySqlServer, position: MySqlPosition, sources: GtidSourceFilter = _ALL
+) -> str:
+    """Return the GTIDs of a position that a server has not executed after a few seconds; empty = none.
+
+    :raises PositionLost: it has purged transactions that are not captured
+    """
     verify = _verify_mariadb if server.mariadb else _verify_mysql
     until = time.monotonic() + PATIENCE_S
-    while missing := verify(connection, position, sources):
-        if time.monotonic() > until:
-            raise _lacks(missing, server, position, address)
+    while (missing := verify(connection, position, sources)) and time.monotonic() <= until:
         time.sleep(_PAUSE_S)
+    return missing
 
 
 def dump_gtids(connection: Connection, server: MySqlServer, position: MySqlPosition, sources: GtidSourceFilter) -> str:

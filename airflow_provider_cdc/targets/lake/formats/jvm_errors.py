@@ -58,7 +58,11 @@ def full_disk_error(error: BaseException, connector: str, location: str) -> Stor
         where=location,
         safe="The table is unchanged: a commit is there completely or not at all. The change log keeps the changes.",
         remedy=f"free space on {disk}, or enlarge it, then run the apply again"
-        + ("" if temporary else f". `{maintain}` removes old files of tables, and batches that every target has applied"),
+        + (
+            ""
+            if temporary
+            else f". `{maintain}` removes old files of tables, and batches that every target has applied"
+        ),
     )
 
 
