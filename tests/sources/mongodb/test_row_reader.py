@@ -15,7 +15,8 @@ from airflow_provider_cdc.core.errors import QueryRejected
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.spi.remote_readers import RowReader, SnapshotView
 from airflow_provider_cdc.core.spi.source import SnapshotChunk, Source
-from airflow_provider_cdc.sources.mongodb.snapshot import collection_rows, collection_snapshot
+from airflow_provider_cdc.sources.mongodb.log.raw_member_cursor import RawCursor
+from airflow_provider_cdc.sources.mongodb.snapshot import collection_snapshot
 from tests.support.connectors import Connector
 from tests.support.sources.mongodb.mongodb_connectors import mongodb_connector
 
@@ -44,7 +45,7 @@ def _open_view(source: Source, table: TableId, select: str | None = None) -> tup
 
 def _read(reader: RowReader, chunks: list[SnapshotChunk], view: SnapshotView) -> dict[int, int]:
     blocks = [block for chunk in chunks for block in reader.read(chunk, view)]
-    texts = [row["document"] for block in blocks for row in (block.after or []).to_pylist()]
+    texts = [row["document"] for block in blocks if block.after is not None for row in block.after.to_pylist()]
     documents = [json.loads(text) for text in texts]
     assert len({d["_id"] for d in documents}) == len(documents)
     return {d["_id"]: d["n"] for d in documents}
@@ -67,7 +68,7 @@ def test_a_reader_that_comes_too_late_for_the_moment_reads_on_as_it_is_now(
     connector: Connector, database: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The stream begins at the moment, so that it has what has changed since."""
-    table, more, calls = TableId(namespace=database.name, name="orders"), collection_rows.RawCursor.fetch_reply, []
+    table, more, calls = TableId(namespace=database.name, name="orders"), RawCursor.fetch_reply, []
 
     def too_old(self: Any, **options: Any) -> Any:
         calls.append(1)
@@ -79,7 +80,7 @@ def test_a_reader_that_comes_too_late_for_the_moment_reads_on_as_it_is_now(
     with (
         open_source(connector.definition(), connector.secrets) as source,
         source.open_row_reader() as reader,
-        patch.object(collection_rows.RawCursor, "fetch_reply", too_old),
+        patch.object(RawCursor, "fetch_reply", too_old),
     ):
         view, _ = _open_view(source, table)
         found = _read(reader, [SnapshotChunk(table)], view)

@@ -41,7 +41,7 @@ def _open_view(config: OracleConfig, select: str | None = None) -> tuple[Snapsho
 
 def _read_ids(reader: OracleRowReader, chunks: Iterable[SnapshotChunk], view: SnapshotView) -> list[int]:
     blocks = [block for chunk in chunks for block in reader.read(chunk, view)]
-    return [row["ID"] for block in blocks for row in (block.after or []).to_pylist()]
+    return [row["ID"] for block in blocks if block.after is not None for row in block.after.to_pylist()]
 
 
 def test_readers_that_come_later_see_the_rows_of_the_view_each_once(
