@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class ViewSharing(enum.Enum):
-    """How readers of other processes come to see the same rows as a snapshot session."""
+    """The way in which readers of other processes come to see the same rows as a snapshot session."""
 
     NONE = "none"
     """They cannot."""
