@@ -115,13 +115,16 @@ def parse_config(definition: ConnectorDefinition, secrets: Mapping[str, Any] | N
 
 
 def build_signing_key(source: str, secrets: Mapping[str, Any]) -> str:
-    """Build the key of the messages between a capture and the readers of its snapshot: both have the password of the source.
+    """Build the key of the messages between a capture and the readers of its snapshot: both have the secrets of the source.
+
+    A secret may be within an address, too.
 
     :param source: kind of source
     :param secrets: properties from the connection
     """
-    secret = config_class(source).is_secret
-    return json.dumps({name: value for name, value in secrets.items() if secret(name)}, sort_keys=True, default=str)
+    is_secret = config_class(source).is_secret
+    found = {name: value if is_secret(name) else find_credentials(name, value) for name, value in secrets.items()}
+    return json.dumps({name: value for name, value in found.items() if value}, sort_keys=True, default=str)
 
 
 def source_key(definition: ConnectorDefinition) -> str:

@@ -41,7 +41,8 @@ def main(arguments: list[str] | None = None) -> int:
     conf = (
         SparkConf().setAppName(f"cdc snapshot {args.connector}").setIfMissing("spark.ui.showConsoleProgress", "false")
     )
-    # a lost reader does not end the others, which read its chunks. The one that Spark starts in its stead finds that it is too late
+    # a lost reader does not end the others, which read its chunks. The one that Spark starts in its stead joins
+    # the view if that may be joined late, and otherwise ends
     conf.set("spark.task.maxFailures", "1000").set("spark.speculation", "false")
     context = SparkContext.getOrCreate(conf)
     context.setLogLevel("WARN")

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.snapshot_exchange.reader_mailbox import (
@@ -31,11 +31,18 @@ from airflow_provider_cdc.core.spi.remote_readers import (
     RowReader,
     SnapshotView,
     TableOutOfView,
+    ViewExpired,
+    ViewSharing,
 )
 from airflow_provider_cdc.core.spi.source import Source
 from airflow_provider_cdc.core.writing.event_envelope import Envelope
+from airflow_provider_cdc.sources import load_source
 
 log = logging.getLogger(__name__)
+
+_JOINS: Final = 4
+_JOIN_AGAIN_S: Final = 5.0
+"""How often a reader joins a view that it may join late, and how long it waits in between: a lost connection costs its unfinished chunks alone."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,19 @@ def run_reader(settings: ReaderSettings, number: int) -> int:
     :param number: of the reader, for its name
     :raises CdcError: the source or the storage cannot be used
     """
+    late = load_source(settings.source).VIEW_SHARING is ViewSharing.LATE
+    for left in reversed(range(_JOINS if late else 1)):
+        try:
+            return _join(settings, number)
+        except TransientError as e:
+            if not left:
+                raise
+            log.warning("The reader joins the snapshot again in %.0f s: %s", _JOIN_AGAIN_S, e)
+            time.sleep(_JOIN_AGAIN_S)
+    raise AssertionError("the last error is raised")
+
+
+def _join(settings: ReaderSettings, number: int) -> int:
     changelog = ChangeLog(settings.changelog, dict(settings.storage_options))
     key = build_signing_key(settings.source, settings.secrets)
     documents = open_documents(changelog.storage, settings.connector, settings.snapshot, key)
@@ -107,12 +127,14 @@ class _TableReader:
                 self._mailbox.report_view(phase.view, self._reader.open_view())
             elif phase.phase == "reading":
                 if self._files is None:
-                    self._files = self._open_files(len(phase.members))
+                    self._files = self._open_files(
+                        self._config.snapshot_max_threads if phase.late else len(phase.members)
+                    )
                 if (task := self._mailbox.next_task()) is not None:
                     self._read(*task)
                     continue
             # writers may be kept away until all have opened their views
-            time.sleep(FAST_S if phase.phase == "gathering" else POLL_S)
+            time.sleep(FAST_S if phase.phase == "gathering" and not phase.late else POLL_S)
 
     def _open_files(self, readers: int) -> ChunkFileReader:
         config, source = self._config, self._source
@@ -146,6 +168,9 @@ class _TableReader:
         except TableOutOfView as e:
             log.info("Table %s is not as it was at the position: %s", task.table, e)
             result = ChunkResult(number=task.number, attempt=task.attempt, outcome="out_of_view")
+        except ViewExpired as e:
+            error = ReaderError.from_exception(e.error)
+            result = ChunkResult(number=task.number, attempt=task.attempt, outcome="failed", error=error)
         except TransientError:  # this reader has lost its view; others have theirs
             raise
         except CdcError as e:

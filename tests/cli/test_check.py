@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -39,6 +40,22 @@ def test_check_fails_with_the_statements_that_repair(
         run("check", "--conn-id", "new")
     assert ended.value.code == 1
     assert "    GRANT REPLICATION SLAVE ON *.* TO 'few'@'%'\n" in capsys.readouterr().out
+
+
+def test_check_refuses_snapshots_on_spark_of_a_source_that_cannot_share_a_view(
+    shop_connector: ShopConnector, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capture(shop_connector)
+    definition = shop_connector.definition
+    shop_connector.definition = replace(definition, properties={**definition.properties, "snapshot.engine": "spark"})
+    capture(shop_connector)
+    clean(capsys)
+    with pytest.raises(SystemExit) as ended:
+        run("check", "shop")
+    assert ended.value.code == 1
+    said = capsys.readouterr().out
+    assert "Snapshots of memory databases cannot be read by Spark." in said
+    assert "remove snapshot.engine=spark" in said
 
 
 def test_check_says_how_long_the_log_is_kept_and_by_which_setting(

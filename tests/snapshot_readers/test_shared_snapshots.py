@@ -9,19 +9,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.snapshot_exchange import reader_coordinator
 from airflow_provider_cdc.changelog.snapshot_exchange.reader_coordinator import ReaderCoordinator
 from airflow_provider_cdc.changelog.snapshot_exchange.signed_documents import Assignment, SignedDocuments
-from airflow_provider_cdc.connector import open_capture
-from airflow_provider_cdc.core.capture.connector_capture import CaptureResult
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, ConfigError, PrerequisiteError, SourceUnavailable
 from airflow_provider_cdc.core.spi.remote_readers import ChunkTask, ReadGroup
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.mysql.snapshot import snapshot_session
+from tests.snapshot_readers.snapshot_events import capture_with, read_events, without_place
 from tests.support.change_log.log_consistency import consistent
 from tests.support.connectors import Connector, memory_connector, mysql_connector
 from tests.support.processes.fork import Forks
@@ -57,14 +55,6 @@ def connector_factory(db: Any, tmp_path: Path) -> Callable[..., Connector]:
     )  # fmt: skip
 
 
-def _capture(connector: Connector, readers: ForkedReaders) -> CaptureResult:
-    opened = open_capture(
-        connector.definition(), connector.state_url, secrets=connector.secrets, lease_ttl_s=5, reader_job=readers
-    )
-    with opened as capture:
-        return capture.run()
-
-
 def test_tables_are_equal_and_the_stream_continues_where_the_view_was(
     db: Any, connector_factory: Callable[..., Connector], forks: Forks
 ) -> None:
@@ -89,11 +79,11 @@ def test_tables_are_equal_and_the_stream_continues_where_the_view_was(
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        _capture(connector, ForkedReaders(forks, connector))
+        capture_with(connector, ForkedReaders(forks, connector))
     finally:
         stop.set()
         writer.join()
-    _capture(connector, ForkedReaders(forks, connector))
+    capture_with(connector, ForkedReaders(forks, connector))
     for table in ("large", "small", "hollow", "bag"):
         assert connector.rows(f"{db.name}.{table}") == source_rows(db.server, db.name, table), table
     consistent(connector)
@@ -110,10 +100,10 @@ def test_events_have_the_form_of_an_embedded_snapshot(
         "INSERT INTO solo VALUES (1)",
     )
     spark, embedded = connector_factory(), connector_factory("embedded", snapshot_engine="embedded")
-    _capture(spark, ForkedReaders(forks, spark))
+    capture_with(spark, ForkedReaders(forks, spark))
     embedded.capture()
     for connector in (spark, embedded):
-        events = _read_events(connector)
+        events = read_events(connector)
         assert Counter(e["source"]["snapshot"] for e in events if e["source"]["snapshot"] != "true").keys() >= {
             "first",
             "last",
@@ -121,33 +111,8 @@ def test_events_have_the_form_of_an_embedded_snapshot(
         assert events[0]["source"]["snapshot"] == "first"
         assert events[-1]["source"]["snapshot"] == "last"
         assert len(events) == 30_004
-    ours, theirs = (sorted(map(_without_place, _read_events(c)), key=repr) for c in (spark, embedded))
+    ours, theirs = (sorted(map(without_place, read_events(c)), key=repr) for c in (spark, embedded))
     assert ours == theirs
-
-
-def _read_events(connector: Connector) -> list[dict[str, Any]]:
-    files = [file for manifest in connector.changelog.read_manifests("test") for file in manifest.files]
-    tables = [pq.read_table(connector.changelog.open_file("test", file)) for file in files]
-    rows = [row for table in tables for row in table.to_pylist()]
-    return sorted(rows, key=lambda row: row["seq"])
-
-
-def _without_place(event: dict[str, Any]) -> Any:
-    """Leave out what differs between two snapshots: numbers, times, the position, and which row of a table is its first one."""
-    source = {
-        k: v
-        for k, v in event["source"].items()
-        if k not in {"ts_ms", "ts_us", "ts_ns", "snapshot", "pos", "file", "gtid"}
-    }
-    return (
-        event["op"],
-        event.get("key"),
-        event["before"],
-        event["after"],
-        source,
-        event["schema_version"],
-        event["transaction"],
-    )
 
 
 def test_chunks_of_a_reader_that_is_killed_are_read_by_others_in_the_same_view(
@@ -157,7 +122,6 @@ def test_chunks_of_a_reader_that_is_killed_are_read_by_others_in_the_same_view(
     fill_table(db, "large", 30_000)
     connector = connector_factory(snapshot_max_rows_per_second=6_000)
     readers = ForkedReaders(forks, connector)
-    opened = open_capture(connector.definition(), connector.state_url, secrets=connector.secrets, reader_job=readers)
 
     def kill_when_reading() -> None:
         while not list(connector.folder.glob("changelog/test/snapshots/*/group-1.json")):
@@ -168,8 +132,7 @@ def test_chunks_of_a_reader_that_is_killed_are_read_by_others_in_the_same_view(
 
     killer = threading.Thread(target=kill_when_reading)
     killer.start()
-    with opened as capture:
-        capture.run()
+    capture_with(connector, readers)
     killer.join()
     assert connector.rows(f"{db.name}.large") == source_rows(db.server, db.name, "large")
     assert sum(batch.events for batch in connector.store.list_batches("test")) == 30_300
@@ -184,7 +147,7 @@ def test_a_snapshot_without_readers_names_the_job(
     readers = ForkedReaders(forks, connector, absent=3)
     readers.find_error = lambda: SourceUnavailable("The Spark job has failed: no executor.")  # type: ignore[method-assign]
     with pytest.raises(SourceUnavailable, match="no executor"):
-        _capture(connector, readers)
+        capture_with(connector, readers)
     with pytest.raises(ConfigError, match="snapshot_job"):
         connector.capture()
 
@@ -228,7 +191,7 @@ def test_a_table_that_is_altered_before_it_is_read_is_read_later(
         begin(self, group)
 
     monkeypatch.setattr(ReaderCoordinator, "begin_group", alter_and_begin)
-    _capture(connector, ForkedReaders(forks, connector))
+    capture_with(connector, ForkedReaders(forks, connector))
     for table in ("large", "other"):
         assert connector.rows(f"{db.name}.{table}") == source_rows(db.server, db.name, table), table
 
@@ -266,8 +229,8 @@ def test_tables_without_transactions_are_read_by_the_capture_while_they_are_lock
         fill_table(db, "t", 10)
         properties = {"database_include_list": db.name, "snapshot_engine": "spark", "snapshot_max_threads": 2}
         connector = mysql_connector(mariadb, tmp_path, **properties)
-        _capture(connector, ForkedReaders(forks, connector))
-        events = _read_events(connector)
+        capture_with(connector, ForkedReaders(forks, connector))
+        events = read_events(connector)
         assert [(e["source"]["table"], e["source"]["snapshot"]) for e in events if e["source"]["snapshot"] != "true"] == [
             ("old", "first"), ("old", "last_in_data_collection"), ("t", "first_in_data_collection"), ("t", "last"),
         ]  # fmt: skip

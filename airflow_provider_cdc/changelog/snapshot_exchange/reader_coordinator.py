@@ -24,7 +24,7 @@ from airflow_provider_cdc.changelog.snapshot_exchange.signed_documents import (
     SnapshotPlan,
 )
 from airflow_provider_cdc.core.errors import CdcError, SourceUnavailable
-from airflow_provider_cdc.core.spi.remote_readers import ChunkResult, ChunkTask, ReadGroup
+from airflow_provider_cdc.core.spi.remote_readers import ChunkResult, ChunkTask, ReaderError, ReadGroup
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,8 @@ _OPENING_S: Final = 5.0
 _ENDING_S: Final = 20.0
 _LOST_S: Final = 60.0
 """A reader without a sign of life for so long is lost. Each reports every two seconds."""
+_REPLACEMENT_S: Final = 300.0
+"""How long a snapshot without readers waits for another one, if that may join late: Spark starts it in the place of one that was lost."""
 _AHEAD: Final = 2
 """Chunks that a reader has at once, so that it need not wait for the next one."""
 
@@ -107,6 +109,9 @@ class ReaderCoordinator:
         self._group: ReadGroup | None = None
         self._waiting, self._known = deque[ChunkTask](), set[str]()
         self._kept_out = dict[str, set[str]]()
+        self._late, self._given_up = False, set[str]()
+        self._alone_since: float | None = None
+        self._reader_error: ReaderError | None = None
         self._looked_at, self._closed = 0.0, threading.Event()
         self._lock = threading.Lock()
         self._heart = threading.Thread(target=self._beat, name="cdc-snapshot-beat", daemon=True)
@@ -117,14 +122,15 @@ class ReaderCoordinator:
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
-    def gather_readers(self, stopped: Callable[[], bool]) -> int:
+    def gather_readers(self, stopped: Callable[[], bool], *, late: bool = False) -> int:
+        self._late = late
         self._documents.write(PLAN, self._plan)
         self._begin_phase("gathering")
         self._heart.start()
         self._job.start(self._snapshot, self._count)
         log.info("The snapshot waits for %d readers.", self._count)
         began, first = time.monotonic(), None
-        while len(self._readers) < self._count:
+        while len(self._readers) < (1 if late else self._count):
             if stopped():
                 return 0
             now = time.monotonic()
@@ -187,7 +193,7 @@ class ReaderCoordinator:
             if reader is None or result is None or task is None or task.attempt != result.attempt:
                 continue  # of a reader that was given up
             del reader.tasks[result.number]
-            if result.outcome == "out_of_view":
+            if result.outcome == "out_of_view" and not self._late:  # elsewhere it is out of the view of all
                 self._kept_out.setdefault(task.table, set()).add(reader.name)
                 self._waiting.append(task)
             else:
@@ -221,14 +227,19 @@ class ReaderCoordinator:
     # -- readers ------------------------------------------------------------------------------------------------------
 
     def _read_signs(self) -> None:
-        gathering = self._phase.phase == "gathering"
+        may_join = self._late or self._phase.phase == "gathering"
         names = (
-            self._documents.list_names("readers") if gathering else [f"readers/{name}.json" for name in self._readers]
+            self._documents.list_names("readers") if may_join else [f"readers/{name}.json" for name in self._readers]
         )
         for name in names:
             sign = self._documents.read(name, ReaderSign)
-            if sign is None or (sign.state == "ended" and sign.reader not in self._readers):
+            if sign is None or sign.reader in self._given_up:
                 continue
+            if sign.reader not in self._readers:
+                if sign.state == "ended":
+                    continue
+                if self._phase.phase == "reading":
+                    log.info("Reader %s joins the snapshot.", sign.reader)
             self._readers.setdefault(sign.reader, _Reader(sign.reader)).record_sign(sign)
 
     def _take_back(self) -> None:
@@ -238,19 +249,31 @@ class ReaderCoordinator:
         """
         for reader in [reader for reader in self._readers.values() if reader.is_lost]:
             del self._readers[reader.name]
-            error = reader.sign.error
+            self._given_up.add(reader.name)
+            self._reader_error = error = reader.sign.error
             log.warning(
                 "Reader %s is lost; %d readers are left, and read its %d chunks. %s",
                 reader.name, len(self._readers), len(reader.tasks), "" if error is None else f"{error.name}: {error.message}",
             )  # fmt: skip
             self._waiting.extendleft(reversed(reader.tasks.values()))
-            if not self._readers and error is not None:
-                raise error.to_exception()
-        if not self._readers:
+        if self._readers:
+            self._alone_since = None
+        elif not self._may_be_replaced():
+            if self._reader_error is not None:
+                raise self._reader_error.to_exception()
             raise self._job.find_error() or self._no_reader("The last reader of the snapshot is lost.")
+
+    def _may_be_replaced(self) -> bool:
+        """Check whether another reader may come in the place of the last one."""
+        if self._alone_since is None:
+            self._alone_since = time.monotonic()
+        waited_s = time.monotonic() - self._alone_since
+        return self._late and waited_s < _REPLACEMENT_S and self._job.find_error() is None
 
     def _is_kept_out(self, task: ChunkTask) -> bool:
         """Check whether no reader that is left sees a table as it was."""
+        if self._late:
+            return False
         return self._readers.keys() <= self._kept_out.get(task.table, set())
 
     def _assign(self) -> None:
@@ -277,7 +300,9 @@ class ReaderCoordinator:
 
     def _begin_phase(self, phase: Literal["gathering", "opening", "reading", "ended"], view: int = 0) -> None:
         with self._lock:
-            self._phase = CapturePhase(phase=phase, view=view, members=sorted(self._readers), beat=self._phase.beat + 1)
+            self._phase = CapturePhase(
+                phase=phase, view=view, members=sorted(self._readers), late=self._late, beat=self._phase.beat + 1
+            )
             self._documents.write(CAPTURE, self._phase)
 
     def _beat(self) -> None:

@@ -88,7 +88,8 @@ class ReaderMailbox:
         elif time.monotonic() - self._beat_at > _LOST_S:
             log.warning("The capture has given no sign of life for %.0f s: the reader ends.", _LOST_S)
             phase = CapturePhase(phase="ended")
-        if phase.phase == "ended" or (phase.phase == "reading" and self.reader not in phase.members):
+        is_left_out = phase.phase == "reading" and not phase.late and self.reader not in phase.members
+        if phase.phase == "ended" or is_left_out:
             self._ended = True
             return CapturePhase(phase="ended")
         return phase

@@ -41,7 +41,8 @@ class CapturePhase(BaseModel):
 
     :param phase: ``gathering``: connect and report; ``opening``: open view number ``view``; ``reading``: take chunks; ``ended``: end
     :param view: number of the view, from 1
-    :param members: readers that take part; all others end
+    :param members: readers that take part; all others end, unless they may join late
+    :param late: readers may join at any time
     :param beat: grows while the capture is alive
     """
 
@@ -50,6 +51,7 @@ class CapturePhase(BaseModel):
     phase: Literal["gathering", "opening", "reading", "ended"]
     view: int = 0
     members: list[str] = Field(default_factory=list)
+    late: bool = False
     beat: int = 0
 
 

@@ -24,8 +24,19 @@ from airflow_provider_cdc.core.entry_points import SNAPSHOT_LOCKS, SNAPSHOT_POLI
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.core.extension_calls import build_unusable_error, call_extension, load_extension
 from airflow_provider_cdc.core.model.table_schema import TableId
+from airflow_provider_cdc.core.spi.remote_readers import ViewSharing
+from airflow_provider_cdc.core.spi.source import Finding, Source
 
 log = logging.getLogger(__name__)
+
+
+def find_unshared_view(source: Source) -> Finding | None:
+    """Return the finding that the views of a source cannot be shared, as ``snapshot.engine=spark`` needs it; ``None`` if they can."""
+    if source.VIEW_SHARING is not ViewSharing.NONE:
+        return None
+    return Finding(
+        f"Snapshots of {source.connector} databases cannot be read by Spark.", "remove snapshot.engine=spark"
+    )
 
 
 class SnapshotPolicy(abc.ABC):

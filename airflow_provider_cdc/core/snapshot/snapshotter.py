@@ -25,9 +25,9 @@ from airflow_provider_cdc.core.row_rate_limit import RowRateLimit
 from airflow_provider_cdc.core.snapshot.parallel_chunk_reader import Group, GroupLookahead, Item, in_parallel
 from airflow_provider_cdc.core.snapshot.remote_group_reading import GroupStopped, RemoteGroupReading
 from airflow_provider_cdc.core.snapshot.snapshot_markers import MarkedRows, SnapshotMarkers
-from airflow_provider_cdc.core.snapshot.snapshot_policy import SnapshotPolicy, snapshot_query
+from airflow_provider_cdc.core.snapshot.snapshot_policy import SnapshotPolicy, find_unshared_view, snapshot_query
 from airflow_provider_cdc.core.spi.capture_run_inputs import RunInputs
-from airflow_provider_cdc.core.spi.remote_readers import ReadGroup, RemoteReaders, TableTask
+from airflow_provider_cdc.core.spi.remote_readers import ReadGroup, RemoteReaders, TableTask, ViewSharing
 from airflow_provider_cdc.core.spi.source import SnapshotChunk, SnapshotSession
 from airflow_provider_cdc.core.writing.inferred_tables import ImplicitTables
 from airflow_provider_cdc.core.writing.run_output import RunOutput
@@ -183,12 +183,12 @@ class Snapshotter:
         :raises PrerequisiteError: the source's views cannot be shared
         :raises SnapshotStopped: the run was asked to end
         """
-        if not self._source.SHARES_VIEWS:
+        if (finding := find_unshared_view(self._source)) is not None:
             raise PrerequisiteError(
-                f"Snapshots of {self._source.connector} databases cannot be read by Spark.",
+                finding.problem,
                 where="snapshot.engine",
                 safe="Nothing was read; the offset is untouched.",
-                remedy="remove snapshot.engine=spark",
+                remedy=finding.fix,
             )
         if self._open_readers is None:
             raise ConfigError(
@@ -199,7 +199,7 @@ class Snapshotter:
             )
         readers = self._open_readers()
         try:
-            if not readers.gather_readers(self._stopped):
+            if not readers.gather_readers(self._stopped, late=self._source.VIEW_SHARING is ViewSharing.LATE):
                 raise SnapshotStopped
         except BaseException:
             readers.close()
@@ -220,7 +220,7 @@ class Snapshotter:
         :param names: of the tables, including those that no longer exist
         :param read_tables: tables whose rows are read
         :param position: at which they are read
-        :param remote: readers of other processes, which read all tables that are not locked until they are read
+        :param remote: readers of other processes, which read all tables that they can
         """
         state = self._state
         if state.offset.position is None:
@@ -229,7 +229,8 @@ class Snapshotter:
         self._gone([name for name in names if name not in there], session, position)
         read_tables &= session.schemas.keys()
         with ProgressReporter("Snapshot", "rows", board=self._board, logger=log) as work:
-            marks, local = SnapshotMarkers(), read_tables if remote is None else read_tables & session.urgent
+            marks, alone = SnapshotMarkers(), session.urgent | session.own
+            local = read_tables if remote is None else read_tables & alone
             here = [t for t in tables if remote is None or t not in read_tables or t in local]
             if here or remote is None:
                 self._read_here(session, here, local, names, position, marks, work, more=read_tables > local)

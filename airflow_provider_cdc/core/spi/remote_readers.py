@@ -9,12 +9,16 @@
                      ◄── files ─────────────
     commits the batch
 
-A view lives in a connection. So a reader that is lost takes only its unfinished chunks with it: others that see the same rows read them again.
+The chunks of a reader that is lost are read again by others that see the same rows. Which ones do depends on the source (:class:`ViewSharing`):
+
+- A view may live in a connection. Then readers meet, and open theirs at one moment. One that comes later sees other rows, and takes no part.
+- A view may have a name, such as a number of the log. Then the position names it, nothing is opened, and readers may come at any time.
 """
 
 from __future__ import annotations
 
 import abc
+import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
@@ -34,8 +38,30 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.spi.snapshot_chunk import SnapshotChunk
 
 
+class ViewSharing(enum.Enum):
+    """The way in which readers of other processes come to see the same rows as a snapshot session."""
+
+    NONE = "none"
+    """They cannot."""
+    MEETING = "meeting"
+    """All open their views at one moment, in which the session keeps writers away (:class:`ViewMeeting`)."""
+    LATE = "late"
+    """They read at the session's position. A reader that comes later sees the same rows, as long as the database keeps them."""
+
+
 class TableOutOfView(Exception):
     """A reader does not see a table as it was at the position, or a statement that waits to alter the table keeps the reader out."""
+
+
+class ViewExpired(Exception):
+    """No reader sees the rows of the position any more.
+
+    :param error: for people, with the remedy
+    """
+
+    def __init__(self, error: CdcError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +81,21 @@ class SnapshotView:
 class RowReader(abc.ABC):
     """A connection of another process that reads rows in the view of a snapshot session. A context manager."""
 
-    @abc.abstractmethod
     def open_view(self) -> dict[str, Any]:
-        """Open the view, or open another one in its stead.
+        """Open the view, or open another one in its stead. Only of sources whose readers meet (:attr:`ViewSharing.MEETING`).
 
         Called while the session knows that all views opened now show the same rows.
 
         :return: facts by which the session checks that, fit for JSON
         """
+        raise NotImplementedError("readers of this source need not open a view")
 
     @abc.abstractmethod
     def read(self, chunk: SnapshotChunk, view: SnapshotView) -> Iterator[RowBlock]:
         """Read the rows of one chunk, as :meth:`SnapshotSession.read <airflow_provider_cdc.core.spi.source.SnapshotSession.read>` does.
 
-        :raises TableOutOfView: before the first block
+        :raises TableOutOfView: the blocks before do not count
+        :raises ViewExpired: the same
         """
 
     @abc.abstractmethod
@@ -196,10 +223,11 @@ class ChunkResult(_Document):
 class RemoteReaders(ViewMeeting, Protocol):
     """The readers of one snapshot, as the capture sees them. A context manager."""
 
-    def gather_readers(self, stopped: Callable[[], bool]) -> int:
+    def gather_readers(self, stopped: Callable[[], bool], *, late: bool = False) -> int:
         """Start the readers, wait until they have connected to the database, and return how many have.
 
         :param stopped: whether the run was asked to end; then there may be none
+        :param late: readers may come at any time, and the first one suffices to begin with
         :raises CdcError: there are none
         """
 

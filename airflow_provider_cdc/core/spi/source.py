@@ -24,7 +24,7 @@ from airflow_provider_cdc.core.model.transient_key_duplicates import KeysOverlap
 from airflow_provider_cdc.core.remedy_commands import name_cdc_command
 from airflow_provider_cdc.core.spi.carry_over import CarryOver
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
-from airflow_provider_cdc.core.spi.remote_readers import RowReader, ViewMeeting
+from airflow_provider_cdc.core.spi.remote_readers import RowReader, ViewMeeting, ViewSharing
 from airflow_provider_cdc.core.spi.snapshot_chunk import SnapshotChunk as SnapshotChunk
 from airflow_provider_cdc.core.spi.source_block_formats import EventForm
 from airflow_provider_cdc.core.spi.source_procedures import Procedure, ProcedureContext, ProcedurePlan, ProcedureResult
@@ -97,6 +97,8 @@ class SnapshotSession(abc.ABC):
     """Tables that were dropped or altered before all of their rows could be read: the rows that were read of them do not count."""
     urgent: AbstractSet[TableId] = frozenset()
     """Tables that are to be read before others, as they are locked until then."""
+    own: AbstractSet[TableId] = frozenset()
+    """Tables that the session alone can read, and no reader of another process."""
 
     @abc.abstractmethod
     def split_table(self, table: TableId) -> list[SnapshotChunk]:
@@ -137,7 +139,7 @@ class Source(abc.ABC):
         has (:meth:`conform_rows`): core adds a table with its first rows, and columns with the first rows that have them.
         Such a stream yields a :class:`~airflow_provider_cdc.core.model.log_items.SchemaChange` only where a table was dropped or renamed, and no
         ``Rollback``
-    :cvar SHARES_VIEWS: readers of other processes can join the view of a snapshot
+    :cvar VIEW_SHARING: how readers of other processes join the view of a snapshot
     :cvar POSITION_SIGNAL: type of the signal that moves a connector to another position in the log, where the documents name one
     """
 
@@ -148,7 +150,7 @@ class Source(abc.ABC):
     CARRIES: ClassVar[bool] = False
     KEYS_OVERLAP: ClassVar[KeysOverlap] = KeysOverlap.ALWAYS
     STRUCTURED: ClassVar[bool] = True
-    SHARES_VIEWS: ClassVar[bool] = False
+    VIEW_SHARING: ClassVar[ViewSharing] = ViewSharing.NONE
     POSITION_SIGNAL: ClassVar[str | None] = None
     connector: str
 
@@ -234,15 +236,15 @@ class Source(abc.ABC):
     ) -> SnapshotSession:
         """Open a consistent view of ``tables`` that readers of other processes share, see :mod:`airflow_provider_cdc.core.spi.remote_readers`.
 
-        Tables that are :attr:`SnapshotSession.urgent` are read by the session alone.
+        Tables that are :attr:`SnapshotSession.urgent` or :attr:`SnapshotSession.own` are read by the session alone.
 
-        :param meeting: has the readers open their views
+        :param meeting: has the readers open their views, where they meet
         :param selects: as of :meth:`open_snapshot`
         """
         raise NotImplementedError(f"{self.connector} does not share views")
 
     def open_row_reader(self) -> RowReader:
-        """Open a reader of a view that another process shares. Only of sources that :attr:`SHARES_VIEWS`."""
+        """Open a reader of a view that another process shares. Only of sources with :attr:`VIEW_SHARING`."""
         raise NotImplementedError(f"{self.connector} does not share views")
 
     def open_chunk_reader(self, *, signals: TableId | None) -> ChunkReader:

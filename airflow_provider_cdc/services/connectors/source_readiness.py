@@ -111,9 +111,14 @@ def check_readiness(access: ConnectorAccess) -> Readiness:
     :param access: as :func:`resolve_access` has it
     :raises CdcError: the source cannot be queried
     """
+    from airflow_provider_cdc.core.snapshot.snapshot_policy import find_unshared_view
+
     probe = access.open_probe()
     try:
         readiness = inspect_readiness(probe.source)
+        on_spark = access.definition.properties.get("snapshot.engine") == "spark"
+        if on_spark and (finding := find_unshared_view(probe.source)) is not None:
+            readiness = replace(readiness, findings=[*readiness.findings, finding])
         if not readiness.is_ready:
             return readiness
         position = str(probe.source.current_position())

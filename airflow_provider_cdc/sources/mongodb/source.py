@@ -24,6 +24,7 @@ from airflow_provider_cdc.core.model.run_metrics import Value
 from airflow_provider_cdc.core.model.table_schema import TableId, TableSchema
 from airflow_provider_cdc.core.model.transient_key_duplicates import KeysOverlap
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
+from airflow_provider_cdc.core.spi.remote_readers import RowReader, ViewMeeting, ViewSharing
 from airflow_provider_cdc.core.spi.source import CapturedTableSchemas, Finding, SnapshotSession, Source, any_table
 from airflow_provider_cdc.sources.mongodb.checks import check_prerequisites
 from airflow_provider_cdc.sources.mongodb.collection_tables import (
@@ -63,6 +64,7 @@ class MongoDbSource(Source):
     KEYS_OVERLAP: ClassVar[KeysOverlap] = KeysOverlap.NEVER
     Config: ClassVar[type[ConnectorConfig]] = MongoDbConfig
     STRUCTURED: ClassVar[bool] = False
+    VIEW_SHARING: ClassVar[ViewSharing] = ViewSharing.LATE
     connector = "mongodb"
 
     def __init__(self, config: MongoDbConfig) -> None:
@@ -156,7 +158,21 @@ class MongoDbSource(Source):
     ) -> SnapshotSession:
         from airflow_provider_cdc.sources.mongodb.snapshot.collection_snapshot import MongoSnapshot
 
-        return MongoSnapshot(self._config, tables, readers, selects, self._snapshots, self._schema)
+        return MongoSnapshot(self._config, tables, selects, self._snapshots, self._schema)
+
+    def open_shared_snapshot(
+        self,
+        tables: Sequence[TableId],
+        meeting: ViewMeeting,
+        *,
+        selects: Mapping[TableId, str] = MappingProxyType({}),
+    ) -> SnapshotSession:
+        return self.open_snapshot(tables, readers=self._config.snapshot_max_threads, selects=selects)
+
+    def open_row_reader(self) -> RowReader:
+        from airflow_provider_cdc.sources.mongodb.snapshot.row_reader import MongoRowReader
+
+        return MongoRowReader(self._config)
 
     def open_chunk_reader(self, *, signals: TableId | None) -> ChunkReader:
         from airflow_provider_cdc.sources.mongodb.snapshot.chunk_reader import MongoChunkReader

@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.model.run_metrics import Value
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.model.transient_key_duplicates import KeysOverlap
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
-from airflow_provider_cdc.core.spi.remote_readers import RowReader, ViewMeeting
+from airflow_provider_cdc.core.spi.remote_readers import RowReader, ViewMeeting, ViewSharing
 from airflow_provider_cdc.core.spi.source import (
     VARIED,
     CapturedTableSchemas,
@@ -69,7 +69,7 @@ class MySqlSource(Source):
 
     KEYS_OVERLAP: ClassVar[KeysOverlap] = KeysOverlap.NAMED_KEYS
     Config: ClassVar[type[ConnectorConfig]] = MySqlConfig
-    SHARES_VIEWS: ClassVar[bool] = True
+    VIEW_SHARING: ClassVar[ViewSharing] = ViewSharing.MEETING
     POSITION_SIGNAL: ClassVar[str | None] = "set-binlog-position"
     connector = "mysql"
 

@@ -19,6 +19,7 @@ from airflow_provider_cdc.core.model.run_metrics import Value
 from airflow_provider_cdc.core.model.table_schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.spi.carry_over import CarryOver
 from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
+from airflow_provider_cdc.core.spi.remote_readers import RowReader, ViewMeeting, ViewSharing
 from airflow_provider_cdc.core.spi.source import CapturedTableSchemas, Finding, SnapshotSession, Source, any_table
 from airflow_provider_cdc.core.spi.source_block_formats import EventForm
 from airflow_provider_cdc.sources.oracle.checks import check_prerequisites
@@ -51,6 +52,7 @@ class OracleSource(Source):
     PSEUDO_COLUMNS: ClassVar[frozenset[str]] = frozenset({ROWID})
     FORMS: ClassVar[Mapping[str, EventForm]] = {XSTREAM.name: XSTREAM}
     CARRIES: ClassVar[bool] = True
+    VIEW_SHARING: ClassVar[ViewSharing] = ViewSharing.LATE
     connector = "oracle"
 
     def __init__(self, config: OracleConfig) -> None:
@@ -127,6 +129,22 @@ class OracleSource(Source):
         from airflow_provider_cdc.sources.oracle.snapshot.snapshot import OracleSnapshot
 
         return OracleSnapshot(self._config, tables, readers, selects)
+
+    def open_shared_snapshot(
+        self,
+        tables: Sequence[TableId],
+        meeting: ViewMeeting,
+        *,
+        selects: Mapping[TableId, str] = MappingProxyType({}),
+    ) -> SnapshotSession:
+        from airflow_provider_cdc.sources.oracle.snapshot.snapshot import OracleSnapshot
+
+        return OracleSnapshot(self._config, tables, 1, selects, shared=True)
+
+    def open_row_reader(self) -> RowReader:
+        from airflow_provider_cdc.sources.oracle.snapshot.row_reader import OracleRowReader
+
+        return OracleRowReader(self._config)
 
     def open_chunk_reader(self, *, signals: TableId | None) -> ChunkReader:
         from airflow_provider_cdc.sources.oracle.snapshot.chunk_reader import OracleChunkReader

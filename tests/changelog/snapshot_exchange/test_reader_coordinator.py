@@ -113,3 +113,73 @@ def test_the_error_of_the_last_reader_is_raised(snapshot: SnapshotInTest) -> Non
     with pytest.raises(SourceUnavailable, match=r"The connection was lost\.") as caught:
         _collect(snapshot, 30)
     assert caught.value.where == "db:3306"
+
+
+# readers that may join at any time
+
+
+@pytest.fixture
+def late_snapshot(tmp_path: Path) -> Iterator[SnapshotInTest]:
+    """A snapshot that one reader has joined, and that more may join."""
+    made = SnapshotInTest(tmp_path, 1)
+    with made.coordinator:
+        assert made.coordinator.gather_readers(lambda: False, late=True) == 1
+        made.coordinator.begin_group(GROUP)
+        made.coordinator.hand_out([TASK])
+        yield made
+
+
+def _end_reader(mailbox: ReaderMailbox) -> None:
+    mailbox.__exit__(None, None, None)
+
+
+def _find_task(snapshot: SnapshotInTest, mailbox: ReaderMailbox) -> ChunkTask:
+    until = time.monotonic() + 20
+    while (found := mailbox.next_task()) is None and time.monotonic() < until:
+        assert snapshot.coordinator.collect_results() == []
+    assert found is not None
+    return found[1]
+
+
+def test_a_chunk_of_a_lost_reader_is_read_by_one_that_joins_after_all_others_are_gone(
+    late_snapshot: SnapshotInTest,
+) -> None:
+    _end_reader(late_snapshot.mailboxes[0])
+    _collect(late_snapshot, 8)
+    late_snapshot.mailboxes.append(late_snapshot.join("later"))
+    assert late_snapshot.mailboxes[1].read_phase().phase == "reading"
+    assert _find_task(late_snapshot, late_snapshot.mailboxes[1]) == TASK
+    late_snapshot.mailboxes[1].report_result(1, ChunkResult(number=0, attempt=0, outcome="read", rows=3))
+    assert [result.rows for result in late_snapshot.coordinator.collect_results()] == [3]
+
+
+def test_a_lost_reader_that_is_back_is_given_no_more_chunks(
+    late_snapshot: SnapshotInTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have read the chunk already, and would not read it again."""
+    lost = late_snapshot.mailboxes[0]
+    assert lost.next_task() is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(reader_coordinator, "_LOST_S", -1.0)
+        _collect(late_snapshot, 8)
+    late_snapshot.mailboxes.append(late_snapshot.join("later"))
+    assert _find_task(late_snapshot, late_snapshot.mailboxes[1]) == TASK
+    lost.report_result(1, ChunkResult(number=0, attempt=0, outcome="read", rows=3))
+    assert late_snapshot.coordinator.collect_results() == []
+    assert late_snapshot.coordinator.count_rows() == 0
+
+
+def test_a_reader_in_the_place_of_the_last_one_is_not_waited_for_without_end(
+    late_snapshot: SnapshotInTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader_coordinator, "_REPLACEMENT_S", 1.0)
+    error = SourceUnavailable("The connection was lost.", where="db:1521")
+    late_snapshot.mailboxes[0].__exit__(SourceUnavailable, error, None)
+    with pytest.raises(SourceUnavailable, match=r"The connection was lost\."):
+        _collect(late_snapshot, 60)
+
+
+def test_a_table_that_one_reader_does_not_see_is_out_of_the_view_of_all(late_snapshot: SnapshotInTest) -> None:
+    late_snapshot.mailboxes.append(late_snapshot.join("later"))
+    late_snapshot.mailboxes[0].report_result(1, ChunkResult(number=0, attempt=0, outcome="out_of_view"))
+    assert [result.outcome for result in late_snapshot.coordinator.collect_results()] == ["out_of_view"]

@@ -25,7 +25,7 @@ from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.spi.chunk_reader import KeyRange
 from airflow_provider_cdc.core.spi.source import SnapshotChunk
 from airflow_provider_cdc.sources.mongodb.collection_tables import collection_schema
-from airflow_provider_cdc.sources.mongodb.snapshot import chunk_reader, collection_snapshot
+from airflow_provider_cdc.sources.mongodb.snapshot import chunk_reader, collection_rows, collection_snapshot
 from dev.servers.mongodb import MongoDb, ShardedCluster
 from tests.support.change_log.rendered import capture_records
 from tests.support.signals import snapshot as ask_for
@@ -202,7 +202,7 @@ def test_what_is_written_while_a_snapshot_reads_is_streamed_from_its_moment_on(
     orders = database.orders
     orders.insert_many([{"_id": i, "n": 0} for i in range(30)])
     connector = mongodb_connector(uri, tmp_path, database_include_list=database.name, snapshot_fetch_size=4)
-    more, written = collection_snapshot.RawCursor.fetch_reply, []
+    more, written = collection_rows.RawCursor.fetch_reply, []
 
     def write_and_read(self: Any, **options: Any) -> Any:
         if not written:
@@ -211,7 +211,7 @@ def test_what_is_written_while_a_snapshot_reads_is_streamed_from_its_moment_on(
             orders.delete_one({"_id": 28})
         return more(self, **options)
 
-    with patch.object(collection_snapshot.RawCursor, "fetch_reply", write_and_read):
+    with patch.object(collection_rows.RawCursor, "fetch_reply", write_and_read):
         found = capture_records(connector)
     found += capture_records(connector)
     values = [(json.loads(r["key"]["id"]), r["value"]) for r in found if r["value"] is not None]
@@ -225,7 +225,7 @@ def test_a_reader_that_is_interrupted_goes_on_behind_any_key(
     table, keys = mixed_collection
     connector = mongodb_connector(uri, tmp_path, snapshot_fetch_size=2, connect_backoff_initial_delay_ms=1)
     with (
-        patch.object(collection_snapshot.RawCursor, "fetch_reply", side_effect=AutoReconnect("gone")),
+        patch.object(collection_rows.RawCursor, "fetch_reply", side_effect=AutoReconnect("gone")),
         open_source(connector.definition(), connector.secrets) as source,
         source.open_snapshot([table], readers=1) as session,
     ):
@@ -239,7 +239,7 @@ def test_a_reader_that_comes_too_late_for_the_moment_reads_on_as_it_is_now(
 ) -> None:
     database.orders.insert_many([{"_id": i, "n": 0} for i in range(30)])
     connector = mongodb_connector(uri, tmp_path, database_include_list=database.name, snapshot_fetch_size=4)
-    more, calls = collection_snapshot.RawCursor.fetch_reply, [0]
+    more, calls = collection_rows.RawCursor.fetch_reply, [0]
 
     def too_old(self: Any, **options: Any) -> Any:
         calls[0] += 1
@@ -248,7 +248,7 @@ def test_a_reader_that_comes_too_late_for_the_moment_reads_on_as_it_is_now(
             raise OperationFailure("Read timestamp is older than the oldest available timestamp.", 239)
         return more(self, **options)
 
-    with patch.object(collection_snapshot.RawCursor, "fetch_reply", too_old):
+    with patch.object(collection_rows.RawCursor, "fetch_reply", too_old):
         connector.capture()
     assert "no longer has" in caplog.text
     connector.replay.partial = True
@@ -340,7 +340,7 @@ def test_documents_of_one_key_on_several_shards_are_read_once_each_over_an_inter
             cluster.router.url(), tmp_path, snapshot_fetch_size=3, connect_backoff_initial_delay_ms=1
         )
         table = TableId(namespace="shop", name="orders")
-        more, calls = collection_snapshot.RawCursor.fetch_reply, []
+        more, calls = collection_rows.RawCursor.fetch_reply, []
 
         def fail_first_read(self: Any, **options: Any) -> Any:
             calls.append(1)
@@ -349,7 +349,7 @@ def test_documents_of_one_key_on_several_shards_are_read_once_each_over_an_inter
             return more(self, **options)
 
         with (
-            patch.object(collection_snapshot.RawCursor, "fetch_reply", fail_first_read),
+            patch.object(collection_rows.RawCursor, "fetch_reply", fail_first_read),
             open_source(connector.definition(), connector.secrets) as source,
             source.open_snapshot([table], readers=1) as session,
         ):

@@ -29,20 +29,26 @@ class ForkedReaders:
     def __init__(self, forks: Forks, connector: Connector, *, absent: int = 0) -> None:
         self._forks, self._connector, self._absent = forks, connector, absent
         self.runs: list[Run] = []
+        self._snapshot = ""
 
     def start(self, snapshot: str, readers: int) -> None:
+        self._snapshot = snapshot
         for number in range(readers - self._absent):
-            self.runs.append(
-                self._forks.start(
-                    "tests.support.processes.snapshot_reader:read",
-                    changelog=self._connector.changelog.storage.url,
-                    connector=self._connector.name,
-                    source=self._connector.source,
-                    snapshot=snapshot,
-                    secrets=self._connector.secrets,
-                    number=number,
-                )
+            self.start_reader(number)
+
+    def start_reader(self, number: int) -> None:
+        """Start one reader."""
+        self.runs.append(
+            self._forks.start(
+                "tests.support.processes.snapshot_reader:read",
+                changelog=self._connector.changelog.storage.url,
+                connector=self._connector.name,
+                source=self._connector.source,
+                snapshot=self._snapshot,
+                secrets=self._connector.secrets,
+                number=number,
             )
+        )
 
     def find_error(self) -> CdcError | None:
         if self.runs and not any(_is_alive(run.pid) for run in self.runs):

@@ -28,9 +28,8 @@ from types import MappingProxyType
 from typing import Final
 
 import oracledb
-import pyarrow as pa
 
-from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError, TransientError
+from airflow_provider_cdc.core.errors import PrerequisiteError, TransientError
 from airflow_provider_cdc.core.model.log_items import RowBlock
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.core.snapshot.snapshot_policy import lock_refused, lock_statements
@@ -45,27 +44,25 @@ from airflow_provider_cdc.sources.oracle.connect import (
     database_of,
     translate_driver_errors,
 )
-from airflow_provider_cdc.sources.oracle.error_translation import SNAPSHOT_TOO_OLD, TABLE_CHANGED, translate_error
+from airflow_provider_cdc.sources.oracle.error_translation import translate_error
 from airflow_provider_cdc.sources.oracle.open_database_transactions import open_transactions
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.catalog_reader import OracleCatalog
 from airflow_provider_cdc.sources.oracle.snapshot import rowid_ranges
-from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
+from airflow_provider_cdc.sources.oracle.snapshot.flashback_rows import FlashbackRows
 from airflow_provider_cdc.sources.oracle.snapshot.row_blocks_and_extents import (
     now_us,
-    read_block,
     read_extents,
-    split_fetched_rows,
 )
-from airflow_provider_cdc.sources.oracle.snapshot.select_overrides import as_of, override_of
-from airflow_provider_cdc.sources.relational.event_key_decoder import build_query_refused
-from airflow_provider_cdc.sources.relational.fetch_size import LOB_ROWS
+from airflow_provider_cdc.sources.oracle.snapshot.select_overrides import override_of
 from airflow_provider_cdc.sources.relational.sql_quoting import quote_table
 
 log = logging.getLogger(__name__)
 
 CHUNK_BLOCKS: Final = 16_384
 """Database blocks per chunk: 128 MB with the usual block size."""
+_MOST_SHARED_PARTS: Final = 4096
+"""Chunks of a table for readers of other processes, about: each is a file."""
 LOCK_SECONDS: Final = 60
 _ROWS_IN_BLOCK: Final = 50
 """Estimate of the rows per block, for tables without statistics."""
@@ -76,6 +73,7 @@ class OracleSnapshot(SnapshotSession):
 
     :param readers: number of connections that read tables in parallel
     :param selects: table → SELECT that a signal gives for its rows
+    :param shared: readers of other processes read parts of tables, as of the SCN
     :raises PrerequisiteError: a privilege is missing that the snapshot needs
     :raises SourceUnavailable: no server answers, or a lock was not granted in time
     """
@@ -88,8 +86,11 @@ class OracleSnapshot(SnapshotSession):
         tables: Sequence[TableId],
         readers: int,
         selects: Mapping[TableId, str] = MappingProxyType({}),
+        *,
+        shared: bool = False,
     ) -> None:
-        self._config, self._readers, self._selects = config, readers, selects
+        self._config, self._selects = config, selects
+        self._cut, self._most_parts = shared or readers > 1, _MOST_SHARED_PARTS if shared else None
         self._connections: list[Connection] = []
         self._idle: queue.SimpleQueue[Connection] = queue.SimpleQueue()
         try:
@@ -121,6 +122,7 @@ class OracleSnapshot(SnapshotSession):
         self.position = OraclePosition(start, self.scn, resetlogs=database.resetlogs, dbid=database.dbid)
         if start < self.scn:
             log.info("Mining starts at SCN %d, the start of the oldest open transaction.", start)
+        self._rows = FlashbackRows(self._config, self.scn, self.ts_us)
         self.source = {
             "txId": None, "scn": str(self.scn), "commit_scn": None, "lcr_position": None, "rs_id": None, "ssn": 0,
             "redo_thread": None, "user_name": None, "row_id": None,
@@ -156,12 +158,13 @@ class OracleSnapshot(SnapshotSession):
 
     def split_table(self, table: TableId) -> list[SnapshotChunk]:
         count, blocks = self._sizes.get(table, (0, 0))
-        if self._readers < 2 or 0 < blocks <= CHUNK_BLOCKS or self._statement(table) is not None:
+        if not self._cut or 0 < blocks <= CHUNK_BLOCKS or self._statement(table) is not None:
             return [SnapshotChunk(table, None, count or blocks * _ROWS_IN_BLOCK)]
         extents = self._extents(table)
         blocks = sum(extent[3] for extent in extents)
         count = count or blocks * _ROWS_IN_BLOCK
-        cuts = rowid_ranges.split_extents(extents, CHUNK_BLOCKS)
+        most = CHUNK_BLOCKS if self._most_parts is None else max(CHUNK_BLOCKS, blocks // self._most_parts)
+        cuts = rowid_ranges.split_extents(extents, most)
         conditions = rowid_ranges.build_part_conditions(cuts) if cuts else [None]
         return [SnapshotChunk(table, condition, count // len(conditions)) for condition in conditions]
 
@@ -178,69 +181,18 @@ class OracleSnapshot(SnapshotSession):
             self._idle.put(connection)
 
     def read(self, chunk: SnapshotChunk) -> Iterator[RowBlock]:
-        connection = self._idle.get()
+        connection, select = self._idle.get(), self._selects.get(chunk.table)
         try:
-            retries = self._config.snapshot_database_errors_max_retries
-            for left in range(retries, -1, -1):
-                handed_over = False
-                try:
-                    for block in self._blocks(connection, chunk):
-                        handed_over = True
-                        yield block
-                    return
-                except (oracledb.Error, OSError) as e:
-                    if handed_over or not left or code_of(e) not in SNAPSHOT_TOO_OLD | TABLE_CHANGED:
-                        self._refused(e, chunk.table)
-                        with translate_driver_errors(self._config, f"{chunk.table} as of SCN {self.scn}"):
-                            raise
-                    log.warning("%s as of SCN %d is read again: %s", chunk.table, self.scn, e)
+            yield from self._rows.read(connection, self.schemas[chunk.table], chunk, select)
+        except (oracledb.Error, OSError) as e:
+            error = self._rows.explain_error(e, chunk.table, select)
+            raise error from error.__cause__
         finally:
             self._idle.put(connection)
 
     def _statement(self, table: TableId) -> str | None:
         """Return the SELECT of a signal or of the configuration for a table, if there is one."""
         return self._selects.get(table) or override_of(table, self._config.snapshot_select_statement_overrides)
-
-    def _refused(self, e: Exception, table: TableId) -> None:
-        """Raise :class:`QueryRejected` if the database refuses a signal's SELECT.
-
-        :raises QueryRejected: it does
-        """
-        if table not in self._selects:
-            return
-        meaning = translate_error(e, self._config)
-        if not isinstance(meaning, TransientError):
-            raise build_query_refused(
-                f"The database rejects the statement for {table}", meaning.message, self._selects[table]
-            ) from e
-
-    def _source(self, table: TableId) -> str:
-        """Return the FROM clause of a table.
-
-        :raises ConfigError: the configured SELECT cannot be used
-        :raises QueryRejected: the signal's SELECT cannot be used
-        """
-        statement = self._statement(table)
-        if statement is None:
-            return f"{quote_table(table)} AS OF SCN {self.scn}"
-        try:
-            return f"({as_of(statement, table, self.scn, self._config.database_user)}\n)"
-        except ConfigError as e:
-            if table not in self._selects:
-                raise
-            raise build_query_refused(f"The statement for {table} cannot be used", e.message, statement) from None
-
-    def _blocks(self, connection: Connection, chunk: SnapshotChunk) -> Iterator[RowBlock]:
-        schema = self.schemas[chunk.table]
-        columns = QueryColumns(schema, self._config)
-        source = self._source(chunk.table)
-        sql = f"SELECT {', '.join(columns.expressions)} FROM {source} t"
-        sql += f" WHERE {chunk.condition}" if chunk.condition else ""
-        size = self._config.snapshot_fetch_size
-        frames = connection.fetch_df_batches(sql, size=min(size, LOB_ROWS) if columns.lobs else size)
-        for frame in frames:
-            for part in split_fetched_rows(pa.table(frame)):
-                yield read_block(columns, part, self.scn, self.ts_us)
 
     def close(self) -> None:
         for connection in self._connections:

@@ -68,6 +68,11 @@ class Table:
     data_ids_before: list[tuple[int, int]] = field(default_factory=list)
     """Data object numbers that TRUNCATE has ended, each with its SCN."""
 
+    @property
+    def truncated_scn(self) -> int:
+        """The SCN of the last TRUNCATE, 0 without one: no flashback query reaches back behind it."""
+        return self.data_ids_before[-1][0] if self.data_ids_before else 0
+
     def data_id_at(self, scn: int) -> int:
         """The data object number that rows had: the redo has the one of its moment."""
         return next((data_id for until, data_id in self.data_ids_before if scn < until), self.data_id)

@@ -43,7 +43,7 @@ class Flashback:
         if scn < engine.catalog.facts.undo_floor:
             raise OraError(1555, 9)
         table = engine.catalog.by_id(table_id)
-        if table is not None and scn < table.changed_scn:
+        if table is not None and scn < max(table.changed_scn, table.truncated_scn):
             raise OraError(1466)
         return scn
 
