@@ -21,7 +21,7 @@ from dev.benchmarks.database import jdbc
 from dev.benchmarks.engines import debezium
 from dev.benchmarks.engines.ours import OwnConnector
 from dev.benchmarks.engines.runs import measure_run, measured_runs
-from dev.benchmarks.load.workload import DATABASE, RowWriter
+from dev.benchmarks.load.workload import DATABASE, TRANSACTION_ROWS, RowWriter
 from dev.benchmarks.measure import figures, machine, visible
 from dev.benchmarks.measure.figures import Bar
 from dev.benchmarks.page import page
@@ -100,7 +100,8 @@ def _capture(options: argparse.Namespace, server: MySqlFamily, folder: Path) -> 
             with report.step("start of Debezium") as step:
                 other.run(0, step.progress, idle_s=8)
         with report.step(f"{options.rows:,} row events into the binary log") as step:
-            RowWriter(connection, step.progress).stream("stream", options.rows)
+            rows = options.transaction_rows or TRANSACTION_ROWS
+            RowWriter(connection, step.progress, rows).stream("stream", options.rows)
     runs = measured_runs(options, report, ours, folder)
     theirs = None
     if rival:
@@ -217,7 +218,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--transaction-rows",
         type=int,
-        help="changes of a transaction (db2: 1,000; jdbc: of all in one, for its memory)",
+        help="changes of a transaction (capture, db2: 1,000; jdbc: of all in one, for its memory)",
     )
     parser.add_argument(
         "--databases", nargs="+", choices=jdbc.DATABASES, default=list(jdbc.DATABASES), help="which ones (jdbc; both)"

@@ -26,10 +26,12 @@ class RowWriter:
     """Makes rows over one connection.
 
     :param progress: called with a few words now and then
+    :param transaction_rows: rows of each transaction
     """
 
-    def __init__(self, connection: Any, progress: Progress) -> None:
+    def __init__(self, connection: Any, progress: Progress, transaction_rows: int = TRANSACTION_ROWS) -> None:
         self._connection, self._cursor, self._progress = connection, connection.cursor(), progress
+        self._transaction_rows = transaction_rows
 
     def prepare(self, table: str) -> None:
         """An empty table."""
@@ -38,8 +40,8 @@ class RowWriter:
         self._cursor.execute(DDL.format(name=table))
 
     def fill(self, table: str, rows: int, *, first: int = 1) -> None:
-        """Insert rows, a thousand in each transaction."""
-        for low, high in _ranges(first, first + rows):
+        """Insert rows."""
+        for low, high in self._ranges(first, first + rows):
             values = ",".join(row(i) for i in range(low, high))
             self._cursor.execute(f"INSERT INTO {table} VALUES {values}")
             self._connection.commit()
@@ -47,7 +49,7 @@ class RowWriter:
 
     def change(self, table: str, rows: int, *, first: int = 1) -> None:
         """Update rows with consecutive ids."""
-        for low, high in _ranges(first, first + rows):
+        for low, high in self._ranges(first, first + rows):
             self._cursor.execute(
                 f"UPDATE {table} SET qty = COALESCE(qty, 0) + 1, amount = amount + 1.25, "
                 f"note = CONCAT('u ', COALESCE(note, '')) WHERE id >= {low} AND id < {high}"
@@ -57,7 +59,7 @@ class RowWriter:
 
     def remove(self, table: str, rows: int, *, first: int) -> None:
         """Delete rows with consecutive ids."""
-        for low, high in _ranges(first, first + rows):
+        for low, high in self._ranges(first, first + rows):
             self._cursor.execute(f"DELETE FROM {table} WHERE id >= {low} AND id < {high}")
             self._connection.commit()
             self._progress(f"{high - first:,} of {rows:,} rows deleted")
@@ -69,10 +71,9 @@ class RowWriter:
         self.change(table, events - inserts - deletes)
         self.remove(table, deletes, first=inserts - deletes + 1)
 
-
-def _ranges(first: int, end: int) -> Iterator[tuple[int, int]]:
-    for low in range(first, end, TRANSACTION_ROWS):
-        yield low, min(low + TRANSACTION_ROWS, end)
+    def _ranges(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        for low in range(first, end, self._transaction_rows):
+            yield low, min(low + self._transaction_rows, end)
 
 
 def row(i: int) -> str:

@@ -5,27 +5,37 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.jit import jit
+from airflow_provider_cdc.sources.jit import force_inline_helper, jit
 
 
-@jit
+@force_inline_helper
 def read_uint32(buf: npt.NDArray[np.uint8], p: int) -> int:
-    return np.int64(buf[p]) | np.int64(buf[p + 1]) << 8 | np.int64(buf[p + 2]) << 16 | np.int64(buf[p + 3]) << 24
+    q = np.uint64(p)  # without a sign: of a signed offset, each access checks whether it counts from the end
+    return (
+        np.int64(buf[q])
+        | np.int64(buf[q + np.uint64(1)]) << 8
+        | np.int64(buf[q + np.uint64(2)]) << 16
+        | np.int64(buf[q + np.uint64(3)]) << 24
+    )
 
 
-@jit
+@force_inline_helper
 def read_little_endian(buf: npt.NDArray[np.uint8], p: int, width: int) -> int:
+    if width == 8:
+        return read_uint32(buf, p) | read_uint32(buf, p + 4) << np.int64(32)
+    if width == 4:
+        return read_uint32(buf, p)
     v = np.int64(0)
     for i in range(width):
-        v |= np.int64(buf[p + i]) << np.int64(8 * i)
+        v |= np.int64(buf[np.uint64(p + i)]) << np.int64(8 * i)
     return v
 
 
-@jit
+@force_inline_helper
 def read_big_endian(buf: npt.NDArray[np.uint8], p: int, width: int) -> int:
     v = np.int64(0)
     for i in range(width):
-        v = (v << np.int64(8)) | np.int64(buf[p + i])
+        v = (v << np.int64(8)) | np.int64(buf[np.uint64(p + i)])
     return v
 
 

@@ -30,38 +30,43 @@ def _make_crc_tables() -> npt.NDArray[np.uint32]:
 _CRC = _make_crc_tables()
 
 
+_1 = np.uint64(1)
+_16 = np.uint64(16)
+
+
 @jit
 def compute_crc32(buf: npt.NDArray[np.uint8], start: int, end: int) -> int:
     """CRC-32 as zlib's, sixteen bytes at a time."""
     crc = np.uint32(0xFFFFFFFF)
-    p = start
-    while p + 16 <= end:
+    # offsets without a sign: of a signed one, each access checks whether it counts from the end
+    p, stop = np.uint64(start), np.uint64(end)
+    while p + _16 <= stop:
         a = crc ^ (
             np.uint32(buf[p])
-            | np.uint32(buf[p + 1]) << np.uint32(8)
-            | np.uint32(buf[p + 2]) << np.uint32(16)
-            | np.uint32(buf[p + 3]) << np.uint32(24)
+            | np.uint32(buf[p + np.uint64(1)]) << np.uint32(8)
+            | np.uint32(buf[p + np.uint64(2)]) << np.uint32(16)
+            | np.uint32(buf[p + np.uint64(3)]) << np.uint32(24)
         )
         crc = (
             _CRC[15, a & np.uint32(0xFF)]
             ^ _CRC[14, (a >> np.uint32(8)) & np.uint32(0xFF)]
             ^ _CRC[13, (a >> np.uint32(16)) & np.uint32(0xFF)]
             ^ _CRC[12, a >> np.uint32(24)]
-            ^ _CRC[11, buf[p + 4]]
-            ^ _CRC[10, buf[p + 5]]
-            ^ _CRC[9, buf[p + 6]]
-            ^ _CRC[8, buf[p + 7]]
-            ^ _CRC[7, buf[p + 8]]
-            ^ _CRC[6, buf[p + 9]]
-            ^ _CRC[5, buf[p + 10]]
-            ^ _CRC[4, buf[p + 11]]
-            ^ _CRC[3, buf[p + 12]]
-            ^ _CRC[2, buf[p + 13]]
-            ^ _CRC[1, buf[p + 14]]
-            ^ _CRC[0, buf[p + 15]]
+            ^ _CRC[11, buf[p + np.uint64(4)]]
+            ^ _CRC[10, buf[p + np.uint64(5)]]
+            ^ _CRC[9, buf[p + np.uint64(6)]]
+            ^ _CRC[8, buf[p + np.uint64(7)]]
+            ^ _CRC[7, buf[p + np.uint64(8)]]
+            ^ _CRC[6, buf[p + np.uint64(9)]]
+            ^ _CRC[5, buf[p + np.uint64(10)]]
+            ^ _CRC[4, buf[p + np.uint64(11)]]
+            ^ _CRC[3, buf[p + np.uint64(12)]]
+            ^ _CRC[2, buf[p + np.uint64(13)]]
+            ^ _CRC[1, buf[p + np.uint64(14)]]
+            ^ _CRC[0, buf[p + np.uint64(15)]]
         )
-        p += 16
-    while p < end:
+        p += _16
+    while p < stop:
         crc = _CRC[0, (crc ^ np.uint32(buf[p])) & np.uint32(0xFF)] ^ (crc >> np.uint32(8))
-        p += 1
+        p += _1
     return int(crc ^ np.uint32(0xFFFFFFFF))

@@ -82,7 +82,7 @@ def decimal_small(buf: npt.NDArray[np.uint8], p: int, precision: int, scale: int
             width = _DIGIT_BYTES[count]
             x = np.int64(0)
             for i in range(width):
-                x = (x << 8) | (np.int64(buf[p + i]) ^ flip ^ first)
+                x = (x << 8) | (np.int64(buf[np.uint64(p + i)]) ^ flip ^ first)
                 first = np.int64(0)
             p += width
             value = value * _POWERS[count] + x

@@ -120,7 +120,8 @@ def _image(
                 if p + length > end:
                     return -1 - c
             at = filled[slot]
-            data[slot, at : at + length] = buf[p : p + length]
+            for i in range(length):
+                data[slot, np.uint64(at + i)] = buf[np.uint64(p + i)]
             filled[slot] = at + length
             offsets[slot, row + 1] = at + length
             p += length

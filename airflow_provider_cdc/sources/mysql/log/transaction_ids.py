@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.model.log_items import BlockTransactions
 from airflow_provider_cdc.sources.mysql import kernels as k
@@ -45,26 +46,38 @@ def transaction_columns(
         np.where(transactions[:, k.TX_END] >= 0, transactions[:, k.TX_END], np.maximum(first, 0)), k.EV_TIME
     ]
     ids = _ids(numbers, ends, first, events, file, mariadb)
-    if carried is not None and ids:
-        ids[0] = carried
-    return TransactionColumns(
-        BlockTransactions(pa.array(ids, pa.string()), times * 1_000_000), transactions[:, k.TX_THREAD]
-    )
+    if carried is not None and len(ids):
+        ids = pa.concat_arrays([pa.array([carried]), ids[1:]])
+    return TransactionColumns(BlockTransactions(ids, times * 1_000_000), transactions[:, k.TX_THREAD])
 
 
-def _ids(numbers: Int64s, ends: Int64s, first: Int64s, events: EventSet, file: str, mariadb: bool) -> list[str]:
-    rows = numbers.tolist()
+def _ids(numbers: Int64s, ends: Int64s, first: Int64s, events: EventSet, file: str, mariadb: bool) -> pa.StringArray:
+    sequence = _texts(numbers[:, k.GTID_NUMBER])
     if mariadb:
-        return [f"{d}-{s}-{q}" for d, s, q, *_ in rows]
-    texts = {key: source_of(*key) for key in {(a, b, *tag) for a, b, q, *tag in rows if q >= 0}}
-    ids = []
-    for i, (a, b, q, *tag) in enumerate(rows):
-        if q >= 0:
-            ids.append(f"{texts[a, b, *tag]}:{q}")
-        else:
-            at = max(int(first[i]), 0)
-            ids.append(f"file={file},pos={int(ends[at] - events.table[at, k.EV_SIZE])}")
-    return ids
+        return pc.binary_join_element_wise(_texts(numbers[:, 0]), _texts(numbers[:, 1]), sequence, "-")
+    ids = pc.binary_join_element_wise(_sources(np.delete(numbers, k.GTID_NUMBER, axis=1)), sequence, ":")
+    anonymous = numbers[:, k.GTID_NUMBER] < 0
+    if not anonymous.any():
+        return ids
+    at = np.maximum(first, 0)
+    places = pc.binary_join_element_wise(f"file={file},pos=", _texts(ends[at] - events.table[at, k.EV_SIZE]), "")
+    return pc.if_else(pa.array(anonymous), places, ids)
+
+
+def _texts(numbers: Int64s) -> pa.StringArray:
+    return pa.array(numbers).cast(pa.string())
+
+
+def _sources(numbers: Int64s) -> pa.StringArray:
+    """Return the source id of each transaction; consecutive ones mostly have the same.
+
+    :param numbers: rows of the ``read_gtids`` kernel, without the number of the transaction
+    """
+    begins = (numbers != np.roll(numbers, 1, axis=0)).any(axis=1)
+    begins[:1] = True
+    keys = [tuple(row) for row in numbers[begins].tolist()]
+    texts = {key: source_of(*key) for key in set(keys)}
+    return pa.array([texts[key] for key in keys], pa.string()).take(pa.array(np.cumsum(begins) - 1))
 
 
 def gtid_numbers(events: EventSet, picked: Int64s) -> Int64s:
