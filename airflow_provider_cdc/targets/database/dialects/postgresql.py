@@ -305,6 +305,11 @@ class PostgreSql(StagingDialect):
             column if type_ == "BYTEA" else f"{column}::text"
         )  # Python has no infinite times, nor those before Christ
 
+    def build_inequality(self, column: str, other: str, type_: str) -> str | None:
+        by_bytes = "" if type_ == "BYTEA" else ' COLLATE "C"'
+        sides = (f"({self.build_exact_column(side, type_)}){by_bytes}" for side in (column, other))
+        return " IS DISTINCT FROM ".join(sides)
+
     def _same(self, key: Mapping[str, str]) -> str:
         return " AND ".join(f"t.{self.quote_name(name)} = s.{self.quote_name(staged)}" for name, staged in key.items())
 

@@ -494,6 +494,13 @@ class TargetDialect(abc.ABC):
         """
         return column
 
+    def build_inequality(self, column: str, other: str, type_: str) -> str | None:
+        """Build a condition in SQL that is true at least for all values of two columns of a type that the driver gives as different ones; ``None`` if there is none.
+
+        :param type_: as of :class:`ExistingColumn`
+        """
+        return None
+
     # -- errors -------------------------------------------------------------------------------------------------------
 
     def is_transient(self, error: sa.exc.DBAPIError) -> bool:
