@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSummary:
-    """What is read of a snapshot.
+    """The facts of a snapshot that are read.
 
     :param batches: application → its batch in this snapshot
     :param cherry_picked: rows of another line, whose marker they do not bring
