@@ -7,18 +7,29 @@ which batch it has. A report that cannot be read is treated as missing.
 from __future__ import annotations
 
 import logging
+import time
+import uuid
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 import orjson
 
+from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.reports.apply_report import ApplyReport, EarlierRun, TableApplied
+from airflow_provider_cdc.changelog.reports.apply_report_changes import BASE, merge_changes
 from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.changelog.reports.report_store import TargetReports
 from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, TableRules
+from airflow_provider_cdc.core.errors import CdcError
 
 log = logging.getLogger(__name__)
+
+LEFT_S: Final = 24 * 3600.0
+"""Age at which a base that a killed job has left is deleted."""
+_BASE: Final = ".base"
+_READS: Final = 3
+"""How often a report is read whose base is not there: both are replaced one after the other."""
 
 
 class ApplyReports(TargetReports[ApplyReport]):
@@ -31,6 +42,10 @@ class ApplyReports(TargetReports[ApplyReport]):
     """
 
     FOLDER = "applied"
+
+    def __init__(self, storage: Storage, connector: str) -> None:
+        super().__init__(storage, connector)
+        self._bases = dict[str, tuple[str, ApplyReport]]()
 
     def read(self, target: str, location: str) -> ApplyReport | None:
         """Read the last run's report; ``None`` if there is none that can be read."""
@@ -55,7 +70,41 @@ class ApplyReports(TargetReports[ApplyReport]):
 
     def write(self, report: ApplyReport) -> None:
         """Replace the report of a target atomically."""
-        super().write({**report, "at": datetime.now(UTC).isoformat(timespec="seconds")})
+        super().write({**report, "at": _now()})
+
+    def write_base(self, report: ApplyReport) -> str:
+        """Write a report as the base of later ones.
+
+        :return: its name
+        """
+        path = self.report_path(report["target"], report["location"])
+        base = f"{path.removesuffix('.json')}.{int(time.time())}-{uuid.uuid4().hex[:8]}{_BASE}"
+        self._storage.replace(base, orjson.dumps({**report, "at": _now()}))
+        return base.rsplit("/", 1)[-1]
+
+    def write_changes(self, report: ApplyReport, base: str, changes: Mapping[str, Any]) -> None:
+        """Replace the report of a target atomically by its difference to a base.
+
+        :param changes: as :func:`~airflow_provider_cdc.changelog.reports.apply_report_changes.find_changes` returns them
+        """
+        target, location = report["target"], report["location"]
+        fields = {**changes["fields"], "at": _now()}
+        document = {"target": target, "location": location, BASE: base, **changes, "fields": fields}
+        self._storage.replace(self.report_path(target, location), orjson.dumps(document, option=orjson.OPT_INDENT_2))
+
+    def delete_bases(self, report: ApplyReport, earlier: str) -> None:
+        """Delete the bases of a target that no report needs.
+
+        :param earlier: the one of the report before; others are deleted after :data:`LEFT_S`, as other jobs may write reports of the target, too
+        """
+        path = self.report_path(report["target"], report["location"])
+        for name in self._list_bases(path):
+            written_at = int(name.removesuffix(_BASE).rsplit(".", 1)[-1].partition("-")[0])
+            if name == earlier or time.time() - written_at > LEFT_S:
+                try:
+                    self._storage.delete(self._beside(path, name))
+                except CdcError as e:  # it takes room, and is tried again
+                    log.info("The file %s, which no report needs, could not be deleted: %s", name, e)
 
     def register_target(self, target: str, location: str, rules: TableRules = NO_RULES) -> ApplyReport:
         """Have a target known before its first apply has done anything, so that nothing is removed that it is about to read. One that is known stays as it is.
@@ -82,17 +131,45 @@ class ApplyReports(TargetReports[ApplyReport]):
         path = self.report_path(target, location)
         there = self._storage.exists(path)
         self._storage.delete(path)
+        for name in self._list_bases(path):
+            self._storage.delete(self._beside(path, name))
         return there
 
+    def _list_bases(self, path: str) -> list[str]:
+        folder, _, name = path.rpartition("/")
+        start = f"{name.removesuffix('.json')}."
+        return [base for base in self._storage.list(folder) if base.startswith(start) and base.endswith(_BASE)]
+
+    def _beside(self, path: str, name: str) -> str:
+        return f"{path.rpartition('/')[0]}/{name}"
+
     def _parsed(self, path: str) -> ApplyReport | None:
-        data = self._storage.read(path)
-        if data is None:
-            return None
         try:
-            return _checked(orjson.loads(data))
-        except (ValueError, TypeError) as e:
+            for _ in range(_READS):
+                data = self._storage.read(path)
+                if data is None:
+                    return None
+                document = orjson.loads(data)
+                if not (isinstance(document, dict) and BASE in document):
+                    return _checked(document)
+                if (base := self._read_base(path, str(document[BASE]))) is not None:
+                    return _checked(merge_changes(base, document))
+            raise ValueError(f"its base {document[BASE]} is missing")
+        except (ValueError, TypeError, LookupError, AttributeError) as e:
             log.warning("The report %s cannot be read and is skipped: %s", path, e)
             return None
+
+    def _read_base(self, path: str, name: str) -> ApplyReport | None:
+        """Read a base once; ``None`` if there is none, since the report was replaced meanwhile."""
+        known, base = self._bases.get(path, ("", None))
+        if known == name:
+            return base
+        data = self._storage.read(self._beside(path, name))
+        if data is None:
+            return None
+        base = _checked(orjson.loads(data))
+        self._bases[path] = name, base
+        return base
 
 
 def only_registered(report: ApplyReport) -> bool:
@@ -200,6 +277,10 @@ def build_table_metrics(tables: Iterable[TableApplied], most: int | None = None)
         table_name: {name: events if name == "events" else table.get(name) for name in METRICS}
         for table_name, events, table in counted
     }
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 _FIELDS: Mapping[str, Any] = {

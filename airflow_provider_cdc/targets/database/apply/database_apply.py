@@ -13,6 +13,7 @@ from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reading.pending_batches import BatchesByTopic, PendingBatches
 from airflow_provider_cdc.changelog.reports.apply_report import ApplyReport, TableState
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports
+from airflow_provider_cdc.changelog.reports.apply_report_writer import ApplyReportWriter
 from airflow_provider_cdc.core.errors import CdcError, TargetError
 from airflow_provider_cdc.core.model.batch_manifest import BatchContents
 from airflow_provider_cdc.core.model.table_schema import TableSchema
@@ -89,6 +90,7 @@ class DatabaseApply(LaggingTableWriter):
             engine, dialect, config, changelog, connector, ErrorsTable(config.errors_table, self._markers.owner)
         )
         self._reports = ApplyReports(changelog.storage, connector)
+        self._report_writer = ApplyReportWriter(self._reports)
         self._way = 0, 0
         self._ordered = True
         self._pauses = TablePauses()
@@ -160,7 +162,7 @@ class DatabaseApply(LaggingTableWriter):
         if resumed_topics:
             self._retried(once)
         report = {**report, "selection": now, "lagging": {**report["lagging"], **resumed_topics}}
-        self._reports.write(report)
+        self._report_writer.write(report)
         return report
 
     def pop_result(self) -> DatabaseApplyResult:
@@ -181,7 +183,7 @@ class DatabaseApply(LaggingTableWriter):
             "failed": done.failed, "lagging": done.behind, "table_states": table_states, "seconds": done.seconds, "rules": "",
             "selection": topic_selection(self._config),
         }  # fmt: skip
-        self._reports.write(cast("ApplyReport", {**report, **self._noted}))
+        self._report_writer.write(cast("ApplyReport", {**report, **self._noted}))
 
     def apply_continuously(self, over: Callable[[float], bool]) -> DatabaseApplyResult:
         """Apply batches as they come. Several may do that at the same time: each batch is applied once.

@@ -51,6 +51,11 @@ from airflow_provider_cdc.targets.database.target_engine import build_unavailabl
 
 log = logging.getLogger(__name__)
 
+LARGE_BYTES = 64 << 20
+"""Size of a table from which on a truncate at the source truncates it, if the database can undo that: readers wait until the transaction ends.
+
+Rows of a smaller one are deleted, which takes a few seconds, and readers see them until then.
+"""
 _CLAIMED = 5
 """How often tables are claimed, if other runs do the same."""
 Alone = Callable[[Callable[[sa.Connection], None]], None]
@@ -243,7 +248,7 @@ class TableWriter:
     def _empty(self, connection: sa.Connection, table: DatabaseTargetTable, *, briefly: bool = False) -> None:
         """Delete all rows of a table.
 
-        :param briefly: the transaction ends at once, so that readers may wait for it
+        :param briefly: the transaction ends at once, so that readers of small tables may wait for it, too
         :raises TargetError: it has rows of another topic, too
         """
         if (other := self._claims.find_other_topic(connection, self._claim_of(table.topic, table.name))) is not None:
@@ -254,10 +259,7 @@ class TableWriter:
                 remedy=f"delete the rows of {table.topic} by hand, and apply this once with truncate.enabled=false; "
                 "or give each topic its own table with collection.name.format",
             )
-        if briefly:
-            self._dialect.empty_table(connection, table)
-        else:
-            self._dialect.delete_all_rows(connection, table)
+        self._dialect.empty_table(connection, table, least_bytes=0 if briefly else LARGE_BYTES)
 
     def _table(self, connection: sa.Connection, topic: str, pending: PendingBatches) -> str:
         """Apply pending batches to one table; return why it could not be done, or nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -64,6 +65,11 @@ _WITHOUT_TRANSACTIONS = frozenset(
 )
 _TOO_WIDE, _NO_TABLE = "1118", "1146"
 _STAGE = "cdc_stage"
+_HAS_BYTES = re.compile(
+    r"(TINY|SMALL|MEDIUM|BIG)?INT|DECIMAL|NUMERIC|FLOAT|DOUBLE|BIT|YEAR|DATE|TIME|(VAR)?(CHAR|BINARY)|(TINY|MEDIUM|LONG)?(TEXT|BLOB)|ENUM|SET\\b",
+    re.IGNORECASE,
+)
+"""Types whose values are different if their bytes are, by a cast."""
 _MOST_PACKET = 1 << 30
 
 
@@ -355,6 +361,12 @@ class MariaDb(StagingDialect):
     def build_exact_column(self, column: str, type_: str) -> str:
         # a float is shown with six digits, if nothing is done with it
         return f"{column} * 1e0" if type_.upper().startswith("FLOAT") else column
+
+    def build_inequality(self, column: str, other: str, type_: str) -> str | None:
+        if not _HAS_BYTES.match(type_):
+            return None
+        sides = (f"CAST({self.build_exact_column(side, type_)} AS BINARY)" for side in (column, other))
+        return f"NOT ({' <=> '.join(sides)})"
 
     def drop_session_table(self, name: TargetTableName) -> str:
         return f"DROP TEMPORARY TABLE {self.format_table_name(name)}"

@@ -55,9 +55,12 @@ SELECT c.relkind = 'r' AND NOT c.relhassubclass AND NOT c.relhasrules AND NOT c.
     AND NOT EXISTS (SELECT 1 FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND (t.tgtype & 40) <> 0)
     AND NOT EXISTS (SELECT 1 FROM pg_constraint k WHERE k.confrelid = c.oid AND k.contype = 'f')
     AND NOT EXISTS (SELECT 1 FROM pg_publication_tables p WHERE p.schemaname = n.nspname AND p.tablename = c.relname)
+    AND pg_relation_size(c.oid) >= %(least_bytes)s
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%(name)s)
 """
 """Query that is true for tables on which TRUNCATE and DELETE have the same effect. 40 is the mask of triggers for deletes and truncates."""
+_IN_USE = "55006"
+"""Error of a TRUNCATE of a table with deferred checks of foreign keys for rows that the transaction has written."""
 TRUNCATE_WAIT_MS = 5000
 """Milliseconds for which a TRUNCATE waits for readers; then rows are deleted beside them."""
 _COLUMN_TYPES = (
@@ -202,16 +205,16 @@ class PostgreSql(StagingDialect):
     def delete(self, connection: sa.Connection, table: DatabaseTargetTable, keys: pa.Table) -> None:
         self._delete_from(connection, table, self._staged(connection, table, keys))
 
-    def empty_table(self, connection: sa.Connection, table: DatabaseTargetTable) -> None:
+    def empty_table(self, connection: sa.Connection, table: DatabaseTargetTable, *, least_bytes: int = 0) -> None:
         """Truncate the table, which leaves no dead rows, where that does what a DELETE does and readers let it begin soon."""
         full = self.format_table_name(table.name)
-        if connection.exec_driver_sql(_TRUNCATES, {"name": full}).scalar():
+        if connection.exec_driver_sql(_TRUNCATES, {"name": full, "least_bytes": least_bytes}).scalar():
             savepoint = connection.begin_nested()
             try:
                 execute_sql(connection, f"SET LOCAL lock_timeout = '{TRUNCATE_WAIT_MS}ms'")
                 execute_sql(connection, f"TRUNCATE TABLE ONLY {full}")
             except sa.exc.DBAPIError as e:
-                if not self.is_lock_timeout(e):
+                if not self.is_lock_timeout(e) and self.extract_error_code(e) != _IN_USE:
                     raise
                 savepoint.rollback()
             else:
@@ -301,6 +304,11 @@ class PostgreSql(StagingDialect):
         return (
             column if type_ == "BYTEA" else f"{column}::text"
         )  # Python has no infinite times, nor those before Christ
+
+    def build_inequality(self, column: str, other: str, type_: str) -> str | None:
+        by_bytes = "" if type_ == "BYTEA" else ' COLLATE "C"'
+        sides = (f"({self.build_exact_column(side, type_)}){by_bytes}" for side in (column, other))
+        return " IS DISTINCT FROM ".join(sides)
 
     def _same(self, key: Mapping[str, str]) -> str:
         return " AND ".join(f"t.{self.quote_name(name)} = s.{self.quote_name(staged)}" for name, staged in key.items())

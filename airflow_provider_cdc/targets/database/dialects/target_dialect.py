@@ -425,8 +425,11 @@ class TargetDialect(abc.ABC):
         """Delete all rows, in the transaction."""
         execute_sql(connection, f"DELETE FROM {self.format_table_name(table.name)}")
 
-    def empty_table(self, connection: sa.Connection, table: DatabaseTargetTable) -> None:
-        """Delete all rows, in the transaction, by the cheapest way that leaves nothing else changed. Readers may wait until the transaction ends: it is a short one."""
+    def empty_table(self, connection: sa.Connection, table: DatabaseTargetTable, *, least_bytes: int = 0) -> None:
+        """Delete all rows, in the transaction, by the cheapest way that leaves nothing else changed.
+
+        :param least_bytes: size from which on readers may have to wait until the transaction ends
+        """
         self.delete_all_rows(connection, table)
 
     def hold_rows(self, connection: sa.Connection, table: DatabaseTargetTable) -> None:  # noqa: B027 - most databases keep the rows
@@ -490,6 +493,13 @@ class TargetDialect(abc.ABC):
         :param type_: as of :class:`ExistingColumn`
         """
         return column
+
+    def build_inequality(self, column: str, other: str, type_: str) -> str | None:
+        """Build a condition in SQL that is true at least for all values of two columns of a type that the driver gives as different ones; ``None`` if there is none.
+
+        :param type_: as of :class:`ExistingColumn`
+        """
+        return None
 
     # -- errors -------------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Compares the rows that a table ought to have with those that it has, a chunk of keys at a time.
 
 Expected rows are written into a table of the session's own with the columns of the target, in the way in which the apply writes, and both are read by one statement:
-so values are compared as this database keeps them, whatever its types are.
+so values are compared as this database keeps them, whatever its types are. Where the database can tell by their bytes which rows differ, only those are read.
 """
 
 from __future__ import annotations
@@ -60,32 +60,34 @@ class TableComparison:
     _columns: dict[str, str] = field(init=False)
     _stage: DatabaseTargetTable = field(init=False)
     _create_statement: str = field(init=False, default="")
+    _unequal: str = field(init=False, default="")
+    """Condition for rows that may differ; empty if the database cannot tell, or the table may have several rows of a key."""
 
     def __post_init__(self) -> None:
         self._names = [column.name for column in self.table.fields]
         self._columns = {name: self.there.columns[name].type for name in self._names}
         name = self.dialect.session_table(_STAGE)
         self._stage = DatabaseTargetTable(self.table.topic, name, (*self.table.fields, _NUMBER))
+        quoted = {name: self.dialect.quote_name(name) for name in self._names}
+        conditions = [
+            self.dialect.build_inequality(f"s.{quoted[name]}", f"t.{quoted[name]}", self._columns[name])
+            for name in self._names
+        ]
+        if all(conditions) and {*self.there.key} == {field.name for field in self.table.key_columns}:
+            self._unequal = " OR ".join(map(str, conditions))
 
     def compare(self, expected: ExpectedRows) -> None:
         """Add the differences to the result.
 
         :raises CannotHold: no row can be compared any more
         """
-        seen_keys = sqlite3.connect(self.seen, isolation_level=None)
-        try:
-            seen_keys.execute("PRAGMA journal_mode = OFF")
-            seen_keys.execute("PRAGMA synchronous = OFF")
-            seen_keys.execute("CREATE TABLE seen (key BLOB PRIMARY KEY) WITHOUT ROWID")
-            seen_keys.execute("BEGIN")
-            matched = 0
-            for chunk in expected.read_chunks():
-                matched += self._chunk(chunk, seen_keys)
-            self.result.target = self._count()
-            if matched != self.result.target or self.result.different:
-                self._surplus(seen_keys)
-        finally:
-            seen_keys.close()
+        matched = sum(map(self._chunk, expected.read_chunks()))
+        self.result.target = self._count()
+        # a database may take two keys for one
+        if matched != self.result.target or any(
+            field.name in self.result.differing for field in self.table.key_columns
+        ):
+            self._surplus(expected)
 
     @contextlib.contextmanager
     def open_session_table(self) -> Iterator[None]:
@@ -106,27 +108,27 @@ class TableComparison:
 
     # -- rows of the source -------------------------------------------------------------------------------------------
 
-    def _chunk(self, chunk: ExpectedChunk, seen_keys: sqlite3.Connection) -> int:
-        """Compare some rows; how many keys of them the table has."""
+    def _chunk(self, chunk: ExpectedChunk) -> int:
+        """Compare some rows; how many rows of the table have their keys."""
         self._fill(chunk)
-        key_digests, numbers = list[tuple[bytes]](), set[int]()
-        for number, source, target, key in self._both():
-            if key is None:
+        missing, matched, numbers = 0, 0, set[int]()
+        for number, source, target in self._both():
+            if target[0] is None:
+                missing += 1
                 self._differs("missing", chunk, number, there=0)
                 continue
-            key_digests.append((key,))
+            matched += 1
             if number in numbers:  # a table that has no key may have a row twice
                 self._differs("surplus", chunk, number, there=2)
                 continue
             numbers.add(number)
             if source != target and (columns := self._unlike(source, target, chunk.unknown[number])):
                 self._differs("different", chunk, number, columns, (source, target))
-        seen_keys.executemany("INSERT OR IGNORE INTO seen (key) VALUES (?)", key_digests)
         self.result.source += chunk.rows.num_rows
         for names in filter(None, chunk.unknown):
             for name in names:
                 self.result.unknown[name] = self.result.unknown.get(name, 0) + 1
-        return len(key_digests)
+        return chunk.rows.num_rows - missing if self._unequal else matched
 
     def _fill(self, chunk: ExpectedChunk) -> None:
         for statement in self.dialect.empty_session_table(self._stage.name, self._create_statement):
@@ -142,30 +144,29 @@ class TableComparison:
             raise RowNotStorable(f"it cannot store rows of the source: {e.orig}") from e
         point.commit()
 
-    def _both(self) -> Iterator[tuple[int, Row, Row, bytes | None]]:
-        """Yield the number of each expected row, its values, those of the table's row of the same key, and that row's key.
-
-        The key is ``None`` if there is none.
-        """
-        key, width = len(self.table.key_columns), len(self._names)
+    def _both(self) -> Iterator[tuple[int, Row, Row]]:
+        """Yield the number of each expected row that may differ, its values, and those of the table's row of the same key; they are ``None`` if there is none."""
+        width = len(self._names)
         if width <= _TOGETHER:
             read: Iterator[Row] = self._joined(self._names)
         else:
             parts = [self._names[at : at + _TOGETHER] for at in range(0, width, _TOGETHER)]
             read = map(_side_by_side, zip(*(sorted(self._joined(names), key=_number) for names in parts), strict=True))
         for row in read:
-            source, target = row[1 : 1 + width], row[1 + width :]
-            yield int(row[0]), source, target, None if target[0] is None else _digest(target[:key])
+            yield int(row[0]), row[1 : 1 + width], row[1 + width :]
 
     def _joined(self, names: Sequence[str]) -> Iterator[Row]:
         """Read the number of each expected row, its values of some columns, and those of the table's row of the same key."""
         quote = self.dialect.quote_name
         sides = [self._read(f"{side}.{quote(name)}", name) for side in "st" for name in names]
+        condition = f" WHERE {self._unequal}" if self._unequal else ""
+        return self._rows(f"SELECT s.{quote(_NUMBER.name)}, {', '.join(sides)} {self._from('LEFT JOIN')}{condition}")
+
+    def _from(self, join: str) -> str:
+        quote = self.dialect.quote_name
         same = " AND ".join(f"t.{quote(column.name)} = s.{quote(column.name)}" for column in self.table.key_columns)
-        return self._rows(
-            f"SELECT s.{quote(_NUMBER.name)}, {', '.join(sides)} FROM {self.dialect.format_table_name(self._stage.name)} s "
-            f"LEFT JOIN {self.dialect.format_table_name(self.table.name)} t ON {same}"
-        )
+        stage, table = map(self.dialect.format_table_name, (self._stage.name, self.table.name))
+        return f"FROM {stage} s {join} {table} t ON {same}"
 
     def _unlike(self, source: Row, target: Row, unknown: frozenset[str]) -> list[str]:
         """List the columns in which two rows differ."""
@@ -175,15 +176,28 @@ class TableComparison:
 
     # -- rows of the table --------------------------------------------------------------------------------------------
 
-    def _surplus(self, seen_keys: sqlite3.Connection) -> None:
+    def _surplus(self, expected: ExpectedRows) -> None:
         """Rows of the table whose key no expected row has."""
         names = [column.name for column in self.table.key_columns]
-        read = ", ".join(self._read(self.dialect.quote_name(name), name) for name in names)
-        for row in self._rows(f"SELECT {read} FROM {self.dialect.format_table_name(self.table.name)}"):
-            if seen_keys.execute("SELECT 1 FROM seen WHERE key = ?", (_digest(row),)).fetchone() is None:
-                self.result.surplus += 1
-                self.keys.add_surplus_key(row)
-                self._example("surplus", dict(zip(names, map(str, row), strict=True)))
+        key = ", ".join(self._read(self.dialect.quote_name(name), name) for name in names)
+        found = ", ".join(self._read(f"t.{self.dialect.quote_name(name)}", name) for name in names)
+        with contextlib.closing(sqlite3.connect(self.seen, isolation_level=None)) as seen_keys:
+            for statement in (
+                "PRAGMA journal_mode = OFF",
+                "PRAGMA synchronous = OFF",
+                "CREATE TABLE seen (key BLOB PRIMARY KEY) WITHOUT ROWID",
+                "BEGIN",
+            ):
+                seen_keys.execute(statement)
+            for chunk in expected.read_chunks():
+                self._fill(chunk)
+                digests = ((_digest(row),) for row in self._rows(f"SELECT {found} {self._from('JOIN')}"))
+                seen_keys.executemany("INSERT OR IGNORE INTO seen (key) VALUES (?)", digests)
+            for row in self._rows(f"SELECT {key} FROM {self.dialect.format_table_name(self.table.name)}"):
+                if seen_keys.execute("SELECT 1 FROM seen WHERE key = ?", (_digest(row),)).fetchone() is None:
+                    self.result.surplus += 1
+                    self.keys.add_surplus_key(row)
+                    self._example("surplus", dict(zip(names, map(str, row), strict=True)))
 
     def _count(self) -> int:
         statement = f"SELECT COUNT(*) FROM {self.dialect.format_table_name(self.table.name)}"

@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reports.apply_report import EarlierRun, TableState
 from airflow_provider_cdc.changelog.reports.apply_report_store import ApplyReports, not_announced
+from airflow_provider_cdc.changelog.reports.apply_report_writer import ApplyReportWriter
 from airflow_provider_cdc.changelog.reports.apply_turns import ApplyTurns
 from airflow_provider_cdc.changelog.reports.column_origins import ColumnOrigins
 from airflow_provider_cdc.core.config.target_table_rules import NO_RULES, TableRules
@@ -117,6 +118,7 @@ class ApplyChanges:
         self._places = RoutedTables(changelog, connector, self._placement, self._backlog, check_crc=check_crc)
         self._rules = tables
         self._reports = ApplyReports(changelog.storage, connector)
+        self._report_writer = ApplyReportWriter(self._reports)
         self._pool = ThreadPoolExecutor(threads, "cdc-apply", initializer=speaks_of, initargs=(connector,))
         self._threads = threading.local()
 
@@ -272,7 +274,7 @@ class ApplyChanges:
 
     def write_report(self, report: ApplyRunReport) -> None:
         """Replace the report of this target."""
-        self._reports.write(report.to_document())
+        self._report_writer.write(report.to_document())
 
     def list_unannounced_runs(self, owner: str) -> list[EarlierRun]:
         """List runs before whose tables no task has announced yet.

@@ -19,6 +19,7 @@ from airflow_provider_cdc.targets.database.config import EQUAL, DatabaseTargetCo
 from airflow_provider_cdc.targets.database.dialects import dialect_of
 from airflow_provider_cdc.targets.database.schema.target_table import TargetTableName
 from airflow_provider_cdc.targets.database.verify import expected_rows, verify_database
+from airflow_provider_cdc.targets.database.verify.table_comparison import TableComparison
 from airflow_provider_cdc.targets.database.verify.verify_database import VerifyDatabase, why_not
 from airflow_provider_cdc.verify.reference_capture import Verification, open_verification
 from airflow_provider_cdc.verify.verification_report import TableVerification, VerificationReport
@@ -461,3 +462,29 @@ def test_a_table_that_the_connector_is_reading_again_is_not_said_to_differ(tmp_p
         verify_database.BatchesAfterReference.explain_lag = unsettled  # type: ignore[method-assign]
     assert table.not_compared.startswith("an incremental snapshot of it was running")
     assert not table.rows_differ
+
+
+@pytest.mark.parametrize("url", ["postgresql", "mariadb"], indirect=True)
+def test_only_rows_that_differ_are_read_from_the_database(
+    engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expected_rows, "CHUNK_ROWS", 100)
+    _, connector = shop(tmp_path, 1000)
+    sink(engine, connector).apply()
+    counted, read = list[int](), TableComparison._rows
+
+    def rows_of(self: TableComparison, statement: str) -> Iterator[Any]:
+        for row in read(self, statement):
+            counted.append(1)
+            yield row
+
+    monkeypatch.setattr(TableComparison, "_rows", rows_of)
+    found = only(verified(engine, connector))
+    assert (found.is_equal, found.source, found.target, len(counted)) == (True, 1000, 1000, 1)
+    counted.clear()
+    run(engine, "UPDATE p_s_t SET a = 'N7' WHERE id = 7")  # equal to n7 by some collations
+    found = only(verified(engine, connector))
+    assert (found.different, found.missing, found.surplus, len(counted)) == (1, 0, 0, 2)
+    run(engine, "DELETE FROM p_s_t WHERE id = 8", "UPDATE p_s_t SET id = 5000 WHERE id = 9")
+    found = only(verified(engine, connector))
+    assert (found.different, found.missing, found.surplus) == (1, 2, 1)

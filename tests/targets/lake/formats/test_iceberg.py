@@ -19,6 +19,8 @@ from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.iceberg import jvm_access as jvm
+from airflow_provider_cdc.targets.lake.formats.iceberg import snapshot_markers
+from airflow_provider_cdc.targets.lake.formats.iceberg.snapshot_line import SnapshotSummary
 from airflow_provider_cdc.targets.lake.formats.iceberg.table import IcebergTarget
 from airflow_provider_cdc.targets.lake.formats.iceberg.table_locations import FolderLocation
 from airflow_provider_cdc.targets.lake.formats.iceberg.table_schema import RESERVED
@@ -133,6 +135,36 @@ def test_a_table_that_someone_has_made_again_is_built_again(lake: Lake) -> None:
     lake.apply()
     lake.check()
     assert list(lake.frame("s.orders").columns) == list(ORDERS)
+
+
+def test_idle_topics_of_a_shared_table_read_no_snapshot_twice(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    db, idle, others = lake.connector.database, 5, 60
+    lake.tables = TableRules.parse(
+        [{"tables": r"s\.(?P<name>\w+)", "location": lake.path("s.orders"), "shard": {"shard": "{name}"}}]
+    )
+    for number in range(idle):
+        db.create_table(f"s.idle{number}", ORDERS, key=("id",))
+        with db.transaction() as t:
+            t.insert(f"s.idle{number}", {"id": 1, "n": 1})
+    lake.follow()
+    table = _table(lake)
+    for number in range(others):
+        table.newAppend().set("cdc.batch.busy", str(number)).commit()
+    seen: list[int] = []
+    read = snapshot_markers._summary_of
+
+    def count(snapshot: Any) -> SnapshotSummary:
+        seen.append(snapshot.snapshotId())
+        return read(snapshot)
+
+    monkeypatch.setattr(snapshot_markers, "_summary_of", count)
+    snapshot_markers._LINES.clear()
+    assert lake.apply(threads=1).tables == []
+    assert len(seen) == len(set(seen)) <= others + idle + 1
+    seen.clear()
+    table.newAppend().set("cdc.batch.busy", str(others)).commit()
+    assert lake.apply(threads=1).tables == []
+    assert len(seen) == 1
 
 
 def _compact(lake: Lake) -> None:

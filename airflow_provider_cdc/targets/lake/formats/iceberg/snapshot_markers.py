@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_access import ICEBERG, to_python_dict
+from airflow_provider_cdc.targets.lake.formats.iceberg.snapshot_line import SnapshotLine, SnapshotSummary
 from airflow_provider_cdc.targets.lake.formats.owners_and_markers import NEVER
 from airflow_provider_cdc.targets.lake.spark_releases.jvm_features import load_jvm_class
 
@@ -20,29 +21,32 @@ MARKER = "cdc.marker."
 WRITER = "cdc.writer."
 """Property of a table, followed by the application's name: the last batch, and the run that has written it into the change log."""
 _CHERRY_PICKED = "source-snapshot-id"
+_LINES = dict[str, SnapshotLine]()
+"""Identity of a table → its snapshots, which no thread and no topic reads again."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotMarker:
     """A marker.
 
-    :param later: the snapshots after the one with the marker, newest first; none is known if ``expired``
-    :param expired: the snapshot with the marker is not there any more, and only the table's property knows the batch
+    :param cherry_picked: the newest cherry-picked snapshot after the one with the marker
+    :param oldest: the oldest snapshot that is there, if the one with the marker is not any more: only the table's property knows the batch
     """
 
     batch: int
-    later: tuple[Any, ...] = ()
-    expired: bool = False
+    cherry_picked: int | None = None
+    oldest: Any = None
 
 
 class SnapshotHistory:
     """The line of snapshots that has led to a table's rows.
 
-    :param metadata: ``org.apache.iceberg.TableMetadata``
+    :param table: ``org.apache.iceberg.BaseTable``, as it is now; its later changes are not seen
     """
 
-    def __init__(self, metadata: Any) -> None:
-        self._metadata, properties = metadata, to_python_dict(metadata.properties())
+    def __init__(self, spark: SparkSession, table: Any) -> None:
+        self._metadata = table.operations().current()
+        properties = to_python_dict(self._metadata.properties())
         self._recorded = {
             name.removeprefix(MARKER): tuple(map(int, value.split()))
             for name, value in properties.items()
@@ -54,27 +58,33 @@ class SnapshotHistory:
             if name.startswith(WRITER)
         }
 
+        self.last_markers = self._find_markers(spark, table)
+        """Application → its marker. Only as many snapshots are read as are needed."""
+
     def read_last_writer(self, app: str) -> str:
         """Return the writer, as :meth:`airflow_provider_cdc.targets.lake.formats.target_interface.Target.read_last_writer`."""
         batch, writer = self._writers.get(app, ("", ""))
         return writer if app in self.last_markers and batch == str(self.last_markers[app].batch) else ""
 
-    @cached_property
-    def last_markers(self) -> dict[str, SnapshotMarker]:
-        """Application → its marker. Only as many snapshots are read as are needed."""
-        markers: dict[str, SnapshotMarker] = {}
-        passed: list[Any] = []
-        for snapshot in self._line():
-            for name, value in to_python_dict(snapshot.summary()).items():
-                if name.startswith(SNAPSHOT_MARKER):
-                    markers.setdefault(name.removeprefix(SNAPSHOT_MARKER), SnapshotMarker(int(value), tuple(passed)))
-            passed.append(snapshot)
-            if self._recorded and markers.keys() >= self._recorded.keys():
-                return markers
-        if passed and passed[-1].parentId() is not None:  # older ones have expired
-            for app, (batch, _) in self._recorded.items():
-                markers.setdefault(app, SnapshotMarker(batch, tuple(passed), expired=True))
-        return markers
+    def _find_markers(self, spark: SparkSession, table: Any) -> dict[str, SnapshotMarker]:
+        current = self._metadata.currentSnapshot()
+        if current is None:
+            return {}
+        if len(self._recorded) == 1:  # mostly the newest one has it
+            markers = _summary_of(current).batches
+            if markers.keys() == self._recorded.keys():
+                return {app: SnapshotMarker(batch) for app, batch in markers.items()}
+        # as one text: py4j asks for each number of a list
+        ids = json.loads(load_jvm_class(spark, f"{ICEBERG}.util.SnapshotUtil").currentAncestorIds(table).toString())
+        line = _LINES.setdefault(str(self._metadata.uuid()), SnapshotLine())
+        there, cherry_picked = line.find_markers(
+            self._recorded, ids, lambda snapshot: _summary_of(self._metadata.snapshot(snapshot))
+        )
+        found = {app: SnapshotMarker(marker.batch, marker.cherry_picked) for app, marker in there.items()}
+        if self._recorded.keys() <= found.keys() or (oldest := self._metadata.snapshot(ids[-1])).parentId() is None:
+            return found
+        expired = {app: SnapshotMarker(batch, cherry_picked, oldest) for app, (batch, _) in self._recorded.items()}
+        return {**expired, **found}
 
     @property
     def went_back(self) -> dict[str, int]:
@@ -92,19 +102,21 @@ class SnapshotHistory:
         marker = self.last_markers.get(app)
         if marker is None:
             return ""
-        for snapshot in marker.later:
-            if _CHERRY_PICKED in to_python_dict(snapshot.summary()):
-                return f"snapshot {snapshot.snapshotId()} was cherry-picked"
-        if marker.expired and (oldest := marker.later[-1]).sequenceNumber() < self._recorded[app][1]:
-            return f"the table was rolled back to snapshot {oldest.snapshotId()}"
+        if marker.cherry_picked is not None:
+            return f"snapshot {marker.cherry_picked} was cherry-picked"
+        if marker.oldest is not None and marker.oldest.sequenceNumber() < self._recorded[app][1]:
+            return f"the table was rolled back to snapshot {marker.oldest.snapshotId()}"
         return ""
 
-    def _line(self) -> Iterator[Any]:
-        snapshot = self._metadata.currentSnapshot()
-        while snapshot is not None:
-            yield snapshot
-            parent = snapshot.parentId()
-            snapshot = None if parent is None else self._metadata.snapshot(parent)
+
+def _summary_of(snapshot: Any) -> SnapshotSummary:
+    summary = to_python_dict(snapshot.summary())
+    batches = {
+        name.removeprefix(SNAPSHOT_MARKER): int(value)
+        for name, value in summary.items()
+        if name.startswith(SNAPSHOT_MARKER)
+    }
+    return SnapshotSummary(batches, _CHERRY_PICKED in summary)
 
 
 def bring_columns_back(spark: SparkSession, view: Any, went: Mapping[str, int], version: str) -> None:

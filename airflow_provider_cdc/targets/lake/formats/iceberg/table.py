@@ -121,7 +121,7 @@ class IcebergTarget(Target):
             return False
         transaction = self._loaded.newTransaction()  # reads the newest state, though a catalog may have kept the table
         self._before, self._view = self._loaded.operations().current(), self._within(transaction)
-        self._snapshot_history = SnapshotHistory(self._before)
+        self._snapshot_history = SnapshotHistory(self.spark, self._view)
         if went := self._snapshot_history.went_back:
             bring_columns_back(self.spark, self._view, went, _VERSION)
         return True
