@@ -167,11 +167,11 @@ def test_one_blocking_snapshot_is_read_by_others_and_is_refused_where_the_captur
     )
     number = send(connector, "execute-snapshot", request)
     readers = ForkedReaders(forks, connector)
-    _capture(connector, readers)
+    capture_with(connector, readers)
     assert signal_state(connector, number)[0] == "done"
     assert len(readers.runs) == 3
     db.sql("CREATE TABLE later (id INT PRIMARY KEY)", "INSERT INTO later VALUES (1)")
-    _capture(connector, readers)
+    capture_with(connector, readers)
     assert len(readers.runs) == 3, "other snapshots are embedded"
     for table in ("large", "later"):
         assert connector.rows(f"{db.name}.{table}") == source_rows(db.server, db.name, table), table

@@ -25,6 +25,7 @@ from airflow_provider_cdc.core.signals.table_patterns import (
     match_tables,
     ranges_by_table,
 )
+from airflow_provider_cdc.core.snapshot.snapshot_policy import find_unshared_view
 from airflow_provider_cdc.core.spi.capture_run_inputs import RunInputs
 from airflow_provider_cdc.core.writing.run_output import RunOutput
 from airflow_provider_cdc.core.writing.snapshot_notifications import incremental_ended, incremental_started
@@ -131,8 +132,8 @@ class SnapshotActions:
 
         :raises SignalRejected: it cannot
         """
-        if not self._source.SHARES_VIEWS:
-            raise SignalRejected(f"snapshots of {self._source.connector} databases cannot be read by Spark")
+        if (finding := find_unshared_view(self._source)) is not None:
+            raise SignalRejected(finding.problem)
         if not self._has_readers:
             raise SignalRejected(
                 'the capture has no settings for a Spark job: set snapshot_job={"conn_id": "spark_default"} of CaptureOperator or of '
