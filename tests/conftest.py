@@ -70,6 +70,7 @@ SERVER_FIXTURES = {
     "mariadb_factory",
     "database",
     "postgres",
+    "postgres_factory",
     "s3",
     "kafka",
     "oracle",
@@ -278,6 +279,13 @@ def postgres() -> Iterator[Postgres]:
     """The PostgreSQL that all tests share."""
     with _start_server(Postgres()) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def postgres_factory() -> Iterator[Callable[..., Postgres]]:
+    """Starts a PostgreSQL of one's own: ``with postgres_factory("17", max_slot_wal_keep_size="1MB") as server``."""
+    with _Started() as started:
+        yield lambda edition="", **options: started.add(Postgres(options, edition=edition))
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from dev import paths
@@ -17,6 +18,8 @@ from dev.bootstrap.report import Problem, Step
 
 MACHINE = platform.machine()
 TRIPLET = f"{MACHINE}-linux-gnu"
+POSTGRES_MAJORS = ("14", "16", "17", "18")
+"""Versions that are fetched beside the system's own."""
 SYSTEM_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin"])
 
 
@@ -215,6 +218,38 @@ def _fetch_postgres(step: Step) -> None:
         apt.unpack(["postgresql"], paths.OPT / "postgres", step)
 
 
+# PostgreSQL of other major versions: a tarball inside a jar, with the libraries that it needs
+
+
+def _find_postgres_of(major: str) -> Installation | None:
+    root = paths.OPT / f"postgres{major}"
+    binary = root / "bin" / "postgres"
+    if not binary.exists():
+        return None
+    environment = {"LD_LIBRARY_PATH": str(root / "lib")}
+    return Installation((str(binary),), _version([str(binary)], environment), root / "bin", environment=environment)
+
+
+def _fetch_postgres_of(major: str, step: Step) -> None:
+    if MACHINE != "x86_64":
+        raise Problem(f"PostgreSQL {major} is fetched as a ready program for x86_64 only, this machine is {MACHINE}")
+    root = paths.OPT / f"postgres{major}"
+    part = root.with_name(f".postgres{major}-part")
+    shutil.rmtree(part, ignore_errors=True)
+    (jar,) = jars.ensure(f"postgres{major}", step=step, folder=part)
+    with (
+        zipfile.ZipFile(jar) as archive,
+        archive.open("postgres-linux-x86_64.txz") as stream,
+        tarfile.open(fileobj=stream, mode="r:xz") as tar,
+    ):
+        if hasattr(tarfile, "data_filter"):  # not in the first releases of Python 3.11
+            tar.extraction_filter = tarfile.data_filter
+        tar.extractall(part)
+    jar.unlink()
+    shutil.rmtree(root, ignore_errors=True)
+    part.rename(root)
+
+
 # Kafka: jars alone, run by the Java that Spark runs on
 
 
@@ -266,6 +301,12 @@ SERVERS = {
     "mysql97": Server("MySQL 9.7", _find_mysql97, _fetch_mysql97),
     "mysql80": Server("MySQL 8.0", _find_mysql80, _fetch_mysql80),
     "postgres": Server("PostgreSQL", _find_postgres, _fetch_postgres),
+    **{
+        f"postgres{major}": Server(
+            f"PostgreSQL {major}", partial(_find_postgres_of, major), partial(_fetch_postgres_of, major)
+        )
+        for major in POSTGRES_MAJORS
+    },
     "kafka": Server("Kafka", _find_kafka, _fetch_kafka),
     "sshd": Server("OpenSSH server", _find_sshd, _fetch_sshd),
 }

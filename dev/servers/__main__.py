@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dev import paths
+from dev.bootstrap.databases import POSTGRES_MAJORS
 from dev.bootstrap.report import Problem
 from dev.servers import (
     S3,
@@ -53,6 +54,10 @@ KINDS: dict[str, Callable[[dict[str, Any], int | None], Started]] = {
     "mysql97": lambda options, port: MySql(options, edition="9.7", port=port),
     "mysql80": lambda options, port: MySql(options, edition="8.0", port=port),
     "postgres": lambda options, port: Postgres(options, port=port),
+    **{
+        f"postgres{major}": lambda options, port, edition=major: Postgres(options, edition=edition, port=port)
+        for major in POSTGRES_MAJORS
+    },
     "db2": lambda options, port: Db2(_parse_options(options), port=port),
     "mongodb": _mongodb,
     "kafka": lambda options, port: Kafka(options, port=port),

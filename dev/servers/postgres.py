@@ -1,4 +1,4 @@
-"""PostgreSQL, for the relational sink and as a metadata database."""
+"""PostgreSQL, for the relational sink, as a metadata database and as a source."""
 
 import os
 import signal
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class Postgres(Server):
-    """A PostgreSQL server whose superuser is ``cdc``/``cdc``; it asks for no password on this machine."""
+    """A PostgreSQL server whose superuser is ``cdc``/``cdc``; it asks for no password on this machine.
+
+    ``edition="17"`` starts that major version, of those in ``databases.POSTGRES_MAJORS``, instead of the system's.
+    """
 
     kind = "postgres"
     user = "cdc"
@@ -35,16 +38,22 @@ class Postgres(Server):
     }
 
     def __init__(
-        self, options: dict[str, Any] | None = None, *, folder: Path | str | None = None, port: int | None = None
+        self,
+        options: dict[str, Any] | None = None,
+        *,
+        edition: str = "",
+        folder: Path | str | None = None,
+        port: int | None = None,
     ) -> None:
         super().__init__(options, folder=folder, port=port)
+        self.edition = edition
         self._installation: databases.Installation | None = None
 
     @property
     def installation(self) -> databases.Installation:
         """The programs, fetched when they are not there yet."""
         if self._installation is None:
-            self._installation = databases.ensure("postgres")
+            self._installation = databases.ensure(f"postgres{self.edition}")
         return self._installation
 
     @property

@@ -143,7 +143,9 @@ def test_the_index_of_the_environment_wins(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_every_pinned_jar_has_an_address_and_a_checksum() -> None:
-    pinned = jars.list_jars("delta", "iceberg", "mysql80", "kafka", "iceberg-rest", "sqlite")
+    pinned = jars.list_jars(
+        "delta", "iceberg", "mysql80", "postgres14", "postgres18", "kafka", "iceberg-rest", "sqlite"
+    )
     assert all(len(jar.sha256) == 64 and jar.url.endswith(f"/{jar.file_name}") for jar in pinned)
     with pytest.raises(Problem, match="hudi"):
         jars.list_jars("hudi")

@@ -12,6 +12,7 @@ import pymysql
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
+from dev.bootstrap.databases import POSTGRES_MAJORS
 from dev.servers import S3, Database, Kafka, MariaDb, MySql, Postgres, ServerError
 from dev.servers.mysql_family import option_arguments
 from dev.servers.process import command_line
@@ -194,6 +195,20 @@ def test_postgres_stores_and_survives_a_kill() -> None:
         server.kill()
         server.restart(wal_level="replica")
         assert server.sql("SELECT a, current_setting('wal_level') FROM t") == [(1, "replica")]
+
+
+@pytest.mark.parametrize("edition", POSTGRES_MAJORS)
+def test_each_postgres_decodes_its_log(postgres_factory: Callable[..., Postgres], edition: str) -> None:
+    with postgres_factory(edition) as server:
+        assert server.version.split(".")[0] == edition
+        server.sql(
+            "CREATE TABLE t (id int PRIMARY KEY)", "CREATE PUBLICATION p FOR ALL TABLES", "INSERT INTO t VALUES (1)",
+            "SELECT pg_create_logical_replication_slot('s', 'pgoutput')", "INSERT INTO t VALUES (2)",
+        )  # fmt: skip
+        messages = server.sql(
+            "SELECT get_byte(data, 0) FROM pg_logical_slot_get_binary_changes('s', NULL, NULL, 'proto_version', '1', 'publication_names', 'p')"
+        )
+        assert "".join(chr(kind) for (kind,) in messages) == "BRIC"
 
 
 def test_the_shared_postgres_gives_databases(postgres: Postgres) -> None:
