@@ -73,6 +73,11 @@ def test_a_target_that_is_back_is_right_within_a_minute_and_a_lost_position_fail
     def states(dag: str) -> list[str]:
         return [str(run["state"]) for run in runs.of(dag)]
 
+    def failed_captures() -> int:
+        """Count failures of the capture. On a busy machine, Airflow itself fails a sensor that is deferred and back before the scheduler has looked."""
+        tasks = [runs.task("purged", str(run["dag_run_id"]), "capture") for run in runs.of("purged")]
+        return sum(task["state"] == "failed" for task in tasks)
+
     def waiting_run(dag: str) -> str | None:
         newest = runs.of(dag)[0]
         waits = newest["state"] == "running" and runs.task(dag, newest["dag_run_id"], "wait")["state"] == "deferred"
@@ -87,12 +92,12 @@ def test_a_target_that_is_back_is_right_within_a_minute_and_a_lost_position_fail
     )
     purge_log(server)
     unpause(services, "purged")
-    services.until(lambda: "failed" in states("purged"), 180, "a run fails")
+    services.until(failed_captures, 180, "a run fails")
 
     # meanwhile: a target that is away, whose source is quiet
     unpause(services, "away")
     services.until(lambda: states("away").count("failed") >= 2, 300, "two runs have failed")
-    failed = states("purged").count("failed")
+    failed = failed_captures()
     began = time.monotonic()
     (airflow.home / "next").mkdir()
     busy, database = overload(), airflow.home / "next" / "t.db"
@@ -113,7 +118,7 @@ def test_a_target_that_is_back_is_right_within_a_minute_and_a_lost_position_fail
 
     # one failed run, and the next one waits for a repair
     time.sleep(max(0.0, WATCHED_S - (time.monotonic() - began)))
-    assert states("purged").count("failed") == failed == 1
+    assert failed_captures() == failed == 1
     run = waiting_run("purged")
     assert run is not None
     assert "waits after PositionLost until" in runs.log("purged", run, "wait")
