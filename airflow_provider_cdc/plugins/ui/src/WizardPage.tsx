@@ -45,7 +45,6 @@ function Steps({ offers }: { offers: Offers }) {
   const [location, setLocation] = useState("/data/lake/{database}/{table}");
   const [database, setDatabase] = useState("");
   const made = useLook<WrittenDefinition>("wizard/definition");
-  const [madeOf, setMadeOf] = useState("");
   const choose = (id: string) => {
     setConnId(id);
     setTables([]);
@@ -59,10 +58,6 @@ function Steps({ offers }: { offers: Offers }) {
   const leftOut = tables.length > 0 ? listed.filter((one) => !chosen.has(one)) : [];
   const mode = modes.some(([value]) => value === chosenMode) ? chosenMode : (modes[0]?.[0] ?? "initial");
   const wanted = { source: kind, name, conn_id: connId, tables, left_out: leftOut, properties: places, mode, changelog, target, ...into };
-  const write = () => {
-    setMadeOf(JSON.stringify(wanted));
-    void made.look(wanted);
-  };
   return (
     <>
       <Section title="1. Connection">
@@ -138,13 +133,13 @@ function Steps({ offers }: { offers: Offers }) {
         </HStack>
       </Section>
       <Section title="5. Definition">
-        <Button size="sm" loading={made.busy} disabled={!connId || !name} onClick={write}>
+        <Button size="sm" loading={made.busy} disabled={!connId || !name} onClick={() => void made.look(wanted)}>
           Write the definition
         </Button>
         {!connId || !name ? <Text color="fg.muted" mt={1}>Required: {[...(connId ? [] : ["a connection"]), ...(name ? [] : ["a name for the connector"])].join(" and ")}.</Text> : null}
         <Box mt={3} aria-live="polite">
           {made.error ? <Failure error={made.error} /> : null}
-          {made.data && madeOf !== JSON.stringify(wanted) ? <Stale text="Your choices have changed since this definition was written: write it again." /> : null}
+          {made.data && made.of !== JSON.stringify(wanted) ? <Stale text="Your choices have changed since this definition was written: write it again." /> : null}
           {made.data ? <Written found={made.data} /> : null}
         </Box>
       </Section>

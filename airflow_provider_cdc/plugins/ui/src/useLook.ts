@@ -2,9 +2,9 @@ import { useCallback, useEffect, useRef, useState } from "react";
 
 import { ask } from "./api";
 
-/** Something that is asked only when a person wants it, such as a look at the source. The last answer stays until there is another one; `at` is when it came. */
+/** Something that is asked only when a person wants it, such as a look at the source. The last answer stays until there is another one; `at` is when it came, and `of` what was asked, as JSON. */
 export function useLook<T>(path: string) {
-  const [found, setFound] = useState<{ data: T; at: Date } | undefined>(undefined);
+  const [found, setFound] = useState<{ data: T; at: Date; of: string } | undefined>(undefined);
   const [error, setError] = useState<Error | undefined>(undefined);
   const [busy, setBusy] = useState(false);
   const stop = useRef<AbortController | undefined>(undefined);
@@ -18,7 +18,7 @@ export function useLook<T>(path: string) {
       try {
         const data = await ask<T>(path, mine.signal, body);
         if (!mine.signal.aborted) {
-          setFound({ data, at: new Date() });
+          setFound({ data, at: new Date(), of: JSON.stringify(body) });
         }
       } catch (e) {
         if (!mine.signal.aborted) {
@@ -38,5 +38,5 @@ export function useLook<T>(path: string) {
     setBusy(false);
     return () => stop.current?.abort();
   }, [path]);
-  return { data: found?.data, at: found?.at, error, busy, look };
+  return { data: found?.data, at: found?.at, of: found?.of, error, busy, look };
 }
