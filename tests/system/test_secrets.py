@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from airflow_provider_cdc.plugins import authorization
 from airflow_provider_cdc.plugins.plugin_app import app
-from dev.airflow import Airflow
+from dev.airflow import Airflow, Services
 from tests.support.airflow.airflow_connector import connect
 from tests.support.airflow.airflow_versions import set_auth_manager, simple_user
 from tests.system.conftest import PASSWORD
@@ -81,7 +81,7 @@ class CommandLines:
 
 
 @pytest.fixture(scope="module")
-def finished_run(airflow: Airflow, inventory: Any) -> tuple[Airflow, str, CommandLines]:
+def finished_run(airflow: Airflow, services: Services, inventory: Any) -> tuple[Airflow, str, CommandLines]:
     """After one run; with what it has printed and what processes there were."""
     airflow.connection(
         "secretive", conn_type="cdc_mariadb", host=inventory.host, port=inventory.port, login="reader",
@@ -90,6 +90,8 @@ def finished_run(airflow: Airflow, inventory: Any) -> tuple[Airflow, str, Comman
     airflow.connection("lake", conn_type="generic", extra={"auto_mkdir": True, **STORAGE})
     home = airflow.home / "secretive"
     (airflow.dags / "secretive.py").write_text(DAG.format(changelog=home / "changelog", lake=home / "lake"))
+    # the command and the DAG processor would both store a new DAG, and one of them fails
+    services.until(lambda: services.request("GET", "/api/v2/dags/secretive")[0] == 200, 180, "the DAG is parsed")
     with CommandLines() as lines:
         result = airflow.run("dags", "test", "secretive")
     output = result.stdout + result.stderr
