@@ -1,0 +1,1 @@
+"""Reads PostgreSQL's log: the stream of a replication slot."""
