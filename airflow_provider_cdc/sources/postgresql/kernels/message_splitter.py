@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.jit import inline_helper, jit
+from airflow_provider_cdc.sources.jit import jit
+from airflow_provider_cdc.sources.postgresql.kernels.big_endian import read_int32, read_int64
 from airflow_provider_cdc.sources.postgresql.kernels.message_layout import (
     BAD_MESSAGE,
     KEEPALIVE,
@@ -26,11 +27,6 @@ _LOG_HEADER = 25
 _ALIVE_SIZE = 18
 
 
-@inline_helper
-def _read_int32(buf: npt.NDArray[np.uint8], p: int) -> np.int64:
-    return np.int64(buf[p]) << 24 | np.int64(buf[p + 1]) << 16 | np.int64(buf[p + 2]) << 8 | np.int64(buf[p + 3])
-
-
 @jit
 def split_messages(
     buf: npt.NDArray[np.uint8], start: int, end: int, messages: npt.NDArray[np.int64]
@@ -44,7 +40,7 @@ def split_messages(
     while n < len(messages):
         if end - p < _FRAME:
             return n, p, NEED_BYTES
-        length = _read_int32(buf, p + 1)
+        length = read_int32(buf, p + 1)
         if length < 4 or length > 0x7FFFFFFF:
             return n, p, BAD_MESSAGE
         if buf[p] != _COPY_DATA:
@@ -59,7 +55,7 @@ def split_messages(
         messages[n, MSG_KIND] = buf[body + _LOG_HEADER]
         messages[n, MSG_START] = body + _LOG_HEADER + 1
         messages[n, MSG_END] = after
-        messages[n, MSG_LSN] = _read_int32(buf, body + 1) << 32 | _read_int32(buf, body + 5)
+        messages[n, MSG_LSN] = read_int64(buf, body + 1)
         n += 1
         p = after
     return n, p, MESSAGES_FULL
