@@ -591,7 +591,7 @@ def test_readers_that_have_begun_a_table_read_it_to_its_end_while_a_statement_wa
     )
     connector.capture()
     monkeypatch.setattr("airflow_provider_cdc.sources.mysql.snapshot.snapshot_session.CHUNK_ROWS", 5)
-    monkeypatch.setattr("airflow_provider_cdc.sources.mysql.snapshot.snapshot_session._PATIENCE_S", 1)
+    monkeypatch.setattr("airflow_provider_cdc.sources.mysql.snapshot.snapshot_session.PATIENCE_S", 1)
     monkeypatch.setattr(MySqlCatalog, "estimate_row_counts", lambda _, tables: dict.fromkeys(tables, len(ids)))
     read, alters = MySqlSnapshot.read, []
     started = threading.Event()
