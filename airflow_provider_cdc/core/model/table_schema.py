@@ -62,7 +62,8 @@ class ColumnDeclaration(_FrozenModel):
 
     ``default`` is the default's value as text, ``None`` when there is none or when it is NULL; ``default_is_expression``
     says that it is computed per row or statement (``CURRENT_TIMESTAMP``, ``uuid()``), so that its value is not known.
-    ``comment`` is known with ``include.schema.comments`` only.
+    ``comment`` is known with ``include.schema.comments`` only. ``number`` is the one that the database gave the column for good, if it does that: a
+    column that is renamed keeps it, and one that is dropped and added again has another.
     """
 
     jdbc_type: int = 0
@@ -77,6 +78,7 @@ class ColumnDeclaration(_FrozenModel):
     default_is_expression: bool = False
     values: tuple[str, ...] = ()
     comment: str | None = None
+    number: int | None = None
 
 
 class Column(_FrozenModel):
@@ -152,6 +154,8 @@ class TableSchema(_FrozenModel):
     :param documents: the rows are documents; ``None`` for a table like any other
     :param provisional: neither a snapshot at its position nor statements in the log prove it: it is from a catalog that may be ahead of the
         log. A source whose log does not describe rows completely must not decode them with it
+    :param object_number: the one that the database gave the table for good, if it does that and its log names tables by it: a table that is renamed
+        keeps it, and one that is dropped and created again has another
     :param converted: column → Arrow type that a user's converter gives it in events; the type of the column is the one that it has in the source's rows
     """
 
@@ -163,6 +167,7 @@ class TableSchema(_FrozenModel):
     version: int = 1
     documents: DocumentSchema | None = None
     provisional: bool = False
+    object_number: int | None = None
     converted: dict[str, str] = Field(default_factory=dict)
 
     def __hash__(self) -> int:

@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.model.log_items import CREATE, DELETE, UPDATE
 from airflow_provider_cdc.sources.postgresql.kernels import message_layout as layout
 from airflow_provider_cdc.sources.postgresql.kernels.message_router import route_messages
 from airflow_provider_cdc.sources.postgresql.kernels.tuple_splitter import split_rows
-from airflow_provider_cdc.sources.postgresql.log.relation_messages import Relation
+from airflow_provider_cdc.sources.postgresql.protocol.relation_messages import Relation
 from dev.bootstrap.databases import POSTGRES_MAJORS
 from dev.servers import Postgres
 

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.sources.postgresql.kernels import message_layout as layout
-from airflow_provider_cdc.sources.postgresql.log.replication_connection import (
+from airflow_provider_cdc.sources.postgresql.position import format_lsn, parse_lsn
+from airflow_provider_cdc.sources.postgresql.protocol.replication_connection import (
     BUFFER,
     ReplicationConnection,
     ReplicationLogin,
 )
-from airflow_provider_cdc.sources.postgresql.log.server_messages import ReplicationError
-from airflow_provider_cdc.sources.postgresql.position import format_lsn, parse_lsn
+from airflow_provider_cdc.sources.postgresql.protocol.server_messages import ReplicationError
 from dev.bootstrap.databases import POSTGRES_MAJORS
 from dev.servers import Postgres
 from tests.support.patience import wait_until

@@ -24,8 +24,8 @@ import pg8000.exceptions
 
 from airflow_provider_cdc.sources.postgresql.kernels import message_layout as layout
 from airflow_provider_cdc.sources.postgresql.kernels.message_splitter import split_messages
-from airflow_provider_cdc.sources.postgresql.log.server_messages import ReplicationError, ServerNotice
 from airflow_provider_cdc.sources.postgresql.position import format_lsn
+from airflow_provider_cdc.sources.postgresql.protocol.server_messages import ReplicationError, ServerNotice
 
 BUFFER: Final = 4 << 20
 _MAX_MESSAGES: Final = 1 << 17

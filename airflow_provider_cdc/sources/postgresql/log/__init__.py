@@ -1,1 +1,0 @@
-"""Reads PostgreSQL's log: the stream of a replication slot."""

@@ -1,0 +1,1 @@
+"""The protocol of logical replication: the connection of a slot's stream, and its messages."""
