@@ -19,7 +19,7 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.models import LeaseRow
 from tests.support.change_log.log_consistency import consistent
 from tests.support.connectors import Connector
-from tests.support.processes.crash import properties, source, write_much
+from tests.support.processes.crash import properties, purge_confirmed, source, write_much
 from tests.support.processes.fork import Forks
 from tests.support.pytest_runs.sampled import CaseSample
 from tests.support.signals import signal_state, snapshot
@@ -59,6 +59,7 @@ def _check_recovery(folder: Path, steps: int, *, at_once: bool = False) -> None:
     :param at_once: the run that makes good also makes the batch that follows
     """
     connector, db = _connector(folder), source(SEED, steps)
+    purge_confirmed(db, folder)
     if not at_once:
         connector.capture()
         _equal(connector, db)

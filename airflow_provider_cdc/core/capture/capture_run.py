@@ -136,7 +136,9 @@ class CaptureRun:
         inputs, state, history, incremental = self._inputs, self._state, self._history, self._incremental
         name, config, store, chunks = inputs.name, inputs.config, inputs.store, self.metrics.chunks
         signal_table = SignalTableReader(name, config, store, self._signal_table, inputs.source.signal_of)
-        self._committer = committer = Committer(config, state, self.batcher, self._writer, signal_table, self._carrier)
+        self._committer = committer = Committer(
+            config, state, self.batcher, self._writer, signal_table, inputs.source.confirm_position, self._carrier
+        )
         self._output = output = RunOutput(state, self.batcher, self._writer, committer)
         self._watch = watch = ControlPoller(name, store, self._stop, config.signal_poll_interval_ms / 1000)
         self._heartbeats = heartbeats = Heartbeats(config, inputs.source, committer.advance_offset)

@@ -340,6 +340,12 @@ class Source(abc.ABC):
         :raises SchemaConflict: rows do not fit the table's schema and the catalog does not explain them
         """
 
+    def confirm_position(self, position: Position) -> None:  # noqa: B027 - only sources whose log waits for its readers do something
+        """Let the database remove its log up to a position: the offset there is durable, and no run reads what comes before again.
+
+        Called after each commit, in the thread that reads the stream, between two of its items or without a stream.
+        """
+
     @abc.abstractmethod
     def execute_statement(self, statement: str) -> None:
         """Run a statement of the user's, by itself, and commit it (``heartbeat.action.query``).

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Final
 
 from airflow_provider_cdc.core.config.connector_config import ConnectorConfig
+from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.signals.signal_table_reader import SignalTableReader
 from airflow_provider_cdc.core.writing.batch_builder import BatchBuilder
 from airflow_provider_cdc.core.writing.capture_state import CaptureState
@@ -20,7 +22,10 @@ _OFFSET_S: Final = 10.0
 
 
 class Committer:
-    """Commits batches, and the state with them."""
+    """Commits batches, and the state with them.
+
+    :param confirm: takes each position when it is durable (``Source.confirm_position``)
+    """
 
     def __init__(
         self,
@@ -29,10 +34,11 @@ class Committer:
         batcher: BatchBuilder,
         writer: EventWriter,
         signals: SignalTableReader,
+        confirm: Callable[[Position], None],
         carrier: StoredCarryOver | None = None,
     ) -> None:
         self._config, self._state, self._batcher, self._writer, self._signals = config, state, batcher, writer, signals
-        self._carrier = carrier
+        self._confirm, self._carrier = confirm, carrier
         self._committed_at = self._ticked_at = time.monotonic()
 
     @property
@@ -70,6 +76,8 @@ class Committer:
         self._state.offset = self._batcher.committed_offset
         if self._carrier is not None:
             self._carrier.record_commit(self._state.offset.carried)
+        if self._state.offset.position is not None:
+            self._confirm(self._state.current_position)
         self._committed_at = self._ticked_at = time.monotonic()
 
     def commit_if_due(self) -> None:

@@ -18,13 +18,12 @@ import fsspec.implementations.local  # noqa: F401 - what a run loads late is loa
 import pyarrow.parquet  # noqa: F401
 import sqlalchemy.dialects.sqlite  # noqa: F401
 
-import airflow_provider_cdc.changelog.files.change_log
-import airflow_provider_cdc.core.capture.connector_capture
-import airflow_provider_cdc.sources.memory.source  # noqa: F401
 from airflow_provider_cdc.changelog.files import storage
 from airflow_provider_cdc.changelog.files.storage import DurableFile, Storage
 from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from airflow_provider_cdc.sources.memory.position import MemoryPosition
+from airflow_provider_cdc.sources.memory.source import MemorySource
 from airflow_provider_cdc.state.leases import Leases
 from airflow_provider_cdc.state.state_database import StateDatabase
 from airflow_provider_cdc.verify.reference_capture import open_verification
@@ -123,6 +122,22 @@ def source(seed: int, steps: int) -> MemoryDatabase:
     return database
 
 
+def purge_confirmed(database: MemoryDatabase, folder: Path) -> None:
+    """Forget the log up to the position that runs in this folder have confirmed, as a database with replication slots does."""
+    mark = folder / "confirmed"
+    database.purge_log(int(mark.read_text()) if mark.exists() else 0)
+
+
+def _confirm_in(database: MemoryDatabase, folder: Path) -> None:
+    """Make this process forget the log as soon as a run confirms a position."""
+
+    def confirm_position(source: MemorySource, position: MemoryPosition) -> None:
+        (folder / "confirmed").write_text(str(max(position.entry, database.oldest)))
+        purge_confirmed(database, folder)
+
+    MemorySource.confirm_position = confirm_position  # type: ignore[method-assign, assignment]
+
+
 def properties(**more: Any) -> dict[str, Any]:
     """Small blocks and batches: a few rows show every seam."""
     small = {"memory.database": "crash", "memory.block.rows": 2, "batch.max.rows": 10, "poll.interval.ms": 1}
@@ -136,7 +151,9 @@ def capture(
 ) -> dict[str, Any]:  # fmt: skip
     """Run the connector ``test`` in ``folder`` once; called in a separate process."""
     if kind == "memory":
-        source(seed, steps)
+        database = source(seed, steps)
+        purge_confirmed(database, Path(folder))
+        _confirm_in(database, Path(folder))
     random.seed(os.getpid())
     global current
     current = watched = StepCounter(at, signal_, only)
