@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib.metadata
 import logging
 import os
@@ -84,8 +85,9 @@ class Storage:
     def _host(self) -> str:
         """Return the machine and disk of a folder, or the address of an object store if its client knows it."""
         if self.local:
-            self._make_local_folder(self.root)
-            return f"{platform.node()}, device {os.stat(self.root).st_dev}"
+            with self._errors(self.root):
+                self._make_local_folder(self.root)
+                return f"{platform.node()}, device {os.stat(self.root).st_dev}"
         client = getattr(self._fs, "_s3", None)
         addresses = [getattr(getattr(client, "meta", None), "endpoint_url", None)]
         addresses += [getattr(self._fs, name, None) for name in ("_location", "account_host", "account_name")]
@@ -97,7 +99,10 @@ class Storage:
             os.makedirs(os.path.dirname(self.root) or ".", exist_ok=True)
             with contextlib.suppress(FileExistsError):  # another process made it in the same moment
                 os.mkdir(self.root, mode=0o700)
-        os.makedirs(folder, exist_ok=True)
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except FileExistsError as e:  # not the file that a caller wants to create, and that another run has created
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder) from e
 
     def resolve_url(self, url: str) -> tuple[Any, str]:
         """Return the filesystem of another URL, and the path there.

@@ -346,3 +346,12 @@ def _options(storage: Storage) -> dict[str, Any]:
 def test_a_file_that_is_not_there_is_reported_as_such(storage: Storage) -> None:
     with pytest.raises(FileNotFoundError), storage.open_input(storage.join_path("nope")) as f:
         f.read()
+
+
+def test_a_file_in_place_of_the_folder_is_storage_that_is_gone_and_no_file_of_another_run(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("no folder")
+    storage = Storage(str(tmp_path / "log"))
+    with pytest.raises(StorageUnavailable):
+        storage.describe_store()
+    with pytest.raises(StorageUnavailable):
+        storage.create(storage.join_path("orders", "manifest.json"), b"{}")
