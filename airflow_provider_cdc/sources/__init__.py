@@ -44,6 +44,9 @@ SOURCES = {
         f"{__name__}.db2.config:Db2Config",
         f"{__name__}.db2.capture_procedure_catalog:PROCEDURES",
     ),
+    "postgresql": SourceClassPaths(
+        f"{__name__}.postgresql.source:PostgresSource", f"{__name__}.postgresql.config:PostgresConfig"
+    ),
     "mongodb": SourceClassPaths(
         f"{__name__}.mongodb.source:MongoDbSource",
         f"{__name__}.mongodb.config:MongoDbConfig",

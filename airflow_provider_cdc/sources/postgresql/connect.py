@@ -73,11 +73,14 @@ class PostgresServer:
         return self.version_number // 10_000
 
 
-def connect(config: PostgresConfig, *, initial: bool = True, query_timeout: bool = True) -> Connection[tuple[Any, ...]]:
+def connect(
+    config: PostgresConfig, *, initial: bool = True, query_timeout: bool = True, replication: bool = False
+) -> Connection[tuple[Any, ...]]:
     """Open a connection with autocommit, the time zone UTC, and the settings that decide the results of queries.
 
     :param initial: run ``database.initial.statements``
     :param query_timeout: end a statement after ``database.query.timeout.ms``
+    :param replication: the connection takes commands of replication too, which have no parameters
     :raises AccessDenied: user or password is wrong
     :raises PrerequisiteError: the connection is not encrypted, or the server not verified, as ``database.sslmode`` demands
     :raises SourceUnavailable: no server answers, or the cloud gives no login token
@@ -98,7 +101,7 @@ def connect(config: PostgresConfig, *, initial: bool = True, query_timeout: bool
             keepalives_idle=60,
             keepalives_interval=10,
             keepalives_count=6,
-            **_tls_arguments(config),
+            **_optional_arguments(config, replication=replication),
         )
         try:
             connection.execute(_SETTINGS)
@@ -154,8 +157,9 @@ def make_password(config: PostgresConfig) -> str:
     )
 
 
-def _tls_arguments(config: PostgresConfig) -> dict[str, Any]:
+def _optional_arguments(config: PostgresConfig, *, replication: bool) -> dict[str, Any]:
     named = {
+        "replication": "database" if replication else "",
         "sslmode": config.database_sslmode.value,
         "sslrootcert": config.database_sslrootcert,
         "sslcert": config.database_sslcert,
