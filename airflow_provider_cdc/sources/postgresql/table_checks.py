@@ -93,10 +93,12 @@ def _rights(
 ) -> Iterator[Finding]:
     if never_reads(config):
         return
+    schemas: set[str] = set()
     for table, (usage, select, hidden) in read_table_rights(connection, config, tables).items():
-        if not usage:
+        if not usage and table.namespace not in schemas:
+            schemas.add(table.namespace)
             yield Finding(
-                f"The account lacks USAGE on the schema {table.namespace}, which a snapshot of {table} needs.",
+                f"The account lacks USAGE on the schema {table.namespace}, which a snapshot of its tables needs.",
                 build_schema_grant(table, config),
             )
         if not select:
