@@ -83,5 +83,5 @@ def test_the_package_promises_only_databases_and_targets_that_are_there() -> Non
     }
     promised = " ".join([project["description"], *project["keywords"], *extras]).lower()
     assert there - {"memory"} <= set(re.findall(r"\w+", promised))
-    for name in ("mongodb", "db2", "sqlserver", "postgres", "iceberg", "hudi", "relational"):
+    for name in ("mongodb", "db2", "sqlserver", "iceberg", "hudi", "relational"):
         assert name in there or name not in promised

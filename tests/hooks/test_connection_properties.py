@@ -49,6 +49,7 @@ BASES: dict[str, dict[str, Any]] = {
     "mariadb": {"database.hostname": "db", "database.user": "cdc", "database.server.id": 1},
     "oracle": {"database.hostname": "db", "database.user": "cdc", "database.dbname": "ORCL"},
     "db2": {"database.hostname": "db", "database.user": "cdc", "database.dbname": "SAMPLE"},
+    "postgresql": {"database.hostname": "db", "database.user": "cdc", "database.dbname": "shop"},
     "mongodb": {"mongodb.connection.string": "mongodb://db/?replicaSet=rs0", "mongodb.user": "cdc"},
     "debezium": {"topics": "shop.inventory.orders", "bootstrap.servers": "kafka:9092"},
 }

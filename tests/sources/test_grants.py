@@ -50,7 +50,7 @@ def test_a_page_shows_the_statements_of_the_file(page: Path) -> None:
 
 def test_every_database_has_its_statements_and_its_page_shows_them() -> None:
     files = list_grant_files()
-    assert set(files) == {"mysql", "mariadb", "oracle", "db2", "mongodb"}
+    assert set(files) == {"mysql", "mariadb", "oracle", "db2", "mongodb", "postgresql"}
     shown = {page.stem for page in list_pages_with_grants() if page.parent.name == "sources"}
     assert shown == {file.parent.name for file in files.values()}
     for file in set(files.values()):

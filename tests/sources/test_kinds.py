@@ -12,7 +12,7 @@ from airflow_provider_cdc.sources import load_source
     ("kind", "connector", "log"),
     [
         ("mysql", "mysql", "sources.mysql.log."), ("mariadb", "mariadb", "sources.mysql.log."), ("oracle", "oracle", "sources.oracle.mining."),
-        ("mongodb", "mongodb", "sources.mongodb.log."), ("db2", "db2", "sources.db2.log."),
+        ("mongodb", "mongodb", "sources.mongodb.log."), ("db2", "db2", "sources.db2.log."), ("postgresql", "postgresql", "sources.postgresql.log_range"),
     ],
 )  # fmt: skip
 def test_each_database_is_read_by_its_own_log(kind: str, connector: str, log: str) -> None:

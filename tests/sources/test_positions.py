@@ -23,6 +23,7 @@ WRITTEN: dict[str, list[dict[str, Any]]] = {
         {"sec": 1795333441, "ord": 36},
         {"resume_token": "82635019A0000000012B042C0100296E5A1004AB1154ACACD849A48C61756D70D3B21F463C6F7065726174696F6E54797065003C696E736572740046646F63756D656E744B65790046645F69640064635019A078BE67426D7CF4D2000004"},
     ],
+    "postgresql": [{"lsn": "16/B374D848", "system": "7351201234567890123", "timeline": 2}, {"lsn": "0/0"}],
     "debezium": [{"file": "a.jsonl", "offset": 12, "line": 1, "before": 0, "size": 20}, {"topics": {"a": {"0": 5}}}],
 }  # fmt: skip
 WRITTEN["mariadb"] = WRITTEN["mysql"]
