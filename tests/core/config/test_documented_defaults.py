@@ -19,7 +19,6 @@ NEEDED: dict[str, dict[str, Any]] = {
     "mysql": {"database.server.id": 1},
     "oracle": {"database.dbname": "ORCLCDB"},
     "db2": {"database.dbname": "TESTDB"},
-    "postgresql": {"database.dbname": "shop"},
     "mongodb": {"mongodb.connection.string": "mongodb://db/?replicaSet=rs0"},
 }
 _DEFAULT = re.compile(r"`([^|`]+)`\s*\|\s*`?((?:\\\||[^|`\s])+)`?\s*(?:\||$)")
