@@ -2,55 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from airflow_provider_cdc.core.model.run_metrics import Value
+from airflow_provider_cdc.sources.postgresql.log.log_metrics import LogMetrics
 from airflow_provider_cdc.sources.postgresql.log_range import ReplicationSlot
-from airflow_provider_cdc.sources.postgresql.position import PostgresPosition
+from airflow_provider_cdc.sources.postgresql.position import format_lsn
 
 
 @dataclass(slots=True)
 class SlotStreamMetrics:
-    """Counters of one source, updated by its streams.
+    """Counters of one source, updated by its streams, and the state of the slot, as it was last read.
 
-    :ivar read: position up to which the log was read
-    :ivar confirmed: position up to which the server may remove its log
     :ivar held_bytes: of log that the server keeps for the slot; -1 = not known
     :ivar safe_bytes: of log that can be written before the slot is lost; -1 = not known, or without limit
     """
 
-    read: PostgresPosition | None = None
-    confirmed: PostgresPosition | None = None
-    committed: int = 0
-    last_transaction: str = ""
+    log: LogMetrics = field(default_factory=LogMetrics)
     held_bytes: int = -1
     safe_bytes: int = -1
 
-    def read_up_to(self, position: PostgresPosition) -> None:
-        """Record that the log was read up to this position."""
-        self.read = position
-
-    def transactions_ended(self, count: int, last: str) -> None:
-        """Record that transactions were delivered.
-
-        :param last: id of the last one
-        """
-        self.committed += count
-        self.last_transaction = last or self.last_transaction
-
     def record_slot(self, slot: ReplicationSlot | None) -> None:
         """Record the state of the slot."""
-        known = slot is not None and not slot.is_lost
-        self.held_bytes = slot.held_bytes if known and slot is not None and slot.held_bytes is not None else -1
-        self.safe_bytes = slot.safe_bytes if known and slot is not None and slot.safe_bytes is not None else -1
+        self.held_bytes = self.safe_bytes = -1
+        if slot is not None and not slot.is_lost:
+            self.held_bytes = -1 if slot.held_bytes is None else slot.held_bytes
+            self.safe_bytes = -1 if slot.safe_bytes is None else slot.safe_bytes
 
     def build_metrics(self) -> dict[str, Value]:
         """Return the metrics by their names."""
+        log = self.log
         return {
-            "NumberOfCommittedTransactions": self.committed,
-            "LastTransactionId": self.last_transaction,
-            "SourceEventPosition": {} if self.read is None else {"lsn": str(self.read)},
-            "ConfirmedLsn": "" if self.confirmed is None else str(self.confirmed),
+            "NumberOfCommittedTransactions": log.committed,
+            "NumberOfLargeTransactions": log.large,
+            "NumberOfDisconnects": log.disconnects,
+            "LastTransactionId": log.last_transaction,
+            "SourceEventPosition": {} if log.read is None else {"lsn": str(log.read)},
+            "ConfirmedLsn": format_lsn(log.confirmed) if log.confirmed else "",
             "SlotHeldLogBytes": self.held_bytes,
             "SlotSafeLogBytes": self.safe_bytes,
         }

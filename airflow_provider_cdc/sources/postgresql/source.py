@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_cdc.core.model.log_items import LogItem
-    from airflow_provider_cdc.sources.postgresql.log.stream import SlotStream
+    from airflow_provider_cdc.sources.postgresql.log.slot_stream import SlotStream
 
 
 class PostgresSource(Source):
@@ -142,25 +142,25 @@ class PostgresSource(Source):
         until: Position | None,
         patience: Callable[[], float] | None = None,
     ) -> Iterator[LogItem]:
-        from airflow_provider_cdc.sources.postgresql.log.stream import SlotStream
+        from airflow_provider_cdc.sources.postgresql.log.slot_stream import SlotStream
 
         assert isinstance(start, PostgresPosition)
         assert until is None or isinstance(until, PostgresPosition)
-        self._metrics.read_up_to(start)
-        self._stream = SlotStream(self._config, start, until, tables, patience)
-        try:
-            for item in self._stream.read_items():
-                self._count(item)
-                yield item
-        finally:
-            self._stream = None
+        self._close_stream()  # a slot has one reader
+        with self._asking() as connection:
+            server = server_of(connection)
+        self._metrics.log.read_up_to(start)
+        self._stream = SlotStream(
+            self._config, server, start, until, tables, patience=patience, metrics=self._metrics.log
+        )
+        # it stays open behind its end: what was read last is confirmed when it is durable
+        yield from self._stream.read_items()
 
     def confirm_position(self, position: Position) -> None:
         """Let the server remove its log up to a position. Without a stream, the next one does."""
         assert isinstance(position, PostgresPosition)
         if self._stream is not None:
-            self._stream.confirm(position)
-            self._metrics.confirmed = position
+            self._stream.confirm_position(position)
 
     def execute_statement(self, statement: str) -> None:
         with (
@@ -181,6 +181,7 @@ class PostgresSource(Source):
     # -- connections --------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
+        self._close_stream()
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -199,10 +200,7 @@ class PostgresSource(Source):
                 self._connection = connect(self._config)
             yield self._connection
 
-    def _count(self, item: LogItem) -> None:
-        position = getattr(item, "position", None)
-        if isinstance(position, PostgresPosition):
-            self._metrics.read_up_to(position)
-        transactions = getattr(item, "transactions", None)
-        if transactions is not None and len(transactions):
-            self._metrics.transactions_ended(len(transactions), str(transactions.id[-1]))
+    def _close_stream(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None

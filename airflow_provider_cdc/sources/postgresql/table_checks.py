@@ -51,7 +51,11 @@ def table_findings(connection: Connection[tuple[Any, ...]], config: PostgresConf
     selected = {table: rest for table, rest in rows.items() if filters.is_table_captured(table)}
     via_root = published.via_root if published is not None else config.publish_via_partition_root
     # partitions have their root's changes, or the root those of its partitions
-    captured = {t: r for t, r in selected.items() if r[0] in "rp" and not (r[1] if via_root else r[0] == "p")}
+    captured = {
+        t: rest
+        for t, rest in selected.items()
+        if rest[0] in "rp" and rest[2] == "p" and not (rest[1] if via_root else rest[0] == "p")
+    }
     if not captured:
         yield _advice(
             "No table of the database is captured: the include and exclude lists match no table.",
@@ -59,10 +63,9 @@ def table_findings(connection: Connection[tuple[Any, ...]], config: PostgresConf
         )
     for table, (kind, _, persistence, is_parent, generated) in selected.items():
         yield from _kinds(table, kind, persistence, is_parent, generated)
-    logged = [table for table, rest in captured.items() if rest[2] == "p"]
     yield from _rights(connection, config, [*captured])
-    yield from _identities(connection, config, logged, published)
-    yield from _publication(connection, config, filters, logged, published)
+    yield from _identities(connection, config, [*captured], published)
+    yield from _publication(connection, config, filters, [*captured], published)
 
 
 def _kinds(table: TableId, kind: str, persistence: str, is_parent: bool, generated: Sequence[str]) -> Iterator[Finding]:
@@ -73,7 +76,7 @@ def _kinds(table: TableId, kind: str, persistence: str, is_parent: bool, generat
         )
     if persistence == "u":
         yield _advice(
-            f"{table} is unlogged: a snapshot reads its rows, but its changes are in no log.",
+            f"{table} is unlogged: its changes are in no log, so it is not captured.",
             f"ALTER TABLE {quote_table(table)} SET LOGGED; or exclude it with table.exclude.list",
         )
     if is_parent:
