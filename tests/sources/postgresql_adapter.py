@@ -39,16 +39,16 @@ class PostgresAdapter(Adapter):
     def __init__(self, server: Postgres, stack: ExitStack, identity: str = "FULL") -> None:
         self.server, self._stack, self._identity = server, stack, identity
         self.namespace = f"suite_{next(_numbers)}"
-        self._slots: set[str] = set()
+        self._slots: list[str] = []
         server.sql(f"CREATE SCHEMA {self.namespace}")
         stack.callback(self._drop_all)
 
     def _drop_all(self) -> None:
         for slot in self._slots:
-            self.server.sql(f"DROP PUBLICATION IF EXISTS {slot}")
             self.server.sql(
                 f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '{slot}'"
             )
+        self.server.sql(f"DROP PUBLICATION IF EXISTS {self.namespace}")
         self.server.sql(f"DROP SCHEMA {self.namespace} CASCADE")
 
     def sql(self, *statements: str) -> list[tuple[Any, ...]]:
@@ -109,20 +109,29 @@ class PostgresAdapter(Adapter):
 
     def connector(self, folder: Path, **properties: Any) -> Connector:
         slot = f"{self.namespace}_{hashlib.sha256(str(folder).encode()).hexdigest()[:10]}"
-        self._slots.add(slot)
+        if slot not in self._slots:
+            self._slots.append(slot)
+            self._copy_slot(slot)
         server = self.server
         secrets = {
             "database.hostname": server.host, "database.port": server.port, "database.user": server.user,
             "database.password": server.password,
         }  # fmt: skip
         given = {
-            "database.dbname": DATABASE, "database.sslmode": "disable", "slot.name": slot, "publication.name": slot,
+            "database.dbname": DATABASE, "database.sslmode": "disable", "slot.name": slot, "publication.name": self.namespace,
             "poll.interval.ms": 20,
         }  # fmt: skip
         named = {k.replace("_", "."): v for k, v in properties.items()}
         if "table.include.list" not in named:
             named = {"schema.include.list": self.namespace, **named}
         return Connector(folder, self.kind, given | named, secrets)
+
+    def _copy_slot(self, slot: str) -> None:
+        """Make a slot at the place of the first connector's, which may have the same offset: tests copy state."""
+        name = f"slot_name = '{self._slots[0]}' AND confirmed_flush_lsn IS NOT NULL AND NOT active"
+        self.server.sql(
+            f"SELECT pg_copy_logical_replication_slot(slot_name, '{slot}') FROM pg_replication_slots WHERE {name} AND slot_name <> '{slot}'"
+        )
 
     def other(self) -> Adapter:
         return PostgresAdapter(self.server, self._stack, self._identity)

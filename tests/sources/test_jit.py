@@ -49,7 +49,14 @@ def test_every_file_with_kernels_is_seen() -> None:
     ]
     assert len(with_kernels) > 8
     assert [path for path in with_kernels if module._MARK not in path.read_bytes()] == []
-    assert {module._folder(path).name for path in with_kernels} == {"db2", "mongodb", "mysql", "oracle", "postgresql", "relational"}
+    assert {module._folder(path).name for path in with_kernels} == {
+        "db2",
+        "mongodb",
+        "mysql",
+        "oracle",
+        "postgresql",
+        "relational",
+    }
 
 
 def test_a_kernel_is_compiled_again_when_one_changes_that_sources_share() -> None:

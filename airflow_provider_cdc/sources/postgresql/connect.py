@@ -6,7 +6,7 @@ import contextlib
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 from psycopg import Connection
@@ -23,8 +23,10 @@ from airflow_provider_cdc.core.errors import (
 from airflow_provider_cdc.core.login_tokens import LoginAddress, make_login_token
 from airflow_provider_cdc.sources.postgresql.config import PostgresConfig
 from airflow_provider_cdc.sources.postgresql.config_enums import SslMode
-from airflow_provider_cdc.sources.postgresql.protocol.replication_connection import ReplicationLogin
 from airflow_provider_cdc.sources.postgresql.protocol.server_messages import ReplicationError
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.sources.postgresql.protocol.replication_connection import ReplicationLogin
 
 _SETTINGS: Final = (
     "SELECT set_config('TimeZone', 'UTC', false), set_config('DateStyle', 'ISO, YMD', false), set_config('IntervalStyle', 'postgres', false), "
@@ -120,6 +122,9 @@ def replication_login(config: PostgresConfig) -> ReplicationLogin:
 
     :raises SourceUnavailable: the cloud gives no login token, or the SSH tunnel cannot be opened
     """
+    # its kernels are needed by a stream only
+    from airflow_provider_cdc.sources.postgresql.protocol.replication_connection import ReplicationLogin
+
     host, port = config.find_address()
     mode = config.database_sslmode
     context = None
