@@ -67,11 +67,14 @@ def test_an_unchanged_value_beside_the_row_is_unavailable_unless_the_old_image_h
     text = "x" * 10_000
     base.sql(f"INSERT INTO t VALUES (1, 1, '{text}')", "UPDATE t SET n = 2", "UPDATE t SET long = 'y'")
     _, event, last = base.capture()
-    assert last.after == {"id": 1, "n": 2, "long": "y"} and not last.lacking
+    assert last.after == {"id": 1, "n": 2, "long": "y"}
+    assert not last.lacking
     if identity == "FULL":
-        assert event.after == {"id": 1, "n": 2, "long": text} and not event.lacking
+        assert event.after == {"id": 1, "n": 2, "long": text}
+        assert not event.lacking
     else:
-        assert event.after == {"id": 1, "n": 2, "long": None} and event.lacking == ("long",)
+        assert event.after == {"id": 1, "n": 2, "long": None}
+        assert event.lacking == ("long",)
 
 
 def test_only_what_was_committed_comes_in_the_order_of_commits(server: Postgres) -> None:
@@ -158,9 +161,7 @@ def test_the_slot_is_confirmed_up_to_durable_positions_only(server: Postgres) ->
     base = open_database(server, T)
 
     def confirmed() -> int:
-        ((lsn,),) = base.sql(
-            f"SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = '{base.name}'"
-        )
+        ((lsn,),) = base.sql(f"SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = '{base.name}'")
         return parse_lsn(lsn)
 
     began = base.start
@@ -196,7 +197,9 @@ def test_a_slot_that_cannot_be_read_says_why(server: Postgres) -> None:
 
 def test_a_lost_connection_loses_and_doubles_nothing(server: Postgres) -> None:
     base = open_database(server, T)
-    base.sql(*(f"INSERT INTO t SELECT n, 'x' FROM generate_series({i * 1000 + 1}, {i * 1000 + 1000}) n" for i in range(8)))
+    base.sql(
+        *(f"INSERT INTO t SELECT n, 'x' FROM generate_series({i * 1000 + 1}, {i * 1000 + 1000}) n" for i in range(8))
+    )
     kills = iter(range(6))
 
     def kill(stream: object, item: object) -> None:
@@ -242,7 +245,13 @@ def test_partitions_are_tables_or_parts_of_one(server: Postgres, via_root: bool)
 def test_a_table_that_is_not_captured_is_not_decoded(server: Postgres) -> None:
     base = open_database(server, T, "CREATE TABLE o (id int PRIMARY KEY)")
     base.known.left_out.add("o")
-    base.sql("INSERT INTO o VALUES (1)", "ALTER TABLE o ADD x int", "INSERT INTO o VALUES (2)", "INSERT INTO t VALUES (1)", "TRUNCATE o")
+    base.sql(
+        "INSERT INTO o VALUES (1)",
+        "ALTER TABLE o ADD x int",
+        "INSERT INTO o VALUES (2)",
+        "INSERT INTO t VALUES (1)",
+        "TRUNCATE o",
+    )
     assert [e.table for e in base.capture()] == ["t"]
     assert not base.take_changes()
 
