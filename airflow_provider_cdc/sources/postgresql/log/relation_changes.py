@@ -49,7 +49,7 @@ class RelationComparison:
         for sent, number in zip(relation.columns, numbered.numbers, strict=True):
             if columns[sent.name].declared.number not in (None, number):
                 return False
-        if not numbered.certain and any(c.declared.number is not None for c in known.columns):
+        if not numbered.agreed and any(c.declared.number is not None for c in known.columns):
             return False
         sent_names = {c.name for c in relation.columns}
         if any(c.name not in sent_names and _is_gone(c, attributes) for c in known.columns):

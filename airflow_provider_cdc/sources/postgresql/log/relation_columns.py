@@ -57,11 +57,16 @@ class NumberedColumns:
     """The numbers of a relation's columns.
 
     :param numbers: one for each column; ``None`` = it cannot be known
-    :param certain: neither the catalog nor the known schema contradicts them
+    :param agreed: the catalog and the known schema do not contradict each other
     """
 
     numbers: tuple[int | None, ...]
-    certain: bool
+    agreed: bool
+
+    @property
+    def certain(self) -> bool:
+        """Check whether all are known, and nothing contradicts them."""
+        return self.agreed and None not in self.numbers
 
 
 def number_columns(relation: Relation, known: TableSchema | None, attributes: Sequence[Attribute]) -> NumberedColumns:
@@ -78,9 +83,10 @@ def number_columns(relation: Relation, known: TableSchema | None, attributes: Se
     agree = all(live.get(name) in (None, before.get(name)) for name in names if before.get(name))
     numbers = by_catalog if _ascend(by_catalog) else by_schema
     if not _ascend(numbers):
-        return NumberedColumns((None,) * len(names), certain=False)
+        return NumberedColumns((None,) * len(names), agreed=False)
+    agree = agree or (numbers is by_catalog and not _ascend(by_schema))  # columns have swapped their names
     filled = _fill_gaps(numbers, [a.number for a in attributes])
-    return NumberedColumns(tuple(filled), certain=agree and None not in filled)
+    return NumberedColumns(tuple(filled), agree)
 
 
 def _ascend(numbers: Sequence[int | None]) -> bool:
