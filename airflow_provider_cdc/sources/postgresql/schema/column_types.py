@@ -8,8 +8,10 @@ may get lost without a word:
   whose forms have no place for them, they are an error.
 * ``infinity`` of dates and timestamps is the last moment of the year 9999, and ``-infinity`` the first of the year 1: they keep their order,
   and every target can store them. Other dates outside these years are an error.
-* An array is a JSON text, as ``to_jsonb`` writes it: the declared number of dimensions does not bind, and elements may be NULL. A value whose
-  subscripts do not begin at 1 is the server's own text of it, as a JSON string. ``vector`` and ``halfvec`` are lists of 32-bit floats.
+* An array is a JSON text: the declared number of dimensions does not bind, and elements may be NULL. Finite numbers, booleans and JSON are
+  written as such, all other elements as texts that the server prints. A value whose subscripts do not begin at 1 is the server's text of the
+  whole, as a JSON string. ``vector`` and ``halfvec`` are lists of 32-bit floats, other vectors texts.
+* ``hstore`` is a JSON text in either ``hstore.handling.mode``.
 * Composites, ranges, multiranges and geometric types but ``point`` are the texts that the server prints.
 * ``varbit`` has Debezium's form, in which zeros in front do not count.
 * ``timetz`` is the time in UTC, as text. An ``interval`` is a number of microseconds or, with ``interval.handling.mode=string``, exact.
