@@ -25,7 +25,7 @@ BEGIN = dt.datetime(1, 1, 1)
 SETUP = (
     "CREATE EXTENSION citext", "CREATE EXTENSION hstore", "CREATE EXTENSION ltree", "CREATE TYPE mood AS ENUM ('sad', 'it''s')",
     "CREATE TYPE pair AS (a int, b text)", "CREATE DOMAIN posint AS int4 CHECK (value > 0)", "CREATE DOMAIN price AS numeric(6, 2)",
-    "CREATE DOMAIN posints AS int4[]",
+    "CREATE DOMAIN posints AS int4[]", "CREATE TYPE priced AS (a int, b money)", "CREATE TYPE nested AS (p pair[], h hstore)",
 )  # fmt: skip
 repeated = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -113,6 +113,7 @@ PRINTED: dict[str, list[str]] = {
     "numrange": ["(1.5,2.5]"],
     "int4multirange": ["{}", "{[1,3),[5,7)}"],
     "tstzmultirange": ['{["2020-01-01 00:00:00+00",)}'],
+    "nested": ['("{""(1,\\\\""a b\\\\"")""}","""k""=>""v\\\\""w"", ""n""=>NULL")'],
     "pair": ['(1,"a b")', "(,)", '(2,"x""y\\\\z")', '(3,"")'],
 }
 
@@ -139,6 +140,30 @@ def test_a_type_without_a_binary_form_is_read_as_text_at_any_depth(reader: Colum
     assert needs_text(oid, reader.types)
     assert needs_text(array_oid, reader.types)
     assert not needs_text(reader.make_column("int4[]")[1], reader.types)
+
+
+@pytest.mark.parametrize("type_", ["aclitem", "aclitem[]"])
+def test_values_that_come_as_texts_only_are_decoded(reader: ColumnReader, type_: str) -> None:
+    column, oid, modifier = reader.make_column(type_)
+    decoder = make_decoder(column, oid, modifier, reader.types, reader.config)
+    text = "cdc=r/cdc" if type_ == "aclitem" else "{cdc=r/cdc}"
+    assert decoder.decode(pack([text])).to_pylist() == [text if type_ == "aclitem" else '["cdc=r/cdc"]']
+    with pytest.raises(UnreadableValue):
+        make_decoder(reader.make_column("aclitem")[0], oid, modifier, reader.types, reader.config).decode(pack([b"x"]))
+
+
+@pytest.mark.parametrize("type_", ["int2vector", "int2vector[]", "money[]", "priced", "priced[]"])
+def test_unknown_parts_make_a_column_unknown_and_its_bytes_can_be_captured(reader: ColumnReader, type_: str) -> None:
+    assert reader.make_column(type_)[0].type == "null"
+    with_unknown = ColumnReader(reader.connection, configuration(include_unknown_datatypes="true"))
+    column, oid, modifier = with_unknown.make_column(type_)
+    decoder = make_decoder(column, oid, modifier, with_unknown.types, with_unknown.config)
+    assert decoder.decode(pack([b"\x00\xff", None])).to_pylist() == [b"\x00\xff", None]
+
+
+def test_a_captured_column_of_a_type_that_is_not_in_the_catalog_is_an_error(reader: ColumnReader) -> None:
+    with pytest.raises(UnreadableValue, match="OID 999999"):
+        make_decoder(Column(name="v", type="int32"), 999999, -1, reader.types, reader.config)
 
 
 def test_nan_and_bytes_of_a_float_stay(reader: ColumnReader) -> None:
