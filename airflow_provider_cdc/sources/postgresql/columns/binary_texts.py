@@ -69,8 +69,21 @@ def read_array(data: bytes, base: PostgresType, types: TypeCatalog) -> tuple[nes
 
 def hstore_json(data: bytes) -> str:
     """Return the JSON text of an ``hstore``."""
+    return json.dumps(dict(_hstore_pairs(data)), ensure_ascii=False)
+
+
+def _hstore_pairs(data: bytes) -> list[tuple[str, str | None]]:
     parts = [None if part is None else part.decode() for part in _parts(data, 4, 2 * struct.unpack_from("!i", data)[0])]
-    return json.dumps(dict(zip(parts[::2], parts[1::2], strict=True)), ensure_ascii=False)
+    return [(key or "", value) for key, value in zip(parts[::2], parts[1::2], strict=True)]
+
+
+def _hstore(data: bytes) -> str:
+    return ", ".join(f"{_in_quotes(k)}=>{'NULL' if v is None else _in_quotes(v)}" for k, v in _hstore_pairs(data))
+
+
+def _in_quotes(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def read_vector(data: bytes, code: str) -> list[float]:
@@ -283,7 +296,7 @@ _READERS: Final[dict[str, TextReader]] = {
     "sparsevec": _sparse_vector,
     "vector": _vector("f"),
     "halfvec": _vector("e"),
-    "hstore": hstore_json,
+    "hstore": _hstore,
     "geometry": lambda data: data.hex().upper(),
     "geography": lambda data: data.hex().upper(),
     **dict.fromkeys(

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import UnreadableValue
-from airflow_provider_cdc.core.model.table_schema import Column, arrow_type
+from airflow_provider_cdc.core.model.table_schema import NOT_CAPTURED, Column, arrow_type
 from airflow_provider_cdc.sources.postgresql.columns import temporal_texts as moments
 from airflow_provider_cdc.sources.postgresql.columns.value_forms import (
     FIRST_DAY,
@@ -28,7 +28,7 @@ from airflow_provider_cdc.sources.postgresql.columns.value_forms import (
 from airflow_provider_cdc.sources.postgresql.config import PostgresConfig
 from airflow_provider_cdc.sources.postgresql.kernels import value_decoding as kernels
 from airflow_provider_cdc.sources.postgresql.kernels.message_layout import BINARY_VALUE
-from airflow_provider_cdc.sources.postgresql.schema.column_types import OID_TYPES, value_form
+from airflow_provider_cdc.sources.postgresql.schema.column_types import OID_TYPES, column_form
 from airflow_provider_cdc.sources.postgresql.schema.type_catalog import PostgresType, TypeCatalog
 
 _MAX_BYTES: Final = 2**31 - 1
@@ -77,11 +77,20 @@ def make_decoder(
     """Return the decoder of a column's values.
 
     :param modifier: of the type in the log or the query, which may be another than that of the column
+    :raises UnreadableValue: the type is not among those of the catalog
     """
     base, _ = types.find_base(type_oid, modifier)
-    if column.type == "null" or base is None:
+    if column.type == NOT_CAPTURED:
         return _NoValues(column)
-    return _ColumnDecoder(column, base, build_form(column, base, types, config), _find_fast(column, base))
+    if base is None:
+        raise UnreadableValue(
+            f"The type with OID {type_oid} is not in the catalog, so that values of the column cannot be read.",
+            where=column.name,
+            safe="No row of the batch was written; the offset is untouched.",
+            remedy="run again, which reads the types again; if the type was dropped, read the table again with an incremental snapshot",
+        )
+    form = column_form(base, types)
+    return _ColumnDecoder(column, base, build_form(column, base, types, config), _find_fast(column, form))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +105,7 @@ class _NoValues:
 
 @dataclass(slots=True)
 class _Rows:
-    """Values, with which rows have one. ``bad_row`` is the row that a fast decoder could not read."""
+    """Values, which rows have one, and how many of these are texts."""
 
     values: ColumnValues
     valid: npt.NDArray[np.bool_]
@@ -165,9 +174,9 @@ class _ColumnDecoder:
         )
 
 
-def _find_fast(column: Column, base: PostgresType) -> tuple[_Fast, bool] | None:
+def _find_fast(column: Column, form: str) -> tuple[_Fast, bool] | None:
     """Return the decoder by a kernel, and whether it takes texts too; ``None`` if there is none."""
-    form, type_ = value_form(base), arrow_type(column.type)
+    type_ = arrow_type(column.type)
     if form in _PLAIN_TEXTS:
         return (lambda rows: _copy_texts(rows, type_, 0)), True
     if form in _VERSIONED_TEXTS:

@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.model.table_schema import Column
 from airflow_provider_cdc.sources.postgresql.columns import binary_texts, nested_texts
 from airflow_provider_cdc.sources.postgresql.columns import temporal_texts as moments
 from airflow_provider_cdc.sources.postgresql.config import PostgresConfig
-from airflow_provider_cdc.sources.postgresql.schema.column_types import OID_TYPES, value_form
+from airflow_provider_cdc.sources.postgresql.schema.column_types import OID_TYPES, column_form, value_form
 from airflow_provider_cdc.sources.postgresql.schema.type_catalog import PostgresType, TypeCatalog
 from airflow_provider_cdc.sources.relational.binary_mode_format import binary_text
 
@@ -46,7 +46,7 @@ def build_form(column: Column, base: PostgresType, types: TypeCatalog, config: P
 
     :param base: its type, below domains
     """
-    form = value_form(base)
+    form = column_form(base, types)
     if form == "array":
         return ValueForm(lambda data: _array_json(data, base, types), lambda text: _array_text_json(text, base, types))
     if (
@@ -64,7 +64,8 @@ def build_form(column: Column, base: PostgresType, types: TypeCatalog, config: P
     special = _special_forms(column).get(form)
     if special is not None:
         return special
-    read = binary_texts.build_text_reader(base.oid, types)
+    # without a send function, a type is not among those with a reader, and its values come as texts
+    read = binary_texts.build_text_reader(base.oid, types) if base.has_binary_form else _refuse
     convert = _number_reader(column) if form == "numeric" else _CONVERSIONS.get(form, str)
     return ValueForm(lambda data: convert(read(data)), convert)
 
@@ -86,6 +87,10 @@ def _special_forms(column: Column) -> dict[str, ValueForm]:
         "halfvec": ValueForm(lambda data: binary_texts.read_vector(data, "e"), json.loads),
         "hstore": ValueForm(binary_texts.hstore_json, _hstore_text_json),
     }
+
+
+def _refuse(data: bytes) -> str:
+    raise ValueError("the type has no binary form")
 
 
 def _date(text: str) -> int:

@@ -8,14 +8,16 @@ may get lost without a word:
   whose forms have no place for them, they are an error.
 * ``infinity`` of dates and timestamps is the last moment of the year 9999, and ``-infinity`` the first of the year 1: they keep their order,
   and every target can store them. Other dates outside these years are an error.
-* An array is a JSON text, as ``to_jsonb`` writes it: the declared number of dimensions does not bind, and elements may be NULL. A value whose
-  subscripts do not begin at 1 is the server's own text of it, as a JSON string. ``vector`` and ``halfvec`` are lists of 32-bit floats.
+* An array is a JSON text: the declared number of dimensions does not bind, and elements may be NULL. Finite numbers, booleans and JSON are
+  written as such, all other elements as texts that the server prints. A value whose subscripts do not begin at 1 is the server's text of the
+  whole, as a JSON string. ``vector`` and ``halfvec`` are lists of 32-bit floats, other vectors texts.
+* ``hstore`` is a JSON text in either ``hstore.handling.mode``.
 * Composites, ranges, multiranges and geometric types but ``point`` are the texts that the server prints.
 * ``varbit`` has Debezium's form, in which zeros in front do not count.
 * ``timetz`` is the time in UTC, as text. An ``interval`` is a number of microseconds or, with ``interval.handling.mode=string``, exact.
 * A generated column is captured if the publication publishes it (PostgreSQL 18), else its values are not in the log: its type is ``null``, for
   snapshots too, so that both agree.
-* A column of a type that is not known here has the type ``null``; ``include.unknown.datatypes`` captures the bytes that the server sends.
+* A column of a type that is not known here, or of an array or composite of such, or of ``money``, has the type ``null``; ``include.unknown.datatypes`` captures the bytes that the server sends.
 """
 
 from __future__ import annotations
@@ -109,7 +111,9 @@ def make_column(
     """
     base, modifier = types.find_base(type_oid, modifier)
     declared = types.find_type(type_oid)
-    arrow, semantic, parameters = (_map(base, modifier, config) if base and published else None) or (
+    arrow, semantic, parameters = (
+        _map(base, column_form(base, types), modifier, config) if base and published else None
+    ) or (
         NOT_CAPTURED,
         None,
         {},
@@ -164,12 +168,31 @@ def value_form(base: PostgresType) -> str:
     return base.name if base.name in _EXTENSIONS else UNKNOWN_BYTES
 
 
+def column_form(base: PostgresType, types: TypeCatalog) -> str:
+    """Return the word for the form of a column's values; that of unknown types if a part of the values, at any depth, is of such a type."""
+    return value_form(base) if _has_known_parts(base, types, frozenset()) else UNKNOWN_BYTES
+
+
+def _has_known_parts(base: PostgresType, types: TypeCatalog, within: frozenset[int]) -> bool:
+    parts = [base.element_oid] if base.element_oid else [type_oid for _, type_oid in base.fields]
+    if value_form(base) not in ("array", "composite", "range", "multirange") or base.oid in within:
+        return True
+    for part, _ in (types.find_base(oid) for oid in parts):
+        # only the server knows with how many decimals money is printed
+        if (
+            part is None
+            or value_form(part) in (UNKNOWN_BYTES, "money")
+            or not _has_known_parts(part, types, within | {base.oid})
+        ):
+            return False
+    return True
+
+
 _SPECIAL: Final = frozenset({"numeric", "money", "bytea", "date", "time", "timestamp", "interval", "bit", "varbit"})
 
 
-def _map(base: PostgresType, modifier: int, config: PostgresConfig) -> _Mapped | None:
+def _map(base: PostgresType, form: str, modifier: int, config: PostgresConfig) -> _Mapped | None:
     """Change log type, semantic name and parameters."""
-    form = value_form(base)
     bytes_ = "binary" if config.binary_handling_mode is BinaryHandling.BYTES else "string"
     match form:
         case "unknown" if not (base.is_builtin and base.name == "unknown"):
