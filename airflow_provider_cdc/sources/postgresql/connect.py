@@ -80,6 +80,7 @@ def connect(
 
     :param initial: run ``database.initial.statements``
     :param query_timeout: end a statement after ``database.query.timeout.ms``
+    :param replication: the connection takes commands of the replication protocol too
     :param replication: the connection takes commands of replication too, which have no parameters
     :raises AccessDenied: user or password is wrong
     :raises PrerequisiteError: the connection is not encrypted, or the server not verified, as ``database.sslmode`` demands
