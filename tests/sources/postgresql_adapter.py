@@ -16,7 +16,7 @@ from psycopg.errors import DeadlockDetected
 from psycopg.rows import dict_row
 
 from airflow_provider_cdc.core.model.table_schema import TableId
-from airflow_provider_cdc.sources.postgresql.protocol import replication_connection
+from airflow_provider_cdc.sources.postgresql.log.slot_stream import SlotStream
 from dev.servers.postgres import Postgres
 from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, UndoTransaction
 from tests.support.connectors import Connector
@@ -145,7 +145,7 @@ class PostgresAdapter(Adapter):
 
     @contextlib.contextmanager
     def small_blocks(self) -> Iterator[dict[str, Any]]:
-        with patch.object(replication_connection, "BUFFER", 1 << 14):
+        with patch.dict(SlotStream.__init__.__kwdefaults__, {"block_bytes": 1 << 14}):
             yield {}
 
     def signals(self) -> str:
