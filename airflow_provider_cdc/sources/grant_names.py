@@ -17,6 +17,7 @@ _SIMPLE = re.compile(r"[A-Za-z][A-Za-z0-9_$#]*")
 _QUOTED = re.compile(r'"(?:[^"]|"")+"')
 _TABLE = re.compile(r'("(?:[^"]|"")+"|[^".]+)\.("(?:[^"]|"")+"|[^".]+)')
 _LOCAL_ACCOUNT = re.compile(r"(?<![#.\w])cdc(?![#\w])")
+_ROLE = re.compile(r"(?<![\w.'])cdc(?=[ ;])")
 _DB2_ACCOUNT = re.compile(r"(?<=USER )(?:CDC|cdc)\b")
 
 
@@ -26,7 +27,7 @@ class GrantNames:
 
     :param account: with MySQL and MariaDB also ``NAME@HOST``
     :param databases: of MySQL, MariaDB and MongoDB; a signal table is in the first one
-    :param tables: of Oracle and Db2, as ``SCHEMA.TABLE``
+    :param tables: of Oracle, Db2 and PostgreSQL, as ``SCHEMA.TABLE``
     """
 
     account: str | None = None
@@ -132,6 +133,15 @@ def _db2(names: GrantNames) -> _Replacement:
     return lambda line: _DB2_ACCOUNT.sub(lambda _: account, line), objects
 
 
+def _postgresql(names: GrantNames) -> _Replacement:
+    account = _sql_name(names.account or "")
+    objects = []
+    for table in names.tables:
+        schema, name = _split_table(table)
+        objects.append({"shop.orders": f"{schema}.{name}", "SCHEMA shop ": f"SCHEMA {schema} "})
+    return lambda line: _ROLE.sub(lambda _: account, line), objects
+
+
 def _sql_name(name: str) -> str:
     return name if _SIMPLE.fullmatch(name) or _QUOTED.fullmatch(name) else _quote(name)
 
@@ -159,4 +169,5 @@ def _split_table(text: str) -> tuple[str, str]:
 _WITH_DATABASES = {"mysql", "mariadb", "mongodb"}
 _KINDS: Mapping[str, Callable[[GrantNames], _Replacement]] = {
     "mysql": _mysql, "mariadb": _mysql, "mongodb": _mongodb, "oracle": _oracle, "db2": _db2,
+    "postgresql": _postgresql,
 }  # fmt: skip

@@ -6,7 +6,7 @@ import contextlib
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 from psycopg import Connection
@@ -23,8 +23,10 @@ from airflow_provider_cdc.core.errors import (
 from airflow_provider_cdc.core.login_tokens import LoginAddress, make_login_token
 from airflow_provider_cdc.sources.postgresql.config import PostgresConfig
 from airflow_provider_cdc.sources.postgresql.config_enums import SslMode
-from airflow_provider_cdc.sources.postgresql.protocol.replication_connection import ReplicationLogin
 from airflow_provider_cdc.sources.postgresql.protocol.server_messages import ReplicationError
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.sources.postgresql.protocol.replication_connection import ReplicationLogin
 
 _SETTINGS: Final = (
     "SELECT set_config('TimeZone', 'UTC', false), set_config('DateStyle', 'ISO, YMD', false), set_config('IntervalStyle', 'postgres', false), "
@@ -73,11 +75,14 @@ class PostgresServer:
         return self.version_number // 10_000
 
 
-def connect(config: PostgresConfig, *, initial: bool = True, query_timeout: bool = True) -> Connection[tuple[Any, ...]]:
+def connect(
+    config: PostgresConfig, *, initial: bool = True, query_timeout: bool = True, replication: bool = False
+) -> Connection[tuple[Any, ...]]:
     """Open a connection with autocommit, the time zone UTC, and the settings that decide the results of queries.
 
     :param initial: run ``database.initial.statements``
     :param query_timeout: end a statement after ``database.query.timeout.ms``
+    :param replication: the connection takes commands of replication too, which have no parameters
     :raises AccessDenied: user or password is wrong
     :raises PrerequisiteError: the connection is not encrypted, or the server not verified, as ``database.sslmode`` demands
     :raises SourceUnavailable: no server answers, or the cloud gives no login token
@@ -98,7 +103,7 @@ def connect(config: PostgresConfig, *, initial: bool = True, query_timeout: bool
             keepalives_idle=60,
             keepalives_interval=10,
             keepalives_count=6,
-            **_tls_arguments(config),
+            **_optional_arguments(config, replication=replication),
         )
         try:
             connection.execute(_SETTINGS)
@@ -117,6 +122,9 @@ def replication_login(config: PostgresConfig) -> ReplicationLogin:
 
     :raises SourceUnavailable: the cloud gives no login token, or the SSH tunnel cannot be opened
     """
+    # its kernels are needed by a stream only
+    from airflow_provider_cdc.sources.postgresql.protocol.replication_connection import ReplicationLogin
+
     host, port = config.find_address()
     mode = config.database_sslmode
     context = None
@@ -154,8 +162,9 @@ def make_password(config: PostgresConfig) -> str:
     )
 
 
-def _tls_arguments(config: PostgresConfig) -> dict[str, Any]:
+def _optional_arguments(config: PostgresConfig, *, replication: bool) -> dict[str, Any]:
     named = {
+        "replication": "database" if replication else "",
         "sslmode": config.database_sslmode.value,
         "sslrootcert": config.database_sslrootcert,
         "sslcert": config.database_sslcert,

@@ -83,16 +83,26 @@ class ReplicationConnection:
 
     :param start: LSN from which on transactions are wanted; the server begins later if more was confirmed
     :param options: of pgoutput
-    :ivar server_end: end of the log, as the server has last said
+    :param confirmed: LSN up to which everything is durable; by default, ``start``
+    :ivar server_end: up to here the server has decoded its log: every transaction that ends before it was sent, once :meth:`read_block` returns nothing
     :raises ReplicationError: the server refuses
     :raises OSError: no server answers
     """
 
-    def __init__(self, login: ReplicationLogin, slot: str, start: int, options: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        login: ReplicationLogin,
+        slot: str,
+        start: int,
+        options: Mapping[str, str],
+        *,
+        confirmed: int | None = None,
+    ) -> None:
         self._sock = _connect(login)
         try:
             self._session = _log_in(self._sock, login)
-            self.server_end = self._confirmed = start
+            self.server_end = start
+            self._confirmed = start if confirmed is None else confirmed
             self._buffer = np.empty(BUFFER, np.uint8)
             self._messages = np.empty((_MAX_MESSAGES, layout.MSG_FIELDS), np.int64)
             self._begin = self._end = 0
@@ -109,9 +119,10 @@ class ReplicationConnection:
             self.close()
             raise
 
-    def read_block(self, timeout_s: float) -> MessageBlock:
+    def read_block(self, timeout_s: float, awaited: int | None = None) -> MessageBlock:
         """Read the messages that have come; empty if none came in time.
 
+        :param awaited: return too when the server has decoded its log up to this LSN
         :raises ReplicationError: the server has ended the stream
         :raises OSError: the connection is lost
         """
@@ -127,6 +138,8 @@ class ReplicationConnection:
                     return MessageBlock(self._buffer, self._messages[:0])
             elif why == layout.KEEPALIVE:
                 self._keep_alive()
+                if awaited is not None and self.server_end >= awaited:
+                    return MessageBlock(self._buffer, self._messages[:0])
             elif why == layout.OTHER_MESSAGE:
                 if not self._take_other() and not self._receive(until):
                     return MessageBlock(self._buffer, self._messages[:0])
@@ -139,11 +152,14 @@ class ReplicationConnection:
         self._confirmed = max(self._confirmed, lsn)
         self.report()
 
-    def report(self) -> None:
-        """Report the confirmed LSN, so that the server knows of a reader that lives."""
+    def report(self, *, ask: bool = False) -> None:
+        """Report the confirmed LSN, so that the server knows of a reader that lives.
+
+        :param ask: the server answers at once, and says how far it has decoded its log
+        """
         now = time.time_ns() // 1000 - _EPOCH_S * 1_000_000
         self._reported_at = time.monotonic()
-        self._send(b"d", struct.pack("!cqqqqb", b"r", self._confirmed, self._confirmed, self._confirmed, now, 0))
+        self._send(b"d", struct.pack("!cqqqqb", b"r", self._confirmed, self._confirmed, self._confirmed, now, ask))
 
     def close(self) -> None:
         """End the stream, and wait a moment until the server has noticed: until then, no other reader can use the slot. May be called twice."""

@@ -1,0 +1,1 @@
+"""The values of columns: from the bytes that a server sends to arrays of the change log."""

@@ -1,0 +1,1 @@
+"""From the stream of a replication slot to log items."""

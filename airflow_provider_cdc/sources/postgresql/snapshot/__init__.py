@@ -1,0 +1,1 @@
+"""Snapshots and chunks of tables, read by ``COPY`` in binary form."""
