@@ -13,9 +13,9 @@ from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.postgresql.config import PostgresConfig
 from airflow_provider_cdc.sources.postgresql.config_enums import SslMode
 from airflow_provider_cdc.sources.postgresql.connect import PostgresServer, connect
-from airflow_provider_cdc.sources.postgresql.log_range import PLUGIN, read_slot
 from airflow_provider_cdc.sources.postgresql.privileges import may_replicate
 from airflow_provider_cdc.sources.postgresql.signal_checks import signal_findings
+from airflow_provider_cdc.sources.postgresql.slot_state import PLUGIN, read_slot
 from airflow_provider_cdc.sources.postgresql.table_checks import table_findings
 from airflow_provider_cdc.sources.relational.sql_quoting import quoted_name
 

@@ -3,63 +3,29 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Any, Final
 
 from psycopg import Connection
 
-from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError, SourceUnavailable
+from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
 from airflow_provider_cdc.core.model.log_headroom import LogRetention, LogWindow
 from airflow_provider_cdc.sources.postgresql.config import PostgresConfig
 from airflow_provider_cdc.sources.postgresql.connect import PostgresServer, connect, server_of
 from airflow_provider_cdc.sources.postgresql.position import PostgresPosition, format_lsn, parse_lsn
+from airflow_provider_cdc.sources.postgresql.slot_state import (
+    AGAIN,
+    LOG_END,
+    SAFE,
+    ReplicationSlot,
+    check_slot,
+    read_slot,
+)
 
-PLUGIN: Final = "pgoutput"
-_SAFE: Final = "Everything before the position is captured. Changes after it may be missing from the log; the tables still contain their result."
-_AGAIN: Final = "set snapshot.mode=when_needed to snapshot all tables again and continue from there"
-_END: Final = "CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END"
 _POSITION: Final = f"""
-SELECT {_END}::text, (SELECT system_identifier::text FROM pg_control_system()), (SELECT timeline_id FROM pg_control_checkpoint())"""
-_SLOT: Final = f"""
-SELECT s.slot_type, s.plugin, s.database, s.active_pid, s.restart_lsn::text, s.confirmed_flush_lsn::text, s.wal_status, s.safe_wal_size,
-       pg_wal_lsn_diff({_END}, s.restart_lsn)::bigint, to_jsonb(s)->>'invalidation_reason', s.temporary,
-       COALESCE((to_jsonb(s)->>'conflicting')::boolean, false)
-FROM pg_replication_slots s WHERE s.slot_name = %s"""
+SELECT {LOG_END}::text, (SELECT system_identifier::text FROM pg_control_system()), (SELECT timeline_id FROM pg_control_checkpoint())"""
 _BYTES_PER_S: Final = (
     "SELECT (wal_bytes / GREATEST(EXTRACT(epoch FROM clock_timestamp() - stats_reset), 1))::float8 FROM pg_stat_wal"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicationSlot:
-    """A replication slot as the server has it.
-
-    :param active_pid: of the process that sends from it
-    :param restart_lsn: the server keeps its log from here on; ``None``: it keeps none for the slot
-    :param confirmed_lsn: transactions that end before it are not sent
-    :param wal_status: reserved, extended, unreserved or lost
-    :param safe_bytes: that can be written before the slot is lost; ``None``: any number
-    :param held_bytes: of log that the server keeps for the slot
-    :param reason: why the slot was invalidated (PostgreSQL 17 and newer)
-    """
-
-    slot_type: str
-    plugin: str | None
-    database: str | None
-    active_pid: int | None
-    restart_lsn: str | None
-    confirmed_lsn: str | None
-    wal_status: str | None
-    safe_bytes: int | None
-    held_bytes: int | None
-    reason: str | None
-    temporary: bool
-    conflicting: bool
-
-    @property
-    def is_lost(self) -> bool:
-        """Check whether the server has invalidated the slot."""
-        return self.wal_status == "lost" or self.restart_lsn is None or bool(self.reason) or self.conflicting
 
 
 def end_of_log(connection: Connection[tuple[Any, ...]]) -> PostgresPosition:
@@ -67,12 +33,6 @@ def end_of_log(connection: Connection[tuple[Any, ...]]) -> PostgresPosition:
     row = connection.execute(_POSITION).fetchone()
     assert row is not None
     return PostgresPosition(parse_lsn(row[0]), row[1], row[2])
-
-
-def read_slot(connection: Connection[tuple[Any, ...]], config: PostgresConfig) -> ReplicationSlot | None:
-    """Read the state of the connector's slot; ``None`` if the server has no slot of this name."""
-    row = connection.execute(_SLOT, [config.slot_name]).fetchone()
-    return None if row is None else ReplicationSlot(*row)
 
 
 def find_oldest_position(connection: Connection[tuple[Any, ...]], config: PostgresConfig) -> PostgresPosition:
@@ -97,11 +57,11 @@ def check_position_readable(
         raise PositionLost(
             f"The server is another cluster: its system identifier is {server.system}, and the position is of {position.system}.",
             where=str(position), safe="Everything before the position is captured. Nothing was read from this cluster.",
-            remedy=f"connect to the cluster that the connector has read; if it was replaced (pg_upgrade, a dump, logical replication), {_AGAIN}",
+            remedy=f"connect to the cluster that the connector has read; if it was replaced (pg_upgrade, a dump, logical replication), {AGAIN}",
         )  # fmt: skip
     _check_timeline(config, server, position)
     slot = read_slot(connection, config)
-    _check_slot(config, server, slot, position)
+    check_slot(config, server, slot, position)
     if position.lsn > end.lsn:
         _reject_position_beyond_end(server, end, position)
     if (
@@ -110,9 +70,9 @@ def check_position_readable(
     ):
         raise PositionLost(
             f"The publication {config.publication_name} was dropped, without which the log after the position cannot be read.",
-            where=str(position), safe=_SAFE,
+            where=str(position), safe=SAFE,
             remedy=f"a publication that is created now does not contain changes from before: drop the slot with SELECT "
-            f"pg_drop_replication_slot('{config.slot_name}'), and {_AGAIN}",
+            f"pg_drop_replication_slot('{config.slot_name}'), and {AGAIN}",
         )  # fmt: skip
 
 
@@ -147,42 +107,6 @@ def find_log_retention(connection: Connection[tuple[Any, ...]]) -> LogRetention 
     return None
 
 
-def _check_slot(
-    config: PostgresConfig, server: PostgresServer, slot: ReplicationSlot | None, position: PostgresPosition
-) -> None:
-    name = config.slot_name
-    if slot is None:
-        raise PositionLost(
-            f"The replication slot {name} does not exist: it was dropped, or the server is a standby or a copy that has no such slot.",
-            where=str(position), safe=_SAFE,
-            remedy=f"if another server has the slot, connect to that server; otherwise {_AGAIN}; a slot survives a failover with "
-            "slot.failover=true (PostgreSQL 17 and newer)",
-        )  # fmt: skip
-    if slot.slot_type != "logical" or slot.plugin != PLUGIN or slot.database != config.database_dbname:
-        raise PrerequisiteError(
-            f"The replication slot {name} is not this connector's: it is a {slot.slot_type} slot"
-            + (f" of the plugin {slot.plugin} in the database {slot.database}." if slot.plugin else "."),
-            where=str(position), safe="Nothing was read; the offset is untouched.",
-            remedy="set slot.name to the slot that the connector has read before; if that was dropped, set slot.name to a new name and "
-            "snapshot.mode=when_needed",
-        )  # fmt: skip
-    if slot.is_lost:
-        why = f" ({slot.reason})" if slot.reason else ""
-        raise PositionLost(
-            f"The server has invalidated the replication slot {name}{why}: it no longer keeps the log after the position.",
-            where=str(position), safe=_SAFE,
-            remedy=f"drop the slot with SELECT pg_drop_replication_slot('{name}'), and {_AGAIN}; raise max_slot_wal_keep_size, which is "
-            f"{server.settings.get('max_slot_wal_keep_size', 'not known')}, or capture more often",
-        )  # fmt: skip
-    if slot.confirmed_lsn is not None and parse_lsn(slot.confirmed_lsn) > position.lsn:
-        raise PositionLost(
-            f"The replication slot {name} is at {slot.confirmed_lsn}, which is after the position: another reader has used it, or the slot "
-            "was advanced or created later. The server does not send the changes between them.",
-            where=str(position), safe=_SAFE,
-            remedy=f"find out who else reads the slot (pg_stat_replication), give each reader a slot of its own (slot.name), and {_AGAIN}",
-        )  # fmt: skip
-
-
 def _reject_position_beyond_end(server: PostgresServer, end: PostgresPosition, position: PostgresPosition) -> None:
     if server.is_standby:
         raise SourceUnavailable(
@@ -194,7 +118,7 @@ def _reject_position_beyond_end(server: PostgresServer, end: PostgresPosition, p
         f"The log ends at {end}, which is before the position: the server was restored to an earlier state, or has lost the end of its log.",
         where=str(position),
         safe="Everything before the position is captured, including changes that the server no longer has. Nothing was read from this log.",
-        remedy=f"if another server has the changes, connect to that server; otherwise {_AGAIN}, in their current state",
+        remedy=f"if another server has the changes, connect to that server; otherwise {AGAIN}, in their current state",
     )
 
 
@@ -221,7 +145,7 @@ def _check_timeline(config: PostgresConfig, server: PostgresServer, position: Po
         f"The server is on timeline {server.timeline}, and {why}: changes that were captured are not in its log.",
         where=str(position),
         safe="Everything before the position is captured, including changes that the server no longer has. Nothing was read from this log.",
-        remedy=f"if a promotion or a restore was a mistake, connect to the server that has the changes; otherwise {_AGAIN}, in their current state",
+        remedy=f"if a promotion or a restore was a mistake, connect to the server that has the changes; otherwise {AGAIN}, in their current state",
     )
 
 

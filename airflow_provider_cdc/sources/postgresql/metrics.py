@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from airflow_provider_cdc.core.model.run_metrics import Value
 from airflow_provider_cdc.sources.postgresql.log.log_metrics import LogMetrics
-from airflow_provider_cdc.sources.postgresql.log_range import ReplicationSlot
 from airflow_provider_cdc.sources.postgresql.position import format_lsn
+from airflow_provider_cdc.sources.postgresql.slot_state import ReplicationSlot
 
 
 @dataclass(slots=True)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass
-from typing import Any, Final
-
-from psycopg import Connection
+from typing import Final
 
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError, SourceBusy
 from airflow_provider_cdc.sources.postgresql.config import PostgresConfig
@@ -18,52 +15,21 @@ from airflow_provider_cdc.sources.postgresql.connect import (
     replication_login,
     sqlstate_of,
 )
-from airflow_provider_cdc.sources.postgresql.position import format_lsn, parse_lsn
+from airflow_provider_cdc.sources.postgresql.position import PostgresPosition, format_lsn
 from airflow_provider_cdc.sources.postgresql.protocol.replication_connection import ReplicationConnection
 from airflow_provider_cdc.sources.postgresql.protocol.server_messages import ReplicationError
+from airflow_provider_cdc.sources.postgresql.slot_state import AGAIN, SAFE, check_slot, read_slot
 
 _IN_USE: Final = "55006"
 _NOT_THERE: Final = "42704"
 _FIRST_WAIT_S: Final = 0.05
-_SLOT: Final = """
-SELECT database, plugin, active_pid, confirmed_flush_lsn::text, wal_status, to_jsonb(s) ->> 'invalidation_reason'
-FROM pg_replication_slots s WHERE slot_name = %s"""
-_AGAIN: Final = (
-    "to go on, snapshot the tables again with snapshot.mode=always for one run: it creates the slot again if it is missing; "
-    "`SELECT * FROM pg_replication_slots` shows the slots"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class SlotState:
-    """A replication slot as the server shows it.
-
-    :param confirmed: LSN up to which its reader has confirmed; 0 if it never was
-    :param lost: why it cannot be read any more; empty if it can
-    """
-
-    database: str
-    plugin: str
-    active_pid: int | None
-    confirmed: int
-    lost: str
-
-
-def read_slot_state(connection: Connection[tuple[Any, ...]], name: str) -> SlotState | None:
-    """Read the state of a slot; ``None`` if there is none."""
-    row = connection.execute(_SLOT, [name]).fetchone()
-    if row is None:
-        return None
-    database, plugin, pid, confirmed, status, reason = row
-    lost = str(reason or "its log was removed") if reason or status == "lost" else ""
-    return SlotState(database or "", plugin or "", pid, parse_lsn(confirmed) if confirmed else 0, lost)
 
 
 class SlotConnector:
     """Opens the stream of the connector's slot."""
 
     def __init__(self, config: PostgresConfig, server: PostgresServer) -> None:
-        self._config = config
+        self._config, self._server = config, server
         quoted = config.publication_name.replace('"', '""')
         self._options = {"proto_version": "1", "publication_names": f'"{quoted}"'}
         if server.major >= 14:
@@ -117,38 +83,22 @@ class SlotConnector:
     def _check_slot(self, start: int) -> None:
         config = self._config
         with raise_cdc_errors(config), connect(config, initial=False) as connection:
-            state = read_slot_state(connection, config.slot_name)
-        if state is None:
-            raise self._lost("it does not exist", start)
-        if state.plugin != "pgoutput" or state.database != config.database_dbname:
-            raise PrerequisiteError(
-                f"The slot {config.slot_name} is one of {state.plugin or 'physical replication'} in database {state.database!r}; "
-                f"this connector reads pgoutput in {config.database_dbname!r}.",
-                where=config.slot_name,
-                safe="Nothing was read; the offset is untouched.",
-                remedy="set slot.name to a name that no other reader uses",
-            )
-        if state.lost:
-            raise self._lost(f"the server has invalidated it: {state.lost}", start)
-        if state.confirmed > start:
-            raise self._lost(
-                f"it was confirmed up to {format_lsn(state.confirmed)}, so that the server skips the changes between",
-                start,
-            )
+            slot = read_slot(connection, config)
+        check_slot(config, self._server, slot, PostgresPosition(start))
 
     def _lost(self, why: str, start: int) -> PositionLost:
         return PositionLost(
             f"The slot {self._config.slot_name} does not have the changes since the last run any more: {why}.",
             where=f"the offset is at {format_lsn(start)}",
-            safe="Everything up to the offset is captured, and the offset is untouched. Changes after it are not in the log any more.",
-            remedy=_AGAIN,
+            safe=SAFE,
+            remedy=AGAIN,
         )
 
     def _busy(self, e: BaseException) -> SourceBusy:
         pid = None
         with contextlib.suppress(Exception), connect(self._config, initial=False) as connection:
-            state = read_slot_state(connection, self._config.slot_name)
-            pid = state.active_pid if state is not None else None
+            slot = read_slot(connection, self._config)
+            pid = slot.active_pid if slot is not None else None
         return SourceBusy(
             f"Another reader uses the slot {self._config.slot_name}"
             + (f": the server's process {pid}." if pid else "."),
