@@ -6,16 +6,15 @@ import enum
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from airflow_provider_cdc.core.config.base_configuration import ConnectionForm, PropertyEffect
 from airflow_provider_cdc.core.config.property_enums import FailureHandling, OptionalHandlingMode, Patterns
 from airflow_provider_cdc.core.config.select_overrides import name_parts, with_statements
 from airflow_provider_cdc.core.errors import SchemaConflict, TerminalError
-from airflow_provider_cdc.core.login_tokens import TOKEN_MAKERS
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.mysql.converters import CONVERTERS
-from airflow_provider_cdc.sources.relational.config import RelationalConfig
+from airflow_provider_cdc.sources.relational.token_login_config import TokenLoginConfig
 
 
 class UnsignedHandling(enum.StrEnum):
@@ -38,7 +37,7 @@ class SslMode(enum.StrEnum):
     VERIFY_IDENTITY = "verify_identity"
 
 
-class MySqlConfig(RelationalConfig):
+class MySqlConfig(TokenLoginConfig):
     """Documented names and defaults (Debezium MySQL connector, "Required" and "Advanced" configuration properties)."""
 
     database_port: int = Field(
@@ -59,11 +58,6 @@ class MySqlConfig(RelationalConfig):
         (), alias="database.include.list", description="Databases to capture; all others are excluded."
     )
     database_exclude_list: Patterns = Field((), alias="database.exclude.list", description="Databases to exclude.")
-    database_initial_statements: str = Field(
-        "",
-        alias="database.initial.statements",
-        description="SQL that every connection runs first, separated by semicolons; write a literal semicolon twice.",
-    )
     database_ssl_mode: SslMode = Field(
         SslMode.PREFERRED,
         alias="database.ssl.mode",
@@ -77,18 +71,6 @@ class MySqlConfig(RelationalConfig):
     )
     database_ssl_key: str | None = Field(
         None, alias="database.ssl.key", description="Not in Debezium. PEM file of the client's key."
-    )
-    database_token_provider: str | None = Field(
-        None,
-        alias="database.token.provider",
-        description="Not in Debezium. Log in with a new token for each connection instead of a password: aws_rds, google_cloud_sql or "
-        "azure_entra; comes from the Airflow connection. database.ssl.mode must be verify_identity or verify_ca.",
-    )
-    database_token_credentials: SecretStr | None = Field(
-        None,
-        alias="database.token.credentials",
-        description="Not in Debezium. JSON object with the credentials for tokens; comes from the Airflow connection. By default, those of the "
-        "worker.",
     )
     connect_timeout_ms: int = Field(
         30_000, alias="connect.timeout.ms", description="How long connecting may take.", ge=1
@@ -178,16 +160,7 @@ class MySqlConfig(RelationalConfig):
         },
         stand_ins={"database.server.id": 4_294_967_295},
     )
-    CONNECTION_ONLY: ClassVar[tuple[str, ...]] = (
-        "connect.timeout.ms", "database.token.provider", "database.token.credentials",
-    )  # fmt: skip
-    LOGIN_EXTRAS: ClassVar[Mapping[str, str]] = {
-        "iam": "true: log in with a token of a cloud instead of a password",
-        "aws_conn_id": "connection with the credentials for tokens of RDS and Aurora, by default those of the worker",
-        "region_name": "region of RDS or Aurora",
-        "gcp_conn_id": "connection with the credentials for tokens of Cloud SQL",
-        "azure_conn_id": "connection with the credentials for tokens of Azure Database",
-    }
+    CONNECTION_ONLY: ClassVar[tuple[str, ...]] = ("connect.timeout.ms",)
     PASSED_OPTIONS: ClassVar[Mapping[str, Callable[[str], object]]] = {"program_name": str, "max_allowed_packet": int}
     LISTS: ClassVar[Mapping[str, PropertyEffect]] = {
         "database.include.list": PropertyEffect.TABLES,
@@ -229,13 +202,6 @@ class MySqlConfig(RelationalConfig):
                     f"{name!r} does not have the format <database>.<table>, with double quotes around special names"
                 )
         return statements
-
-    @field_validator("database_token_provider")
-    @classmethod
-    def _known_provider(cls, provider: str | None) -> str | None:
-        if provider is not None and provider not in TOKEN_MAKERS:
-            raise ValueError(f"unknown provider; use one of {', '.join(sorted(TOKEN_MAKERS))}")
-        return provider
 
     @model_validator(mode="after")
     def _sends_tokens_to_its_server_only(self) -> Self:

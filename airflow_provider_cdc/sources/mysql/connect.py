@@ -132,7 +132,7 @@ def connect(config: MySqlConfig, *, initial: bool = True, **options: Any) -> Con
             raise _not_encrypted(config)
         with connection.cursor() as cursor:
             cursor.execute(_SETTINGS)
-            for statement in _statements(config.database_initial_statements) if initial else ():
+            for statement in config.split_initial_statements() if initial else ():
                 cursor.execute(statement)
     return connection
 
@@ -150,14 +150,6 @@ def inspect_encryption(connection: Connection) -> str:
     return (
         f"{status.get('ssl_version', '')} {status['ssl_cipher']}".strip() if ours and status.get("ssl_cipher") else ""
     )
-
-
-def _statements(text: str) -> list[str]:
-    """Split ``database.initial.statements`` into single statements.
-
-    They are separated by ``;``, where ``;;`` is a literal semicolon.
-    """
-    return [s.replace("\0", ";").strip() for s in text.replace(";;", "\0").split(";") if s.strip()]
 
 
 @contextlib.contextmanager
@@ -180,7 +172,7 @@ def translate_error(e: pymysql.err.Error, config: MySqlConfig, where: str | None
             f"The database rejected user {config.database_user!r}: {message}",
             where=where or f"{config.database_hostname}:{config.database_port}",
             safe="Nothing was read; the offset is untouched.",
-            remedy=f"{_login_remedy(config)}, or grant the missing privileges: GRANT SELECT, RELOAD, "
+            remedy=f"{config.login_remedy}, or grant the missing privileges: GRANT SELECT, RELOAD, "
             "LOCK TABLES, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO "
             f"'{config.database_user}'@'%'",
         )
@@ -208,12 +200,6 @@ def translate_error(e: pymysql.err.Error, config: MySqlConfig, where: str | None
             "where this run stopped",
         )
     return _unavailable(config, message, where)
-
-
-def _login_remedy(config: MySqlConfig) -> str:
-    if config.database_token_provider is None:
-        return "correct the login of the Airflow connection"
-    return f"let the account log in by {config.database_token_provider}, and give the cloud identity the right to connect as it"
 
 
 @contextlib.contextmanager

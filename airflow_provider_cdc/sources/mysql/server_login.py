@@ -10,8 +10,7 @@ from typing import Any
 import pymysql
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.core.errors import PrerequisiteError, SourceUnavailable
-from airflow_provider_cdc.core.login_tokens import LoginAddress, make_login_token
+from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig, SslMode
 
 
@@ -27,7 +26,7 @@ def log_in(config: MySqlConfig, settings: Mapping[str, Any]) -> Connection:
     arguments: dict[str, Any] = {
         **settings,
         "user": config.database_user,
-        "password": _password(config).encode(),  # pymysql makes ISO 8859-1 of a text
+        "password": config.make_password().encode(),  # pymysql makes ISO 8859-1 of a text
     }
     if config.database_ssl_mode not in (SslMode.VERIFY_CA, SslMode.VERIFY_IDENTITY):
         arguments["auth_plugin_map"] = {"mysql_clear_password": _PlainPassword}
@@ -50,20 +49,6 @@ def _connect(config: MySqlConfig, **arguments: Any) -> Connection:
     local_end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.connect(local_end)
     return connection
-
-
-def _password(config: MySqlConfig) -> str:
-    """Return the password, or a new token."""
-    if config.database_token_provider is None:
-        return config.database_password.get_secret_value()
-    secret = config.database_token_credentials
-    return make_login_token(
-        config.database_token_provider,
-        LoginAddress(config.database_hostname, config.database_port, config.database_user),
-        secret.get_secret_value() if secret else "",
-        unavailable=SourceUnavailable,
-        safe="Nothing was read; the offset is untouched.",
-    )
 
 
 class _PlainPassword:

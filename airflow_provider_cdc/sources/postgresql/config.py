@@ -14,7 +14,6 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from airflow_provider_cdc.core.config.base_configuration import ConnectionForm, PropertyEffect
 from airflow_provider_cdc.core.config.property_enums import Patterns
 from airflow_provider_cdc.core.config.select_overrides import name_parts, with_statements
-from airflow_provider_cdc.core.login_tokens import TOKEN_MAKERS
 from airflow_provider_cdc.core.model.table_schema import TableId
 from airflow_provider_cdc.sources.postgresql.config_enums import (
     HstoreHandling,
@@ -23,13 +22,13 @@ from airflow_provider_cdc.sources.postgresql.config_enums import (
     PublicationMode,
     SslMode,
 )
-from airflow_provider_cdc.sources.relational.config import RelationalConfig
+from airflow_provider_cdc.sources.relational.token_login_config import TokenLoginConfig
 
 _SLOT_NAME = re.compile(r"[a-z0-9_]{1,63}")
 _VERIFIED = (SslMode.VERIFY_CA, SslMode.VERIFY_FULL)
 
 
-class PostgresConfig(RelationalConfig):
+class PostgresConfig(TokenLoginConfig):
     """Documented names and defaults (Debezium PostgreSQL connector, "Connector configuration properties").
 
     One default differs: ``publication.autocreate.mode`` is ``filtered`` and not ``all_tables``, which needs a superuser, and makes updates of
@@ -64,23 +63,6 @@ class PostgresConfig(RelationalConfig):
         SecretStr(""),
         alias="database.sslpassword",
         description="Password of the client's key; comes from the Airflow connection, never from a definition.",
-    )
-    database_initial_statements: str = Field(
-        "",
-        alias="database.initial.statements",
-        description="SQL that every connection runs first, separated by semicolons; write a literal semicolon twice.",
-    )
-    database_token_provider: str | None = Field(
-        None,
-        alias="database.token.provider",
-        description="Not in Debezium. Log in with a new token for each connection instead of a password: aws_rds, google_cloud_sql or "
-        "azure_entra; comes from the Airflow connection. database.sslmode must be verify-full or verify-ca.",
-    )
-    database_token_credentials: SecretStr | None = Field(
-        None,
-        alias="database.token.credentials",
-        description="Not in Debezium. JSON object with the credentials for tokens; comes from the Airflow connection. By default, those of the "
-        "worker.",
     )
     connect_timeout_ms: int = Field(
         30_000,
@@ -180,17 +162,8 @@ class PostgresConfig(RelationalConfig):
             "database.sslpassword": "password of the client's key",
         },
     )
-    CONNECTION: ClassVar[Mapping[str, str]] = {**RelationalConfig.CONNECTION, "schema": "database.dbname"}
-    CONNECTION_ONLY: ClassVar[tuple[str, ...]] = (
-        "connect.timeout.ms", "database.token.provider", "database.token.credentials", "database.sslpassword",
-    )  # fmt: skip
-    LOGIN_EXTRAS: ClassVar[Mapping[str, str]] = {
-        "iam": "true: log in with a token of a cloud instead of a password",
-        "aws_conn_id": "connection with the credentials for tokens of RDS and Aurora, by default those of the worker",
-        "region_name": "region of RDS or Aurora",
-        "gcp_conn_id": "connection with the credentials for tokens of Cloud SQL",
-        "azure_conn_id": "connection with the credentials for tokens of Azure Database",
-    }
+    CONNECTION: ClassVar[Mapping[str, str]] = {**TokenLoginConfig.CONNECTION, "schema": "database.dbname"}
+    CONNECTION_ONLY: ClassVar[tuple[str, ...]] = ("connect.timeout.ms", "database.sslpassword")
     PASSED_OPTIONS: ClassVar[Mapping[str, Callable[[str], object]]] = {"application_name": str}
     LISTS: ClassVar[Mapping[str, PropertyEffect]] = {
         "schema.include.list": PropertyEffect.TABLES,
@@ -254,13 +227,6 @@ class PostgresConfig(RelationalConfig):
                     f"{name!r} does not have the format <schema>.<table>, with double quotes around special names"
                 )
         return statements
-
-    @field_validator("database_token_provider")
-    @classmethod
-    def _known_provider(cls, provider: str | None) -> str | None:
-        if provider is not None and provider not in TOKEN_MAKERS:
-            raise ValueError(f"unknown provider; use one of {', '.join(sorted(TOKEN_MAKERS))}")
-        return provider
 
     @model_validator(mode="after")
     def _sends_tokens_to_its_server_only(self) -> Self:

@@ -20,7 +20,6 @@ from airflow_provider_cdc.core.errors import (
     SourceUnavailable,
     TransientError,
 )
-from airflow_provider_cdc.core.login_tokens import LoginAddress, make_login_token
 from airflow_provider_cdc.sources.postgresql.config import PostgresConfig
 from airflow_provider_cdc.sources.postgresql.config_enums import SslMode
 from airflow_provider_cdc.sources.postgresql.protocol.server_messages import ReplicationError
@@ -94,7 +93,7 @@ def connect(
             hostaddr=host if host != config.database_hostname else None,
             port=port,
             user=config.database_user,
-            password=make_password(config),
+            password=config.make_password(),
             dbname=config.database_dbname,
             autocommit=True,
             client_encoding="UTF8",
@@ -109,7 +108,7 @@ def connect(
             connection.execute(_SETTINGS)
             timeout = config.database_query_timeout_ms if query_timeout else 0
             connection.execute(f"SET statement_timeout = {timeout}")
-            for statement in split_statements(config.database_initial_statements) if initial else ():
+            for statement in config.split_initial_statements() if initial else ():
                 connection.execute(statement)
         except BaseException:
             connection.close()
@@ -140,25 +139,11 @@ def replication_login(config: PostgresConfig) -> ReplicationLogin:
         host=host,
         port=port,
         user=config.database_user,
-        password=make_password(config),
+        password=config.make_password(),
         database=config.database_dbname,
         tls=context,
         require_tls=mode is not SslMode.PREFER,
         connect_timeout_s=config.connect_timeout_ms / 1000,
-    )
-
-
-def make_password(config: PostgresConfig) -> str:
-    """Return the password, or a new login token."""
-    if config.database_token_provider is None:
-        return config.database_password.get_secret_value()
-    secret = config.database_token_credentials
-    return make_login_token(
-        config.database_token_provider,
-        LoginAddress(config.database_hostname, config.database_port, config.database_user),
-        secret.get_secret_value() if secret else "",
-        unavailable=SourceUnavailable,
-        safe="Nothing was read; the offset is untouched.",
     )
 
 
@@ -172,15 +157,6 @@ def _optional_arguments(config: PostgresConfig, *, replication: bool) -> dict[st
         "sslpassword": config.database_sslpassword.get_secret_value(),
     }
     return {name: value for name, value in named.items() if value}
-
-
-def split_statements(text: str) -> list[str]:
-    """Split ``database.initial.statements``, which are separated by ``;``, where ``;;`` is a literal semicolon.
-
-    >>> split_statements("SET a = 1; SET b = ';;'")
-    ['SET a = 1', "SET b = ';'"]
-    """
-    return [s.replace("\0", ";").strip() for s in text.replace(";;", "\0").split(";") if s.strip()]
 
 
 _SERVER: Final = """
@@ -250,7 +226,7 @@ def translate_error(e: BaseException, config: PostgresConfig, where: str | None 
             f"The database rejected user {config.database_user!r}: {message}",
             where=where or address,
             safe=untouched,
-            remedy=f"{_login_remedy(config)}, or grant what is missing: `airflow cdc grants` prints the statements",
+            remedy=f"{config.login_remedy}, or grant what is missing: `airflow cdc grants` prints the statements",
         )
     if state == _UNKNOWN_DATABASE or (not state and 'database "' in message and "does not exist" in message):
         return PrerequisiteError(
@@ -292,12 +268,6 @@ def translate_error(e: BaseException, config: PostgresConfig, where: str | None 
         safe="Changes that were not committed to the change log are captured again by the next run.",
         remedy="check that the server is up and reachable from this worker; a retry resumes where this run stopped",
     )
-
-
-def _login_remedy(config: PostgresConfig) -> str:
-    if config.database_token_provider is None:
-        return "correct the login of the Airflow connection"
-    return f"let the account log in by {config.database_token_provider}, and give the cloud identity the right to connect as it"
 
 
 def _first_line(e: BaseException | None) -> str:

@@ -1,9 +1,10 @@
 """Shared parts of the sources of relational databases, which each of them would otherwise write again, word for word.
 
 Nothing here knows a particular database: the source asks its own. Code that only looks alike in two sources stays in each of them. A new
-relational source takes the modules that it needs; each module but the chunk reader stands alone:
+relational source takes the modules that it needs; each module but two stands alone:
 
-* :mod:`.config`: its configuration begins with ``RelationalConfig``, a ``TableConfig`` of core's: server, account, converters, properties of Debezium that are refused
+* :mod:`.config`: its configuration begins with ``RelationalConfig``, a ``TableConfig`` of core's: server, account, converters, properties of Debezium that are refused;
+  :mod:`.token_login_config` adds the login tokens of clouds
 * :mod:`.chunk_reader`: a chunk reader begins with ``RelationalChunkReader``, and adds its queries, positions and errors; :mod:`.event_key_decoder` has
   the errors, and keys of events as keys of rows
 * :mod:`.snapshot_row_blocks`: makes ``READ`` rows of the results of its queries, for snapshots and chunks; :mod:`.fetch_size`: how many at a time
